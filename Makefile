@@ -51,7 +51,7 @@ viewer: setup ## build the page of services/viewer from web/ (needs node)
 	cd services/viewer/web && npm ci && npm run build
 
 token: ## write token.env, with a random token for docker compose, unless it exists
-	@test -e token.env || (umask 077 && echo "ROOKERY_TOKEN=$$(openssl rand -hex 32)" > token.env)
+	@test -s token.env || (umask 077 && token=$$(openssl rand -hex 32) && echo "ROOKERY_TOKEN=$$token" > token.env)
 
 lock: setup ## write requirements/*.txt from the packages in .venv
 	$(PY) scripts/lock.py

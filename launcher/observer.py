@@ -19,7 +19,7 @@ from prometheus_client.samples import Sample
 
 from launcher.probes import TIMEOUT_S, probe
 from rookery.access import OPEN, Access
-from rookery.errors import InvalidInput, Unavailable
+from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.plots.strength import read_strength
 from rookery.streams import RunStreams
 from rookery.streams.state import Overview
@@ -123,14 +123,19 @@ class Observer:
         """Queries all services once. Values of a service that does not answer are left out."""
         rollouts = self._samples("rollouts", {*IDLE_COUNTERS, WAITING})
         trainer = self._samples("trainer", {SERVER_BEHIND, WAITING})
+        probes = {
+            name: self._redis_fault() if name == "redis" else probe(url, self._http)
+            for name, url in self._probe_urls.items()
+        }
+        try:
+            served = self._served()
+        except SetupError as error:
+            served, probes["inference"] = None, str(error)
         return Snapshot(
             redis=self._redis_version(),
-            probes={
-                name: self._redis_fault() if name == "redis" else probe(url, self._http)
-                for name, url in self._probe_urls.items()
-            },
+            probes=probes,
             overview=self._overview(),
-            served=self._served(),
+            served=served,
             steps=self._log.refresh() if self._log else (),
             strength=self._strength(),
             idle_s={IDLE_COUNTERS[s.name]: s.value for s in rollouts if s.name in IDLE_COUNTERS},
@@ -176,7 +181,7 @@ class Observer:
     def _redis_version(self) -> str:
         try:
             return "" if self._redis_fault() else str(self._streams.server_version())
-        except Unavailable:
+        except (Unavailable, SetupError):  # a user of Redis may lack INFO
             return ""
 
     def _overview(self) -> Overview | None:
@@ -197,7 +202,10 @@ class Observer:
         if url is None:
             return None
         try:
-            return int(self._http.get(url.replace("/readyz", "/policy")).raise_for_status().json()["version"])
+            answer = self._http.get(url.replace("/readyz", "/policy"))
+            if answer.status_code == 401:
+                raise SetupError("refuses the token: set ROOKERY_TOKEN or --token-file as the run does")
+            return int(answer.raise_for_status().json()["version"])
         except (httpx.HTTPError, ValueError, KeyError):
             return None
 

@@ -13,6 +13,8 @@ from rookery.errors import SetupError
 from rookery.streams.server import ServerVersion
 
 SOCKET = "redis.sock"
+_NEW_DATA = "appendonlydir"
+"""The folder in which Redis 7 and newer keep their data. Older ones have a file, which newer ones read."""
 _MAX_SOCKET_BYTES = 100
 """A longer path is no address of a socket: Linux allows 107 bytes, macOS 103."""
 
@@ -59,7 +61,7 @@ def redis_argv(folder: Path) -> tuple[str, ...]:
     """The command line of a Redis that keeps its data in `folder`. A crash loses at most the last second.
 
     Raises:
-        SetupError: there is no Redis server, or no bash to start it with.
+        SetupError: there is no Redis server, or none that can read the data, or no bash to start it with.
     """
     if shutil.which("bash") is None:
         raise SetupError(
@@ -68,6 +70,12 @@ def redis_argv(folder: Path) -> tuple[str, ...]:
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     server = find_redis_server()
+    version = _version(server)
+    if (folder / _NEW_DATA).exists() and version and version.number < (7, 0, 0):
+        raise SetupError(
+            f"{server} is {version.name} {'.'.join(map(str, version.number))}, which cannot read "
+            f"{str(folder / _NEW_DATA)!r} and would start empty: install Redis 7 or newer, or Valkey"
+        )
     return (
         *("bash", str(Path(__file__).with_name("redis.sh")), str(folder), server, server),
         *("--port", "0", "--unixsocket", str(_socket(folder)), "--unixsocketperm", "700"),

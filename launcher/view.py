@@ -15,6 +15,7 @@ from launcher.plan import HOST
 from launcher.runs import latest_endpoints
 from launcher.serve_players import running
 from launcher.services import MODULES, PORTS
+from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.processes.child import Command, Watchdog
 from rookery.processes.ports import Ports
@@ -50,7 +51,7 @@ def view(settings: ViewSettings, console: Console) -> int:
         raise SetupError(f"no run {settings.run!r} in {str(settings.runs_dir)!r}: see --runs-dir")
     newest = latest_endpoints(settings.runs_dir)
     run = settings.run or (newest.parent.name if newest else "")
-    token = secrets.token_urlsafe(16)
+    token, scheme = secrets.token_urlsafe(16), AccessSettings().access.scheme
     with Ports(HOST) as ports, TemporaryDirectory(prefix="rookery-view-") as folder:
         port = ports.choose(PORTS["viewer"]["port"], asked=settings.port, setting="--port")
         flags = ("--host", HOST, "--port", str(port), "--runs-dir", str(settings.runs_dir))
@@ -58,11 +59,11 @@ def view(settings: ViewSettings, console: Console) -> int:
             "viewer",
             (sys.executable, "-m", MODULES["viewer"], *flags),
             Path(folder) / "viewer.log",
-            probe_url=f"http://{HOST}:{port}/readyz",
+            probe_url=f"{scheme}://{HOST}:{port}/readyz",
             env={"VIEWER_TOKEN": token},
         )
         with suppress(KeyboardInterrupt), running(command, Watchdog()):
-            url = f"http://{HOST}:{port}/{f'runs/{run}' if run else ''}#token={token}"
+            url = f"{scheme}://{HOST}:{port}/{f'runs/{run}' if run else ''}#token={token}"
             console.print(url, soft_wrap=True, highlight=False)
             if settings.open:
                 webbrowser.open(url)

@@ -8,13 +8,14 @@ import logging
 import os
 import re
 import ssl
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import compare_digest
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from rookery.errors import SetupError
@@ -69,10 +70,20 @@ class Access:
         return {"key-env": TOKEN_VARIABLE} if self.token else {}
 
     def admits(self, authorization: str) -> bool:
-        """Whether the value of an Authorization header has the token. Compares in constant time."""
+        """Whether the value of an Authorization header has the token. Compares in constant time.
+
+        The token may also be the password of RFC 7617's Basic, with any user: many clients send that for
+        `http://x:TOKEN@host`.
+        """
         scheme, _, said = authorization.partition(" ")
-        same = compare_digest(said.strip().encode(), self.token.encode())
-        return not self.token or (same and scheme.lower() == "bearer")
+        shown = said.strip().encode()
+        if scheme.lower() == "basic":
+            try:
+                shown = b64decode(shown, validate=True).partition(b":")[2]
+            except ValueError:
+                return not self.token
+        same = compare_digest(shown, self.token.encode())
+        return not self.token or (same and scheme.lower() in ("bearer", "basic"))
 
     def is_open(self, path: str) -> bool:
         """Whether everybody may ask for this HTTP path."""
@@ -155,6 +166,11 @@ class AccessSettings(Settings):
     """Certificates (PEM) that sign those of the other services. With it, services admit only callers that
     show one. Default: the system's, and no caller must show one."""
 
+    @field_validator("token_file", "tls_cert", "tls_key", "tls_ca", mode="before")
+    @classmethod
+    def _empty_is_none(cls, path: object) -> object:
+        return None if path == "" else path
+
     @model_validator(mode="after")
     def _key_and_certificate(self) -> Self:
         if (self.tls_cert is None) != (self.tls_key is None):
@@ -166,11 +182,13 @@ class AccessSettings(Settings):
         """The token and the certificates.
 
         Raises:
-            SetupError: a file cannot be read, or the token is not one.
+            SetupError: a file cannot be read or is no PEM file, the key is not the certificate's, or the
+                token is not one.
         """
         for path in (self.tls_cert, self.tls_key, self.tls_ca):
             if path and not os.access(path, os.R_OK):
                 raise SetupError(f"cannot read {str(path)!r} (--tls-cert, --tls-key, --tls-ca)")
+        self._check_certificates()
         return Access(
             self._token(), self.token_file, self.guard_metrics, self.tls_cert, self.tls_key, self.tls_ca
         )
@@ -180,13 +198,31 @@ class AccessSettings(Settings):
         """These settings as they were given, to be passed on to another process."""
         return self.model_dump(include=set(AccessSettings.model_fields), exclude_defaults=True)
 
+    def _check_certificates(self) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            if self.tls_ca:
+                context.load_verify_locations(self.tls_ca)
+        except ssl.SSLError as error:
+            raise SetupError(f"no certificates in {str(self.tls_ca)!r}: {error} (--tls-ca)") from error
+        try:
+            if self.tls_cert:
+                # Without the password, OpenSSL would ask the terminal for that of an encrypted key.
+                context.load_cert_chain(self.tls_cert, self.tls_key, password="")
+        except ssl.SSLError as error:
+            raise SetupError(
+                f"{str(self.tls_cert)!r} and {str(self.tls_key)!r} are no certificate and its key: {error} "
+                "(--tls-cert, --tls-key)"
+            ) from error
+
     def _token(self) -> str:
         place = TOKEN_VARIABLE if self.token_file is None else f"--token-file {str(self.token_file)!r}"
         try:
             token = self.token_file.read_text().strip() if self.token_file else os.environ.get(place, "")
         except (OSError, UnicodeDecodeError) as error:
             raise SetupError(f"{place}: {error}") from error
-        if (token or self.token_file) and not _TOKEN.fullmatch(token):
+        given = self.token_file is not None or place in os.environ
+        if given and not _TOKEN.fullmatch(token):
             raise SetupError(
                 f"{place} has no token of at least 16 letters, digits and -._~+/ "
                 "(make one with: openssl rand -hex 32)"

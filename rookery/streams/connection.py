@@ -40,6 +40,9 @@ _REFUSED = (
 )
 """Errors for a wrong user or password, or a missing permission."""
 
+_REFUSED_IN_SCRIPT = "The user executing the script can't"
+"""How Redis 6.2 begins the error for a permission that a script's commands lack, without an error code."""
+
 
 class RunConnection:
     """Access to one run's keys in Redis. Thread-safe.
@@ -137,7 +140,7 @@ class RunConnection:
                     raise Unavailable(f"stopped while redis was unavailable: {error}") from error
 
     def _check_admitted(self, error: redis.RedisError) -> None:
-        if isinstance(error, _REFUSED):
+        if isinstance(error, _REFUSED) or _REFUSED_IN_SCRIPT in str(error):
             raise SetupError(
                 f"redis at {self._place} refuses the user or password of --redis-url: {error}"
             ) from error

@@ -111,7 +111,7 @@ return 1
 ARCHIVED = """
 -- After Redis lost its data, an archiver may read before it joins again. Until then, settled entries are
 -- deleted although it holds them, and nothing is counted: `JOIN_ARCHIVE` counts these as `before`.
-local joined, through = redis.call('HEXISTS', KEYS[3], 'limit') == 1, 0
+local joined, through = redis.call('HGET', KEYS[3], 'limit') ~= false, 0
 for i = 3, #ARGV do
   if redis.call('XACK', KEYS[1], ARGV[1], ARGV[i]) == 1 then
     if redis.call('SREM', KEYS[4], ARGV[i]) == 1 then
@@ -180,7 +180,7 @@ local astray = generated - settled - (entries - redis.call('SCARD', KEYS[4]))
 if astray > 0 then redis.call('HINCRBY', KEYS[2], 'dropped:lost', astray) end
 if astray < 0 then generated = redis.call('HINCRBY', KEYS[2], 'generated', -astray) end
 local unarchived = entries - redis.call('SCARD', KEYS[5])
-local missed = archived + unarchived < generated and redis.call('HEXISTS', KEYS[3], 'limit') == 1
+local missed = archived + unarchived < generated and redis.call('HGET', KEYS[3], 'limit') ~= false
 if missed then redis.call('HINCRBY', KEYS[2], 'archive:missed', generated - archived - unarchived) end
 local epoch = new_epoch(redis.call('GET', KEYS[6]))
 redis.call('SET', KEYS[6], epoch)

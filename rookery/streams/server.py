@@ -35,13 +35,18 @@ class ServerVersion(NamedTuple):
 
     @property
     def has_flaws(self) -> bool:
-        """Whether its scripts can break out of Lua. Releases that are not in `FIXED` are, unless newer."""
+        """Whether its scripts may break out of Lua. Releases that are not in `FIXED` may, unless newer.
+
+        A distribution may have fixed an older version.
+        """
         release, patch, fixed = self.number[:2], self.number[2], FIXED[self.name]
         return patch < fixed[release] if release in fixed else release < max(fixed)
 
     def __str__(self) -> str:
         text = f"{self.name} {'.'.join(map(str, self.number))}"
-        return f"{text}, whose Lua has known flaws (CVE-2025-49844): update it" if self.has_flaws else text
+        return (
+            f"{text}, whose Lua may have known flaws (CVE-2025-49844): update it" if self.has_flaws else text
+        )
 
 
 def _number(version: str) -> tuple[int, int, int]:

@@ -79,6 +79,8 @@ class PositionSettings(Settings):
 class DataSettings(PositionSettings, AccessSettings):
     """Serves positions, games and prompts. `python -m services.data help` lists the other commands."""
 
+    model_config = SettingsConfigDict(env_prefix="DATA_")
+
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: Port = 8001

@@ -6,13 +6,14 @@ options. `model:` and `run:` players need a server, which `rookery evaluate` and
 
 import os
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import chess.engine
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
-from rookery.access import Access
+from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
 from rookery.errors import InvalidInput, RookeryError, SetupError
 from rookery.prompt import STYLES
@@ -202,9 +203,11 @@ class _Http(_Spec):
         url, _, model = self.place.partition("#")
         if not model:
             raise InvalidInput("the model's name is missing: http://HOST:PORT#MODEL")
+        # Our certificates, which are no secrets, but the player's own key: the server may be anybody's.
+        access = replace(AccessSettings().access, token=self._key(), token_file=None)
         return ModelPlayer(
             name=self.called,
-            client=InferenceClient(url.rstrip("/").removesuffix("/v1"), access=Access(token=self._key())),
+            client=InferenceClient(url.rstrip("/").removesuffix("/v1"), access=access),
             model=model,
             style=self.style,
             sampling=Sampling(self.temperature, self.top_p, self.top_k, self.max_tokens),

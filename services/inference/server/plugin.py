@@ -202,7 +202,7 @@ class RookeryPlugin:
         vLLM adds its error handlers later, for its own errors.
         """
         settings = ServerSettings()
-        is_open = VLLM_ROUTES | set(settings.open_routes.split(","))
+        is_open = VLLM_ROUTES | settings.further_routes({getattr(route, "path", "") for route in app.routes})
         app.router.routes[:] = [route for route in app.routes if getattr(route, "path", "") in is_open]
         add_problem_handlers(app)
         app.include_router(router)

@@ -5,6 +5,7 @@ variables (plus `ROOKERY_REDIS_URL` and `ROOKERY_RUN`), where the plugin reads t
 """
 
 import re
+from collections.abc import Set
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -82,6 +83,17 @@ class ServerSettings(RunSettings, AccessSettings):
     """Size of the key-value cache on CPU. On a GPU, vLLM uses the free memory."""
     gpu_memory: float | None = Field(default=None, gt=0, le=1)
     """Share of the GPU's memory to use. Default: vLLM's, which is for one server on the GPU."""
+
+    def further_routes(self, known: Set[str]) -> Set[str]:
+        """The routes of `open_routes`.
+
+        Raises:
+            SetupError: one is not among the `known` ones.
+        """
+        asked = {route.strip() for route in self.open_routes.split(",") if route.strip()}
+        if asked - known:
+            raise SetupError(f"vLLM has no route {', '.join(sorted(asked - known))} (--open-routes)")
+        return asked
 
     @property
     def local_model(self) -> Path | None:

@@ -233,6 +233,13 @@ def test_every_service_has_the_token_which_is_generated_or_yours(chart: Chart) -
                 assert token["valueFrom"]["secretKeyRef"] == {"name": secret, "key": "token"}, kind
 
 
+def test_whoever_has_a_password_of_redis_restarts_with_a_new_one() -> None:
+    old, new = (workloads(render("--set", f"redis.password={word}")) for word in ("old", "new"))
+    for name, workload in old.items():
+        checksum = workload["spec"]["template"]["metadata"]["annotations"]["checksum/users"]
+        assert checksum != new[name]["spec"]["template"]["metadata"]["annotations"]["checksum/users"]
+
+
 def test_each_service_is_a_user_of_redis_of_its_own() -> None:
     made = render(*PASSWORD, "--set", "services.arena.enabled=true")
     secret = made["Secret", "redis"]["stringData"]

@@ -44,7 +44,7 @@ class Server:
         command += ["--host", "127.0.0.1", "--port", str(self.port), "--adapter-root", str(self.root)]
         command += ["--redis-url", self.redis_url, "--run", RUN, *self.flags]
         with (self.root / "server.log").open("ab") as log:
-            environment = {**os.environ, TOKEN_VARIABLE: self.access.token}
+            environment = os.environ | ({TOKEN_VARIABLE: self.access.token} if self.access.token else {})
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, start_new_session=True, env=environment
             )

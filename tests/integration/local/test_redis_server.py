@@ -154,10 +154,21 @@ def test_the_newest_server_without_flaws_is_taken(tmp_path: Path, monkeypatch: p
     assert find_redis_server() == str(tmp_path / "redis-server")
 
 
+def test_data_of_a_newer_server_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, line in (("redis-server", "Redis server v=6.2.20 sha=0:0"), ("valkey-server", "")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{line}'\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert str(tmp_path / "redis-server") in redis_argv(tmp_path / "data")
+    (tmp_path / "data" / "appendonlydir").mkdir()
+    with pytest.raises(SetupError, match=r"Redis 6\.2\.20, which cannot read .*appendonlydir"):
+        redis_argv(tmp_path / "data")
+
+
 @pytest.mark.parametrize(
     ("info", "text"),
     [
-        ({"redis_version": "6.2.19"}, "Redis 6.2.19, whose Lua has known flaws"),
+        ({"redis_version": "6.2.19"}, "Redis 6.2.19, whose Lua may have known flaws"),
         ({"redis_version": "6.2.20"}, "Redis 6.2.20"),
         ({"redis_version": "7.0.15"}, "Redis 7.0.15, whose Lua"),
         ({"redis_version": "7.2.11"}, "Redis 7.2.11"),

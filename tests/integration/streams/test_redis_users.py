@@ -56,7 +56,7 @@ def test_each_service_can_do_its_work(member: As, redis_server: RedisServer) -> 
     rollouts.dead_letter("positions", held[3].id, group="rollouts", reason="test")
 
     archive.join_archive(group="archive", limit=8)
-    assert archive.take_over_archive(consumer="archive") == archive.archive_epoch(consumer="archive") == 1
+    assert archive.take_over_archive(consumer="archive") == archive.archive_epoch(consumer="archive")
     for number, entry in enumerate(held[:3]):
         assert rollouts.publish_group(group(number), entry_id=entry.id, consumer_group="rollouts")
     rollouts.overview()
@@ -120,7 +120,7 @@ async def _share(url: str) -> None:
     ],
 )  # fmt: skip
 def test_work_of_others_is_refused(member: As, name: str, call: Callable[[RunStreams], object]) -> None:
-    with pytest.raises((SetupError, redis.ResponseError), match=r"refuses the user|can't run this command"):
+    with pytest.raises(SetupError, match="refuses the user"):
         call(member(name))
 
 

@@ -4,10 +4,13 @@ import chess
 import chess.engine
 import pytest
 
+from rookery.access import Access
 from rookery.errors import InvalidInput, RookeryError, SetupError
 from rookery.trace import Completion, Outcome, Prompt
+from services.arena.players import spec as spec_module
 from services.arena.players.model import ModelPlayer, position_of, read_answer
 from services.arena.players.spec import KINDS, make_player
+from tests.certificates import Authority
 
 
 @pytest.mark.parametrize(
@@ -158,3 +161,14 @@ def test_a_line_evaluates_its_move(evals: str, white: chess.engine.Score) -> Non
     completion = Completion(f"M: e7e5 c7c5 E: {evals} B: c7c5", (), (), "stop", 0)
     _, score = read_answer(completion, Prompt("rookworld", (), BLACK.fen()), BLACK)
     assert score is not None and score.white() == white
+
+
+def test_a_player_behind_tls_is_checked_by_the_authority_and_gets_no_token_but_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Access] = []
+    monkeypatch.setattr(spec_module, "InferenceClient", lambda _, access: seen.append(access))
+    monkeypatch.setenv("ROOKERY_TOKEN", "of-the-run-0123456789")
+    monkeypatch.setenv("ROOKERY_TLS_CA", str(Authority(tmp_path).ca))
+    make_player("https://h:1#m")
+    assert seen == [Access(ca=tmp_path / "ca.pem")]

@@ -21,6 +21,11 @@ def test_defaults() -> None:
     assert data.shares == feed.shares == Shares(0.2, 0.6, 0.2)
 
 
+def test_each_program_has_variables_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA_PORT", "1234")
+    assert DataSettings.parse([], prog="data").port == 1234
+
+
 def test_the_feed_hears_what_the_service_is_told_about_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA_SOURCES", "other.pgn")
     monkeypatch.setenv("DATA_SEED", "5")

@@ -1,6 +1,8 @@
 import contextlib
 import io
 import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
@@ -74,6 +76,23 @@ def test_the_observer_asks_the_trainer_who_is_behind(tmp_path: Path) -> None:
         server.server_close()
         thread.join()
     assert (seen.behind, seen.idle_s, seen.overview) == ({"http://a:8000": 3.0}, {}, None)
+
+
+def test_a_token_that_is_missing_is_said(tmp_path: Path) -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/readyz" else 401)
+            self.end_headers()
+
+    away = f"redis://127.0.0.1:{free_port()}/0"
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        probes = {"inference": f"http://127.0.0.1:{server.server_port}/readyz"}
+        with contextlib.closing(Observer(probes, redis_url=away, run="r", run_dir=tmp_path)) as observer:
+            seen = observer.look()
+        server.shutdown()
+    assert seen.served is None
+    assert str(seen.probes["inference"]).startswith("refuses the token: set ROOKERY_TOKEN")
 
 
 def test_groups_that_went_astray_are_counted() -> None:

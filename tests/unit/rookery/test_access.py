@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -117,6 +118,8 @@ async def test_http_without_the_token_gets_401_on_every_route_but_probes_and_met
         for said in (
             TOKEN,
             f"Basic {TOKEN}",
+            f"Basic {b64encode(TOKEN.encode()).decode()}",
+            "Basic é",
             f"Bearer {TOKEN}x",
             "Bearer",
             f"Bearer {TOKEN[:-1]}",
@@ -126,6 +129,8 @@ async def test_http_without_the_token_gets_401_on_every_route_but_probes_and_met
             assert (await http.get("/v1/models", headers=headers)).status_code == 401
         for said in (f"Bearer {TOKEN}", f"bearer  {TOKEN}"):
             assert (await http.get("/v1/models", headers={"Authorization": said})).status_code == 200
+        assert (await http.get("/v1/models", auth=("anybody", TOKEN))).status_code == 200
+        assert (await http.get("/v1/models", auth=(TOKEN, ""))).status_code == 401
         for path in ("/healthz", "/readyz", "/metrics"):
             assert (await http.get(path)).status_code == 200
 
@@ -269,6 +274,33 @@ def test_what_is_no_token_is_refused_and_not_quoted(text: str, tmp_path: Path) -
     with pytest.raises(SetupError, match="has no token of at least 16") as refused:
         _ = Guarded.parse(["--token-file", str(file)], prog="x").access
     assert not text or text not in str(refused.value)
+
+
+def test_a_variable_without_a_token_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, "")
+    with pytest.raises(SetupError, match="ROOKERY_TOKEN has no token"):
+        _ = Guarded.parse([], prog="x").access
+
+
+def test_an_empty_path_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TOKEN_FILE", "TLS_CERT", "TLS_KEY", "TLS_CA"):
+        monkeypatch.setenv(f"ROOKERY_{name}", "")
+    assert Guarded.parse([], prog="x").access == OPEN
+
+
+def test_bad_certificates_are_named(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    one, other = authority.sign("one"), authority.sign("other")
+    text = tmp_path / "text.pem"
+    text.write_text("no certificate")
+    for flags, why in (
+        (["--tls-ca", str(text)], r"no certificates in .*text\.pem"),
+        (["--tls-cert", str(text), "--tls-key", str(one.key)], r"text\.pem.* no certificate and its key"),
+        (["--tls-cert", str(one.cert), "--tls-key", str(other.key)], "no certificate and its key.*MISMATCH"),
+    ):
+        with pytest.raises(SetupError, match=why):
+            _ = Guarded.parse(flags, prog="x").access
+    assert Guarded.parse(["--tls-cert", str(one.cert), "--tls-key", str(one.key)], prog="x").access.cert
 
 
 def test_files_that_are_missing_are_named(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """Settings: flags over environment over TOML, and errors that name the value and the field."""
 
+import importlib
+import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,7 +11,7 @@ from pydantic_settings import SettingsConfigDict
 
 from rookery.errors import SetupError
 from rookery.origins import as_toml
-from rookery.settings import CONFIG_VARIABLE, Port, RunSettings, fail
+from rookery.settings import CONFIG_VARIABLE, Port, RunSettings, Settings, fail
 
 
 class Bakery(RunSettings):
@@ -148,3 +151,22 @@ def test_settings_do_not_change_once_read() -> None:
 def test_failing_to_start_says_why_and_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert fail(SetupError("port 80 is taken")) == 2
     assert capsys.readouterr().err == "error: port 80 is taken\n"
+
+
+def _programs(parent: type[Settings] = Settings) -> Iterator[type[Settings]]:
+    for child in parent.__subclasses__():
+        if child.__subclasses__():
+            yield from _programs(child)
+        elif child.__module__.startswith(("services.", "launcher.")):
+            yield child
+
+
+def test_no_program_has_the_variables_that_all_share() -> None:
+    for package in ("services", "launcher"):
+        folder = importlib.import_module(package)
+        for module in pkgutil.walk_packages(folder.__path__, f"{package}.", onerror=lambda _: None):
+            if module.name.endswith("settings") or module.name in ("launcher.exporter", "launcher.status"):
+                importlib.import_module(module.name)
+    programs = {program.__name__: program.model_config.get("env_prefix") for program in _programs()}
+    assert programs["DataSettings"] == "DATA_"
+    assert [name for name, prefix in programs.items() if prefix in ("ROOKERY_", "", None)] == []

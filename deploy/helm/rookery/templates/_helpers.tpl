@@ -9,6 +9,11 @@
 {{ .Values.redis.secret | default (printf "%s-redis" .Release.Name) }}
 {{- end }}
 
+{{- /* Changes with the users of Redis and with its password, so that an upgrade restarts who has them. */ -}}
+{{- define "rookery.redisChecksum" -}}
+{{ list (.Files.Get "files/users.acl") .Values.redis.password .Values.redis.secret | toJson | sha256sum }}
+{{- end }}
+
 {{- define "rookery.tokenSecret" -}}
 {{ .Values.token.secret | default (printf "%s-token" .Release.Name) }}
 {{- end }}

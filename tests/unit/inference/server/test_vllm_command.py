@@ -10,6 +10,7 @@ import pytest
 from rookery.errors import SetupError
 from services.inference.server import vllm_command
 from services.inference.server.settings import ServerSettings
+from tests.certificates import Authority
 from tests.hub import write_snapshot
 
 
@@ -199,14 +200,14 @@ def test_neither_pickles_nor_pages_nor_embeddings_nor_adapters_by_name_are_taken
 
 
 def test_vllm_has_our_certificate(model: Path, tmp_path: Path) -> None:
-    for name in ("cert", "key", "ca"):
-        (tmp_path / name).touch()
-    flags = [part for name in ("cert", "key", "ca") for part in (f"--tls-{name}", str(tmp_path / name))]
+    signed = Authority(tmp_path).sign("server")
+    cert, key, ca = str(signed.cert), str(signed.key), str(signed.ca)
+    flags = ["--tls-cert", cert, "--tls-key", key, "--tls-ca", ca]
     command = vllm_command.command(settings("--model", str(model), *flags), port=1, cpu=True)
 
-    assert option(command, "--ssl-certfile") == str(tmp_path / "cert")
-    assert option(command, "--ssl-keyfile") == str(tmp_path / "key")
+    assert option(command, "--ssl-certfile") == cert
+    assert option(command, "--ssl-keyfile") == key
     assert (option(command, "--ssl-ca-certs"), option(command, "--ssl-cert-reqs")) == (
-        str(tmp_path / "ca"),
+        ca,
         "2",
     )
