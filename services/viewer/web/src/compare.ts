@@ -97,6 +97,8 @@ export async function rescore({ run, query }: Route, signal: AbortSignal): Promi
       Object.entries(CHANGES).map(([name, meaning]) =>
       tile(`advantages with ${meaning}`, data.answers ? percent(data.signs[name as "kept"] / data.answers, 1) : "–",
         count(data.signs[name as "kept"])))),
+    data.left_out ? h("p", { class: "notice" },
+      `${count(data.left_out)} groups are left out: the archive has no win probabilities of them.`) : null,
     data.rows.length
       ? h("ol", { class: "groups" }, data.rows.map((row) => h("li", { class: "group-row" },
           h("a", { href: path(run, "groups", row.id), class: "mini", "aria-label": `Group ${row.id}` },

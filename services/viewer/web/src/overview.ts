@@ -3,7 +3,7 @@
 import { type Curves, get, type Overview, type Step, type Summary } from "./api";
 import { chart, histogram } from "./chart";
 import { count, empty, h, percent, short, signed, words } from "./dom";
-import { progress, section, table, tile } from "./parts";
+import { problem, progress, section, table, tile } from "./parts";
 import { path, type Route } from "./route";
 
 export async function runs(_: Route, signal: AbortSignal): Promise<HTMLElement> {
@@ -39,6 +39,7 @@ export async function overview({ run }: Route, signal: AbortSignal): Promise<HTM
   return h("div", {},
     h("h1", {}, run),
     progress(data.indexed.files, data.indexed.of),
+    problem(data.indexed.problem),
     h("div", { class: "tiles wide" },
       tile("step", count(step["step"] ?? 0)),
       tile("reward", signed(step["reward"], 3)),
