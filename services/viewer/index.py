@@ -120,6 +120,10 @@ class Index:
         """How many files of a run are indexed, and how many there are."""
         return self._states.get(run, (0, 0))
 
+    def opened(self) -> list[str]:
+        """The names of the runs that have been opened."""
+        return sorted(self._jobs)
+
     def problem(self, run: str) -> str:
         """What is wrong with the files of a run; empty if nothing is."""
         unreadable = len(self._unreadable.get(run, ()))

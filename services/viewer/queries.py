@@ -90,8 +90,9 @@ def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
     )
     low, high = ends["low"] or 0.0, ends["high"] or 0.0
     width = (high - low) / BINS or 1.0
-    others = chosen.model_copy(update={"outcome": [], "reward_min": None, "reward_max": None}).answers(run)
-    inside = Filter(reward_min=chosen.reward_min, reward_max=chosen.reward_max).of_answers(run)
+    bounds = {name: getattr(chosen, name) for name in ("reward_min", "reward_max", "reward_below")}
+    others = chosen.model_copy(update={"outcome": [], **dict.fromkeys(bounds)}).answers(run)
+    inside = Filter(**bounds).of_answers(run)
     cells = index.query(
         f"SELECT least({BINS - 1}, floor((reward - ?) / ?))::INTEGER AS bin, outcome, "
         f"({inside.sql}) AS inside, count(*) AS count, sum(reward) AS reward, "

@@ -151,8 +151,8 @@ def group(run: Run, id: str, viewer: Shared) -> Response:
 
 @router.get("/runs/{run}/history", tags=["answers"])
 def history(run: Run, position: str, fen: str, viewer: Shared) -> Response:
-    """All groups on one position, in all runs that have been opened."""
-    return _json({"groups": queries.history(viewer.index, position, fen)})
+    """All groups on one position, in all runs that have been opened, and the names of these runs."""
+    return _json({"runs": viewer.index.opened(), "groups": queries.history(viewer.index, position, fen)})
 
 
 @router.get("/runs/{run}/rescore", tags=["answers"])

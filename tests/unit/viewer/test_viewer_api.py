@@ -65,6 +65,12 @@ def test_on_loopback_it_answers_to_loopback_names_alone(client: TestClient) -> N
         assert client.get("/api/runs", headers={"Host": host}).status_code == status
 
 
+def test_the_history_of_a_position_names_the_runs_searched(client: TestClient) -> None:
+    fen = client.get("/api/runs/one/groups/hostile").json()["prompt"]["fen"]
+    found = client.get("/api/runs/one/history", params={"position": "hostile:1:1", "fen": fen}).json()
+    assert (found["runs"], [group["id"] for group in found["groups"]]) == (["one"], ["hostile"])
+
+
 def test_no_password_leaves_it(client: TestClient) -> None:
     overview = client.get("/api/runs/one").text
     assert "secret" not in overview

@@ -90,6 +90,10 @@ def test_a_choice_is_counted_as_if_it_were_not_made_yet(viewed: SimpleNamespace)
     for each in bins[:-1]:
         inside = [r for r in rewards if each["low"] + 1e-9 <= r < each["high"] - 1e-9]
         assert each["legal"] + each["other"] >= len(inside)
+    # What the links of the bars show, together, is every answer once.
+    links = [Filter(reward_min=b["low"], reward_below=b["high"]) for b in bins[:-1]]
+    links.append(Filter(reward_min=bins[-1]["low"]))
+    assert sum(queries.summary(viewed.index, "one", f)["answers"] for f in links) == len(rewards)
     outcomes = queries.summary(viewed.index, "one", Filter(outcome=["illegal"]))["outcomes"]
     assert {each["outcome"] for each in outcomes} == {"legal", "illegal"}
     assert (bins[0]["low"], bins[-1]["high"]) == (pytest.approx(min(rewards)), pytest.approx(max(rewards)))

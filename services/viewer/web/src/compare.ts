@@ -9,7 +9,7 @@ import { grade, groupRow, pager, tile } from "./parts";
 import { changed, go, path, type Route } from "./route";
 
 export async function position({ run, query }: Route, signal: AbortSignal): Promise<HTMLElement> {
-  const { groups } = await get<{ groups: Group[] }>(`runs/${run}/history?${query}`, signal);
+  const { runs, groups } = await get<{ runs: string[]; groups: Group[] }>(`runs/${run}/history?${query}`, signal);
   const name = query.get("position") ?? "";
   const series = [...new Set(groups.map((group) => group.run))].map((each) => {
     const mine = groups.filter((group) => group.run === each);
@@ -19,7 +19,7 @@ export async function position({ run, query }: Route, signal: AbortSignal): Prom
   return h("div", {},
     h("h1", {}, "Position ", h("code", {}, visible(name))),
     h("p", { class: "muted" },
-      "Every group on it, in all runs that were opened here. A feed repeats positions only with --max-positions or --repeat-share."),
+      `The groups on it, 200 at most, in the runs that were opened here: ${runs.join(", ")}. Open another run to include it. A feed repeats positions only with --max-positions or --repeat-share.`),
     groups.length > 1 ? h("div", { class: "charts" },
       chart({ title: "Mean reward, by version", low: null, high: null, series })) : null,
     groups.length ? h("ol", { class: "groups" }, groups.map((each) => groupRow(each, true)))
