@@ -36,6 +36,7 @@ HOSTILE = {
     "override": "a\u202eb\u2066c\u0007\u200bd\ufeff",
     "surrogate": "half a pair: \ufffd \U0001f600",
     "megabyte": "x" * (1 << 20),
+    "squares": "h1h1 a1-a1 \\boxed{h1h1}",
     "prose": "White has a passed pawn on e5. The knight on f3 attacks the pawn on e5. It is raining.",
 }
 

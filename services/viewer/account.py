@@ -11,6 +11,9 @@ from rookery.streams import RunStreams
 from rookery.streams.dead import DeadLetter, DeadLetters
 from services.viewer.runs import RunFolder
 
+SHOWN = 100
+"""The most dead letters that are listed."""
+
 
 def account(run: RunFolder, url: str) -> dict[str, Any] | None:
     """The account of a run; None if Redis is not up, or knows nothing of it."""
@@ -27,13 +30,14 @@ def account(run: RunFolder, url: str) -> dict[str, Any] | None:
 
 
 def dead_letters(run: RunFolder, url: str) -> list[dict[str, str]]:
-    """The dead letters of a run, newest first, each with the id of its position or group.
+    """The dead letters of a run, newest first, at most `SHOWN`, each with the id of its position or group.
 
     Raises:
         Unavailable: Redis is not known, or not up.
     """
     with _letters(run, url) as letters:
         found = letters.dead_letters()[::-1]
+    found = found[:SHOWN]
     named = ("id", "stream", "entry", "reason")
     return [{name: getattr(letter, name) for name in named} | {"item": _item(letter)} for letter in found]
 

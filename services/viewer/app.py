@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rookery import __version__
@@ -21,6 +22,7 @@ from services.viewer.settings import ViewerSettings
 STATIC = Path(__file__).parent / "static"
 
 MAX_BODY_BYTES = 1 << 20
+_LOOPBACK = ("127.0.0.1", "localhost")
 
 _HEADERS = {
     # The pieces are pictures within the style sheet, hence data:.
@@ -68,6 +70,8 @@ def create_app(settings: ViewerSettings, *, folder: Path, stopping: asyncio.Even
         lifespan=closing,
     )
     app.state.viewer = Viewer(settings, runs, index, stopping or asyncio.Event())
+    if settings.host in _LOOPBACK:  # else a foreign site could read it, by a name that it points to 127.0.0.1
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=_LOOPBACK, www_redirect=False)
     app.add_middleware(SecurityHeaders)
     add_problem_handlers(app, max_body_bytes=MAX_BODY_BYTES)
     add_probes(app, ready=_always_ready)

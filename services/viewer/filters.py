@@ -41,6 +41,8 @@ class Filter(BaseModel):
     component_max: float | None = None
     reward_min: float | None = None
     reward_max: float | None = None
+    reward_below: float | None = None
+    """Exclusive, as the upper edge of a bar of the histogram is."""
     advantage_min: float | None = None
     advantage_max: float | None = None
     regret_min: float | None = None
@@ -89,8 +91,8 @@ class Filter(BaseModel):
     def _ranges(self, columns: Mapping[str, str]) -> Condition:
         condition = Condition("true", ())
         for name, column in columns.items():
-            for bound, comparison in (("min", ">="), ("max", "<=")):
-                limit = getattr(self, f"{name}_{bound}")
+            for bound, comparison in (("min", ">="), ("max", "<="), ("below", "<")):
+                limit = getattr(self, f"{name}_{bound}", None)
                 if limit is not None:
                     named = (self.component,) if name == "component" else ()
                     condition &= Condition(f"{column} {comparison} ?", (*named, limit))

@@ -31,16 +31,16 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
         "SELECT advantage, surprise FROM answers WHERE g = ? ORDER BY i", [row.pop("number")]
     )
     board = chess.Board(row["prompt"]["fen"])
+    legal = {move.uci(): board.san(move) for move in board.legal_moves}
+    masked = run.trainer_settings().get("mask_truncated", True)
     tokenizer = _tokenizer(str(row["base_model"]).partition("@")[0])
     for trace, computed in zip(row["traces"], advantages, strict=True):
         completion, verdict = trace["completion"], trace["verdict"]
         text = completion["text"]
         verdict["components"] = dict(verdict["components"])
-        trace |= computed
+        trace |= computed | {"no_loss": bool(masked and completion["finish_reason"] == "length")}
         trace["candidates"] = [
-            {"uci": uci, "san": board.san(move)}
-            for uci in distinct(candidates_of(text, board))
-            if (move := chess.Move.from_uci(uci)) in board.legal_moves
+            {"uci": uci, "san": legal[uci]} for uci in distinct(candidates_of(text, board)) if uci in legal
         ]
         trace["sentences"] = verdict.pop("sentences", None) or _sentences(board.fen(), text)
         trace["tokens"] = _pieces(tokenizer, completion.pop("token_ids"))
@@ -53,14 +53,15 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
 def _fate(run: RunFolder, row: Row) -> str:
     """What became of a group, as far as the files of the run tell."""
     if row["step"] is not None:
-        return f"trained in step {row['step']}, by version {row['step'] - 1}, at age {row['age']}"
+        return f"trained in step {row['step']}, on version {row['step'] - 1}, at age {row['age']}"
     metrics = run.metrics()
     if not metrics:
         return "not trained: the run has no trainer"
     if row["created_at"] > metrics[-1]["time"] - metrics[-1].get("step_s", 0.0):
         return "not trained yet: it came after the last step's groups"
     reasons = ", ".join(f"{reason.replace('_', ' ')} ({count})" for reason, count in run.dropped().items())
-    return f"dropped; the run dropped groups as {reasons}" if reasons else "waiting for the trainer"
+    total = f" (the run dropped in total: {reasons})" if reasons else ""
+    return f"not in a batch: waiting or dropped{total}"
 
 
 def _sentences(fen: str, text: str) -> list[Row]:

@@ -21,6 +21,8 @@ from services.viewer.runs import RunFolder
 logger = logging.getLogger(__name__)
 
 Row = dict[str, Any]
+_Stamp = tuple[int, int]
+"""Size and time of change of a file."""
 
 _ROWS = 1 << 24
 """More than the groups of any file: the number of a group is that of its file times this, plus its row."""
@@ -71,7 +73,7 @@ FROM (SELECT *, list_transform(traces, lambda t: t.verdict.reward) AS rewards
 _ADD_ANSWERS = """
 INSERT INTO answers
 SELECT g, $run, version, i, t.verdict.reward,
-    CASE WHEN low = high THEN 0
+    CASE WHEN $per_token THEN NULL WHEN low = high THEN 0
          ELSE $factor(size) * (t.verdict.reward - mean) / $divisor END,
     t.verdict.outcome, t.verdict.regret, t.verdict.win_after, len(t.completion.token_ids),
     -list_avg(t.completion.logprobs), t.verdict.move.uci, t.verdict.move.san, t.verdict.components,
@@ -95,8 +97,10 @@ class Index:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="index")
         self._jobs: dict[str, tuple[float, Future[None]]] = {}
         self._stopping = False
-        self._files: dict[str, list[Path]] = {}
-        self._commits: dict[str, tuple[Path | None, int]] = {}
+        self._files: dict[str, dict[Path, _Stamp]] = {}
+        self._unreadable: dict[str, set[Path]] = {}
+        self._failures: dict[str, str] = {}
+        self._commits: dict[str, tuple[dict[Path, _Stamp], int]] = {}
         self._states: dict[str, tuple[int, int]] = {}
 
     def close(self) -> None:
@@ -116,37 +120,75 @@ class Index:
         """How many files of a run are indexed, and how many there are."""
         return self._states.get(run, (0, 0))
 
+    def opened(self) -> list[str]:
+        """The names of the runs that have been opened."""
+        return sorted(self._jobs)
+
+    def problem(self, run: str) -> str:
+        """What is wrong with the files of a run; empty if nothing is."""
+        unreadable = len(self._unreadable.get(run, ()))
+        count = f"{unreadable} unreadable file{'s' * (unreadable > 1)} left out" if unreadable else ""
+        return "; ".join(filter(None, (count, self._failures.get(run, ""))))
+
     def open(self, run: RunFolder) -> None:
         """Brings a run up to date in the background. The first time, waits a moment for it."""
         with self._opening:
             since, job = self._jobs.get(run.name, (0.0, None))
-            if job is None or (job.done() and time.monotonic() - since > REFRESH_S):
-                fresh = self._worker.submit(self.refresh, run)
-                self._jobs[run.name] = time.monotonic(), fresh
-                if job is None:
-                    with suppress(TimeoutError):
-                        fresh.result(WAIT_S)
+            if job is not None and not (job.done() and time.monotonic() - since > REFRESH_S):
+                return
+            fresh = self._worker.submit(self.refresh, run)
+            self._jobs[run.name] = time.monotonic(), fresh
+        if job is None:
+            with suppress(TimeoutError):
+                fresh.result(WAIT_S)
 
     def refresh(self, run: RunFolder) -> None:
-        """Adds the files that are new, and notes which groups have been trained on since."""
-        with self._writing:
-            known = self._files.setdefault(run.name, [])
-            found = run.archive_files()
-            fresh = [path for path in found if path not in set(known)]
-            settings = run.trainer_settings()
-            for path in fresh:
-                if self._stopping:
-                    return
-                self._states[run.name] = (len(known), len(found))
-                self._add(run.name, path, settings)
-                known.append(path)
-            self._states[run.name] = (len(known), len(found))
-            self._note_trained(run, len(known))
+        """Adds the files that are new, and notes which groups have been trained on since.
 
-    def _add(self, run: str, path: Path, settings: Mapping[str, Any]) -> None:
-        """Adds a file, whole or not at all. One that cannot be read is logged and left out."""
+        The boundary of the indexing: a failure is logged, and `problem` says it.
+        """
+        with self._writing:
+            try:
+                self._refresh(run)
+                self._failures.pop(run.name, None)
+            except Exception as error:
+                logger.exception("run %s cannot be indexed", run.name)
+                self._failures[run.name] = f"not up to date: {type(error).__name__}: {error}"[:500]
+
+    def _refresh(self, run: RunFolder) -> None:
+        known = self._files.setdefault(run.name, {})
+        unreadable = self._unreadable.setdefault(run.name, set())
+        found = _stamps(run.archive_files())
+        if any(found.get(path) != stamp for path, stamp in known.items()):  # a file has gone: made anew
+            self._forget(run.name)
+        settings = run.trainer_settings()
+        unreadable.intersection_update(found)
+        for path, stamp in found.items():
+            if self._stopping:
+                return
+            if path not in known:
+                self._states[run.name] = (len(known), len(found) - len(unreadable))
+                if self._add(run.name, path, settings, quiet=path in unreadable):
+                    known[path] = stamp
+                    unreadable.discard(path)
+                else:
+                    unreadable.add(path)
+        self._states[run.name] = (len(known), len(found) - len(unreadable))
+        self._note_trained(run, len(known))
+
+    def _forget(self, run: str) -> None:
+        """Drops the rows of a run."""
         with self._database.cursor() as cursor:
-            (number,) = cursor.execute("SELECT count(*) FROM files").fetchone() or (0,)
+            cursor.execute("DELETE FROM answers WHERE run = ?", [run])
+            cursor.execute("DELETE FROM groups WHERE run = ?", [run])
+            cursor.execute("DELETE FROM files WHERE run = ?", [run])
+        self._files[run].clear()
+        self._commits.pop(run, None)
+
+    def _add(self, run: str, path: Path, settings: Mapping[str, Any], *, quiet: bool) -> bool:
+        """Adds a file, whole or not at all. Says whether it could be read, and logs it unless `quiet`."""
+        with self._database.cursor() as cursor:
+            (number,) = cursor.execute("SELECT coalesce(max(file) + 1, 0) FROM files").fetchone() or (0,)
             values = {"base": number * _ROWS, "path": str(path), "run": run}
             try:
                 cursor.begin()
@@ -156,18 +198,24 @@ class Index:
                 cursor.commit()
             except duckdb.Error as error:
                 cursor.rollback()
-                logger.error("%s is not a file of groups: %s", path, error)
+                if not quiet:
+                    logger.error("%s is not a file of groups: %s", path, error)
+                return False
+        return True
 
     def _note_trained(self, run: RunFolder, files: int) -> None:
-        newest = (run.newest_commit(), files)
+        """Sets the step of every group again: a run may have gone back to an earlier version."""
+        commit = run.newest_commit()
+        newest = (_stamps([commit] if commit else []), files)
         if self._commits.get(run.name) == newest:
             return
         trained = run.trained()
         with self._database.cursor() as cursor:
             cursor.execute(
                 "UPDATE groups SET step = t.step, age = t.step - 1 - groups.version "
-                "FROM (SELECT unnest($ids) AS id, unnest($steps) AS step) t "
-                "WHERE groups.run = $run AND groups.id = t.id AND groups.step IS NULL",
+                "FROM (SELECT g, u.step FROM groups LEFT JOIN "
+                "(SELECT unnest($ids) AS id, unnest($steps) AS step) u USING (id) WHERE run = $run) t "
+                "WHERE groups.g = t.g AND groups.step IS DISTINCT FROM t.step",
                 {"ids": list(trained), "steps": list(trained.values()), "run": run.name},
             )
         self._commits[run.name] = newest
@@ -197,11 +245,22 @@ class Index:
         return row | {"number": place["g"], "step": place["step"], "age": place["age"]}
 
 
+def _stamps(paths: Sequence[Path]) -> dict[Path, _Stamp]:
+    """The files that are there, each with its stamp."""
+    found = {}
+    for path in paths:
+        with suppress(FileNotFoundError):
+            stat = path.stat()
+            found[path] = (stat.st_size, stat.st_mtime_ns)
+    return found
+
+
 def _advantages(sql: str, settings: Mapping[str, Any]) -> str:
     """The query with the trainer's formula. Moving averages are not in the archive: for `ema` and `adaptive`
-    the advantage is relative to the group."""
+    the advantage is relative to the group. `none` leaves it to the critic, for each token: NULL."""
     baseline = settings.get("baseline", "group-mean")
     factor = "(size / greatest(1, size - 1))" if baseline == "leave-one-out" else "1"
     floor = float(settings.get("sigma_floor", 0.0))
     divisor = f"(greatest(deviation, {floor}) + {_EPSILON})" if settings.get("normalise", True) else "1"
-    return sql.replace("$factor(size)", factor).replace("$divisor", divisor)
+    per_token = "true" if baseline == "none" else "false"
+    return sql.replace("$factor(size)", factor).replace("$divisor", divisor).replace("$per_token", per_token)

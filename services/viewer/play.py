@@ -42,9 +42,12 @@ class Line(StrictBody):
         board = self._start()
         for move in self.moves:
             try:
-                board.push(board.parse_uci(move) if _UCI.fullmatch(move) else board.parse_san(move))
+                parsed = board.parse_uci(move) if _UCI.fullmatch(move) else board.parse_san(move)
             except ValueError as error:
                 raise InvalidInput(f"{move[:20]!r} is not a legal move in {board.fen()!r}") from error
+            if not parsed:  # `--`, a null move
+                raise InvalidInput(f"{move[:20]!r} is not a legal move in {board.fen()!r}")
+            board.push(parsed)
         return board
 
     def _start(self) -> chess.Board:

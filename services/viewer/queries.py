@@ -90,11 +90,13 @@ def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
     )
     low, high = ends["low"] or 0.0, ends["high"] or 0.0
     width = (high - low) / BINS or 1.0
-    others = chosen.model_copy(update={"outcome": [], "reward_min": None, "reward_max": None}).answers(run)
-    inside = Filter(reward_min=chosen.reward_min, reward_max=chosen.reward_max).of_answers(run)
+    bounds = {name: getattr(chosen, name) for name in ("reward_min", "reward_max", "reward_below")}
+    others = chosen.model_copy(update={"outcome": [], **dict.fromkeys(bounds)}).answers(run)
+    inside = Filter(**bounds).of_answers(run)
     cells = index.query(
         f"SELECT least({BINS - 1}, floor((reward - ?) / ?))::INTEGER AS bin, outcome, "
-        f"({inside.sql}) AS inside, count(*) AS count, sum(reward) AS reward, sum(regret) AS regret "
+        f"({inside.sql}) AS inside, count(*) AS count, sum(reward) AS reward, "
+        "sum(regret) AS regret, count(regret) AS rated "
         f"FROM answers a WHERE {others.sql} GROUP BY ALL",
         [low, width, *inside.values, *others.values],
     )
@@ -121,10 +123,11 @@ def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
 def _totals(cells: list[Row]) -> dict[str, Any]:
     answers = sum(cell["count"] for cell in cells)
     legal = sum(cell["count"] for cell in cells if cell["outcome"] == Outcome.LEGAL)
+    rated = sum(cell["rated"] for cell in cells)
     return {
         "answers": answers,
         "reward": sum(cell["reward"] for cell in cells) / answers if answers else None,
-        "regret": sum(cell["regret"] or 0.0 for cell in cells) / legal if legal else None,
+        "regret": sum(cell["regret"] or 0.0 for cell in cells) / rated if rated else None,
         "legal": legal / answers if answers else None,
     }
 

@@ -41,17 +41,24 @@ def rescore(index: Index, run: str, chosen: Filter, scheme_text: str) -> dict[st
         "JOIN answers a USING (g) ORDER BY a.g DESC, a.i",
         where.values,
     )
-    groups = [_group(scheme, list(members)) for _, members in groupby(rows, key=lambda row: row["g"])]
+    found = [list(members) for _, members in groupby(rows, key=lambda row: row["g"])]
+    groups = [_group(scheme, members) for members in found if all(map(_has_win, members))]
     answers = [answer for group in groups for answer in group["answers"]]
     signs = Counter(answer["change"] for answer in answers)
     changed = sorted(groups, key=lambda group: -sum(a["change"] != "kept" for a in group["answers"]))
     return {
         "scheme": scheme.text,
         "groups": len(groups),
+        "left_out": len(found) - len(groups),
         "answers": len(answers),
         "signs": {name: signs[name] for name in ("kept", "flipped", "silenced", "awakened")},
         "rows": [g for g in changed[:SHOWN] if any(a["change"] != "kept" for a in g["answers"])],
     }
+
+
+def _has_win(row: Row) -> bool:
+    """Whether the archive has the win probabilities that a scheme needs."""
+    return row["outcome"] != Outcome.LEGAL or None not in (row["win_before"], row["win_after"])
 
 
 def _group(scheme: Scheme, rows: list[Row]) -> Row:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from services.viewer import account, play, queries
@@ -23,8 +24,11 @@ from services.viewer.settings import ViewerSettings
 
 LIVE_S = 1.0
 """Seconds between two looks at a run that a page follows."""
+
 QUIET_LOOKS = 15
 """Looks without news after which a comment is sent, so that proxies keep the connection."""
+
+MAX_PAGE = 10**6
 
 _SETTINGS = (
     "model",
@@ -82,7 +86,7 @@ class GroupsQuery(Filter):
 
     sort: Sort = "time"
     descending: bool = True
-    page: int = 0
+    page: int = Field(default=0, ge=0, le=MAX_PAGE)
     """Counted from 0."""
 
 
@@ -107,7 +111,7 @@ def overview(run: Run, viewer: Shared) -> Response:
     return _json(
         {
             "name": run.name,
-            "indexed": {"files": files, "of": of},
+            "indexed": {"files": files, "of": of, "problem": viewer.index.problem(run.name)},
             "archive": queries.extent(viewer.index, run.name),
             "settings": _shown(run.read_json("settings.json")),
             "evaluation": positions.get("metrics", {}),
@@ -133,9 +137,8 @@ def summary(run: Run, chosen: Annotated[Filter, Query()], viewer: Shared) -> Res
 @router.get("/runs/{run}/groups", tags=["answers"])
 def groups(run: Run, query: Annotated[GroupsQuery, Query()], viewer: Shared) -> Response:
     """A page of groups with an answer that passes the filter."""
-    number = max(0, query.page)
     found = queries.page(
-        viewer.index, run.name, query, sort=query.sort, descending=query.descending, number=number
+        viewer.index, run.name, query, sort=query.sort, descending=query.descending, number=query.page
     )
     return _json({"groups": found, "page_size": queries.PAGE})
 
@@ -148,8 +151,8 @@ def group(run: Run, id: str, viewer: Shared) -> Response:
 
 @router.get("/runs/{run}/history", tags=["answers"])
 def history(run: Run, position: str, fen: str, viewer: Shared) -> Response:
-    """All groups on one position, in all runs that have been opened."""
-    return _json({"groups": queries.history(viewer.index, position, fen)})
+    """All groups on one position, in all runs that have been opened, and the names of these runs."""
+    return _json({"runs": viewer.index.opened(), "groups": queries.history(viewer.index, position, fen)})
 
 
 @router.get("/runs/{run}/rescore", tags=["answers"])
@@ -171,10 +174,12 @@ def training_curves(run: Run, all: bool = False) -> Response:
 
 
 @router.get("/runs/{run}/compare/{other}", tags=["runs"])
-def compare(run: Run, other: str, viewer: Shared, page: int = 0) -> Response:
+def compare(
+    run: Run, other: str, viewer: Shared, page: Annotated[int, Query(ge=0, le=MAX_PAGE)] = 0
+) -> Response:
     """Two runs on the positions that both have."""
     second = _opened(other, viewer)
-    return _json(queries.compare(viewer.index, run.name, second.name, number=max(0, page)))
+    return _json(queries.compare(viewer.index, run.name, second.name, number=page))
 
 
 def _redis_url(run: RunFolder, viewer: Viewer) -> str:

@@ -1,5 +1,6 @@
 """The folders of runs: metrics, settings, evaluations, commits, the files of the archive. Only reads."""
 
+import fcntl
 import json
 import os
 import re
@@ -14,7 +15,8 @@ from rookery.errors import NotFound
 from rookery.plots.steps import METRICS_FILE, Step, read_metrics
 from rookery.plots.strength import strength_steps
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_ARCHIVE_FILE = re.compile(r"(\d+)-(\d+)_.*\.parquet")
 _MILESTONE = 100
 """The trainer keeps every hundredth version. A ledger has 8,192 groups, so these and the newest have all
 groups, unless a step takes more than 81."""
@@ -64,13 +66,30 @@ class RunFolder:
         return dict(settings.get("trainer", {}))
 
     def service_url(self, name: str) -> str:
-        """The address of a service of the run, as `rookery up` chose it; empty if unknown."""
+        """The address of a service, as `rookery up` chose it; empty unless the run is up.
+
+        The ports of a run that has ended may be another run's.
+        """
+        if not self._is_up():
+            return ""
         probe = str(self.read_json("endpoints.json").get("probes", {}).get(name, ""))
         return probe.removesuffix("/readyz")
 
+    def _is_up(self) -> bool:
+        """Whether a process holds the lock of the run."""
+        try:
+            with (self.path / "lock").open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
     def archive_files(self) -> list[Path]:
-        """The files of the archive, in the order of their first entry."""
-        return sorted(self.archive.glob("date=*/*.parquet"), key=_first_entry)
+        """The files of the archive, in the order of their first entry. Files of other names are left out."""
+        named = [(_ARCHIVE_FILE.fullmatch(path.name), path) for path in self.archive.glob("date=*/*.parquet")]
+        return [path for *_, path in sorted((int(m[1]), int(m[2]), path) for m, path in named if m)]
 
     def newest_commit(self) -> Path | None:
         """The state of the newest version on disk."""
@@ -127,11 +146,6 @@ class Runs:
         if not _NAME.fullmatch(name) or not (path.is_dir() or archive.is_dir()):
             raise NotFound(f"no run {name[:80]!r} in {str(self.folder)!r}")
         return RunFolder(name, path, archive)
-
-
-def _first_entry(path: Path) -> tuple[int, int]:
-    milliseconds, _, sequence = path.name.partition("_")[0].partition("-")
-    return int(milliseconds), int(sequence)
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def test_filters_sorting_and_search_are_in_the_address(site: Site) -> None:
 
 def test_the_views_of_a_group(site: Site) -> None:
     page = site.open("/runs/one/groups/one-007?answer=1", "Group one-007")
-    assert page.get_by_text("trained in step 2, by version 1, at age 1").count() == 1
+    assert page.get_by_text("trained in step 2, on version 1, at age 1").count() == 1
     page.get_by_role("link", name="Log-probability").click()
     page.locator(".token").first.wait_for()
     assert "log-probability" in (page.locator(".token").first.get_attribute("title") or "")

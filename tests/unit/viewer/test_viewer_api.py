@@ -24,7 +24,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def client_of(runs: Path, folder: Path, *, token: str = "") -> TestClient:
-    return TestClient(create_app(ViewerSettings(runs_dir=runs, token=token), folder=folder))
+    app = create_app(ViewerSettings(runs_dir=runs, token=token), folder=folder)
+    return TestClient(app, base_url="http://localhost")
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +60,17 @@ def test_it_changes_nothing_without_the_token(runs: Path, tmp_path: Path, client
         assert (allowed.status_code, "no reward service" in allowed.json()["detail"]) == (503, True)
 
 
+def test_on_loopback_it_answers_to_loopback_names_alone(client: TestClient) -> None:
+    for host, status in (("localhost:8010", 200), ("127.0.0.1:8010", 200), ("evil.example", 400)):
+        assert client.get("/api/runs", headers={"Host": host}).status_code == status
+
+
+def test_the_history_of_a_position_names_the_runs_searched(client: TestClient) -> None:
+    fen = client.get("/api/runs/one/groups/hostile").json()["prompt"]["fen"]
+    found = client.get("/api/runs/one/history", params={"position": "hostile:1:1", "fen": fen}).json()
+    assert (found["runs"], [group["id"] for group in found["groups"]]) == (["one"], ["hostile"])
+
+
 def test_no_password_leaves_it(client: TestClient) -> None:
     overview = client.get("/api/runs/one").text
     assert "secret" not in overview
@@ -74,6 +86,9 @@ def test_no_password_leaves_it(client: TestClient) -> None:
         ("/api/runs/one/groups?sort=beauty", 422, "beauty"),
         ("/api/runs/one/groups?reward_min=high", 422, "high"),
         ("/api/runs/one/rescore?scheme=nonsense", 422, "nonsense"),
+        (f"/api/runs/one/groups?page={10**30}", 422, "page"),
+        (f"/api/runs/one/compare/one?page={10**20}", 422, "page"),
+        (f"/api/runs/{'a' * 300}", 404, "no run 'aaa"),
         ("/api/nothing", 404, ""),
     ],
 )
@@ -109,6 +124,8 @@ def test_a_position_of_ones_own(client: TestClient) -> None:
         ({"fen": "8/8/8/8/8/8/8/8 w - - 0 1"}, "impossible position"),
         ({"pgn": "1. e5 e5"}, "not a PGN"),
         ({"pgn": "not a game"}, "not a PGN"),
+        ({"moves": ["e4", "--"]}, "'--' is not a legal move"),
+        ({"moves": ["0000"]}, "'0000' is not a legal move"),
         ({"moves": ["e2e5"]}, "'e2e5' is not a legal move"),
     ):
         assert said in str(ask(**line)["detail"])

@@ -1,6 +1,7 @@
 """What the viewer says about an archive, beside the same computed from its records."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from launcher.runs import locked
 from rookery.errors import InvalidInput, NotFound
 from rookery.trace import Outcome, Trace, TraceGroup
 from services.trainer.batches.advantages import advantages
@@ -88,6 +90,10 @@ def test_a_choice_is_counted_as_if_it_were_not_made_yet(viewed: SimpleNamespace)
     for each in bins[:-1]:
         inside = [r for r in rewards if each["low"] + 1e-9 <= r < each["high"] - 1e-9]
         assert each["legal"] + each["other"] >= len(inside)
+    # What the links of the bars show, together, is every answer once.
+    links = [Filter(reward_min=b["low"], reward_below=b["high"]) for b in bins[:-1]]
+    links.append(Filter(reward_min=bins[-1]["low"]))
+    assert sum(queries.summary(viewed.index, "one", f)["answers"] for f in links) == len(rewards)
     outcomes = queries.summary(viewed.index, "one", Filter(outcome=["illegal"]))["outcomes"]
     assert {each["outcome"] for each in outcomes} == {"legal", "illegal"}
     assert (bins[0]["low"], bins[-1]["high"]) == (pytest.approx(min(rewards)), pytest.approx(max(rewards)))
@@ -105,7 +111,8 @@ def test_groups_are_sorted(viewed: SimpleNamespace) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"normalise": False}, {"baseline": "leave-one-out"}, {"sigma_floor": 0.5}]
+    "settings",
+    [{}, {"baseline": "none"}, {"normalise": False}, {"baseline": "leave-one-out"}, {"sigma_floor": 0.5}],
 )
 def test_advantages_are_the_trainers(tmp_path: Path, settings: dict[str, object]) -> None:
     made = write_run(tmp_path, "one", seed=0)
@@ -117,6 +124,10 @@ def test_advantages_are_the_trainers(tmp_path: Path, settings: dict[str, object]
     index = Index(tmp_path / "index.duckdb")
     index.refresh(Runs(tmp_path).find("one"))
     found = index.query("SELECT advantage FROM answers ORDER BY g, i")
+    if settings.get("baseline") == "none":  # of the critic, for each token
+        assert {row["advantage"] for row in found} == {None}
+        index.close()
+        return
     used = {"baseline": "group-mean", "normalise": True, **settings}
     expected = advantages([group.rewards for group in made], averages=None, **used)  # type: ignore[arg-type]
     assert [row["advantage"] for row in found] == pytest.approx([a for group in expected for a in group])
@@ -126,7 +137,7 @@ def test_advantages_are_the_trainers(tmp_path: Path, settings: dict[str, object]
 def test_a_group_is_shown_as_it_was_archived(viewed: SimpleNamespace) -> None:
     group: TraceGroup = viewed.groups[7]
     shown = whole_group(viewed.index, viewed.runs.find("one"), group.id)
-    assert shown["fate"] == "trained in step 2, by version 1, at age 1"
+    assert shown["fate"] == "trained in step 2, on version 1, at age 1"
     assert shown["policy"] == {"number": group.policy.number, "sha256": group.policy.sha256}
     assert [trace["completion"]["text"] for trace in shown["traces"]] == [
         t.completion.text for t in group.traces
@@ -184,6 +195,17 @@ def test_the_same_scheme_changes_nothing_and_another_some_signs(viewed: SimpleNa
         rescore(viewed.index, "one", Filter(), "minmax")
 
 
+def test_answers_without_evaluations_are_left_out_of_means(tmp_path: Path) -> None:
+    write_run(tmp_path, "one", seed=0)
+    index = Index(tmp_path / "index.duckdb")
+    index.refresh(Runs(tmp_path).find("one"))
+    index.query("UPDATE groups SET win_before = NULL WHERE id = 'one-000'")
+    index.query("UPDATE answers SET regret = NULL")
+    assert queries.summary(index, "one", Filter())["regret"] is None
+    assert rescore(index, "one", Filter(), "best")["left_out"] == 1
+    index.close()
+
+
 def test_new_files_are_added_and_broken_ones_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,8 +221,69 @@ def test_new_files_are_added_and_broken_ones_left_out(
     assert [row["id"] for row in index.query("SELECT id FROM groups ORDER BY g")] == [
         group.id for group in made
     ]
-    assert "is not a file of groups" in caplog.text
+    index.refresh(runs.find("live"))
+    assert caplog.text.count("is not a file of groups") == 1
+    assert (index.progress("live"), index.problem("live")) == ((2, 2), "1 unreadable file left out")
+    broken.write_bytes(runs.find("live").archive_files()[0].read_bytes())
+    index.refresh(runs.find("live"))
+    assert (index.progress("live"), index.problem("live")) == ((3, 3), "")
     index.close()
+
+
+def test_a_run_made_anew_replaces_its_rows_and_other_files_are_left_out(tmp_path: Path) -> None:
+    runs, index = Runs(tmp_path), Index(tmp_path / "index.duckdb")
+    add_file(tmp_path, "live", groups("live", seed=0)[:5], first=0)
+    index.refresh(runs.find("live"))
+    (file,) = runs.find("live").archive_files()
+    file.unlink()
+    add_file(tmp_path, "live", groups("live", seed=1)[5:8], first=5)
+    next(iter(runs.find("live").archive_files())).with_name("notes.parquet").write_bytes(b"")
+    index.refresh(runs.find("live"))
+    assert [row["id"] for row in index.query("SELECT id FROM groups ORDER BY g")] == [
+        f"live-00{number}" for number in (5, 6, 7)
+    ]
+    assert index.query("SELECT count(*) AS n FROM answers") == [{"n": 12}]
+    index.close()
+
+
+def test_a_failure_is_said_and_does_not_last(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_run(tmp_path, "one", seed=0)
+    runs, index = Runs(tmp_path), Index(tmp_path / "index.duckdb")
+    metrics = tmp_path / "one" / "metrics.jsonl"
+    whole = metrics.read_text()
+    metrics.write_text("no JSON\n" + whole)
+    index.refresh(runs.find("one"))
+    assert "not up to date" in index.problem("one")
+    assert "run one cannot be indexed" in caplog.text
+    metrics.write_text(whole)
+    index.refresh(runs.find("one"))
+    assert index.problem("one") == ""
+    index.close()
+
+
+def test_a_run_that_goes_back_to_an_earlier_version_has_its_new_steps(tmp_path: Path) -> None:
+    made = write_run(tmp_path, "one", seed=0)
+    runs, index = Runs(tmp_path), Index(tmp_path / "index.duckdb")
+    index.refresh(runs.find("one"))
+    state = runs.find("one").newest_commit()
+    assert state is not None
+    ledger = [f"{group.id}:00" for group in (*made[:4], *made[-4:])]
+    state.write_text(json.dumps({"number": 2, "ledger": ledger}))
+    index.refresh(runs.find("one"))
+    steps = [row["step"] for row in index.query("SELECT step FROM groups ORDER BY g")]
+    assert steps == [1] * 4 + [None] * (len(made) - 8) + [2] * 4
+    index.close()
+
+
+def test_the_addresses_of_a_run_are_used_while_it_is_up(tmp_path: Path) -> None:
+    write_run(tmp_path, "one", seed=0)
+    probes = {"probes": {"inference": "http://localhost:8000/readyz"}}
+    (tmp_path / "one" / "endpoints.json").write_text(json.dumps(probes))
+    run = Runs(tmp_path).find("one")
+    assert run.service_url("inference") == ""
+    with locked(run.path):
+        assert run.service_url("inference") == "http://localhost:8000"
+    assert run.service_url("inference") == ""
 
 
 def test_a_run_is_found_by_its_name_alone(viewed: SimpleNamespace) -> None:

@@ -3,7 +3,7 @@
 import { get, type Group, type Overview, type Summary } from "./api";
 import { histogram } from "./chart";
 import { count, empty, h, percent, signed, words } from "./dom";
-import { groupRow, key, pager, progress, tile } from "./parts";
+import { groupRow, key, pager, problem, progress, tile } from "./parts";
 import { changed, go, path, type Route } from "./route";
 
 const RANGES: [string, string, string][] = [
@@ -52,10 +52,11 @@ export async function answers(route: Route, signal: AbortSignal): Promise<HTMLEl
   return h("div", {},
     h("h1", {}, "Answers"),
     progress(overview.indexed.files, overview.indexed.of),
+    problem(overview.indexed.problem),
     h("div", { class: "split" },
       histogram(summary,
-        (low, high) => query.get("reward_min") === low && query.get("reward_max") === high,
-        (low, high) => to({ reward_min: low, reward_max: high })),
+        (low, below) => query.get("reward_min") === low && (query.get("reward_below") ?? "") === below,
+        (low, below) => to({ reward_min: low, reward_below: below, reward_max: "" })),
       h("div", { class: "tiles" },
         tile("answers", count(summary.answers), `of ${count(summary.all_answers)} in the archive`),
         tile("groups", count(summary.groups)),

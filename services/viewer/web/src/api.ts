@@ -3,7 +3,7 @@
 export interface Answer {
   i: number;
   reward: number;
-  advantage: number;
+  advantage: number | null;
   outcome: string;
   regret: number | null;
   length: number;
@@ -50,7 +50,7 @@ interface Estimate {
 
 export interface Overview {
   name: string;
-  indexed: { files: number; of: number };
+  indexed: { files: number; of: number; problem: string };
   archive: {
     groups: number;
     trained: number;
@@ -116,7 +116,8 @@ export interface Trace {
   id: string;
   completion: { text: string; logprobs: number[]; finish_reason: string; seed: number };
   verdict: Verdict;
-  advantage: number;
+  no_loss: boolean;
+  advantage: number | null;
   surprise: number | null;
   candidates: Move[];
   sentences: { start: number; end: number; read: boolean; claims: Claim[] }[];
@@ -179,6 +180,7 @@ export interface Comparison {
 
 export interface Rescored {
   groups: number;
+  left_out: number;
   answers: number;
   signs: Record<"kept" | "flipped" | "silenced" | "awakened", number>;
   rows: {

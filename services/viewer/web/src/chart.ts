@@ -94,17 +94,17 @@ const spoken = (panel: Panel): string =>
   panel.series.map((s) => `${s.label} from ${short(s.y[0])} to ${short(s.y.at(-1))}`).join("; ");
 
 /** The histogram of rewards. Each bar is a link to its answers. */
-export function histogram(summary: Summary, chosen: (low: string, high: string) => boolean,
-  link: (low: string, high: string) => string): HTMLElement {
+export function histogram(summary: Summary, chosen: (low: string, below: string) => boolean,
+  link: (low: string, below: string) => string): HTMLElement {
   const most = Math.max(1, ...summary.bins.map((bin) => bin.legal + bin.other));
   const bars = summary.bins.map((bin, index) => {
     const all = bin.legal + bin.other;
     const last = index === summary.bins.length - 1;
-    const [low, high] = [bin.low.toFixed(5), (last ? bin.high + 1e-5 : bin.high).toFixed(5)];
+    const [low, below] = [String(bin.low), last ? "" : String(bin.high)];
     const label = `Reward ${bin.low.toFixed(2)} to ${bin.high.toFixed(2)}: ${count(all)} answers, ${count(bin.legal)} legal`;
     if (!all) return h("span", { class: "bar" });
     return h("a", {
-      class: chosen(low, high) ? "bar chosen" : "bar", href: link(low, high), title: label, "aria-label": label,
+      class: chosen(low, below) ? "bar chosen" : "bar", href: link(low, below), title: label, "aria-label": label,
       "--legal": bin.legal / most, "--other": bin.other / most,
     }, h("i", { class: "other" }), h("i", { class: "legal" }));
   });

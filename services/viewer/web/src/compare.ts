@@ -9,7 +9,7 @@ import { grade, groupRow, pager, tile } from "./parts";
 import { changed, go, path, type Route } from "./route";
 
 export async function position({ run, query }: Route, signal: AbortSignal): Promise<HTMLElement> {
-  const { groups } = await get<{ groups: Group[] }>(`runs/${run}/history?${query}`, signal);
+  const { runs, groups } = await get<{ runs: string[]; groups: Group[] }>(`runs/${run}/history?${query}`, signal);
   const name = query.get("position") ?? "";
   const series = [...new Set(groups.map((group) => group.run))].map((each) => {
     const mine = groups.filter((group) => group.run === each);
@@ -19,7 +19,7 @@ export async function position({ run, query }: Route, signal: AbortSignal): Prom
   return h("div", {},
     h("h1", {}, "Position ", h("code", {}, visible(name))),
     h("p", { class: "muted" },
-      "Every group on it, in all runs that were opened here. A feed repeats positions only with --max-positions or --repeat-share."),
+      `The groups on it, 200 at most, in the runs that were opened here: ${runs.join(", ")}. Open another run to include it. A feed repeats positions only with --max-positions or --repeat-share.`),
     groups.length > 1 ? h("div", { class: "charts" },
       chart({ title: "Mean reward, by version", low: null, high: null, series })) : null,
     groups.length ? h("ol", { class: "groups" }, groups.map((each) => groupRow(each, true)))
@@ -97,6 +97,8 @@ export async function rescore({ run, query }: Route, signal: AbortSignal): Promi
       Object.entries(CHANGES).map(([name, meaning]) =>
       tile(`advantages with ${meaning}`, data.answers ? percent(data.signs[name as "kept"] / data.answers, 1) : "–",
         count(data.signs[name as "kept"])))),
+    data.left_out ? h("p", { class: "notice" },
+      `${count(data.left_out)} groups are left out: the archive has no win probabilities of them.`) : null,
     data.rows.length
       ? h("ol", { class: "groups" }, data.rows.map((row) => h("li", { class: "group-row" },
           h("a", { href: path(run, "groups", row.id), class: "mini", "aria-label": `Group ${row.id}` },

@@ -76,6 +76,7 @@ function evaluation(verdict: Verdict | undefined): string {
 
 function card(trace: Trace, index: number, route: Route, mode: string, chosen: boolean): HTMLElement {
   const { verdict, completion } = trace;
+  const advantage = learned(trace);
   const href = path(route.run, "groups", route.id, changed(route.query, { answer: String(index) }));
   const change = verdict.win_before !== null && verdict.win_after !== null;
   return h("article", { class: `card answer ${chosen ? "chosen" : ""}`, id: `answer-${index}`,
@@ -84,8 +85,8 @@ function card(trace: Trace, index: number, route: Route, mode: string, chosen: b
       h("a", { class: "row-link number", href, "aria-label": `Answer ${index + 1}` }, index + 1),
       h("b", { class: `move ${grade(verdict.outcome, verdict.regret)}` }, verdict.move?.san ?? words(verdict.outcome)),
       h("span", { class: "reward", title: "Reward" }, signed(verdict.reward, 3)),
-      h("span", { class: `advantage ${trace.advantage < 0 ? "minus" : trace.advantage > 0 ? "plus" : ""}`,
-        title: "Advantage" }, `A ${signed(trace.advantage)}`)),
+      h("span", { class: `advantage ${advantage < 0 ? "minus" : advantage > 0 ? "plus" : ""}`, title: "Advantage" },
+        trace.no_loss ? "no loss" : trace.advantage === null ? "A per token" : `A ${signed(advantage)}`)),
     change ? h("div", { class: "win-change", title: "Win probability before and after the move" },
       h("span", {}, percent(verdict.win_before)),
         h("i", { "--from": verdict.win_before ?? 0, "--to": verdict.win_after ?? 0 }),
@@ -101,6 +102,9 @@ function card(trace: Trace, index: number, route: Route, mode: string, chosen: b
         : null));
 }
 
+/** The advantage of all tokens; 0 where the critic has one for each token, or the answer carries no loss. */
+const learned = (trace: Trace): number => trace.no_loss ? 0 : trace.advantage ?? 0;
+
 /** Sentences by the truth of their claims. */
 function marks(trace: Trace): Mark[] {
   return trace.sentences.map((sentence) => {
@@ -114,12 +118,13 @@ function marks(trace: Trace): Mark[] {
 
 function tokens(trace: Trace, mode: string): HTMLElement {
   const worst = 4;
+  const advantage = learned(trace);
   return h("pre", { class: "model-text tokens", dir: "ltr" }, trace.tokens.slice(0, 4000).map((token, index) => {
     const logprob = trace.completion.logprobs[index] ?? 0;
-    const strength = mode === "logprob" ? Math.min(1, -logprob / worst) : Math.min(1, Math.abs(trace.advantage) / 2);
-    const side = mode === "logprob" || trace.advantage < 0 ? "low" : "high";
+    const strength = mode === "logprob" ? Math.min(1, -logprob / worst) : Math.min(1, Math.abs(advantage) / 2);
+    const side = mode === "logprob" || advantage < 0 ? "low" : "high";
     const title = mode === "logprob" ? `p ${percent(Math.exp(logprob), 1)}, log-probability ${logprob.toFixed(3)}`
-      : `advantage ${signed(trace.advantage)}`;
+      : trace.no_loss ? "no loss: truncated" : `advantage ${trace.advantage === null ? "per token, not in the archive" : signed(advantage)}`;
     return h("span", { class: `token ${side}`, "--strength": strength.toFixed(3), title }, visible(token));
   }));
 }

@@ -96,6 +96,7 @@ function header(route: Route): void {
 
 /** Listens for news of a run, and shows them: views of the whole are drawn again, lists only on request. */
 function follow(run: string): void {
+  if (document.hidden) run = ""; // a browser allows six connections to one address, over all tabs
   if (run === followed) return;
   followed = run;
   source?.close();
@@ -175,4 +176,5 @@ shell();
 document.addEventListener("click", onClick);
 document.addEventListener("keydown", onKey);
 window.addEventListener("popstate", () => void render());
+document.addEventListener("visibilitychange", () => follow(parse(location).run));
 void render();

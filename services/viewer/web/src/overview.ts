@@ -3,8 +3,8 @@
 import { type Curves, get, type Overview, type Step, type Summary } from "./api";
 import { chart, histogram } from "./chart";
 import { count, empty, h, percent, short, signed, words } from "./dom";
-import { progress, section, table, tile } from "./parts";
-import { path, type Route } from "./route";
+import { problem, progress, section, table, tile } from "./parts";
+import { changed, path, type Route } from "./route";
 
 export async function runs(_: Route, signal: AbortSignal): Promise<HTMLElement> {
   const all = await get<{ name: string; last_step: Step }[]>("runs", signal);
@@ -39,6 +39,7 @@ export async function overview({ run }: Route, signal: AbortSignal): Promise<HTM
   return h("div", {},
     h("h1", {}, run),
     progress(data.indexed.files, data.indexed.of),
+    problem(data.indexed.problem),
     h("div", { class: "tiles wide" },
       tile("step", count(step["step"] ?? 0)),
       tile("reward", signed(step["reward"], 3)),
@@ -49,7 +50,7 @@ export async function overview({ run }: Route, signal: AbortSignal): Promise<HTM
     section("All answers, by reward",
       summary.all_answers
         ? histogram(summary, () => false,
-          (low, high) => path(run, "answers", "", { reward_min: low, reward_max: high }))
+          (low, below) => path(run, "answers", "", changed(new URLSearchParams(), { reward_min: low, reward_below: below })))
         : empty("No answers in the archive yet",
           "The archive writes a file every minute, or when 256 groups are complete.")),
     curves.training.length

@@ -19,9 +19,10 @@ export function table(headers: string[], rows: (Node | string)[][], label: strin
 }
 
 /** How good an answer is, in four steps that colour and shape both tell. */
-export function grade(outcome: string, regret: number | null): "best" | "good" | "poor" | "bad" | "illegal" {
+export function grade(outcome: string, regret: number | null): "best" | "good" | "poor" | "bad" | "illegal" | "unrated" {
   if (outcome !== "legal") return "illegal";
-  if (regret === null || regret < 0.005) return "best";
+  if (regret === null) return "unrated";
+  if (regret < 0.005) return "best";
   return regret < 0.1 ? "good" : regret < 0.3 ? "poor" : "bad";
 }
 
@@ -31,6 +32,7 @@ export const GRADES: [string, string][] = [
   ["poor", "below 0.3"],
   ["bad", "0.3 or more"],
   ["illegal", "no legal move"],
+  ["unrated", "legal, without a regret"],
 ];
 
 export const key = (): HTMLElement =>
@@ -77,6 +79,10 @@ export function skeleton(): HTMLElement {
   return h("div", { class: "skeleton", role: "status", "aria-label": "Loading" },
     h("i", {}), h("i", {}), h("i", {}), h("i", {}));
 }
+
+/** What is wrong with the files of a run. */
+export const problem = (text: string): HTMLElement | null =>
+  text ? h("p", { class: "notice", role: "status" }, `The archive: ${text}.`) : null;
 
 export const progress = (files: number, of: number): HTMLElement | null =>
   files < of

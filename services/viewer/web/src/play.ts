@@ -17,7 +17,18 @@ export async function play(route: Route, signal: AbortSignal): Promise<HTMLEleme
   const opponent = query.get("against") ?? "";
   const style = query.get("style") ?? about.archive.style ?? "mover-squares";
   const to = (values: Record<string, string>): void => go(path(run, "play", "", changed(query, values)), true);
-  const push = (move: string): void => to({ moves: [...moves, move].join(",") });
+  const verdict = h("div", { class: "verdict", role: "status" });
+  const refuse = (error: unknown): void =>
+    verdict.replaceChildren(h("p", { class: "notice" }, (error as Error).message));
+  /** Makes a move, if it is legal and the page still shows this position. */
+  const push = async (move: string): Promise<void> => {
+    try {
+      const next = await post<Line>("play/position", { fen: start, moves: [...moves, move] });
+      if (!signal.aborted) to({ moves: next.moves.join(",") });
+    } catch (error) {
+      refuse(error);
+    }
+  };
   const shown = board(line.fen, {
     coordinates: true,
     viewOnly: false,
@@ -26,19 +37,19 @@ export async function play(route: Route, signal: AbortSignal): Promise<HTMLEleme
     check: line.check,
     ...(line.moves.length ? { lastMove: squares(line.moves.at(-1) ?? "") } : {}),
     movable: { free: false, color: line.over ? undefined : line.turn, dests: destinations(line), showDests: true,
-      events: { after: (from: string, target: string) => push(full(line, from, target)) } },
+      events: { after: (from: string, target: string) => void push(full(line, from, target)) } },
     draggable: { showGhost: true },
   } as never);
-  const verdict = h("div", { class: "verdict", role: "status" });
   const ask = async (player: string, then: boolean): Promise<void> => {
     verdict.replaceChildren(h("p", { class: "muted" }, `${player} thinks …`));
     try {
       const reply = await post<Reply>(`runs/${run}/ask`,
         { fen: line.start, moves: line.moves, player, style, max_tokens: Number(about.settings["max_tokens"] ?? 64) });
+      if (signal.aborted) return;
       show(reply, player, verdict, shown);
-      if (then && reply.move) push(reply.move.uci);
+      if (then && reply.move) await push(reply.move.uci);
     } catch (error) {
-      verdict.replaceChildren(h("p", { class: "notice" }, (error as Error).message));
+      refuse(error);
     }
   };
   if (opponent && !line.over && line.turn !== (query.get("side") ?? "white")) void ask(opponent, true);
@@ -78,12 +89,12 @@ function missing(players: Players, writable: boolean): HTMLElement | null {
 }
 
 function controls(players: Players, style: string, ask: (player: string, then: boolean) => void,
-  against: (player: string) => void, styled: (name: string) => void, push: (move: string) => void): HTMLElement {
+  against: (player: string) => void, styled: (name: string) => void, push: (move: string) => Promise<void>): HTMLElement {
   const select = h("select", { id: "player" }, h("option", { value: "engine" }, "engine"),
     players.models.map(({ name }) => h("option", { value: name }, name))) as HTMLSelectElement;
   const submit = (event: Event): void => {
     event.preventDefault();
-    push(String(new FormData(event.currentTarget as HTMLFormElement).get("move")).trim());
+    void push(String(new FormData(event.currentTarget as HTMLFormElement).get("move")).trim());
   };
   return h("div", { class: "card controls" },
     h("label", {}, "Player ", select),
@@ -99,7 +110,8 @@ function controls(players: Players, style: string, ask: (player: string, then: b
     h("form", { onsubmit: submit, class: "filter-line" },
       h("label", {}, "Your move ",
       h("input", { name: "move", placeholder: "e4 or e2e4", size: 10, autocomplete: "off" })),
-      h("button", {}, "Move")));
+      h("button", {}, "Move")),
+    h("p", { class: "muted" }, "A pawn dragged to the last rank becomes a queen. For another piece, type e8=N."));
 }
 
 function show(reply: Reply, player: string, place: HTMLElement, shown: Board): void {
