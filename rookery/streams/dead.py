@@ -58,7 +58,7 @@ class DeadLetters(Reader):
         ]
 
     def replay_dead(self, letter: DeadLetter) -> bool:
-        """Adds an entry to its stream again, under a new id. Returns False if it is no longer in `dead` or was lost.
+        """Adds an entry to its stream again, under a new id. Returns False if it is gone or was lost.
 
         A group counts as generated again, so the account holds: it has been dead once, and is in the stream.
         """
