@@ -15,6 +15,8 @@ from rookery.errors import NotFound, SetupError, WireError
 from rookery.streams import RunStreams
 from rookery.streams.dead import DeadLetter
 
+LOST = "has no content: its entry was lost"
+
 
 class DeadSettings(RunPlace):
     """List, show, replay or drop dead letters: entries that a run could not handle, with the reason.
@@ -48,7 +50,8 @@ def dead(settings: DeadSettings, console: Console) -> int:
             else:
                 done = (streams.replay_dead if settings.action == "replay" else streams.drop_dead)(letter)
                 what = {"replay": f"is in {letter.stream} again", "drop": "is deleted"}[settings.action]
-                console.print(f"{letter.id} {what if done else 'is no longer there'}")
+                failed = "is no longer there" if letter.data else LOST
+                console.print(f"{letter.id} {what if done else failed}")
     return 0
 
 
@@ -77,6 +80,6 @@ def _text(letter: DeadLetter) -> Text:
     try:
         content = str(decode(letter.data))
     except WireError as error:
-        content = f"{error}\n{letter.data[:1000]!r}"
+        content = f"{error}\n{letter.data[:1000]!r}" if letter.data else f"{letter.id} {LOST}"
     head = f"{letter.id}  entry {letter.entry} of {letter.stream}\nreason: {letter.reason}"
     return Text(f"{head}\n{content}\n")

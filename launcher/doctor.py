@@ -22,8 +22,9 @@ from rich.console import Console
 from launcher.probes import TIMEOUT_S
 from launcher.status import RunPlace
 from rookery import __version__
+from rookery.access import Access
 from rookery.errors import RookeryError, cause_message
-from rookery.masking import mask_setting, mask_text
+from rookery.masking import mask_setting, mask_text, mask_values
 from rookery.streams import RunStreams
 
 PACKAGES = ("torch", "vllm", "transformers", "peft", "redis", "grpcio", "fastapi", "pyarrow", "chess")
@@ -40,7 +41,7 @@ class DoctorSettings(RunPlace):
 
     These are versions, settings, the answers of the probes, the state of the streams, the stacks of the run's
     processes on this machine (from py-spy if it is installed, else in their logs) and the ends of the logs.
-    Passwords in URLs are masked. Entries of the streams are left out, but for the reasons of dead letters.
+    Passwords and tokens are masked. Entries of the streams are left out, but for the reasons of dead letters.
     """
 
     out: Path | None = None
@@ -57,8 +58,8 @@ def doctor(settings: DoctorSettings, console: Console) -> int:
     folder = settings.runs_dir / place["run"]
     out = settings.out or Path(f"rookery-doctor-{place['run']}.tar.gz")
     with tarfile.open(out, "w:gz") as archive:
-        for name, text in _parts(place, folder):
-            data = mask_text(text).encode()
+        for name, text in _parts(place, folder, settings.access):
+            data = mask_values(mask_text(text)).encode()
             member = tarfile.TarInfo(f"{out.name.removesuffix('.tar.gz')}/{name}")
             member.size, member.mtime = len(data), int(time.time())
             archive.addfile(member, io.BytesIO(data))
@@ -67,12 +68,12 @@ def doctor(settings: DoctorSettings, console: Console) -> int:
     return 0
 
 
-def _parts(place: dict[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
+def _parts(place: dict[str, Any], folder: Path, access: Access) -> Iterator[tuple[str, str]]:
     yield "versions.json", json.dumps(_versions(), indent=2)
     for path in (*sorted(folder.glob("*.toml")), folder / "settings.json", folder / "attempts.json"):
         if path.exists():
             yield f"settings/{path.name}", path.read_text(errors="replace")
-    with httpx.Client(timeout=TIMEOUT_S) as http:
+    with httpx.Client(headers=access.headers, verify=access.client_tls(), timeout=TIMEOUT_S) as http:
         for name, url in place["probes"].items():
             if name != "redis":
                 yield f"probes/{name}.txt", _asked(http, url)
@@ -134,10 +135,13 @@ def _stacks(folder: Path) -> Iterator[str]:
             continue
         yield f"== {process.name}: {' '.join(words[:4])}"
         if spy := shutil.which("py-spy"):
-            done = subprocess.run(
-                [spy, "dump", "--pid", process.name], capture_output=True, text=True, check=False, timeout=30
-            )
-            yield done.stdout or done.stderr
+            words = [spy, "dump", "--pid", process.name]
+            try:
+                done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+            except subprocess.TimeoutExpired as error:
+                yield str(error)
+            else:
+                yield done.stdout or done.stderr
         elif handles:
             os.kill(int(process.name), signal.SIGUSR1)
             asked = True

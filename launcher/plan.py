@@ -14,7 +14,7 @@ from launcher.services import MODULES, PORTS, SUBCOMMANDS
 from launcher.settings import UpSettings
 from rookery import hub
 from rookery.errors import SetupError, Unavailable
-from rookery.masking import mask_setting
+from rookery.masking import is_secret, mask_setting
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
 from rookery.remote import is_url, local_folder
@@ -160,14 +160,14 @@ def is_gpt2(model: str) -> bool:
 def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) -> Command:
     """The command that starts one service.
 
-    Values with a password are passed as environment variables, because other users can see flags.
+    Passwords and tokens are passed as environment variables, because other users can see flags.
 
     Raises:
         SetupError: `--set` has a value that the run decides.
     """
     governed = {key: str(value) for key, value in _governed(name, settings, plan).items()}
     values = governed | overrides.values(name, governed=governed)
-    secret = {key for key, value in values.items() if mask_setting(value) != value}
+    secret = {key for key, value in values.items() if is_secret(key) or mask_setting(value) != value}
     flags = [part for key, value in values.items() if key not in secret for part in as_flag(key, value)]
     return Command(
         name,

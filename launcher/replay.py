@@ -62,11 +62,13 @@ def replay(settings: ReplaySettings, console: Console) -> int:
         raise SetupError(f"--run-dir {settings.run_dir}: no trainer.toml, or no version after 0 in adapters/")
     if out.exists() and any(out.iterdir()):
         raise SetupError(f"{out} is not empty: delete it, or name another folder with --out")
+    if newest not in recorded:
+        console.print(f"{settings.run_dir} has no version {newest}: it has {', '.join(map(str, recorded))}")
     with _redis(out, console) as (url, start), closing(RunStreams(url, "replay")) as streams:
         groups = ["republish", settings.archive if is_url(settings.archive) else _absolute(settings.archive)]
         groups += ["--run", settings.run or settings.run_dir.resolve().name, "--to", "replay"]
         feeding = start("republish", MODULES["data"], *groups, "--redis-url", url)
-        flags = ["--run-dir", str(out), "--redis-url", url, "--run", "replay", "--max-steps", str(newest)]
+        flags = ["--run-dir", str(out), "--redis-url", url, "--run", "replay"]
         flags += [
             "--inference-urls",
             "",
@@ -137,7 +139,10 @@ def _wait(
     newest: int,
     batch: int,
 ) -> None:
-    """Waits for the trainer's end, and shows how far it is."""
+    """Waits until the trainer has committed version `newest`, and shows how far it is.
+
+    Its `max_steps` stays the recorded one, because the learning rates depend on it.
+    """
     seen = -1
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("steps", total=newest)
@@ -146,6 +151,8 @@ def _wait(
             if complete:
                 raise RookeryError(f"republish: {' / '.join(last_lines(logs / 'republish.log', 3))}")
             done = run.committed or 0
+            if done >= newest:
+                return
             if complete == 0 and run.traces < batch and done == seen < newest:
                 raise RookeryError(f"the archive ends after step {done} of {newest}: groups are missing")
             seen = done if complete == 0 and run.traces < batch else -1
@@ -157,9 +164,15 @@ def _wait(
 
 
 def compare(recorded: dict[int, str], replayed: dict[int, str], console: Console) -> int:
-    """Prints whether each version of both has the same bytes. Returns 1 if one differs or none is in both."""
+    """Prints whether each version of both has the same bytes.
+
+    Returns 1 if one differs, or if no version after 0 is in both.
+    """
     shared = [number for number in recorded if number in replayed]
     for number in shared:
         same = recorded[number] == replayed[number]
         console.print(f"version {number}: {'identical' if same else 'DIFFERS'}  {replayed[number]}")
-    return 0 if shared and all(recorded[n] == replayed[n] for n in shared) else 1
+    if not any(shared):
+        console.print(f"nothing compared: recorded {[*recorded]}, replayed {[*replayed]}")
+        return 1
+    return int(any(recorded[number] != replayed[number] for number in shared))

@@ -1,4 +1,4 @@
-"""Masks passwords in URLs before they reach a log, a file, the terminal or another process."""
+"""Masks passwords and tokens before they reach a log, a file, the terminal or another process."""
 
 import re
 from collections.abc import Mapping
@@ -13,6 +13,35 @@ _AS_VALUE = re.compile(rf"{_SCHEME}.+", re.DOTALL)
 _PARAMETER = re.compile(r"([?&;]([^=&]*)=)((?:(?!&[\w.%-]+=).)*)", re.DOTALL)
 """One parameter of a query. Its value ends where the next parameter begins, not at any & or #."""
 _SECRET = re.compile(r"pass|pwd|secret|token|credential|signature|\bsig\b|auth|api.?key|access.?key", re.I)
+
+_KEY = (
+    r"(?:[\w-]*[_-])?(?:pass(?:word|phrase|wd)?|pwd|secret|token|credentials?"
+    r"|(?:api|access|secret|private)[_-]?key(?:[_-]id)?)"
+)
+_SECRET_KEY = re.compile(_KEY, re.I)
+_HEADER = re.compile(r"\b(Bearer\s+)[^\s\"',;]+", re.I)
+_ASSIGNED = re.compile(
+    rf"""((?<![\w-]){_KEY}\\*["']?\s*[=:]\s*)(?:(\\*["'])(?:(?!\2)(?:\\.|[^\n]))+\2|[^\s"',;}}\]\\]+)""", re.I
+)
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of a setting of this name is a password, token or key.
+
+    >>> is_secret("token"), is_secret("max_tokens"), is_secret("token_file")
+    (True, False, False)
+    """
+    return bool(_SECRET_KEY.fullmatch(key))
+
+
+def mask_values(text: str) -> str:
+    """Masks passwords and tokens in settings and logs, by their keys or as HTTP headers have them.
+
+    >>> mask_values('token = "a b"; Authorization: Bearer abc; http://h/#token=abc; max_tokens = 9')
+    'token = "***"; Authorization: Bearer ***; http://h/#token=***; max_tokens = 9'
+    """
+    text = _HEADER.sub(rf"\1{MASK}", text)
+    return _ASSIGNED.sub(lambda found: f"{found[1]}{found[2] or ''}{MASK}{found[2] or ''}", text)
 
 
 def mask_text(text: str) -> str:

@@ -16,7 +16,10 @@ DEAD_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An entry of `dead`: its own id, the stream and id that it had, the reason, and its bytes."""
+    """An entry of `dead`: its own id, the stream and id that it had, the reason, and its bytes.
+
+    No bytes: the entry was no longer in its stream, so it is lost.
+    """
 
     id: str
     stream: str
@@ -55,7 +58,7 @@ class DeadLetters(Reader):
         ]
 
     def replay_dead(self, letter: DeadLetter) -> bool:
-        """Adds an entry to its stream again, under a new id. Returns False if it is no longer in `dead`.
+        """Adds an entry to its stream again, under a new id. Returns False if it is gone or was lost.
 
         A group counts as generated again, so the account holds: it has been dead once, and is in the stream.
         """

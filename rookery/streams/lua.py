@@ -140,6 +140,7 @@ for i = 1, #letter[2], 2 do
     table.insert(entry, value)
   end
 end
+if #entry == 0 then return 0 end  -- it had left its stream before it was dead-lettered
 redis.call('XADD', KEYS[2], '*', unpack(entry))
 redis.call('XDEL', KEYS[1], ARGV[1])
 if stream == 'traces' then redis.call('HINCRBY', KEYS[3], 'generated', 1) end

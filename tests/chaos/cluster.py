@@ -116,6 +116,9 @@ class Cluster:
         if number == signal.SIGKILL:
             self._redis.wait()
 
+    def redis_is_stopped(self) -> bool:
+        return psutil.Process(self._redis.pid).status() == psutil.STATUS_STOPPED
+
     def start_trainer(
         self,
         failpoint: str = "",

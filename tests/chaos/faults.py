@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import redis
+
 from rookery import failpoints
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
@@ -105,29 +107,38 @@ def damage_the_version(cluster: Cluster, lasts_s: float) -> int:
 
 
 def fill_redis(cluster: Cluster, lasts_s: float) -> int:
+    """Redis refuses every write. Returns how many commands it refused."""
     with cluster.redis_client() as client:
+        before = _refused(client)
         client.config_set("maxmemory", 1)
         time.sleep(lasts_s)
         client.config_set("maxmemory", 0)
-    return 1
+        return _refused(client) - before
+
+
+def _refused(client: redis.Redis) -> int:
+    return int(client.info("errorstats").get("errorstat_OOM", {}).get("count", 0))
 
 
 def pause_redis(cluster: Cluster, lasts_s: float) -> int:
+    """Redis hangs. Returns 1 if it answers nobody meanwhile."""
     cluster.signal_redis(signal.SIGSTOP)
     time.sleep(lasts_s)
+    stopped = cluster.redis_is_stopped()
     cluster.signal_redis(signal.SIGCONT)
-    return 1
+    return int(stopped)
 
 
 def cut_redis_file(cluster: Cluster, lasts_s: float) -> int:
-    """Redis is killed, and up to 4 KiB of what it wrote last are lost, amid a command."""
+    """Redis is killed, and up to 4 KiB of what it wrote last are lost. Returns how many bytes."""
     time.sleep(cluster.random.random())
     cluster.signal_redis(signal.SIGKILL)
-    file = cluster.folder / "redis" / "appendonly.aof"
-    with file.open("r+b") as log:
-        log.truncate(max(0, file.stat().st_size - cluster.random.randrange(1, 4096)))
+    file = max((cluster.folder / "redis").rglob("*.aof"), key=lambda path: path.stat().st_mtime_ns)
+    whole = file.stat().st_size
+    left = max(0, whole - cluster.random.randrange(1, 4096))
+    os.truncate(file, left)
     cluster.start_redis()
-    return 1
+    return whole - left
 
 
 WINDOWS = {

@@ -1,8 +1,10 @@
 """`rookery dead` on a real Redis."""
 
 import io
+from contextlib import closing
 
 import pytest
+import redis
 from rich.console import Console
 
 from launcher.dead import DeadSettings, dead
@@ -51,3 +53,18 @@ def test_dead_letters_are_shown_replayed_and_dropped(redis_url: str) -> None:
 def test_what_to_replay_must_be_said(redis_url: str) -> None:
     with pytest.raises(SetupError, match="rookery dead replay: name entries"):
         command(redis_url, "replay")
+
+
+def test_a_letter_without_its_entry_is_skipped(redis_url: str) -> None:
+    streams = RunStreams(redis_url, "test")
+    lost, whole = generated(streams, 2)
+    with closing(redis.Redis.from_url(redis_url)) as client:
+        client.xdel(streams.key("traces"), lost.id)
+    for entry in (lost, whole):
+        streams.dead_letter("traces", entry.id, group="trainer", reason="a test")
+    assert "its entry was lost" in command(redis_url, "show", "all")
+    said = command(redis_url, "replay", "all")
+    assert said.count("its entry was lost") == said.count("is in traces again") == 1
+    assert [letter.data for letter in streams.dead_letters()] == [b""]
+    command(redis_url, "drop", "all")
+    assert not streams.dead_letters()

@@ -32,7 +32,11 @@ def test_all_of_a_sick_run_is_in_one_file(redis_url: str, tmp_path: Path) -> Non
         "probes": {"archive": url, "trainer": "http://127.0.0.1:1/readyz"},
     }
     (folder / "endpoints.json").write_text(json.dumps(endpoints))
-    (folder / "settings.json").write_text('{"url": "redis://user:hunter2@host/0"}')
+    (folder / "settings.json").write_text(
+        '{"url": "redis://user:hunter2@host/0", "set": ["viewer.token=hunter2"]}'
+    )
+    (folder / "viewer.toml").write_text('[viewer]\ntoken = "hunter2 hunter2"\nmax_tokens = 9\n')
+    (folder / "logs" / "viewer.log").write_text("http://h/#token=hunter2 Authorization: Bearer hunter2\n")
     command = [sys.executable, "-m", "services.data.archiver", "--run", "sick", "--redis-url", redis_url]
     command += ["--out", str(tmp_path / "archive"), "--port", str(port)]
     log = folder / "logs" / "archive.log"
@@ -51,7 +55,8 @@ def test_all_of_a_sick_run_is_in_one_file(redis_url: str, tmp_path: Path) -> Non
             name.partition("/")[2]: archive.extractfile(name).read().decode() for name in archive.getnames()
         }  # type: ignore[union-attr]
     assert json.loads(parts["versions.json"])["rookery"]
-    assert "hunter2" not in parts["settings/settings.json"]
+    assert not [name for name, text in parts.items() if "hunter2" in text]
+    assert "max_tokens = 9" in parts["settings/viewer.toml"]
     assert '"status":"ready"' in parts["probes/archive.txt"]
     assert "rookery_archive_writable 1.0" in parts["probes/archive.txt"]
     assert "refused" in parts["probes/trainer.txt"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rookery.errors import PeerFault, RookeryError, problem
 from rookery.logs import JsonFormatter, TextFormatter
-from rookery.masking import mask_setting, mask_text
+from rookery.masking import mask_setting, mask_text, mask_values
 from rookery.settings import RunSettings
 
 PLACES = (
@@ -79,6 +79,14 @@ def test_a_setting_is_masked_to_its_end(password: str) -> None:
 )
 def test_the_rest_stays_readable(url: str, shown: str) -> None:
     assert mask_setting(url) == mask_text(url) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"token": "a SECRET"}', r'"{\"api_key\": \"SECRET\"}"', "ROOKERY_TOKEN=SECRET", "password: 'SECRET'"],
+)
+def test_values_are_masked_by_their_keys(text: str) -> None:
+    assert "SECRET" not in mask_values(text)
 
 
 def test_errors_and_logs_are_masked() -> None:
