@@ -17,6 +17,9 @@ logger = logging.getLogger(__name__)
 
 CHECK_S = 5.0
 """Seconds between two reports."""
+STEP_S = 900.0
+"""What waits for a training step, or for the groups of one, is expected to wait at most so long. It is the
+limit of the alert TrainerStalled, because an ordinary step with long answers may take many minutes."""
 
 
 @dataclass(eq=False, slots=True)

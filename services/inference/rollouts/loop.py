@@ -46,8 +46,8 @@ DRAIN_S = 10.0
 KEEP_ALIVE_S = 10.0
 IDLE_S = 60.0
 """An entry without a keep-alive for this long (six missed ones) is taken over from its holder."""
-EXPECTED_S = 300.0
-"""If no group may start for longer, what the loop waits for is reported (see `rookery.waits`)."""
+READY_S = 300.0
+"""If a peer is not ready for longer, the wait for it is reported (see `rookery.waits`)."""
 MAX_FAULTS = 5
 """A position is dead-lettered after this many faults, counted over all processes and their restarts."""
 MAX_FAILURES_IN_A_ROW = 8
@@ -186,7 +186,7 @@ class Loop:
     def _waits_for(self, what: str, peer: str) -> waits.Wait:
         if self._wait is None or (self._wait.what, self._wait.peer) != (what, peer):
             self._goes_on()
-            self._wait = waits.begin(what, peer, expected_s=EXPECTED_S)
+            self._wait = waits.begin(what, peer, expected_s=READY_S if what == "readiness" else waits.STEP_S)
         return self._wait
 
     def _goes_on(self) -> None:

@@ -20,7 +20,7 @@ from rookery.failpoints import reach
 from rookery.metrics import ROLLOUT_WAIT_S, TRAINER_GROUPS
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
-from rookery.waits import waiting
+from rookery.waits import STEP_S, waiting
 from services.trainer.batches.advantages import zero_variance
 from services.trainer.batches.sampling import check_sampling
 
@@ -34,8 +34,6 @@ BLOCK_S = 0.5
 CLAIM_EVERY_S = 10.0
 IDLE_S = 60.0
 """If an entry has been pending for so long and this trainer has not read it, its delivery was lost."""
-EXPECTED_S = 300.0
-"""A wait for the next group that lasts longer is reported (see `rookery.waits`)."""
 REPORT_S = 5.0
 """How often a wait for groups is added to the metric, logged and reported through `while_waiting`."""
 
@@ -109,7 +107,7 @@ class Intake:
         self._count_dropped()
         self.waited_s = 0.0
         while len(batch) < self._batch_groups:
-            with waiting("groups", "the rollouts", expected_s=EXPECTED_S):
+            with waiting("groups", "the rollouts", expected_s=STEP_S):
                 entry = self._next(while_waiting)
             if entry is None:
                 return None

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from rookery.waits import STEP_S
 from tests.conftest import ROOT, require
 
 pytestmark = pytest.mark.prometheus
@@ -25,6 +26,11 @@ def test_the_configuration_is_valid() -> None:
 
 def test_each_alert_fires_for_its_cause_alone() -> None:
     promtool("test", "rules", "rules.test.yml")
+
+
+def test_a_wait_for_a_step_is_as_long_as_the_trainer_may_take() -> None:
+    stalled = (FOLDER / "rules.yml").read_text().partition("TrainerStalled")[2].partition("labels:")[0]
+    assert f"> {STEP_S:.0f}" in stalled
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -116,8 +116,6 @@ class Protocol(RuleBasedStateMachine):
         self.trained: list[str] = []
         """The groups in the commits on disk, which Redis cannot lose."""
         self.commits = 0
-        self.files: set[str] = set()
-        """The groups in the archive's files."""
 
     def teardown(self) -> None:
         if hasattr(self, "streams"):
@@ -193,6 +191,9 @@ class Protocol(RuleBasedStateMachine):
             if self.state.positions.get(entry, "new") != "new":
                 del self.state.positions[entry]
                 self.state.counts["dead:positions"] += 1
+                letter = self.streams.dead_letters()[-1]
+                assert (letter.stream, letter.entry) == ("positions", entry)
+                assert decode_position(letter.data).id.rpartition(":")[2] == self.seen[entry]
 
         self.call(act)
 
@@ -244,7 +245,11 @@ class Protocol(RuleBasedStateMachine):
 
         def act() -> None:
             self.streams.dead_letter("traces", entry, group=TRAINER, reason="a test")
-            self.state.settle(entry, "dead:traces")
+            item = self.state.traces.get(entry)
+            if item and self.state.settle(entry, "dead:traces"):
+                letter = self.streams.dead_letters()[-1]
+                assert (letter.stream, letter.entry) == ("traces", entry)
+                assert decode_group(letter.data).id == item.group
 
         self.call(act)
 
@@ -290,9 +295,8 @@ class Protocol(RuleBasedStateMachine):
     @precondition(lambda self: self.archivers)
     @rule(count=st.integers(1, 4))
     def archive(self, count: int) -> None:
-        """The newest archiver reads and writes a file. It may never say so."""
+        """The newest archiver reads, and writes a file. It may never say so."""
         self._hold(self.archivers[-1], self._read("traces", ARCHIVE, "a", count))
-        self.files |= set(self.archivers[-1].held.values())
 
     @precondition(lambda self: self.archivers)
     @rule(which=SOME)
@@ -313,8 +317,10 @@ class Protocol(RuleBasedStateMachine):
         letter = letters[which % len(letters)]
 
         def act() -> None:
-            before = self._ids(letter.stream)
-            if not self.streams.replay_dead(letter):
+            before, there = self._ids(letter.stream), letter.id in self._ids("dead")
+            assert self.streams.replay_dead(letter) == there
+            assert letter.id not in self._ids("dead")
+            if not there:
                 return
             (new,) = [entry for entry in self._ids(letter.stream) if entry not in before]
             self.state.replays += 1
@@ -323,6 +329,20 @@ class Protocol(RuleBasedStateMachine):
             else:
                 self.state.traces[new] = Item(decode_group(letter.data).id)
                 self.state.counts["generated"] += 1
+
+        self.call(act)
+
+    @rule(which=SOME)
+    def drop_dead(self, which: int) -> None:
+        letters = self.streams.dead_letters()
+        if not letters:
+            return
+        letter = letters[which % len(letters)]
+
+        def act() -> None:
+            there = letter.id in self._ids("dead")
+            assert self.streams.drop_dead(letter) == there
+            assert letter.id not in self._ids("dead")
 
         self.call(act)
 
@@ -387,7 +407,6 @@ class Protocol(RuleBasedStateMachine):
         assert run.counts.generated == run.counts.settled
         outcomes = run.counts.generated + run.counts.dead.get("positions", 0)
         assert outcomes == self.streams.feed_cursor() + self.state.replays
-        assert len(self.trained) == len(set(self.trained)), "one effect per group"
 
     # reading
 
