@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic_settings import SettingsConfigDict
 
 from rookery.errors import RookeryError
 from rookery.rookworld import END_OF_TEXT
@@ -16,6 +17,8 @@ from rookery.settings import Settings, fail
 
 class GenerateSettings(Settings):
     """Continue a text with a GPT-2 model."""
+
+    model_config = SettingsConfigDict(env_prefix="GENERATE_")
 
     model: Path
     """A directory or a Hugging Face id."""

@@ -174,6 +174,7 @@ async def test_sigterm_drains_open_streams(start_service) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call.read()
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    await asyncio.to_thread(service.process.wait, 30)  # a second signal, as it ends, would kill it
     status, log = service.stop()
     assert status == 0, log
     assert "Traceback" not in log

@@ -173,6 +173,7 @@ def test_a_version_made_again_after_the_run_went_back_is_evaluated_again(run: Ru
         again = type(adapter)(
             type(adapter.version)(3, adapter.version.sha256), adapter.path, adapter.base_model
         )
+        run.epoch = run.streams.take_over()  # it is another trainer that goes back
         run.streams.publish_policy(again, epoch=run.epoch)
         wait_for(lambda: read_strength(run.folder)[-1]["sha256"] == adapter.version.sha256)
     assert run.versions() == [0, 3]
