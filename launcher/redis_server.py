@@ -70,8 +70,8 @@ def redis_argv(folder: Path) -> tuple[str, ...]:
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     server = find_redis_server()
-    version = _version(server)
-    if (folder / _NEW_DATA).exists() and version and version.number < (7, 0, 0):
+    version = _version(server) if (folder / _NEW_DATA).exists() else None
+    if version and version.number < (7, 0, 0):
         raise SetupError(
             f"{server} is {version.name} {'.'.join(map(str, version.number))}, which cannot read "
             f"{str(folder / _NEW_DATA)!r} and would start empty: install Redis 7 or newer, or Valkey"

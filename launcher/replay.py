@@ -17,7 +17,6 @@ from launcher.redis_server import redis_argv, redis_url
 from launcher.services import MODULES
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command, Watchdog, last_lines
-from rookery.remote import is_url
 from rookery.settings import CONFIG_VARIABLE, Settings
 from rookery.streams import RunStreams
 
@@ -65,23 +64,15 @@ def replay(settings: ReplaySettings, console: Console) -> int:
     if newest not in recorded:
         console.print(f"{settings.run_dir} has no version {newest}: it has {', '.join(map(str, recorded))}")
     with _redis(out, console) as (url, start), closing(RunStreams(url, "replay")) as streams:
-        groups = ["republish", settings.archive if is_url(settings.archive) else _absolute(settings.archive)]
-        groups += ["--run", settings.run or settings.run_dir.resolve().name, "--to", "replay"]
-        feeding = start("republish", MODULES["data"], *groups, "--redis-url", url)
-        flags = ["--run-dir", str(out), "--redis-url", url, "--run", "replay"]
-        flags += [
-            "--inference-urls",
-            "",
-            "--adapter-store",
-            "",
-            "--store",
-            "",
-            "--no-mlflow",
-            "--no-rest",
-            "--port",
-            "0",
-        ]
-        training = start("trainer", MODULES["trainer"], *flags, config=config)
+        feeding = start(
+            "republish", MODULES["data"], "republish", settings.archive, "--to", "replay",
+            "--run", settings.run or settings.run_dir.resolve().name, "--redis-url", url,
+        )  # fmt: skip
+        training = start(
+            "trainer", MODULES["trainer"], "--run-dir", str(out), "--redis-url", url, "--run", "replay",
+            "--inference-urls", "", "--adapter-store", "", "--store", "", "--no-mlflow", "--no-rest",
+            "--port", "0", config=config,
+        )  # fmt: skip
         batch = int(tomllib.loads(config.read_text())["trainer"]["batch_groups"])
         _wait(training, feeding, streams, console, out / "logs", newest=newest, batch=batch)
     return compare(recorded, versions(out), console)
@@ -91,10 +82,6 @@ def versions(run_dir: Path) -> dict[int, str]:
     """The SHA-256 of every version in a run's folder, by number."""
     states = [json.loads(path.read_bytes()) for path in run_dir.glob("adapters/policy-v*/state.json")]
     return dict(sorted((state["number"], state["sha256"]) for state in states))
-
-
-def _absolute(folder: str) -> str:
-    return str(Path(folder).absolute())
 
 
 @contextmanager

@@ -24,9 +24,8 @@ class RequireToken:
         if scope["type"] == "lifespan" or self._access.is_open(scope["path"]) or self._admitted(scope):
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
-            await send(
-                {"type": "websocket.close", "code": 1008}
-            )  # before it is accepted: uvicorn answers 403
+            # It is not accepted yet, so uvicorn answers 403.
+            await send({"type": "websocket.close", "code": 1008})
         else:
             from starlette.responses import JSONResponse  # not installed where no server runs
 

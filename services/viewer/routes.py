@@ -76,7 +76,9 @@ Run = Annotated[RunFolder, Depends(_opened)]
 def _allowed(viewer: Shared, authorization: Annotated[str, Header()] = "") -> None:
     token = viewer.settings.token
     if not token:
-        raise HTTPException(403, "This viewer is read-only: start it with --token to replay and play")
+        raise HTTPException(
+            403, "This viewer is read-only: set VIEWER_TOKEN, or use `rookery view`, to replay and play"
+        )
     if not secrets.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
         raise HTTPException(401, "The token is missing or wrong", {"WWW-Authenticate": "Bearer"})
 
