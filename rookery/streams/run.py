@@ -10,8 +10,8 @@ Keys, all prefixed `rookery:<run>:`
     traces      stream  entries until the trainer has committed or dropped them and the archive, if one
                         has joined, has written them
     dead        stream  entries that could not be processed, with the reason: the newest `DEAD_LIMIT`
-    policy      hash    the committed version: number, sha256, path, base_model, the epoch of its trainer, and
-                        how many groups were waiting for it when it was published
+    policy      hash    the committed version: number, sha256, path, base_model, the epoch of its trainer,
+                        whether it is the run's last, and how many groups were waiting when it was published
     counts      hash    generated, trained, dropped:<reason>, dead:<stream>, archive:<result>
     feed        hash    cursor: how many positions have been fed; fresh: how many of the seeded order
     feed:deviations  hash  standard deviation of the rewards of groups, by number of the position, unless it
@@ -224,8 +224,10 @@ class RunStreams(DeadLetters):
             logger.error("run %r: %d groups were astray; the counts are corrected", self.run, astray)
         return epoch
 
-    def publish_policy(self, adapter: Adapter, *, epoch: int) -> None:
+    def publish_policy(self, adapter: Adapter, *, epoch: int, last: bool = False) -> None:
         """Publishes the committed version, unless this trainer has published a later one already.
+
+        After the `last` one, the trainer does no more steps, and nobody has to wait for them.
 
         Raises:
             Conflict: another trainer has taken over this run.
@@ -233,7 +235,7 @@ class RunStreams(DeadLetters):
         keys = [self.key(name) for name in ("policy", "epoch", "traces", "traces:settled")]
         version = adapter.version
         args: list[str | int] = [epoch, version.number, version.sha256, adapter.path]
-        args.append(adapter.base_model)
+        args += [adapter.base_model, int(last)]
         if int(self._call(lambda: self._publish_policy(keys=keys, args=args))) < 0:
             raise Conflict(f"run {self.run!r}: another trainer has taken over from epoch {epoch}")
 
@@ -259,14 +261,14 @@ class RunStreams(DeadLetters):
         def read() -> list[Any]:
             together = self._redis.pipeline(transaction=True)
             together.hgetall(self.key("counts"))
-            together.hmget(self.key("policy"), "number", "waiting")
+            together.hmget(self.key("policy"), "number", "waiting", "last")
             for stream in ("positions", "traces", "dead"):
                 together.xlen(self.key(stream))
             for through in ("settled", "archived"):
                 together.scard(self.key(f"traces:{through}"))
             return together.execute()
 
-        counts, (committed, waiting), positions, traces, dead, kept, ahead = self._call(read)
+        counts, (committed, waiting, last), positions, traces, dead, kept, ahead = self._call(read)
         return Overview(
             Counts.read(counts),
             positions=positions,
@@ -274,6 +276,7 @@ class RunStreams(DeadLetters):
             dead=dead,
             committed=None if committed is None else int(committed),
             waiting=int(waiting or 0),
+            ended=last == b"1",
             kept=kept,
             archived_ahead=ahead,
         )

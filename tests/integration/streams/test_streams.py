@@ -1,5 +1,6 @@
 """The streams against a real Redis: what a retry, a rival, a crash and a loss of data may not do."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -303,6 +304,27 @@ def test_a_blocked_read_outlives_a_restart(patient: RunStreams, redis_server: Re
         redis_server.start()
         patient.add_positions([numbered_position(7)], cursor=patient.feed_cursor())
         assert [decode_position(e.data) for e in answer.result(timeout=30)] == [numbered_position(7)]
+
+
+def test_what_redis_forgot_is_read_again(streams: RunStreams, redis_url: str) -> None:
+    """It starts again without knowing that an entry was settled, and no call fails."""
+    (entry,) = generated(streams, 1)
+    held, epoch = {entry.id}, streams.take_over()
+
+    def look() -> list[str]:
+        new = streams.read_new("traces", count=1, block_s=0.01, known=lambda: held, **TRAINER)
+        return [found.id for found in new]
+
+    assert look() == []
+    with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
+        saved = {key: client.dump(key) for key in client.keys(streams.key("*"))}
+        streams.settle([entry.id], result="trained", epoch=epoch, group="trainer")
+        held.clear()
+        for key, value in saved.items():
+            client.restore(key, 0, value, replace=True)
+        client.client_kill_filter(_type="normal", skipme=True)
+    assert look() == [entry.id]
+    assert look() == []
 
 
 def test_scripts_are_known_again_after_a_restart(patient: RunStreams, redis_server: RedisServer) -> None:
