@@ -14,7 +14,6 @@ from typing import Self
 
 import psutil
 
-from launcher.services import MODULES
 from tests.chaos.disturbed import Disturbed, NotRecoveredError
 from tests.conftest import ROOT
 
@@ -80,8 +79,11 @@ class Whole(Disturbed):
     def service(self, name: str) -> psutil.Process:
         """The process of a service; it may have children."""
         for child in psutil.Process(self._up.pid).children():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if child.cmdline()[2:3] == [MODULES[name]]:
+            with contextlib.suppress(OSError):  # it has ended
+                if (
+                    Path(f"/proc/{child.pid}/fd/2").readlink()
+                    == self.run_dir.resolve() / "logs" / f"{name}.log"
+                ):
                     return child
         raise NotRecoveredError(f"{name} does not run")
 
