@@ -69,7 +69,7 @@ class RunConnection:
 
     def _connected(self, connection: redis.Connection) -> None:
         self.connections += 1
-        connection.on_connect()
+        connection.on_connect()  # type: ignore[no-untyped-call]
 
     async def stop_waiting(self, stopping: asyncio.Event) -> None:
         """Ends the waiting of all calls once the service stops: a background task of the service."""

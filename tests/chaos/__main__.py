@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from services.trainer.tiny import build_tiny
-from tests.chaos import soak
+from tests.chaos import histories, soak
 from tests.chaos.cluster import BATCH, Cluster, group_of
-from tests.chaos.disturbed import NotRecoveredError
+from tests.chaos.disturbed import FAKETIME, NotRecoveredError
 from tests.chaos.faults import IN_ORDER, LOSSES, Row, adapter, never_reached, strike
 from tests.chaos.whole import WHOLE, Whole
 from tests.integration.trainer.runs import Run, events
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
         rows = [json.loads(line) for line in (options.report / soak.ROWS).read_text().splitlines()]
         console.print(*soak.tables(rows))
         return 0
-    console.print(f"seed {options.seed}")
+    console.print(f"seed {options.seed}{'' if FAKETIME else '; without libfaketime, no clock jumps'}")
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         if options.soak:
@@ -100,9 +100,11 @@ def _run_cluster(folder: Path, chosen: list[str], *, seed: int, lasts_s: float) 
         for name in in_order:
             yield strike(cluster, name, IN_ORDER[name], steps=(done := done + STEPS), lasts_s=lasts_s)
         compare(cluster, folder, model, steps=done)
+        check_history(cluster, forgetful=False)
         for name in chosen:
             if name in LOSSES:
                 yield strike(cluster, name, LOSSES[name], steps=(done := done + STEPS), lasts_s=lasts_s)
+        check_history(cluster, forgetful=True)
         if missing := never_reached(cluster):
             raise NotRecoveredError(f"failpoints that were never passed: {', '.join(sorted(missing))}")
 
@@ -112,6 +114,12 @@ def advance(cluster: Cluster, steps: int) -> int:
     cluster.allow(steps)
     cluster.settle(steps)
     return steps
+
+
+def check_history(cluster: Cluster, *, forgetful: bool) -> None:
+    """Checks the calls of all processes so far."""
+    if wrong := histories.violations(histories.read(cluster.history), forgetful=forgetful):
+        raise NotRecoveredError("\n".join(wrong))
 
 
 def compare(cluster: Cluster, folder: Path, model: Path, *, steps: int) -> None:

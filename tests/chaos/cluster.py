@@ -41,6 +41,7 @@ def _become(module: str, argv: list[str], env: Mapping[str, str], log: Path, fil
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(output, stream)
+    os.environ.update(env)
     failpoints.arm(env)
     if file_bytes:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
@@ -57,6 +58,8 @@ class Cluster(Disturbed):
         self.trainer: multiprocessing.process.BaseProcess | None = None
         self.archiver: multiprocessing.process.BaseProcess | None = None
         self.allowed = 0
+        self.history = folder / "history.jsonl"
+        os.environ["ROOKERY_HISTORY"] = str(self.history)  # of this process, which publishes the groups
         self._producing = threading.Thread(target=self._produce, daemon=True)
 
     def __enter__(self) -> Self:
@@ -72,6 +75,7 @@ class Cluster(Disturbed):
                 process.kill()
                 process.join()
         self._producing.join(timeout=30)
+        del os.environ["ROOKERY_HISTORY"]
         self.close()
 
     # processes
@@ -100,6 +104,7 @@ class Cluster(Disturbed):
         self, module: str, flags: list[str], failpoint: str, file_bytes: int
     ) -> multiprocessing.process.BaseProcess:
         env = {"ROOKERY_FAILPOINTS": failpoint, "ROOKERY_FAILPOINT_HITS": str(self.hits)}
+        env["ROOKERY_HISTORY"] = str(self.history)
         log = self.logs / f"{module.split('.')[1]}.log"
         process = _context.Process(target=_become, args=(module, flags, env, log, file_bytes), daemon=True)
         process.start()

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import random
 import signal
 import subprocess
@@ -22,6 +23,9 @@ from services.trainer.versions import commits
 from tests.chaos.proxy import Proxy
 from tests.conftest import free_port
 
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+"""What gives a process a clock of its own. On Debian: apt-get install libfaketime."""
+
 
 class NotRecoveredError(AssertionError):
     """The run did not go on, or a fault was not felt."""
@@ -38,6 +42,8 @@ class Disturbed:
         self.folder, self.run, self.random = folder, run, random.Random(seed)
         self.logs = folder / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
+        self.clock = folder / "clock"
+        self.set_clock(0)
         self._redis_port = free_port()
         self.url = f"redis://127.0.0.1:{self._redis_port}/0"
         self.start_redis()
@@ -98,10 +104,16 @@ class Disturbed:
         """The processes of the run, by name."""
         return {"redis": psutil.Process(self._redis.pid)}
 
+    def set_clock(self, offset_s: int) -> None:
+        """Moves the clock of Redis so far from the machine's, if there is a libfaketime."""
+        self.clock.write_text(f"{offset_s:+d}")
+
     def start_redis(self) -> None:
+        environment = {"FAKETIME_TIMESTAMP_FILE": str(self.clock), "FAKETIME_NO_CACHE": "1"}
+        environment |= {"DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": str(FAKETIME or "")}
         with (self.logs / "redis.log").open("ab") as log:
             argv = [*redis_argv(self.folder / "redis"), "--port", str(self._redis_port)]
-            self._redis = subprocess.Popen(argv, stdout=log, stderr=log)
+            self._redis = subprocess.Popen(argv, env={**os.environ, **environment}, stdout=log, stderr=log)
 
     def redis_client(self) -> "contextlib.closing[redis.Redis]":
         return contextlib.closing(redis.Redis.from_url(self.url))

@@ -14,7 +14,7 @@ import redis
 from rookery import failpoints
 from services.trainer.versions import commits
 from tests.chaos.cluster import Cluster
-from tests.chaos.disturbed import Disturbed, NotRecoveredError
+from tests.chaos.disturbed import FAKETIME, Disturbed, NotRecoveredError
 from tests.chaos.proxy import FAULTS
 
 Running = TypeVar("Running", bound=Disturbed)
@@ -128,6 +128,18 @@ def pause_redis(cluster: Disturbed, lasts_s: float) -> int:
     return int(stopped)
 
 
+def jump_clock(cluster: Cluster, lasts_s: float) -> int:
+    """The clock of Redis, the only one that the protocol uses, goes an hour forth and two back.
+
+    A trainer and an archiver start after each jump, and get epochs of it.
+    """
+    for offset_s in (3600, -3600, 0):
+        cluster.set_clock(offset_s)
+        time.sleep(lasts_s / 3)
+        kill_any_time(cluster, lasts_s)
+    return 3
+
+
 def cut_redis_file(cluster: Cluster, lasts_s: float) -> int:
     """Redis is killed, and up to 4 KiB of what it wrote last are lost. Returns how many bytes."""
     time.sleep(cluster.random.random())
@@ -153,6 +165,7 @@ IN_ORDER: dict[str, Inject] = {
     "adapter damaged": damage_the_version,
     "redis full": fill_redis,
     "redis paused": pause_redis,
+    **({"clock jumps": jump_clock} if FAKETIME else {}),
     **{f"network: {fault}": partial(network, fault) for fault in FAULTS},
 }
 """Faults after which the trainer gets the groups in their order, and the adapter has the same bytes."""
