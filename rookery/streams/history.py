@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rookery.errors import RookeryError, Unavailable
+from rookery.streams.connection import RunConnection
 
 P = ParamSpec("P")
-S = TypeVar("S")
+S = TypeVar("S", bound=RunConnection)
 T = TypeVar("T")
 
 _calls = itertools.count()
@@ -36,11 +37,11 @@ def recorded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, 
         number = next(_calls)
 
         def write(event: str, **more: object) -> None:
-            line = {"s": time.monotonic(), "process": os.getpid(), "call": number, "event": event, **more}
+            line = {"s": time.monotonic(), "process": os.getpid(), "call": number, "event": event}
             with Path(path).open(
                 "a"
             ) as file:  # one write in append mode: whole, whichever process writes too
-                file.write(json.dumps({**line, "name": method.__name__}) + "\n")
+                file.write(json.dumps({**line, "run": self.run, "name": method.__name__, **more}) + "\n")
 
         write("invoke", args=[_brief(arg) for arg in args], **{k: _brief(v) for k, v in kwargs.items()})
         try:

@@ -13,7 +13,7 @@ import redis
 
 from rookery import failpoints
 from services.trainer.versions import commits
-from tests.chaos.cluster import Cluster
+from tests.chaos.cluster import BATCH, Cluster
 from tests.chaos.disturbed import FAKETIME, Disturbed, NotRecoveredError
 from tests.chaos.proxy import FAULTS
 
@@ -129,14 +129,16 @@ def pause_redis(cluster: Disturbed, lasts_s: float) -> int:
 
 
 def jump_clock(cluster: Cluster, lasts_s: float) -> int:
-    """The clock of Redis, the only one that the protocol uses, goes an hour forth and two back.
+    """The clock of Redis, the only one that the protocol uses, goes an hour forth, two back, and one forth.
 
-    A trainer and an archiver start after each jump, and get epochs of it.
+    After each jump a trainer and an archiver start, and do a step.
     """
-    for offset_s in (3600, -3600, 0):
+    steps = cluster.allowed // BATCH
+    for left, offset_s in ((2, 3600), (1, -3600), (0, 0)):
+        cluster.allow(steps - left)
         cluster.set_clock(offset_s)
-        time.sleep(lasts_s / 3)
         kill_any_time(cluster, lasts_s)
+        cluster.settle(steps - left)
     return 3
 
 

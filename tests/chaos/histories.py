@@ -51,7 +51,11 @@ def read(path: Path) -> list[Call]:
 
 def violations(calls: Sequence[Call], *, forgetful: bool = False) -> list[str]:
     """What should not have happened. `forgetful`: Redis lost some of what it had been told."""
-    return [*_out_of_turn(calls), *(() if forgetful else _effects(calls))]
+    found: list[str] = []
+    for run in {call.given["run"] for call in calls}:
+        own = [call for call in calls if call.given["run"] == run]
+        found += [*_out_of_turn(own), *(() if forgetful else _effects(own))]
+    return found
 
 
 def _out_of_turn(calls: Sequence[Call]) -> Iterator[str]:
