@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import redis
@@ -18,6 +19,7 @@ from rookery.trace import (
     PolicyVersion,
 )
 from tests.builders import feed, group, numbered_position
+from tests.chaos import histories
 from tests.conftest import RedisServer
 
 pytestmark = pytest.mark.redis
@@ -80,6 +82,39 @@ def test_publishing_twice_is_publishing_once(streams: RunStreams) -> None:
     assert (streams.length("traces"), streams.length("positions")) == (1, 0)
     assert streams.counts().generated == 1
     assert streams.pending("positions", group="rollouts") == 0
+
+
+def test_calls_are_recorded_and_what_should_not_be_is_found(
+    streams: RunStreams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = tmp_path / "history.jsonl"
+    monkeypatch.setenv("ROOKERY_HISTORY", str(history))
+    (entry,) = generated(streams, 1)
+    old = streams.take_over()
+    ids = [entry.id]
+    assert streams.settle(ids, group="trainer", result="trained", epoch=old) == 1
+    streams.publish_policy(Adapter(PolicyVersion(7, "aa"), "/a", "tiny"), epoch=old)
+    new = streams.take_over()
+    with pytest.raises(Conflict):
+        streams.settle(ids, group="trainer", result="trained", epoch=old)
+    calls = histories.read(history)
+    assert [call.event for call in calls] == ["ok"] * 6 + ["fail"]
+    assert histories.violations(calls) == []
+
+    def with_one(name: str, *args: object, **more: object) -> list[str]:
+        """What is found if a call of a trainer had come through as well."""
+        given = {"run": "test", "args": args, "epoch": new, **more}
+        late = histories.Call(name, time.monotonic(), given, time.monotonic(), "ok", more.get("answer"))
+        return histories.violations([*calls, late])
+
+    assert with_one("settle", ["0-1"], answer=0) == []
+    assert "had started before" in with_one("settle", ["0-1"], epoch=old, answer=0)[0]
+    assert "version 7 was published before" in with_one("publish_policy", 6)[0]
+    assert "2 times in a call of settle" in with_one("settle", ids, answer=1)[0]
+    assert (
+        "2 times published" in with_one("publish_group", entry_id=calls[1].given["entry_id"], answer=True)[0]
+    )
+    assert "2 groups were settled, 1 published" in with_one("settle", ["0-1"], answer=1)[0]
 
 
 def test_of_two_consumers_with_one_entry_the_first_publishes(streams: RunStreams) -> None:
