@@ -40,7 +40,11 @@ class Whole(Disturbed):
             )
 
     def __enter__(self) -> Self:
-        self.settle(self.steps + 2)
+        with contextlib.ExitStack() as exits:
+            exits.callback(self.close)
+            exits.callback(self.stop)
+            self.settle(self.steps + 2)
+            exits.pop_all()
         return self
 
     def __exit__(
@@ -71,19 +75,23 @@ class Whole(Disturbed):
         return len(file.read_bytes().splitlines()) if file.exists() else 0
 
     def settle(self, steps: int) -> None:
-        self.until(lambda: self.steps >= steps, f"step {steps}")
+        self.until(lambda: self.steps >= steps and self._complete(), f"step {steps}")
+
+    def _complete(self) -> bool:
+        try:
+            return bool(self.processes())
+        except NotRecoveredError:
+            return False
 
     def processes(self) -> dict[str, psutil.Process]:
         return {**super().processes(), **{name: self.service(name) for name in SERVICES}}
 
     def service(self, name: str) -> psutil.Process:
         """The process of a service; it may have children."""
+        log = self.run_dir.resolve() / "logs" / f"{name}.log"
         for child in psutil.Process(self._up.pid).children():
             with contextlib.suppress(OSError):  # it has ended
-                if (
-                    Path(f"/proc/{child.pid}/fd/2").readlink()
-                    == self.run_dir.resolve() / "logs" / f"{name}.log"
-                ):
+                if Path(f"/proc/{child.pid}/fd/2").readlink() == log:
                     return child
         raise NotRecoveredError(f"{name} does not run")
 
