@@ -184,6 +184,14 @@ class Protocol(RuleBasedStateMachine):
         held = self.streams.read_held("positions", group="rollouts", consumer=consumer)
         assert {e.id for e in held} == {e for e, who in self.state.positions.items() if who == consumer}
 
+    @rule(count=st.integers(1, 4))
+    def generate(self, count: int) -> None:
+        """Groups for the rules below, which need some."""
+        self.feed(count)
+        self.deliver("r1", count)
+        for entry in self.seen.keys() & self.state.positions.keys():
+            self._publish(entry)
+
     @precondition(lambda self: self.seen)
     @rule(which=SOME)
     def publish(self, which: int) -> None:
@@ -229,6 +237,11 @@ class Protocol(RuleBasedStateMachine):
         held = self.streams.read_held("traces", group=TRAINER, consumer="t")
         assert {e.id for e in held} == {e for e, item in self.state.traces.items() if item.trainer == "held"}
         self._hold(self.trainers[-1], held)
+
+    @precondition(lambda self: self.trainers)
+    @rule(count=st.integers(1, 4))
+    def read_ahead(self, count: int) -> None:
+        self._hold(self.trainers[-1], self._read("traces", TRAINER, "t", count))
 
     @precondition(lambda self: self.trainers)
     @rule(count=st.integers(1, 4))
