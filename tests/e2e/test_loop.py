@@ -56,6 +56,7 @@ NOT_IN_THIS_RUN = {
     "REWARD_STREAMS",
     "REWARD_STREAM_ITEMS",
     "RUN_ASTRAY",
+    "RUN_ENDED",
     "WAITING_S",
 }
 """Metrics that only trouble moves, or a service that `rookery up` does not start; or that say what is so
