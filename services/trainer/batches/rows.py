@@ -33,6 +33,8 @@ class ScoredCompletion:
     """How many versions the policy that sampled it is behind."""
     weight: float = 1.0
     """The weight of each of its tokens in the loss."""
+    trace: str = ""
+    """The id of its trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ def make_rows(
                 advantage,
                 version - group.policy.number,
                 token_weight(len(trace.completion.token_ids), weights),
+                trace.id,
             )
             for trace, advantage in zip(group.traces, own, strict=True)
             if carries_loss(trace, mask_truncated=mask_truncated)

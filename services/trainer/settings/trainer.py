@@ -128,6 +128,9 @@ class TrainerSettings(
     max_staleness: NonNegativeInt = 4
     """Groups that are more versions behind than this are dropped, and counted."""
 
+    ratios_mb: NonNegativeInt = 64
+    """MiB of importance ratios to keep, for the viewer: those of each token that the newest steps were trained
+    on, in ratios/ of the run's folder. About 2 bytes a token. 0: none."""
     mlflow: bool = False
     """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
     store: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")

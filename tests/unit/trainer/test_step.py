@@ -1,5 +1,7 @@
 """The whole step: the default run's numbers, what it measures, and the base it is compared with."""
 
+import gzip
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
 from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.model.head import TokenScores, WithGradient  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
+from services.trainer.records import ratios  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.training import optimizer as adam  # noqa: E402
 from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402
@@ -78,6 +81,25 @@ def test_the_default_run_has_the_numbers_it_always_had(tiny_model: Path, tmp_pat
     for result, golden in zip(results, GOLDEN, strict=True):
         row = result.row()
         assert {name: row[name] for name in golden} == pytest.approx(golden, rel=2e-4)
+
+
+def test_the_ratios_of_each_token_are_kept_within_a_limit(tiny_model: Path, tmp_path: Path) -> None:
+    results, _, _ = _run(_settings(tiny_model, tmp_path), 3)
+    for step, result in enumerate(results):
+        flat = [ratio for own in result.ratios.values() for ratio in own]
+        assert (len(flat), max(flat)) == (result.tokens, pytest.approx(result.losses["ratio_max"]))
+        assert sum(flat) / len(flat) == pytest.approx(result.losses["ratio_mean"])
+        ratios.write(tmp_path, _groups(step), result.ratios, version=step + 1, limit_mb=1)
+        with gzip.open(tmp_path / "ratios" / f"policy-v{step + 1:06d}.jsonl.gz", "rt") as file:
+            lines = [json.loads(line) for line in file]
+        for line, group in zip(lines, _groups(step), strict=True):
+            kept = [result.ratios.get(trace.id) for trace in group.traces]
+            assert line == {"group": group.id, "ratios": [own and pytest.approx(own, abs=1e-4) for own in kept]}
+            assert [own is None for own in kept] == [trace.completion.truncated for trace in group.traces]
+    (tmp_path / "ratios" / "policy-v000002.jsonl.gz").write_bytes(b"0" * (1 << 20))
+    ratios.write(tmp_path, _groups(3), results[2].ratios, version=4, limit_mb=1)
+    assert {path.name[:14] for path in (tmp_path / "ratios").iterdir()} == {"policy-v000003", "policy-v000004"}
+    assert _run(_settings(tiny_model, tmp_path, ratios_mb=0), 1)[0][0].ratios == {}
 
 
 def test_a_falling_rate_goes_on_where_a_stopped_run_was(tiny_model: Path, tmp_path: Path) -> None:
