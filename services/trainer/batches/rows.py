@@ -15,9 +15,10 @@ neither summed nor counted.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rookery.advantages import zero_variance
 from rookery.trace import Trace, TraceGroup
 from services.trainer.batches import finite
-from services.trainer.batches.advantages import RewardAverages, advantages, zero_variance
+from services.trainer.batches.advantages import RewardAverages, advantages
 from services.trainer.settings import LossWeights, TrainerSettings
 
 

@@ -9,7 +9,6 @@ import torch
 from services.trainer.losses.kl import k3
 from services.trainer.losses.surrogate import Surrogate
 
-
 TokenRatios: TypeAlias = Mapping[str, Sequence[float]]
 """The importance ratio of each token of a completion, by the id of its trace."""
 

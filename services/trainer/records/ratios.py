@@ -22,7 +22,7 @@ _DIGITS = 4
 def write(
     run_dir: Path, groups: Sequence[TraceGroup], ratios: TokenRatios, *, version: int, limit_mb: int
 ) -> None:
-    """Writes the file of a step. Deletes the oldest files of steps while all have more than `limit_mb` MiB."""
+    """Writes the file of a step, and deletes the oldest ones beyond `limit_mb` MiB in total."""
     if not limit_mb:
         return
     folder = run_dir / FOLDER

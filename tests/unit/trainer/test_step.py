@@ -1,7 +1,5 @@
 """The whole step: the default run's numbers, what it measures, and the base it is compared with."""
 
-import gzip
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from services.trainer.training.step import (  # noqa: E402
     train_step,
 )
 from services.trainer.training.update import Objective  # noqa: E402
+from services.viewer.runs import RunFolder  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
@@ -90,15 +89,17 @@ def test_the_ratios_of_each_token_are_kept_within_a_limit(tiny_model: Path, tmp_
         assert (len(flat), max(flat)) == (result.tokens, pytest.approx(result.losses["ratio_max"]))
         assert sum(flat) / len(flat) == pytest.approx(result.losses["ratio_mean"])
         ratios.write(tmp_path, _groups(step), result.ratios, version=step + 1, limit_mb=1)
-        with gzip.open(tmp_path / "ratios" / f"policy-v{step + 1:06d}.jsonl.gz", "rt") as file:
-            lines = [json.loads(line) for line in file]
-        for line, group in zip(lines, _groups(step), strict=True):
+        for group in _groups(step):
             kept = [result.ratios.get(trace.id) for trace in group.traces]
-            assert line == {"group": group.id, "ratios": [own and pytest.approx(own, abs=1e-4) for own in kept]}
+            read = RunFolder("run", tmp_path, tmp_path).ratios(step + 1, group.id)
+            assert read == [own and pytest.approx(own, abs=1e-4) for own in kept]
             assert [own is None for own in kept] == [trace.completion.truncated for trace in group.traces]
     (tmp_path / "ratios" / "policy-v000002.jsonl.gz").write_bytes(b"0" * (1 << 20))
     ratios.write(tmp_path, _groups(3), results[2].ratios, version=4, limit_mb=1)
-    assert {path.name[:14] for path in (tmp_path / "ratios").iterdir()} == {"policy-v000003", "policy-v000004"}
+    assert {path.name[:14] for path in (tmp_path / "ratios").iterdir()} == {
+        "policy-v000003",
+        "policy-v000004",
+    }
     assert _run(_settings(tiny_model, tmp_path, ratios_mb=0), 1)[0][0].ratios == {}
 
 
