@@ -40,8 +40,8 @@ CREATE TABLE groups (
     g BIGINT, run VARCHAR, id VARCHAR, position VARCHAR, fen VARCHAR, phase VARCHAR, style VARCHAR,
     version INTEGER, created_at DOUBLE, size INTEGER, reward_mean DOUBLE, reward_std DOUBLE,
     reward_min DOUBLE, reward_max DOUBLE, regret_max DOUBLE, length_max INTEGER, surprise_max DOUBLE,
-    tokens INTEGER, logprob DOUBLE, distinct_texts INTEGER, distinct_moves INTEGER, win_before DOUBLE,
-    best VARCHAR, step INTEGER, age INTEGER
+    legal DOUBLE, tokens INTEGER, logprob DOUBLE, distinct_texts INTEGER, distinct_moves INTEGER,
+    win_before DOUBLE, best VARCHAR, step INTEGER, age INTEGER
 );
 CREATE TABLE answers (
     g BIGINT, run VARCHAR, version INTEGER, i INTEGER, reward DOUBLE, advantage DOUBLE, outcome VARCHAR,
@@ -59,6 +59,7 @@ SELECT $base + file_row_number, $run, id, position.id, prompt.fen, position.phas
     list_max(list_transform(traces, lambda t: t.verdict.regret)),
     list_max(list_transform(traces, lambda t: len(t.completion.token_ids))),
     list_max(list_transform(traces, lambda t: -list_avg(t.completion.logprobs))),
+    list_avg(list_transform(traces, lambda t: (t.verdict.outcome = 'legal')::INTEGER)),
     list_sum(list_transform(traces, lambda t: len(t.completion.token_ids))),
     list_sum(list_transform(traces, lambda t: list_sum(t.completion.logprobs))),
     list_unique(list_transform(traces, lambda t: t.completion.text)),

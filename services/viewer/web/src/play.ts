@@ -84,7 +84,7 @@ const full = (line: Line, from: string, target: string): string =>
 function missing(players: Players, writable: boolean): HTMLElement | null {
   const said = [players.inference && `The policy cannot be asked: ${players.inference}`,
     players.reward && `The engine cannot be asked: ${players.reward}`,
-    writable ? "" : "This viewer is read-only: set VIEWER_TOKEN, or start it by `rookery view`."].filter(Boolean);
+    writable ? "" : "This viewer is read-only: set ROOKERY_TOKEN, or start it by `rookery view`."].filter(Boolean);
   return said.length ? h("div", { class: "notice" }, said.map((each) => h("p", {}, each))) : null;
 }
 
