@@ -26,8 +26,8 @@ from rookery.remote import PathOrUrl, is_url
 class ViewSettings(AccessSettings):
     """Look at what the policy of a run thinks, in a browser: while it trains, and afterwards.
 
-    All runs of the folder are shown. The address that is printed has a token, with which dead letters can be
-    replayed and the policy asked: that of ROOKERY_TOKEN, or a new one. Without it, the page is read-only.
+    All runs of the folder are shown. Replaying dead letters and asking the policy need the token of the
+    services, which you enter on the page. If there is none, the address that is printed has a new one.
     """
 
     model_config = SettingsConfigDict(env_prefix="VIEW_")
@@ -60,7 +60,7 @@ def view(settings: ViewSettings, console: Console) -> int:
         newest = latest_endpoints(Path(settings.runs_dir))
         run = run or (newest.parent.name if newest else "")
     access = settings.access
-    token, scheme = access.token or secrets.token_urlsafe(16), access.scheme
+    token = "" if access.token else secrets.token_urlsafe(16)
     with Ports(HOST) as ports, TemporaryDirectory(prefix="rookery-view-") as folder:
         port = ports.choose(PORTS["viewer"]["port"], asked=settings.port, setting="--port")
         own = [part for key, value in settings.access_values.items() for part in as_flag(key, str(value))]
@@ -69,11 +69,12 @@ def view(settings: ViewSettings, console: Console) -> int:
             "viewer",
             (sys.executable, "-m", MODULES["viewer"], *flags),
             Path(folder) / "viewer.log",
-            probe_url=f"{scheme}://{HOST}:{port}/readyz",
-            env={} if access.token else {TOKEN_VARIABLE: token},
+            probe_url=f"{access.scheme}://{HOST}:{port}/readyz",
+            env={TOKEN_VARIABLE: token} if token else {},
         )
         with suppress(KeyboardInterrupt), running(command, Watchdog()):
-            url = f"{scheme}://{HOST}:{port}/{f'runs/{run}' if run else ''}#token={token}"
+            url = f"{access.scheme}://{HOST}:{port}/{f'runs/{run}' if run else ''}"
+            url += f"#token={token}" if token else ""
             console.print(url, soft_wrap=True, highlight=False)
             if settings.open:
                 webbrowser.open(url)

@@ -90,6 +90,7 @@ def test_no_password_leaves_it(client: TestClient) -> None:
         ("/api/runs/..%2F..%2Fetc", 404, ""),
         ("/api/runs/one/groups?outcom=illegal", 422, "outcom"),
         ("/api/runs/one/groups?sort=beauty", 422, "beauty"),
+        ("/api/runs/one/groups?sort=component", 422, "component=NAME"),
         ("/api/runs/one/groups?reward_min=high", 422, "high"),
         ("/api/runs/one/rescore?scheme=nonsense", 422, "nonsense"),
         (f"/api/runs/one/groups?page={10**30}", 422, "page"),
