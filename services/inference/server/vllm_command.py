@@ -87,6 +87,8 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         "override-generation-config": json.dumps(SAMPLING_DEFAULTS[settings.sampling]),
         "shutdown-timeout": 0,
     }
+    if settings.sleep and cpu:
+        raise SetupError("--sleep: vLLM cannot sleep on a CPU")
     if settings.gpu_memory and not cpu:
         arguments["gpu-memory-utilization"] = settings.gpu_memory
     if settings.max_model_len:
@@ -102,6 +104,8 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
     flags = ["--enable-prefix-caching", "--disable-uvicorn-access-log", "--no-enable-prompt-embeds"]
     if not settings.full_weights:
         flags.append("--enable-lora")
+    if settings.sleep:
+        flags.append("--enable-sleep-mode")
     if cpu:
         arguments["block-size"] = CPU_BLOCK_TOKENS
         arguments["max-num-batched-tokens"] = max(CPU_BATCH_TOKENS, settings.max_model_len or 0)
