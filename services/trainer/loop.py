@@ -258,7 +258,7 @@ def _adapter(settings: TrainerSettings, commit: Commit) -> Adapter:
 def _servers_asleep(
     settings: TrainerSettings, publisher: Publisher, phases: dict[str, float]
 ) -> Iterator[None]:
-    """Lets the servers sleep during the block, with --sleep-inference. The phase `sleep` is what that takes."""
+    """With --sleep-inference, lets the servers sleep during the block. Times that as the phase `sleep`."""
     if not settings.sleep_inference:
         yield
         return

@@ -1,8 +1,8 @@
 """Sleep: a server that frees its GPU for a trainer on the same one, and wakes up with the weights it had.
 
-Asleep, vLLM keeps its weights, and the adapters beside them, in the machine's memory (its sleep mode, level 1),
-and drops the key-value cache. Requests wait until it is awake. Versions are loaded through this module, because a
-reload must find the engine awake.
+Asleep, vLLM keeps its weights, and the adapters beside them, in the machine's memory (its sleep mode, level
+1), and drops the key-value cache. Requests wait until it is awake. Versions are loaded through this module,
+because a reload must find the engine awake.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from rookery.errors import Conflict, EngineFault
 from rookery.trace import Adapter
 from services.inference.server.drain import DRAIN_S, RequestDrainer
 from services.inference.server.policies import Policies, ReloadResult
+
 
 class SleepingEngine(Protocol):
     """The part of vLLM's `AsyncLLM` that this module uses."""

@@ -1,9 +1,9 @@
-"""A base model: loading it, in its own precision, in 8 or in 4 bits, its output head, its number of positions.
+"""A base model: loading it, in its own precision, 8 or 4 bits, its output head, its number of positions.
 
-In 8 bits (LLM.int8(), arXiv 2208.07339), each row of a linear layer's weight becomes integers with one scale. In
-4 bits (NF4 of QLoRA, arXiv 2305.14314), each 64 weights become numbers of a table of 16, with one scale.
-Head, embeddings, norms and the adapter do not change. bitsandbytes computes the products: of 8 bits, on a GPU it
-multiplies integers, and inputs beyond 6 separately in 16 bits; otherwise it first scales the weights back.
+In 8 bits (LLM.int8(), arXiv 2208.07339), each row of a linear layer's weight becomes integers with one scale.
+In 4 bits (NF4 of QLoRA, arXiv 2305.14314), each 64 weights become entries of a table of 16, with one scale.
+Head, embeddings, norms and the adapter do not change. bitsandbytes computes the products: in 8 bits, on a GPU
+it multiplies integers, and inputs beyond 6 separately in 16 bits; else it first scales the weights back.
 
 `Head` computes logits from hidden states as the model does: output embedding, then scale, then cap.
 

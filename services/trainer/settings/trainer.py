@@ -59,8 +59,8 @@ class TrainerMemorySettings(MemorySettings):
     """Maximum tokens of a row: a prompt with completions that share its computation. `auto`, or 0: as many as
     a forward pass has, so that a prompt is computed once."""
     base_bits: BaseBits | None = None
-    """Keep the base's linear layers in 8 bits (LLM.int8()) or 4 (NF4, as QLoRA does) instead of --precision: a
-    half or a quarter of bf16's memory. Needs bitsandbytes."""
+    """Keep the base's linear layers in 8 bits (LLM.int8()) or 4 (NF4, as QLoRA does): half or a quarter of
+    bf16's memory. Needs bitsandbytes."""
     offload: bool = False
     """Keep Adam's moments off the GPU between steps."""
     precision: Precision = "auto"
@@ -221,7 +221,9 @@ class TrainerSettings(
         fields = ("lora_rank", "lora_alpha", "lora_targets", "batch_groups", "adam_bits")
         own = {"model": self.base_identity, **{name: str(getattr(self, name)) for name in fields}}
         critic = {"critic": "value head"} if self.objective == "ppo" else {}
-        base = f"int{self.base_bits}" if self.base_bits else "" if self.precision == "auto" else self.precision
+        base = (
+            f"int{self.base_bits}" if self.base_bits else "" if self.precision == "auto" else self.precision
+        )
         return {**own, **critic, **({"base": base} if base else {})}
 
 

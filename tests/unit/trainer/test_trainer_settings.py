@@ -341,7 +341,9 @@ def test_what_a_run_that_goes_on_may_be_told(flags: str, refused: str | None, tm
     before, now = parse(""), parse(flags)
     files = {"adapter_model.safetensors": b"", "optimizer.safetensors": b""}
     commits.write(tmp_path, number=0, files=files, ledger=(), fingerprint=before.fingerprint())
-    assert before.fingerprint().keys() | parse("--objective ppo --base-bits 8").fingerprint().keys() == REFUSED
+    assert (
+        before.fingerprint().keys() | parse("--objective ppo --base-bits 8").fingerprint().keys() == REFUSED
+    )
     if refused is None:
         assert commits.to_resume(tmp_path, fingerprint=now.fingerprint()) is not None
         return

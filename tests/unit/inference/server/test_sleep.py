@@ -1,4 +1,4 @@
-"""Sleep: who waits, what wakes, and what the trainer's client is answered. vLLM itself can only sleep on a GPU."""
+"""Who waits while the server sleeps, and what wakes it. vLLM, which needs a GPU for this, is not there."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -87,7 +87,7 @@ def ask(client: InferenceClient) -> "asyncio.Task[httpx.Response]":
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 - counted by the app, in the same loop
             await asyncio.sleep(0.001)
 
 
