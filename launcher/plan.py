@@ -200,10 +200,12 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         return {**member, "out": plan.run_dir / "archive"}
     if name == "inference":
         adapters = plan.run_dir / "adapters"
-        whole = {"full_weights": True} if is_gpt2(model) else {}
+        chosen = {"full_weights": True} if is_gpt2(model) else {}
+        if settings.thinking is not None:
+            chosen["thinking"] = settings.thinking
         device = _device(name, settings)
         leases = {"leases": 1} if settings.evaluate_every else {}
-        return {**member, **whole, **leases, "model": model, "adapter_root": adapters, "device": device}
+        return {**member, **chosen, **leases, "model": model, "adapter_root": adapters, "device": device}
     if name == "trainer":
         said = {"max_steps": settings.steps, "from_version": settings.from_version}
         return {

@@ -119,6 +119,11 @@ def test_a_gpt2_is_served_whole(house: Path) -> None:
     assert "--full-weights" in plan().commands["inference"].argv
 
 
+def test_thinking_is_switched_off_for_the_server(house: Path) -> None:
+    assert not {"--thinking", "--no-thinking"} & set(plan().commands["inference"].argv)
+    assert "--no-thinking" in plan("--no-thinking").commands["inference"].argv
+
+
 def test_redis_comes_first_and_rollouts_last(house: Path) -> None:
     names = [[command.name for command in stage] for stage in plan().stages]
     assert names == [["redis"], ["feed", "archive", "reward", "inference", "trainer"], ["rollouts"]]
