@@ -82,10 +82,14 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
             f"{str(settings.reward_model)!r} is not a reward model: it has no {_REWARD_MODEL_CARD} "
             "(--reward-model)"
         )
-    reward = overrides.values("reward", governed=())
+    preset = read_preset(settings.preset).get("reward", {}) if settings.preset else {}
+    reward = {**preset, **overrides.values("reward", governed=())}
     scheme, has_model = reward.get("scheme", ""), settings.reward_model or reward.get("model_url")
     if re.search(r"\bmodel\b", scheme) and not has_model:
-        raise SetupError(f"scheme {scheme!r} needs a reward model: name its directory with --reward-model")
+        raise SetupError(
+            f"scheme {scheme!r} needs a reward model: name its directory with --reward-model, or choose "
+            "another scheme, such as --set reward.scheme=delta"
+        )
     commands = {}
     redis_url = settings.redis_url
     if redis_url is None:

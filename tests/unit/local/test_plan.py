@@ -102,6 +102,9 @@ def test_a_reward_model_is_served_before_the_reward_service(house: Path) -> None
         plan("--reward-model", "models/m")
     with pytest.raises(SetupError, match=r"scheme 'delta\+0.5\*model' needs .* with --reward-model"):
         plan("--set", "reward.scheme=delta+0.5*model")
+    with pytest.raises(SetupError, match="scheme 'model' needs a reward model"):
+        plan("--preset", "pychess-ppo", "--model", "models/m")
+    plan("--preset", "pychess-ppo", "--model", "models/m", "--set", "reward.scheme=delta")
     (house / "models" / "m" / "reward_model.json").write_text("{}")
     made = plan("--reward-model", "models/m", "--set", "reward.scheme=model", "--set", "reward-model.rows=4")
     assert [command.name for command in made.stages[0]] == ["redis", "reward-model"]
