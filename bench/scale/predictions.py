@@ -1,8 +1,7 @@
 """`python -m bench.scale.predictions`: what `rookery plan` predicts of runs on this machine, beside the runs.
 
-The first run gives the points: what its services used of the processor, and its metrics. With them, the other
-runs are predicted, and then measured. Each differs from the first in one respect. Prints a table, and writes
-report.json.
+The first run gives the points: what its services used of the processor, and its metrics. With them, the
+other runs are predicted. Each differs from the first in one respect. Prints a line for each, and writes report.json.
 """
 
 import argparse
@@ -13,9 +12,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from bench.loop.ours import Ours, run_ours
 from bench.loop.workload import Workload, endless_model
@@ -30,24 +26,27 @@ OTHERS: Mapping[str, Mapping[str, int]] = {
 }
 
 
-def points(work: Workload, found: Ours, run: Path) -> dict[str, Any]:
+def points(work: Workload, found: Ours, prompt_tokens: float) -> dict[str, float]:
     """The points of `rookery plan` that the first run measured, each for one core."""
     samples, cores = found.samples_per_s, found.cpu_cores
     searches = samples * (work.group_size + 1) / work.group_size
     apart = sum(cores.values()) - sum(cores[name] for name in ("inference", "trainer", "reward"))
     return {
-        "like": run,
+        "cores": sum(cores.values()),
+        "prompt_tokens": prompt_tokens,
         "generation_tokens_per_s": samples * work.tokens / cores["inference"],
+        "training_tokens_per_s": samples * (work.tokens + prompt_tokens / work.group_size) / cores["trainer"],
+        "overhead_s": 0.0,  # in what the trainer used
         "engine_nodes_per_s": searches * work.nodes / cores["reward"],
         "handling_ms": 1e3 * apart / samples,
-        "prompt_tokens": read_metrics(run / METRICS_FILE)[-1]["prompt_length"],
     }
 
 
-def predicted(work: Workload, measured: Mapping[str, Any], cores: float) -> dict[str, float | str]:
+def predicted(work: Workload, measured: Mapping[str, float]) -> dict[str, float | str]:
     """What `rookery plan` says of a run."""
     shape = {name: getattr(work, name) for name in ("batch_groups", "group_size", "tokens", "nodes")}
-    return predict(CapacitySettings(gpus=0, cores=cores, **shape, **measured))
+    settings: dict[str, Any] = {**shape, **measured}
+    return predict(CapacitySettings(gpus=0, **settings))
 
 
 def main() -> None:
@@ -55,6 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.scale.predictions", description=__doc__)
     parser.add_argument("--model", type=Path, default=Path("models/rook-tiny"))
     parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--warmup-steps", type=int, default=6)
     parser.add_argument("--out", type=Path, default=Path("runs/bench-predictions"))
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -63,26 +63,24 @@ def main() -> None:
         model=endless_model(args.model, folder / "model"),
         source=Path("samples/lichess.pgn.zst").resolve(),
         steps=args.steps,
-        warmup_steps=6,
+        warmup_steps=args.warmup_steps,
         nodes=1000,
     )
     shapes = {"points": first} | {name: replace(first, **changed) for name, changed in OTHERS.items()}
-    table = Table("run", "measured, samples/s", "predicted", "error", "limited by")
     report: dict[str, Any] = {"load_before": os.getloadavg(), "cores": os.cpu_count(), "runs": {}}
-    known: dict[str, Any] = {}
-    cores = 0.0
+    known: dict[str, float] = {}
     for name, work in shapes.items():
         found = run_ours(work, folder, name.replace(" ", "-"), just_in_time=True)
         if not known:
-            known, cores = points(work, found, folder / name), sum(found.cpu_cores.values())
-        said = predicted(work, known, cores)
+            prompt_tokens = read_metrics(folder / name / METRICS_FILE)[-1]["prompt_length"]
+            known = points(work, found, prompt_tokens)
+        said = predicted(work, known)
         error = float(said["samples/s"]) / found.samples_per_s - 1
-        row = (f"{found.samples_per_s:.1f}", f"{said['samples/s']:.1f}", f"{error:+.0%}")
-        table.add_row(name, *row, str(said["limited by"]))
-        report["runs"][name] = {"measured": asdict(found), "predicted": said}
-    Console().print(table)
-    report |= {"points": known, "load_after": os.getloadavg()}
-    (folder / "report.json").write_text(json.dumps(report, indent=2, default=str) + "\n")
+        measured = f"{found.samples_per_s:.1f} samples/s with {sum(found.cpu_cores.values()):.2f} cores"
+        predicted_text = f"predicted {said['samples/s']:.1f} ({error:+.0%}), limited by {said['limited by']}"
+        print(f"{name}: {measured}, {predicted_text}", flush=True)
+        report["runs"][name] = {"measured": asdict(found), "predicted": said, "load": os.getloadavg()}
+        (folder / "report.json").write_text(json.dumps(report | {"points": known}, indent=2, default=str))
 
 
 if __name__ == "__main__":
