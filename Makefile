@@ -69,6 +69,7 @@ bench: setup ## run all benchmarks (an hour; `python -m bench.PART` for one)
 	$(PY) -m bench.arena
 	$(PY) -m bench.commentary
 	$(PY) -m bench.scale
+	$(PY) -m bench.scale.predictions
 	$(PY) -m bench.viewer
 
 clean: ## delete caches and builds; .venv and runs/ stay

@@ -1,7 +1,7 @@
 """`python -m bench.scale.predictions`: what `rookery plan` predicts of runs on this machine, beside the runs.
 
-The first run gives the points: what its services used of the processor, and its metrics. With them, the
-other runs are predicted. Each differs from the first in one respect. Prints a line for each, and writes report.json.
+The first run gives the points: what its services used of the processor. With them, the other runs are
+predicted; each differs from the first in one respect. Prints a line for each run, and writes report.json.
 """
 
 import argparse
