@@ -18,7 +18,7 @@ from bench.loop.workload import Workload, endless_model
 from launcher.capacity import CapacitySettings, predict
 from rookery.plots.steps import METRICS_FILE, read_metrics
 
-OTHERS: Mapping[str, Mapping[str, int]] = {
+OTHERS: Mapping[str, Mapping[str, Any]] = {
     "twice the groups": {"batch_groups": 16},
     "twice the completions": {"group_size": 16},
     "half the tokens": {"tokens": 16},
