@@ -122,11 +122,12 @@ NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
     "docker": functools.cache(lambda: _docker("version")),
     "ray": _module("ray"),
     "shared_data": _shared_data,
+    "nightly": lambda: (os.environ.get("ROOKERY_NIGHTLY"), "it takes long: see `make nightly`"),
     **{name: _module(name) for name in TRAINERS},
 }
 
 
-BY_NAME_ALONE = {"compose", "docker", "helm", *TRAINERS}
+BY_NAME_ALONE = {"compose", "docker", "helm", "nightly", *TRAINERS}
 """What `all` does not insist on: not every machine may have it."""
 
 
