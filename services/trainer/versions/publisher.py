@@ -8,7 +8,7 @@ does not answer reads the record itself when it is back.
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from rookery.errors import PeerFault, RookeryError
 from rookery.failpoints import reach
 from rookery.masking import mask_text
 from rookery.metrics import RELOADS, SERVER_BEHIND
+from rookery.retries import PAUSES_S, retry
 from rookery.streams import RunStreams
 from rookery.trace import Adapter
 from services.trainer.versions.distribution import Store
@@ -35,7 +36,7 @@ T = TypeVar("T")
 
 
 class Publisher:
-    """Publishes in order. `publish`, `republish` and `wait` are called from the training thread."""
+    """Publishes in order. All but `close` is called from the training thread."""
 
     def __init__(
         self,
@@ -88,6 +89,19 @@ class Publisher:
         """
         self._run(self._wait_for_servers())
 
+    def sleep(self) -> None:
+        """Lets the servers free their GPUs. A server that does not answer is left as it is, with a warning.
+
+        Raises:
+            Conflict: a server was started without --sleep.
+        """
+        self.wait()
+        self._run(self._each(InferenceClient.sleep))
+
+    def wake_up(self) -> None:
+        """Wakes the servers. One that cannot take its memory back is woken by the next reload."""
+        self._run(self._each(InferenceClient.wake_up))
+
     async def close(self) -> None:
         """Cancels the reloads under way and closes the clients."""
         self._following.cancel()
@@ -129,6 +143,9 @@ class Publisher:
         if self._following.done():
             self._following.result()  # raises an error that `replicas` does not handle: a bug there
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+
+    async def _each(self, call: Callable[[InferenceClient], Awaitable[None]]) -> None:
+        await asyncio.gather(*(server.call(call) for server in self._servers))
 
     async def _reload(self, adapter: Adapter) -> None:
         self._newest = adapter
@@ -186,6 +203,13 @@ class _Server:
             logger.warning(
                 "training no longer waits for %s: its reload continues in the background", self._client.url
             )
+
+    async def call(self, call: Callable[[InferenceClient], Awaitable[None]]) -> None:
+        """Makes a call up to four times."""
+        try:
+            await retry(lambda: call(self._client), on=PeerFault, pauses_s=PAUSES_S)
+        except PeerFault as error:
+            logger.warning("%s: %s", self._client.url, error)
 
     async def leave(self) -> None:
         """Forgets a server that is gone."""
