@@ -30,7 +30,7 @@ def recorded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, 
     """Records the calls of a method. Without ROOKERY_HISTORY it only looks up that variable."""
 
     @wraps(method)
-    def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         path = os.environ.get("ROOKERY_HISTORY")
         if not path:
             return method(self, *args, **kwargs)
