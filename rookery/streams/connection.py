@@ -44,6 +44,20 @@ _REFUSED_IN_SCRIPT = "The user executing the script can't"
 """How Redis 6.2 begins the error for a permission that a script's commands lack, without an error code."""
 
 
+class Connections:
+    """Counts the connections. redis-py makes new ones without an error if it can.
+
+    Before each, a reply may have been lost, or Redis may have started again without what it was told last.
+    """
+
+    made = 0
+
+    def add(self, connection: redis.Connection) -> None:
+        """Replaces redis-py's own function for a new connection, and calls it."""
+        self.made += 1
+        connection.on_connect()  # type: ignore[no-untyped-call]
+
+
 class RunConnection:
     """Access to one run's keys in Redis. Thread-safe.
 
@@ -55,21 +69,15 @@ class RunConnection:
         self.run = run
         self._stopping = stopping or threading.Event()
         self._place = mask_setting(url)
+        self.connections = Connections()
         self._redis = redis.Redis.from_url(
             url,
             socket_timeout=15.0,
             socket_connect_timeout=5.0,
             health_check_interval=30,
             retry=Retry(NoBackoff(), 0),  # `_call` repeats, and counts
-            redis_connect_func=self._connected,
+            redis_connect_func=self.connections.add,
         )
-        self.connections = 0
-        """How many connections were made so far. Before each, a reply may have been lost, or Redis may have
-        started again without what it was told last. redis-py connects without an error if it can."""
-
-    def _connected(self, connection: redis.Connection) -> None:
-        self.connections += 1
-        connection.on_connect()  # type: ignore[no-untyped-call]
 
     async def stop_waiting(self, stopping: asyncio.Event) -> None:
         """Ends the waiting of all calls once the service stops: a background task of the service."""

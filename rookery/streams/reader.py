@@ -51,7 +51,7 @@ class Reader(RunConnection):
         other threads may have settled some meanwhile, and Redis may have forgotten it.
         """
         entries = self.read(stream, group=group, consumer=consumer, count=count, block_s=block_s)
-        connections = self.connections
+        connections = self.connections.made
         if connections == self._connections_at_read.get(stream):
             return entries
         self._connections_at_read[stream] = connections
