@@ -114,7 +114,7 @@ def test_calls_are_recorded_and_what_should_not_be_is_found(
     assert (
         "2 times published" in with_one("publish_group", entry_id=calls[1].given["entry_id"], answer=True)[0]
     )
-    assert "2 groups were settled, 1 published" in with_one("settle", ["0-1"], answer=1)[0]
+    assert "2 groups were settled, of 1 positions" in with_one("settle", ["0-1"], answer=1)[0]
 
 
 def test_of_two_consumers_with_one_entry_the_first_publishes(streams: RunStreams) -> None:
