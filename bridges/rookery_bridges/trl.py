@@ -87,8 +87,10 @@ _ONE_AT_A_TIME = Lock()
 
 
 def _verdicts(client: RewardClient, answers: tuple[Answer, ...]) -> list[Verdict]:
-    """Remembers the last batch, about which TRL asks each of the functions of `components`. `AsyncGRPOTrainer`
-    calls them in threads at once: the others wait for the answer to the first."""
+    """Remembers the last batch, about which TRL asks each of the functions of `components`.
+
+    `AsyncGRPOTrainer` calls them in threads at once: the others wait for the answer to the first.
+    """
     with _ONE_AT_A_TIME:
         return _last_verdicts(client, answers)
 
