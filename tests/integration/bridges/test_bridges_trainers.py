@@ -5,6 +5,7 @@
 
 import asyncio
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -62,8 +63,7 @@ async def test_verl() -> None:
 @pytest.mark.vllm  # which TRL imports; no server starts
 async def test_async_grpo(reward_url: str) -> None:
     """How `AsyncGRPOTrainer` asks for rewards: its own code, in the process that its worker spawns."""
-    import pickle
-
+    from accelerate import PartialState
     from trl.experimental.async_grpo.async_rollout_worker import (
         RolloutGroup,
         TrainingSequence,
@@ -83,6 +83,7 @@ async def test_async_grpo(reward_url: str) -> None:
         tool_call_counts=[0, 0], tool_failure_counts=[0, 0], model_version=0, group_id=0,
         env_rewards=[None] * 2, rollout_rewards=[None] * 2,
     )  # fmt: skip
+    PartialState(cpu=True)  # as the worker's process does first, for TRL's logger
     loop = object.__new__(_AsyncRolloutLoop)  # without a tokenizer, a data set and queues
     loop._env_reward_types = []
     for functions in ([reward], components("delta+0.1*candidates")):
@@ -263,7 +264,12 @@ def test_lm_eval(
     sets = {"rookery_legality": questions, "rookery_lines": lines, "rookery_puzzles": puzzles}
     for task, path in sets.items():
         manager = TaskManager(include_path=include, metadata={"questions": str(path)})
-        chats = {"model": "local-chat-completions", "model_args": model, "apply_chat_template": True}
+        chats = {
+            "bootstrap_iters": 0,
+            "model": "local-chat-completions",
+            "model_args": model,
+            "apply_chat_template": True,
+        }
         told |= simple_evaluate(tasks=[task], task_manager=manager, **chats)["results"]
     assert told["rookery_legality"]["reward,none"] == -1.5
     assert told["rookery_legality"]["legal,none"] == 0.0
