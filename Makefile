@@ -17,7 +17,7 @@ trainers: .trainers/installed ## install the trainers of docs/bridges.md into .t
 
 .trainers/installed: requirements/trainers.txt | setup
 	rm -rf .trainers
-	$(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .trainers -r $<
+	$(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .trainers -r $< ./bridges
 	touch $@
 
 demo: setup ## train the shipped model for some minutes, and compare before and after (runs/<id>/)
