@@ -263,7 +263,7 @@ def test_lm_eval(
     answers |= _right_lines(lines)
     sets = {"rookery_legality": questions, "rookery_lines": lines, "rookery_puzzles": puzzles}
     for task, path in sets.items():
-        manager = TaskManager(include_path=include, metadata={"questions": str(path)})
+        manager = TaskManager(include_path=include, include_defaults=False, metadata={"questions": str(path)})
         chats = {
             "bootstrap_iters": 0,
             "model": "local-chat-completions",
