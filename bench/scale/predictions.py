@@ -1,7 +1,8 @@
 """`python -m bench.scale.predictions`: what `rookery plan` predicts of runs on this machine, beside the runs.
 
 The first run gives the points: what its services used of the processor. With them, the other runs are
-predicted; each differs from the first in one respect. Prints a line for each run, and writes report.json.
+predicted, each of which differs from the first in one respect: with the cores that the first one got, and,
+since other work takes some of them away, with its own. Prints a line for each run, and writes report.json.
 """
 
 import argparse
@@ -74,11 +75,16 @@ def main() -> None:
         if not known:
             prompt_tokens = read_metrics(folder / name / METRICS_FILE)[-1]["prompt_length"]
             known = points(work, found, prompt_tokens)
-        said = predicted(work, known)
-        error = float(said["samples/s"]) / found.samples_per_s - 1
-        measured = f"{found.samples_per_s:.1f} samples/s with {sum(found.cpu_cores.values()):.2f} cores"
-        predicted_text = f"predicted {said['samples/s']:.1f} ({error:+.0%}), limited by {said['limited by']}"
-        print(f"{name}: {measured}, {predicted_text}", flush=True)
+        got = sum(found.cpu_cores.values())
+        said = {
+            "with the first run's cores": predicted(work, known),
+            "with its own": predicted(work, {**known, "cores": got}),
+        }
+        errors = {by: float(of["samples/s"]) / found.samples_per_s - 1 for by, of in said.items()}
+        predictions = ", ".join(f"{error:+.0%} {by}" for by, error in errors.items())
+        print(
+            f"{name}: {found.samples_per_s:.1f} samples/s, {got:.2f} cores; error {predictions}", flush=True
+        )
         report["runs"][name] = {"measured": asdict(found), "predicted": said, "load": os.getloadavg()}
         (folder / "report.json").write_text(json.dumps(report | {"points": known}, indent=2, default=str))
 
