@@ -60,6 +60,9 @@ class CapacitySettings(Settings):
     """Folder of a run, whose metrics.jsonl gives the points of training."""
     generation_tokens_per_s: PositiveFloat | None = None
     """Tokens that a server generates in a second. Default: 6300 (an H100), or 3900 without."""
+    iteration_ms: NonNegativeFloat = 0.0
+    """Milliseconds of a server's iteration besides those of its tokens. An iteration gives each completion of
+    a batch one token."""
     training_tokens_per_s: PositiveFloat | None = None
     """Tokens of prompts and completions that a GPU trains on in a second. Default: 6230, or 1420 without."""
     overhead_s: NonNegativeFloat | None = None
@@ -128,6 +131,7 @@ def predict(settings: CapacitySettings) -> dict[str, float | str]:
         )
     samples = settings.batch_groups * settings.group_size
     generation_s = samples * settings.tokens / (points["generation_tokens_per_s"] * servers)
+    generation_s += settings.tokens * settings.iteration_ms / 1e3
     trainers = settings.training_gpus if settings.gpus else 1
     trained = settings.batch_groups * (settings.group_size * settings.tokens + settings.prompt_tokens)
     training_s = trained / (points["training_tokens_per_s"] * trainers) + points["overhead_s"]
