@@ -11,6 +11,7 @@ import functools
 import gc
 import importlib.util
 import os
+import random
 import shutil
 import signal
 import socket
@@ -223,7 +224,9 @@ def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 def free_port() -> int:
-    """A port nobody listens on now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """A port nobody listens on now, below those that the system gives to outgoing connections."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port

@@ -22,6 +22,7 @@ from services.trainer.batches.intake import Intake, ledger_entry
 from services.trainer.distributed.process_group import World
 from services.trainer.model.base_model import check_group_length
 from services.trainer.model.policy import Policy
+from services.trainer.records import ratios
 from services.trainer.records.flops import SpeedMeter
 from services.trainer.records.memory import release_cached
 from services.trainer.records.report import StepReporter, ages_of, describe_step, json_row
@@ -105,11 +106,13 @@ def train(
             with _timed(phases, "publish"):
                 publisher.publish(_adapter(settings, commit))
             attempts.committed()
+            ratios.write(settings.run_dir, groups, stats.ratios, version=number, limit_mb=settings.ratios_mb)
             reporter.report(row, phases_s=phases, ages=ages_of(groups, version=number))
             reach("trainer.reported")
             # Also keep the versions from which groups may still arrive: `policy_trainer.mismatch` needs them.
-            keep = max(settings.keep, settings.max_staleness + 1)
-            commits.prune(settings.adapters_dir, newest=number, keep=keep)
+            commits.prune(
+                settings.adapters_dir, newest=number, keep=max(settings.keep, settings.max_staleness + 1)
+            )
     publisher.wait()
     logger.info("training ended at version %d", commit.version.number)
 

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from prometheus_client import Gauge
 
+from rookery.advantages import zero_variance
 from rookery.metrics import (
     GROUP_AGE,
     KL_BY_AGE,
@@ -33,7 +34,6 @@ from rookery.metrics import (
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.prompt import GAME_TASK, task_of
 from rookery.trace import Outcome, TraceGroup
-from services.trainer.batches.advantages import zero_variance
 from services.trainer.records.exploration import BEST_MOVES, MOVES, exploration, of_new_positions
 from services.trainer.records.memory import MIB
 from services.trainer.records.tracking import Tracker

@@ -9,7 +9,6 @@ of --dry-run. Arguments in code are not checked.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -155,8 +154,6 @@ BaseBits = Annotated[Literal[8, 4], BeforeValidator(int)]
 LrSchedule: TypeAlias = Literal["constant", "linear", "cosine"]
 """The learning rate's schedule after the warm-up."""
 
-PathOrUrl = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)]
-"""Not a `Path`, which would merge the slashes of a URL."""
 
 ADAPTER_CONDITIONS = {name: When("lora_rank", but=(0,)) for name in ("lora_alpha", "lora_targets")}
 """Conditions of the settings of an adapter."""

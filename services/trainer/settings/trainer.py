@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
 from rookery.hub import identity
+from rookery.remote import PathOrUrl
 from rookery.replicas import split_urls
 from rookery.settings import Port, PresetSettings, RunSettings, Settings
 from services.trainer.settings.objective import ObjectiveSettings
@@ -21,7 +22,6 @@ from services.trainer.settings.shared import (
     LrSchedule,
     MemorySettings,
     OptimiserSettings,
-    PathOrUrl,
     When,
 )
 
@@ -133,6 +133,9 @@ class TrainerSettings(
     max_staleness: NonNegativeInt = 4
     """Groups that are more versions behind than this are dropped, and counted."""
 
+    ratios_mb: NonNegativeInt = 64
+    """MiB of importance ratios to keep in the run's folder, for the viewer: those of the tokens that the
+    newest steps were trained on. About 3 bytes a token. 0: none."""
     mlflow: bool = False
     """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
     store: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")

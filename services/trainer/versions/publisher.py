@@ -47,10 +47,14 @@ class Publisher:
         epoch: int,
         loop: asyncio.AbstractEventLoop,
         store: Store | None = None,
+        max_steps: int = 0,
     ) -> None:
-        """`urls` are as in `rookery.replicas`; a server that joins gets the newest version at once."""
+        """`urls` are as in `rookery.replicas`; a server that joins gets the newest version at once.
+
+        The run ends with version `max_steps`, unless that is 0.
+        """
         self._streams, self._access = streams, access
-        self._epoch = epoch
+        self._epoch, self._max_steps = epoch, max_steps
         self._loop = loop
         self._store, self._kept = store, -1
         self._newest: Adapter | None = None
@@ -62,7 +66,8 @@ class Publisher:
         """Publishes a version after its commit and acknowledgement. First waits for the previous version."""
         self.wait()
         self._keep(adapter)
-        self._streams.publish_policy(adapter, epoch=self._epoch)
+        last = 0 < self._max_steps <= adapter.version.number
+        self._streams.publish_policy(adapter, epoch=self._epoch, last=last)
         reach("trainer.recorded")
         self._run(self._reload(adapter))
         reach("trainer.published")
