@@ -21,8 +21,8 @@ _BYTES_OF_A_TOKEN = 11
 """On the wire: three for its id, four for its log-probability, four of text."""
 
 CPU_POINTS = {"generation_tokens_per_s": 3900.0, "training_tokens_per_s": 1420.0, "adapter_mb": 1.8}
-"""rook-tiny on two CPU cores: vLLM's CPU build, one thread of which computes, with 64 requests for 8 completions,
-and 150 steps of `rookery demo --model models/rook-tiny`, whose trainer had one of the cores."""
+"""rook-tiny on two CPU cores: vLLM's CPU build, one thread of which computes, with 64 requests for 8
+completions, and 150 steps of `rookery demo --model models/rook-tiny`, whose trainer had one of the cores."""
 GPU_POINTS = {"generation_tokens_per_s": 6300.0, "training_tokens_per_s": 6230.0, "adapter_mb": 132.0}
 """One H100, as others measured: generation with a model of 7B, in Hugging Face's survey of RL libraries; LoRA
 of rank 16 on Qwen3-4B, in prime-rl's documentation. Such an adapter has 33 million numbers, of 4 bytes."""
