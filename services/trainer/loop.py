@@ -24,6 +24,7 @@ from services.trainer.model.base_model import check_group_length
 from services.trainer.model.policy import Policy
 from services.trainer.records import ratios
 from services.trainer.records.flops import SpeedMeter
+from services.trainer.records.memory import release_cached
 from services.trainer.records.report import StepReporter, ages_of, describe_step, json_row
 from services.trainer.records.tracking import track
 from services.trainer.settings import TrainerSettings
@@ -78,7 +79,7 @@ def train(
             groups = [entry.group for entry in batch]
             phases = {"rollout_wait": intake.waited_s}
             try:
-                with meter.step(), _timed(phases, "train"):
+                with _servers_asleep(settings, publisher, phases), meter.step(), _timed(phases, "train"):
                     stats, state = attempts.train_step(
                         groups, commit=commit, dropped_zero_variance=intake.dropped["zero_variance"]
                     )
@@ -254,6 +255,26 @@ def _commit(
 
 def _adapter(settings: TrainerSettings, commit: Commit) -> Adapter:
     return Adapter(commit.version, str(commit.folder), settings.base_identity)
+
+
+@contextmanager
+def _servers_asleep(
+    settings: TrainerSettings, publisher: Publisher, phases: dict[str, float]
+) -> Iterator[None]:
+    """With --sleep-inference, lets the servers sleep during the block. Times that as the phase `sleep`."""
+    if not settings.sleep_inference:
+        yield
+        return
+    with _timed(phases, "sleep"):
+        publisher.sleep()
+    falling_s = phases["sleep"]
+    try:
+        yield
+    finally:
+        release_cached()
+        with _timed(phases, "sleep"):
+            publisher.wake_up()
+        phases["sleep"] += falling_s
 
 
 @contextmanager

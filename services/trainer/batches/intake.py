@@ -244,7 +244,7 @@ class Intake:
                         consumer=CONSUMER,
                         count=self._batch_groups,
                         block_s=BLOCK_S,
-                        known=set(self._read),
+                        known=self._read.copy,
                     )
                 )
                 if time.monotonic() - kept >= CLAIM_EVERY_S:

@@ -233,7 +233,7 @@ class StepReporter:
             logger.warning(
                 "step %d: %.0f%% of the answers were cut at the token limit, and cut answers teach nothing: "
                 "raise --max-tokens of the rollouts, or switch off the model's thinking (--no-thinking of "
-                "the inference server)",
+                "`rookery up` or the inference server)",
                 row["step"], 100 * cut,
             )  # fmt: skip
         export(row, ages=ages, phases_s=phases_s)

@@ -148,6 +148,9 @@ Devices = Annotated[str, AfterValidator(_devices)]
 AdamBits = Annotated[Literal[32, 8], BeforeValidator(int)]
 """Bits of Adam's moments. The validator converts the text of an environment variable."""
 
+BaseBits = Annotated[Literal[8, 4], BeforeValidator(int)]
+"""Bits of a weight of the frozen base's linear layers."""
+
 LrSchedule: TypeAlias = Literal["constant", "linear", "cosine"]
 """The learning rate's schedule after the warm-up."""
 
