@@ -3,15 +3,23 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 PY := $(BIN)/python
+LOCKS := $(patsubst requirements/%.txt,%,$(wildcard requirements/*.txt))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test nightly check chaos soak format proto dashboards viewer token lock bench clean
+.PHONY: help setup trainers demo test nightly check chaos soak format proto dashboards viewer secrets lock digests sbom audit bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install everything into .venv, and Stockfish (PYTHON=python3.12 picks the interpreter)
 	@PYTHON="$(PYTHON)" scripts/setup.sh
+
+trainers: .trainers/installed ## install the trainers of docs/bridges.md into .trainers, for their tests
+
+.trainers/installed: requirements/trainers.txt | setup
+	rm -rf .trainers
+	$(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .trainers -r $< ./bridges
+	touch $@
 
 demo: setup ## train the shipped model for some minutes, and compare before and after (runs/<id>/)
 	$(BIN)/rookery demo
@@ -53,11 +61,26 @@ dashboards: setup ## write Grafana's dashboards (deploy/grafana/dashboards)
 viewer: setup ## build the page of services/viewer from web/ (needs node)
 	cd services/viewer/web && npm ci && npm run build
 
-token: ## write token.env, with a random token for docker compose, unless it exists
-	@test -s token.env || (umask 077 && token=$$(openssl rand -hex 32) && echo "ROOKERY_TOKEN=$$token" > token.env)
+secrets: ## write what is missing of secrets/: random secrets for docker compose
+	@scripts/secrets.sh
 
-lock: setup ## write requirements/*.txt from the packages in .venv
+lock: setup ## write requirements/*.txt, with hashes, from the packages in .venv
 	$(PY) scripts/lock.py
+
+digests: setup ## pin every image by the digest that its tag stands for now (needs docker)
+	$(PY) scripts/digests.py
+
+sbom: setup ## write build/sbom/*.json: what each image and a CPU machine are made of, as CycloneDX
+	@mkdir -p build/sbom
+	@for lock in $(LOCKS); do \
+	  $(BIN)/uvx --from cyclonedx-bom==7.5.0 cyclonedx-py requirements --pyproject pyproject.toml \
+	    --output-reproducible --output-file build/sbom/$$lock.json requirements/$$lock.txt || exit 1; done
+	@ls build/sbom
+
+audit: setup ## ask PyPI for known flaws of the locked packages
+	@for lock in $(LOCKS); do echo "$$lock:"; \
+	  $(BIN)/uvx pip-audit==2.10.1 --strict --no-deps --disable-pip --requirement requirements/$$lock.txt || failed=1; done; \
+	  test -z "$$failed"
 
 bench: setup ## run all benchmarks (an hour; `python -m bench.PART` for one)
 	$(PY) -m bench.loop

@@ -48,6 +48,7 @@ INTERACTIONS = {
     "first page, newest first": "groups",
     "page 500": "groups?page=500",
     "sort by surprise": "groups?sort=surprise",
+    "sort by component": "groups?sort=component&component=delta",
     "sort by reward, page 50": "groups?sort=reward&descending=false&page=50",
     "illegal moves": "groups?outcome=illegal",
     "endgames of versions 100 to 200, regret above 0.5": (

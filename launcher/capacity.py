@@ -21,7 +21,8 @@ _BYTES_OF_A_TOKEN = 11
 """On the wire: three for its id, four for its log-probability, four of text."""
 
 CPU_POINTS = {"generation_tokens_per_s": 3900.0, "training_tokens_per_s": 1420.0, "adapter_mb": 1.8}
-"""rook-tiny, for one core: `python -m bench.scale.predictions`."""
+"""rook-tiny on two CPU cores: vLLM's CPU build, one thread of which computes, with 64 requests for 8
+completions, and 150 steps of `rookery demo --model models/rook-tiny`, whose trainer had one of the cores."""
 GPU_POINTS = {"generation_tokens_per_s": 6300.0, "training_tokens_per_s": 6230.0, "adapter_mb": 132.0}
 """One H100, as others measured: generation with a model of 7B, in Hugging Face's survey of RL libraries; LoRA
 of rank 16 on Qwen3-4B, in prime-rl's documentation. Such an adapter has 33 million numbers, of 4 bytes."""
@@ -60,6 +61,9 @@ class CapacitySettings(Settings):
     """Folder of a run, whose metrics.jsonl gives the points of training."""
     generation_tokens_per_s: PositiveFloat | None = None
     """Tokens that a server generates in a second. Default: 6300 (an H100), or 3900 without."""
+    iteration_ms: NonNegativeFloat = 0.0
+    """Milliseconds of a server's iteration besides those of its tokens. An iteration gives each completion of
+    a batch one token."""
     training_tokens_per_s: PositiveFloat | None = None
     """Tokens of prompts and completions that a GPU trains on in a second. Default: 6230, or 1420 without."""
     overhead_s: NonNegativeFloat | None = None
@@ -128,6 +132,7 @@ def predict(settings: CapacitySettings) -> dict[str, float | str]:
         )
     samples = settings.batch_groups * settings.group_size
     generation_s = samples * settings.tokens / (points["generation_tokens_per_s"] * servers)
+    generation_s += settings.tokens * settings.iteration_ms / 1e3
     trainers = settings.training_gpus if settings.gpus else 1
     trained = settings.batch_groups * (settings.group_size * settings.tokens + settings.prompt_tokens)
     training_s = trained / (points["training_tokens_per_s"] * trainers) + points["overhead_s"]

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from launcher.probes import TIMEOUT_S, probe
-from rookery.access import OPEN, Access
+from rookery.access import OPEN, REMEDY, Access
 from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.plots.strength import read_strength
 from rookery.streams import RunStreams
@@ -204,7 +204,7 @@ class Observer:
         try:
             answer = self._http.get(url.replace("/readyz", "/policy"))
             if answer.status_code == 401:
-                raise SetupError("refuses the token: set ROOKERY_TOKEN or --token-file as the run does")
+                raise SetupError(f"refuses the token: {REMEDY}")
             return int(answer.raise_for_status().json()["version"])
         except (httpx.HTTPError, ValueError, KeyError):
             return None

@@ -10,7 +10,7 @@ import re
 import ssl
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import compare_digest
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "ROOKERY_TOKEN"  # noqa: S105 - its name, not its value
 """The environment variable with the token. It is not a flag, because other users can see flags."""
+
+REMEDY = "set ROOKERY_TOKEN or --token-file as the server does"
+"""What an error about a refused token says besides who refused it."""
 
 PROBES = frozenset({"/healthz", "/readyz"})
 METRICS = "/metrics"
@@ -68,6 +71,21 @@ class Access:
         if self.token_file:
             return {"key-file": self.token_file}
         return {"key-env": TOKEN_VARIABLE} if self.token else {}
+
+    def with_key(self, variable: str, file: Path | None) -> "Access":
+        """This access with another token: that in the environment variable or the file, or none.
+
+        Raises:
+            SetupError: the variable is empty, or the file cannot be read.
+        """
+        key = os.environ.get(variable, "") if variable else ""
+        if variable and not key:
+            raise SetupError(f"the environment variable {variable!r} is empty (key-env)")
+        try:
+            key = file.read_text().strip() if file else key
+        except (OSError, UnicodeDecodeError) as error:
+            raise SetupError(f"{file}: {error} (key-file)") from error
+        return replace(self, token=key, token_file=None)
 
     def admits(self, authorization: str) -> bool:
         """Whether the value of an Authorization header has the token. Compares in constant time.
@@ -127,13 +145,17 @@ class Access:
         return server.add_secure_port(address, credentials)
 
     def grpc_channel(self, target: str, options: Sequence[tuple[str, Any]]) -> "grpc.aio.Channel":
-        """A channel to `target`, with TLS if this process has a certificate or a CA."""
+        """A channel to `target`, with TLS if that is https://HOST:PORT or there is a certificate or a CA."""
         import grpc
 
-        if not (self.cert or self.ca):
+        address = target.removeprefix("https://")
+        if not (self.cert or self.ca or address != target):
             return grpc.aio.insecure_channel(target, options=options)
-        ca, key, cert = (path.read_bytes() if path else None for path in (self.ca, self.key, self.cert))
-        return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(ca, key, cert), options=options)
+        # By itself, gRPC trusts Mozilla's authorities, and not those that were added to the system.
+        system = ssl.get_default_verify_paths().cafile
+        authorities = self.ca or (Path(system) if system else None)
+        ca, key, cert = (path.read_bytes() if path else None for path in (authorities, self.key, self.cert))
+        return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(ca, key, cert), options=options)
 
 
 def _is_loopback(host: str) -> bool:

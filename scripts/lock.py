@@ -1,19 +1,23 @@
 """Writes `requirements/*.txt`: the exact packages of a CPU machine and of each image, from this environment.
 
 It walks what the project's extras and vLLM's CPU build require, for every Python and processor the
-locks serve, and pins what is installed here. It resolves nothing itself: to move a version, install
-it, run the tests, run this.
+locks serve, and pins what is installed here, with the hashes that the package index has of its files. It
+resolves nothing itself: to move a version, install it, run the tests, run this.
 """
 
 import importlib.metadata
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.tags import compatible_tags, cpython_tags
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,6 +45,7 @@ IMAGES = {
     "trainer": {"trainer", "mlflow", "s3"},
     "arena": {"arena", "mlflow"},
     "viewer": {"viewer", "s3"},
+    "ray": {"arena", "data", "native", "ray", "reward", "s3"},
 }
 """The extras that each image holds."""
 
@@ -104,28 +109,68 @@ def dependencies(name: str, extras: set[str], environment: dict[str, str]) -> It
             yield requirement
 
 
-def lock(extras: set[str]) -> list[str]:
-    """A line for each package that the project with these extras needs."""
+def lock(extras: set[str]) -> dict[str, str]:
+    """A line for each package that the project with these extras needs, by its name."""
     needed = {
         marker: closure(extras, {**default_environment(), **values})  # type: ignore[dict-item]
         for marker, values in PLATFORMS.items()
     }
-    lines = []
+    lines = {}
     for name in sorted(set().union(*needed.values()) - APART):
         version = ELSEWHERE.get(name) or importlib.metadata.version(name)
         where = [marker for marker, names in needed.items() if name in names]
         marker = "" if len(where) == len(PLATFORMS) else f" ; {shortest(where)}"
-        lines.append(f"{name}=={version}{marker}\n")
+        lines[name] = f"{name}=={version}{marker}"
     return lines
+
+
+def hashes(lines: dict[str, str]) -> dict[str, list[str]]:
+    """The SHA-256s of the files that the package index has for each line, by name.
+
+    Those of the wheels that fit a platform of the locks; where one has no wheel, also the source's.
+    """
+    command = ["uv", "pip", "compile", "--no-deps", "--universal", "--python-version", "3.11", "--quiet"]
+    done = subprocess.run(
+        [*command, "--format", "pylock.toml", "-"],
+        input="\n".join(lines.values()),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    packages = tomllib.loads(done.stdout)["packages"]
+    return {package["name"]: sorted(set(_hashes(package))) for package in packages}
+
+
+def _hashes(package: dict[str, Any]) -> Iterator[str]:
+    wheels = {
+        wheel["hashes"]["sha256"]: parse_wheel_filename(unquote(wheel["url"].rpartition("/")[2]))[3]
+        for wheel in package.get("wheels", ())
+    }
+    for values in PLATFORMS.values():
+        machine, minor = values["platform_machine"], int(values["python_version"][2:])
+        glibc = [f"manylinux_2_{n}_{machine}" for n in range(5, 40)]
+        names = [*glibc, *(f"manylinux{year}_{machine}" for year in (1, 2010, 2014))]
+        python = (3, minor)
+        tags = {*cpython_tags(python, platforms=names), *compatible_tags(python, f"cp3{minor}", names)}
+        fitting = [sha256 for sha256, its in wheels.items() if tags & its]
+        yield from fitting
+        if not fitting and "sdist" in package:
+            yield package["sdist"]["hashes"]["sha256"]
 
 
 def main() -> int:
     """Writes the locks."""
     places = {"cpu": ("a CPU machine", EXTRAS)}
     places |= {name: (f"the {name} image", extras) for name, extras in IMAGES.items()}
+    known = hashes(lock(EXTRAS))
     for name, (place, extras) in places.items():
-        text = HEADER.format(place=place) + "".join(lock(extras))
-        (ROOT / "requirements" / f"{name}.txt").write_text(text)
+        rows = [
+            " \\\n    ".join([line, *(f"--hash=sha256:{value}" for value in known[package])])
+            for package, line in lock(extras).items()
+        ]
+        (ROOT / "requirements" / f"{name}.txt").write_text(
+            HEADER.format(place=place) + "\n".join(rows) + "\n"
+        )
     return 0
 
 

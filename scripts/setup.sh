@@ -69,7 +69,7 @@ install_cpu() {
   # Indexes that the user configured come first: a mirror may carry the CPU build.
   pip_install "$torch" || pip_install --index-url "$TORCH_CPU_INDEX" "$torch" || pip_failed
   say "installing $(grep -c '==' requirements/cpu.txt) pinned packages (a few minutes)"
-  pip_install -r requirements/cpu.txt || pip_failed
+  pip_install --require-hashes -r requirements/cpu.txt || pip_failed
 }
 
 install_gpu() {

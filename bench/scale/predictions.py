@@ -1,7 +1,8 @@
 """`python -m bench.scale.predictions`: what `rookery plan` predicts of runs on this machine, beside the runs.
 
-The first run gives the points: what its services used of the processor. With them, the other runs are
-predicted; each differs from the first in one respect. Prints a line for each run, and writes report.json.
+Two runs, one with twice the groups of the other, give the points: what their services used of the processor
+for a step, and for a completion. With them, the other runs are predicted: with the cores that the first one
+got, and, since other work takes some away, with their own. Prints a line a run, and writes report.json.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from bench.loop.workload import Workload, endless_model
 from launcher.capacity import CapacitySettings, predict
 from rookery.plots.steps import METRICS_FILE, read_metrics
 
+FIRST, CALIBRATING = "first", 2
 OTHERS: Mapping[str, Mapping[str, Any]] = {
     "twice the groups": {"batch_groups": 16},
     "twice the completions": {"group_size": 16},
@@ -26,19 +28,24 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def points(work: Workload, found: Ours, prompt_tokens: float) -> dict[str, float]:
-    """The points of `rookery plan` that the first run measured, each for one core."""
-    samples, cores = found.samples_per_s, found.cpu_cores
-    searches = samples * (work.group_size + 1) / work.group_size
-    apart = sum(cores.values()) - sum(cores[name] for name in ("inference", "trainer", "reward"))
+def points(work: Workload, one: Ours, two: Ours, prompt_tokens: float) -> dict[str, float]:
+    """The points of `rookery plan`, each for one core, from two runs. The second has twice the groups."""
+    per_step, per_sample = {}, {}
+    for name in one.cpu_cores:
+        small, large = (run.cpu_cores[name] * run.step_s for run in (one, two))
+        per_sample[name] = max(large - small, 1e-3 * small) / work.samples
+        per_step[name] = max(0.0, small - per_sample[name] * work.samples)
+    rest = one.cpu_cores.keys() - {"inference", "trainer", "reward"}
+    searches = (work.group_size + 1) / work.group_size
     return {
-        "cores": sum(cores.values()),
+        "cores": sum(one.cpu_cores.values()),
         "prompt_tokens": prompt_tokens,
-        "generation_tokens_per_s": samples * work.tokens / cores["inference"],
-        "training_tokens_per_s": samples * (work.tokens + prompt_tokens / work.group_size) / cores["trainer"],
-        "overhead_s": 0.0,  # in what the trainer used
-        "engine_nodes_per_s": searches * work.nodes / cores["reward"],
-        "handling_ms": 1e3 * apart / samples,
+        "generation_tokens_per_s": work.tokens / per_sample["inference"],
+        "iteration_ms": 1e3 * per_step["inference"] / work.tokens,
+        "training_tokens_per_s": (work.tokens + prompt_tokens / work.group_size) / per_sample["trainer"],
+        "overhead_s": per_step["trainer"],
+        "engine_nodes_per_s": one.samples_per_s * searches * work.nodes / one.cpu_cores["reward"],
+        "handling_ms": 1e3 * sum(one.cpu_cores[name] for name in rest) / one.samples_per_s,
     }
 
 
@@ -66,21 +73,28 @@ def main() -> None:
         warmup_steps=args.warmup_steps,
         nodes=1000,
     )
-    shapes = {"points": first} | {name: replace(first, **changed) for name, changed in OTHERS.items()}
+    shapes = {FIRST: first} | {name: replace(first, **changed) for name, changed in OTHERS.items()}
     report: dict[str, Any] = {"load_before": os.getloadavg(), "cores": os.cpu_count(), "runs": {}}
-    known: dict[str, float] = {}
+    runs: dict[str, Ours] = {}
     for name, work in shapes.items():
-        found = run_ours(work, folder, name.replace(" ", "-"), just_in_time=True)
-        if not known:
-            prompt_tokens = read_metrics(folder / name / METRICS_FILE)[-1]["prompt_length"]
-            known = points(work, found, prompt_tokens)
-        said = predicted(work, known)
-        error = float(said["samples/s"]) / found.samples_per_s - 1
-        measured = f"{found.samples_per_s:.1f} samples/s with {sum(found.cpu_cores.values()):.2f} cores"
-        predicted_text = f"predicted {said['samples/s']:.1f} ({error:+.0%}), limited by {said['limited by']}"
-        print(f"{name}: {measured}, {predicted_text}", flush=True)
+        runs[name] = found = run_ours(work, folder, name.replace(" ", "-"), just_in_time=True)
+        if len(runs) < CALIBRATING:
+            continue
+        if len(runs) == CALIBRATING:
+            prompt_tokens = read_metrics(folder / FIRST / METRICS_FILE)[-1]["prompt_length"]
+            report["points"] = points(first, runs[FIRST], found, prompt_tokens)
+        got = sum(found.cpu_cores.values())
+        said = {
+            "with the first run's cores": predicted(work, report["points"]),
+            "with its own": predicted(work, {**report["points"], "cores": got}),
+        }
+        errors = {by: float(of["samples/s"]) / found.samples_per_s - 1 for by, of in said.items()}
+        predictions = ", ".join(f"{error:+.0%} {by}" for by, error in errors.items())
+        print(
+            f"{name}: {found.samples_per_s:.1f} samples/s, {got:.2f} cores; error {predictions}", flush=True
+        )
         report["runs"][name] = {"measured": asdict(found), "predicted": said, "load": os.getloadavg()}
-        (folder / "report.json").write_text(json.dumps(report | {"points": known}, indent=2, default=str))
+        (folder / "report.json").write_text(json.dumps(report, indent=2, default=str))
 
 
 if __name__ == "__main__":

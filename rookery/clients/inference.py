@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import httpx
 
-from rookery.access import OPEN, Access
+from rookery.access import OPEN, REMEDY, Access
 from rookery.errors import (
     Conflict,
     InvalidInput,
@@ -252,7 +252,8 @@ def _body(response: httpx.Response) -> dict[str, Any]:
     request, said = response.request, response.text
     if key := request.headers.get("Authorization", "").removeprefix("Bearer "):
         said = said.replace(key, MASK)  # servers quote a wrong key
-    raise kind(f"{request.method} {request.url}: {response.status_code} {said[:500]}")
+    remedy = f" ({REMEDY}; for a player, key-env or key-file)" if response.status_code == 401 else ""
+    raise kind(f"{request.method} {request.url}: {response.status_code} {said[:500]}{remedy}")
 
 
 class _Chat:

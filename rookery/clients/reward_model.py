@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from rookery.access import OPEN, Access
+from rookery.access import OPEN, REMEDY, Access
 from rookery.errors import PeerFault, cause_message
 from rookery.http_pool import HttpPool
 from rookery.retries import PAUSES_S, retry
@@ -71,6 +71,8 @@ class RewardModelClient:
     async def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         try:
             response = await self._http.request(method, path, json=body)
+            if response.status_code == 401:
+                raise PeerFault(f"the reward model at {self.url} refuses the token: {REMEDY}")
             if not response.is_success:
                 raise PeerFault(f"{method} {self.url}{path}: {response.status_code} {response.text[:300]}")
             answer = response.json()

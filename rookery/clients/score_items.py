@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import grpc
 
+from rookery.access import REMEDY
 from rookery.codec import verdict_from_proto
 from rookery.errors import InvalidInput, PeerFault, RookeryError, SetupError
 from rookery.retries import PAUSES_S
@@ -115,7 +116,8 @@ def raise_refusal(error: grpc.aio.AioRpcError) -> None:
         SetupError: the service demands another token.
     """
     if kind := _REFUSALS.get(error.code()):
-        raise kind(f"reward service: {reason_of(error)}") from error
+        remedy = f" ({REMEDY})" if kind is SetupError else ""
+        raise kind(f"reward service: {reason_of(error)}{remedy}") from error
 
 
 def reason_of(error: Exception) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 import chess
 import httpx
 
-from rookery.access import OPEN, Access
-from rookery.errors import InvalidInput, PeerFault, cause_message
+from rookery.access import OPEN, REMEDY, Access
+from rookery.errors import InvalidInput, PeerFault, SetupError, cause_message
 from rookery.prompt import mover_board
 from rookery.trace import Phase, Position
 
@@ -64,6 +64,7 @@ async def fetch(url: str, *, count: int, seed: int, access: Access = OPEN) -> li
 
     Raises:
         PeerFault: the service does not answer, or answers with a status of 500 or more.
+        SetupError: the service demands another token.
         InvalidInput: the service refuses the request, or one of its positions is not valid.
     """
     async with httpx.AsyncClient(
@@ -82,6 +83,8 @@ async def _page(http: httpx.AsyncClient, *, count: int, offset: int, seed: int) 
         response = await http.get("/v1/positions", params=query)
     except httpx.HTTPError as error:
         raise PeerFault(f"GET {http.base_url}: {cause_message(error)}") from error
+    if response.status_code == 401:
+        raise SetupError(f"{response.url} refuses the token: {REMEDY}")
     if response.status_code >= 500:
         raise PeerFault(f"GET {response.url}: {response.status_code} {response.text[:300]}")
     if not response.is_success:

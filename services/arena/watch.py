@@ -17,7 +17,7 @@ from typing import Any
 
 from rookery import __version__
 from rookery.clients import InferenceClient
-from rookery.errors import NotFound, RookeryError, Unavailable
+from rookery.errors import NotFound, RookeryError, SetupError, Unavailable
 from rookery.metrics import EVALUATED_VERSION, EVALUATION, EVALUATION_S
 from rookery.mlflow_run import ID_FILE, connect
 from rookery.plots.strength import PREFIX, STRENGTH_FILE, as_step, read_strength
@@ -51,7 +51,11 @@ class Watcher:
         self._done = self._newest = -1
 
     async def run(self) -> None:
-        """Watches until cancelled. Errors are logged, and tried again: training must not end with them."""
+        """Watches until cancelled. Errors are logged, and tried again: training must not end with them.
+
+        Raises:
+            SetupError: a service demands another token.
+        """
         if rows := read_strength(self._settings.run_dir):
             _show(rows[-1])
             await asyncio.to_thread(_send_to_mlflow, self._settings.run_dir)
@@ -60,6 +64,8 @@ class Watcher:
                 try:
                     await self._step()
                     self._report(None)
+                except SetupError:
+                    raise
                 except RookeryError as error:
                     self._report(str(error))
                 await asyncio.sleep(POLL_S)

@@ -34,6 +34,8 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
     legal = {move.uci(): board.san(move) for move in board.legal_moves}
     masked = run.trainer_settings().get("mask_truncated", True)
     tokenizer = _tokenizer(str(row["base_model"]).partition("@")[0])
+    if row["step"] is None and (step := run.trained().get(id)) is not None:  # the index is not that far yet
+        row |= {"step": step, "age": step - 1 - row["policy"]["number"]}
     version = row["step"] or run.trained_in_vain().get(id)
     ratios = (run.ratios(version, id) if version else []) or [None] * len(advantages)
     for trace, computed, own in zip(row["traces"], advantages, ratios, strict=True):

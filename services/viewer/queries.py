@@ -76,7 +76,7 @@ def page(index: Index, run: str, chosen: Filter, *, sort: Sort, descending: bool
     """
     where = chosen.groups(run)
     order = f"{_SORTS[sort]} {'DESC' if descending else 'ASC'} NULLS LAST, g DESC"
-    joined, named = "", ()
+    joined, named = "", tuple[str, ...]()
     if sort == "component":
         if not chosen.component:
             raise InvalidInput("sort=component needs component=NAME")

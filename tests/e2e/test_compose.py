@@ -1,18 +1,18 @@
 """docker compose, for real: up with the cpu profile, scaled, one replica killed, down and up again.
 
 Nothing may be lost. It builds every image first, which takes minutes; variables of the shell reach it, such
-as PYTHON_VERSION.
+as PYTHON_IMAGE.
 """
 
 import json
 import os
 import re
-import secrets
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -26,7 +26,6 @@ pytestmark = [pytest.mark.compose, pytest.mark.docker, pytest.mark.timeout(3600)
 PORTS = ("GATEWAY_HTTP", "GATEWAY_GRPC", "DATA_HTTP", "DATA_GRPC", "INFERENCE_HTTP")
 PORTS += ("PROMETHEUS_HTTP", "GRAFANA_HTTP", "MLFLOW_HTTP", "VIEWER_HTTP")
 BUILD_S, UP_S, STEPS_S = 2400, 900, 600.0
-ACCESS = Access(secrets.token_hex())
 QUESTION = {"fen": "8/4P1k1/8/8/8/8/1K6/8 w - - 0 1", "response": "\\boxed{e8=Q}"}
 
 
@@ -35,12 +34,10 @@ class Compose:
 
     def __init__(self) -> None:
         self.ports = {name: free_port() for name in PORTS}
-        self._token = tempfile.NamedTemporaryFile("w", suffix=".env")  # noqa: SIM115 - as long as the project
-        self._token.write(f"ROOKERY_TOKEN={ACCESS.token}\n")
-        self._token.flush()
+        self._secrets = tempfile.TemporaryDirectory()
         self.environment = {
             **os.environ,
-            "TOKEN_ENV": self._token.name,
+            "SECRETS": self._secrets.name,
             "COMPOSE_PROJECT_NAME": f"rookery-test-{os.getpid()}",
             "COMPOSE_PROFILES": "cpu,observability,evaluation",
             "EVALUATE_EVERY": "2",
@@ -50,6 +47,9 @@ class Compose:
             "GROUP_SIZE": "4",
             **{name: str(port) for name, port in self.ports.items()},
         }
+        subprocess.run([ROOT / "scripts/secrets.sh"], env=self.environment, check=True)
+        token = (Path(self._secrets.name) / "token.env").read_text().partition("=")[2].strip()
+        self.access = Access(token)
 
     def run(self, *arguments: str, timeout_s: float = 120) -> str:
         command = [require("docker"), "compose", *arguments]
@@ -140,7 +140,7 @@ def compose() -> Iterator[Compose]:
 
 def test_the_loop_learns(compose: Compose) -> None:
     compose.until(lambda: compose.version() >= 3, "three training steps")
-    assert "run compose at redis://:***@redis:6379/0" in " ".join(compose.status().split())
+    assert "run compose at redis://exporter:***@redis:6379/0" in " ".join(compose.status().split())
 
 
 @pytest.mark.parametrize("service", ["trainer", "inference"])
@@ -160,7 +160,7 @@ def test_the_gateway_is_one_address_for_all(compose: Compose) -> None:
     before = compose.ask('sum by (instance) (rookery_reward_requests_total{job="reward", transport="http"})')
     for _ in range(60):
         answer = httpx.post(
-            f"http://127.0.0.1:{port}/v1/score", json=QUESTION, headers=ACCESS.headers, timeout=30
+            f"http://127.0.0.1:{port}/v1/score", json=QUESTION, headers=compose.access.headers, timeout=30
         )
         assert answer.json()["reward"] == 0.0, answer.text
 
@@ -177,7 +177,7 @@ def test_the_gateway_speaks_grpc(compose: Compose) -> None:
     from rookery.clients import RewardClient
 
     async def ready() -> bool:
-        client = RewardClient(f"dns:///127.0.0.1:{compose.ports['GATEWAY_GRPC']}", access=ACCESS)
+        client = RewardClient(f"dns:///127.0.0.1:{compose.ports['GATEWAY_GRPC']}", access=compose.access)
         try:
             return await client.ready()
         finally:
@@ -195,7 +195,7 @@ def test_a_killed_replica_loses_nothing(compose: Compose) -> None:
     for _ in range(20):
         assert (
             httpx.post(
-                f"http://127.0.0.1:{port}/v1/score", json=QUESTION, headers=ACCESS.headers, timeout=30
+                f"http://127.0.0.1:{port}/v1/score", json=QUESTION, headers=compose.access.headers, timeout=30
             ).status_code
             == 200
         )

@@ -4,9 +4,7 @@ A spec is a kind and its options, separated by commas. Each kind is a class belo
 options. `model:` and `run:` players need a server, which `rookery evaluate` and `rookery uci` start.
 """
 
-import os
 from abc import ABC, abstractmethod
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -15,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
-from rookery.errors import InvalidInput, RookeryError, SetupError
+from rookery.errors import InvalidInput, RookeryError
 from rookery.prompt import STYLES
 from rookery.trace import Sampling
 from services.arena.players import engines
@@ -204,7 +202,7 @@ class _Http(_Spec):
         if not model:
             raise InvalidInput("the model's name is missing: http://HOST:PORT#MODEL")
         # Our certificates, which are no secrets, but the player's own key: the server may be anybody's.
-        access = replace(AccessSettings().access, token=self._key(), token_file=None)
+        access = AccessSettings().access.with_key(self.key_env, self.key_file)
         return ModelPlayer(
             name=self.called,
             client=InferenceClient(url.rstrip("/").removesuffix("/v1"), access=access),
@@ -213,17 +211,6 @@ class _Http(_Spec):
             sampling=Sampling(self.temperature, self.top_p, self.top_k, self.max_tokens),
             source=self.source,
         )
-
-    def _key(self) -> str:
-        if self.key_file:
-            try:
-                return self.key_file.read_text().strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise SetupError(f"{self.key_file}: {error} (key-file=)") from error
-        key = os.environ.get(self.key_env, "") if self.key_env else ""
-        if self.key_env and not key:
-            raise SetupError(f"the environment variable {self.key_env!r} is empty (key-env=)")
-        return key
 
 
 KINDS: dict[str, type[_Spec]] = {

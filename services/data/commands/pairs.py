@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from rookery.access import AccessSettings
@@ -93,7 +94,10 @@ async def _policy(options: argparse.Namespace) -> AsyncIterator[Policy | None]:
     if not options.inference:
         yield None
         return
-    servers = [InferenceClient(url, access=AccessSettings().access) for url in options.inference]
+    access = AccessSettings().access
+    if options.key_env or options.key_file:
+        access = access.with_key(options.key_env, options.key_file)
+    servers = [InferenceClient(url, access=access) for url in options.inference]
     sampling = Sampling(temperature=options.temperature, max_tokens=options.max_tokens)
     try:
         yield Policy(servers, options.model, options.completions, sampling)
@@ -147,6 +151,10 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
 def _add_policy(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the policy")
     group.add_argument("--inference", nargs="+", metavar="URL", help="inference servers with the same model")
+    group.add_argument(
+        "--key-env", default="", metavar="NAME", help="variable with the servers' key (the run's token)"
+    )
+    group.add_argument("--key-file", type=Path, metavar="PATH", help="file with the servers' key")
     group.add_argument("--model", default="policy", help="name of the model on these servers (policy)")
     group.add_argument(
         "--policy-style",

@@ -123,7 +123,7 @@ def read_records(folder: Folder, name: str, kind: Kind[R]) -> Iterator[R]:
                 f"{kind.name!r} in version {str(kind.version)!r} is read here"
             )
         wanted = [name for name in schema_of(kind.record).names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(batch_size=kind.rows, columns=wanted):
+        for batch in file.iter_batches(batch_size=min(kind.rows, _ROWS), columns=wanted):
             for row in batch.to_pylist():
                 yield cast(R, from_row(kind.record, row))
 
@@ -136,7 +136,8 @@ def read_column(folder: Folder, name: str, column: str) -> list[Any]:
     """One column of a file. The other columns are not read."""
     with folder.read(name) as raw:
         file = _open(raw, folder.place(name))
-        return cast(list[Any], file.read(columns=[column])[column].to_pylist())
+        batches = file.iter_batches(batch_size=_ROWS, columns=[column])
+        return [value for batch in batches for value in batch[column].to_pylist()]
 
 
 def read_columns(folder: Folder, name: str, columns: Collection[str]) -> Iterator[dict[str, Any]]:

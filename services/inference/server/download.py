@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import httpx
 
-from rookery.access import OPEN, Access
+from rookery.access import OPEN, REMEDY, Access
 from rookery.errors import InvalidInput, PeerFault, Unavailable
 from rookery.remote import open_store
 from rookery.retries import PAUSES_S, pause_after
@@ -167,6 +167,8 @@ class _Http:
                     return
                 if response.status_code >= 500:
                     raise _CutOffError(f"GET {url}: {response.status_code}")
+                if response.status_code == 401:
+                    raise InvalidInput(f"{url} refuses the token: {REMEDY}")
                 if not response.is_success:
                     raise InvalidInput(f"GET {url}: {response.status_code} {response.reason_phrase}")
                 with _synced(path, "ab" if response.status_code == 206 else "wb") as file:

@@ -1,7 +1,7 @@
 """vLLM as the engine of `policies` and `full_weights_policies`: loads versions, answers the canary, warms up.
 
 Runs inside vLLM's API server process and uses its objects: the engine client, and the table in which the
-OpenAI routes look up adapter names. Written for vLLM 0.32.
+OpenAI routes look up adapter names. Written for vLLM 0.32 and 0.33.
 """
 
 import asyncio

@@ -21,6 +21,9 @@ from services.trainer.examples.rows import Example
 
 logger = logging.getLogger(__name__)
 
+MAX_TABLE_BYTES = 16 << 30
+"""Most memory for the chats of a Parquet file: it can hold a thousand times as much as it has bytes."""
+
 _TOKENISED_AT_ONCE = 512
 
 _LINE_EVERY = 100_000
@@ -128,7 +131,7 @@ class ParquetChats:
                 )
             self._columns = columns
             soft = ["alternatives"] if "alternatives" in names else []
-            self._table = pq.read_table(path, columns=columns + soft)
+            self._table = _read_table(path, columns + soft)
         except (pa.ArrowException, OSError) as error:
             raise InvalidInput(f"{path} is not a Parquet file: {error}") from error
 
@@ -143,6 +146,17 @@ class ParquetChats:
             return parse_chat(row, *self._columns)
         except InvalidInput as error:
             raise InvalidInput(f"{self.path}, row {index}: {error}") from error
+
+
+def _read_table(path: Path, columns: list[str]) -> pa.Table:
+    """The columns, read a few rows at a time: a dictionary makes many long values of a few bytes."""
+    file, batches, size = pq.ParquetFile(path), [], 0
+    for batch in file.iter_batches(256, columns=columns):
+        size += batch.nbytes
+        if size > MAX_TABLE_BYTES:
+            raise InvalidInput(f"{path}: its chats have more than {MAX_TABLE_BYTES} bytes: split the file")
+        batches.append(batch)
+    return pa.Table.from_batches(batches).combine_chunks() if batches else file.schema_arrow.empty_table()
 
 
 def _line_starts(file: BinaryIO) -> Iterator[int]:

@@ -168,7 +168,7 @@ def _parquet_rows(path: Path) -> Iterator[_Row]:
         if not set(_NEEDED) <= set(names):
             raise InvalidInput(f"{path} has columns {', '.join(names)}: it needs {', '.join(_NEEDED)}")
         number = 0
-        for batch in file.iter_batches(columns=[name for name in _USED if name in names]):
+        for batch in file.iter_batches(256, columns=[name for name in _USED if name in names]):
             for row in batch.to_pylist():
                 yield _Row(row, f"{path}, row {number}")
                 number += 1

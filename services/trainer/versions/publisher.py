@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from rookery import replicas
 from rookery.access import OPEN, Access
 from rookery.clients import InferenceClient
-from rookery.errors import PeerFault, RookeryError
+from rookery.errors import PeerFault, RookeryError, SetupError
 from rookery.failpoints import reach
 from rookery.masking import mask_text
 from rookery.metrics import RELOADS, SERVER_BEHIND
@@ -85,7 +85,8 @@ class Publisher:
     def wait(self) -> None:
         """Waits until the servers have answered: `FIRST_S` at most, or `GRACE_S` after one has loaded it.
 
-        Raises any unexpected error of a reload.
+        Raises:
+            SetupError: a server demands another token.
         """
         self._run(self._wait_for_servers())
 
@@ -167,7 +168,7 @@ class Publisher:
                     server.leave_behind()
         for server in self._servers:
             if server.task and server.task.done():
-                server.task.result()  # raises an error that `_Server` does not handle: a bug here
+                server.task.result()  # raises a refused token, and what `_Server` does not handle: a bug here
 
 
 class _Server:
@@ -231,7 +232,11 @@ class _Server:
                 self._answered, self.late = sent, False
 
     async def _send_reload(self, adapter: Adapter) -> bool:
-        """Sends one reload. Returns whether the server answered, by loading or refusing the version."""
+        """Sends one reload. Returns whether the server answered, by loading or refusing the version.
+
+        Raises:
+            SetupError: the server demands another token.
+        """
         name, url = adapter.version.name, self._client.url
         try:
             stages = await self._client.reload(adapter)
@@ -243,6 +248,8 @@ class _Server:
             RELOADS.labels(result="away").inc()
             logger.warning("%s did not answer the reload of %s: %s", url, name, error)
             return False
+        except SetupError:
+            raise
         except RookeryError as error:
             RELOADS.labels(result="refused").inc()
             logger.error("%s refused %s: %s", url, name, error)

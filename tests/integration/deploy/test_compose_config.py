@@ -15,7 +15,6 @@ from tests.conftest import ROOT, require
 pytestmark = pytest.mark.compose
 
 LOOP = {"redis", "feed", "data", "archive", "exporter", "reward", "gateway", "rollouts", "viewer"}
-TOKEN = "a-token-of-the-tests-0123456789"
 WATCHERS = {"prometheus", "grafana", "mlflow"}
 PROFILES = {
     None: LOOP | {"inference", "trainer"} | WATCHERS,
@@ -30,17 +29,13 @@ PROFILES = {
 def config(profile: str | None, **environment: str) -> dict[str, Any]:
     """The resolved configuration."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("COMPOSE_")} | environment
-    with tempfile.NamedTemporaryFile("w", suffix=".env") as file:
-        file.write(f"ROOKERY_TOKEN={TOKEN}\n")
-        file.flush()
-        return _config(profile, {"TOKEN_ENV": file.name, **clean})
-
-
-def _config(profile: str | None, clean: dict[str, str]) -> dict[str, Any]:
     if profile:
         clean["COMPOSE_PROFILES"] = profile
-    command = [require("compose"), "compose", "config", "--format", "json"]
-    done = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, timeout=60)
+    with tempfile.TemporaryDirectory() as secrets:
+        clean["SECRETS"] = secrets
+        subprocess.run([ROOT / "scripts/secrets.sh"], env=clean, check=True)
+        command = [require("compose"), "compose", "config", "--format", "json"]
+        done = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "variable is not set" not in done.stderr
     resolved: dict[str, Any] = json.loads(done.stdout)
@@ -71,12 +66,12 @@ def test_ports_are_bound_to_loopback_unless_told_otherwise() -> None:
 
 
 def test_members_of_a_run_agree() -> None:
-    services = config(None, RUN="mine", REDIS_PASSWORD="other", BATCH_GROUPS="5")["services"]
+    services = config(None, RUN="mine", BATCH_GROUPS="5")["services"]
     members = [s["environment"] for s in services.values() if "ROOKERY_RUN" in s.get("environment", {})]
     assert len(members) == 6
     for environment in members:
         assert environment["ROOKERY_RUN"] == "mine"
-        assert ":other@" in environment["ROOKERY_REDIS_URL"]
+        assert environment["ROOKERY_REDIS_URL"].endswith("@redis:6379/0")
     assert services["trainer"]["environment"]["TRAINER_BATCH_GROUPS"] == "5"
     assert services["rollouts"]["environment"]["ROLLOUTS_BATCH_GROUPS"] == "5"
     assert services["trainer"]["environment"]["TRAINER_RUN_DIR"] == "runs/mine"
@@ -115,21 +110,30 @@ def test_rookworlds_settings_reach_their_services() -> None:
 def test_our_services_have_the_token_and_nobody_else() -> None:
     profiles = "cpu,gpu,observability,evaluation,reward-model"
     services = config(profiles)["services"]
-    have = {
-        name
-        for name, service in services.items()
-        if service.get("environment", {}).get("ROOKERY_TOKEN") == TOKEN
-    }
-    assert services.keys() - have == {"redis", "gateway"} | WATCHERS
+    tokens = {name: service.get("environment", {}).get("ROOKERY_TOKEN") for name, service in services.items()}
+    assert {name for name, token in tokens.items() if not token} == {"redis", "gateway"} | WATCHERS
+    assert len(set(tokens.values())) == 2, "one token, or none"
     refused = subprocess.run(
         [require("compose"), "compose", "config"],
         cwd=ROOT,
-        env={**os.environ, "TOKEN_ENV": "./no-such.env"},
+        env={**os.environ, "SECRETS": "./no-such-folder"},
         capture_output=True,
         text=True,
     )
     assert refused.returncode != 0, "no service starts without a token by oversight"
-    assert "no-such.env" in refused.stderr
+    assert "no-such-folder" in refused.stderr
+
+
+def test_each_service_has_the_password_of_its_own_user_of_redis() -> None:
+    services = config("cpu,gpu,observability,evaluation,reward-model")["services"]
+    users = {
+        (name.removesuffix("-gpu"), *re.findall(r"redis://(\w+):(\w+)@", value))
+        for name, service in services.items()
+        for value in service.get("environment", {}).values()
+        if "redis://" in str(value)
+    }
+    assert all(name == user for name, (user, _) in users)
+    assert len({password for _, (_, password) in users}) == 9
 
 
 def test_replicas_are_remembered() -> None:

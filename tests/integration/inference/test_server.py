@@ -396,9 +396,10 @@ CLOSED = (
     "/update_weights", "/collective_rpc", "/reset_prefix_cache", "/server_info", "/v1/load_lora_adapter",
     "/v1/unload_lora_adapter", "/v1/responses", "/v1/messages", "/v1/systemone", "/generative_scoring",
     "/v1/chat/completions/render", "/v1/chat/completions/derender", "/v1/chat/completions/batch",
-    "/inference/v1/generate", "/inference/v1/abort_requests", "/scale_elastic_ep",
+    "/inference/v1/generate", "/inference/v1/abort_requests", "/scale_elastic_ep", "/v1/decisions",
+    "/adapters", "/kv_event_sources", "/abort_requests", "/release_kv_cache_memory",
 )  # fmt: skip
-"""Those that vLLM 0.32 has, by default, in its development mode or with adapters loaded by name."""
+"""Those that vLLM 0.32 and 0.33 have, by default, in its development mode or with adapters loaded by name."""
 
 
 async def test_what_we_do_not_need_of_vllm_is_closed(server: Server) -> None:

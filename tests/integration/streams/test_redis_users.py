@@ -1,7 +1,9 @@
-"""The Redis users of the Helm chart (files/users.acl): each can do its own work, and nothing else."""
+"""The users of Redis in compose and in Helm (deploy/users.acl): each can do its work, and nothing else."""
 
 import asyncio
 import contextlib
+import os
+import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -16,28 +18,51 @@ from tests.conftest import ROOT, RedisServer
 
 pytestmark = pytest.mark.redis
 
-USERS = {
-    name: rules
-    for _, name, *rules in map(
-        str.split, (ROOT / "deploy/helm/rookery/files/users.acl").read_text().splitlines()
-    )
-}
+RULES = ROOT / "deploy/users.acl"
+USERS = [line.split()[1] for line in RULES.read_text().splitlines()]
 ADAPTER = Adapter(PolicyVersion(0, "0" * 64), "p", "m")
 
 As = Callable[[str], RunStreams]
 
 
+@pytest.fixture(scope="module")
+def compose_users(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], str]:
+    """What the set-up of compose writes: the first line of each user's file, and the users of Redis."""
+    secrets = tmp_path_factory.mktemp("secrets")
+    for _ in range(2):  # the second time nothing is missing
+        subprocess.run([ROOT / "scripts/secrets.sh"], env=os.environ | {"SECRETS": str(secrets)}, check=True)
+        users = {file.stem: file.read_text().splitlines()[0] for file in (secrets / "redis").iterdir()}
+        out = secrets / "users.acl"
+        render = [ROOT / "deploy/users.sh", RULES, secrets / "redis", out]
+        rules = subprocess.run([*render, "cat", out], capture_output=True, text=True, check=True).stdout
+    (secrets / "redis/feed.env").unlink()
+    refused = subprocess.run([*render, "cat", out], capture_output=True, text=True)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "feed.env is missing: type `make secrets`" in refused.stderr
+    return users, rules
+
+
 @pytest.fixture
-def member(redis_server: RedisServer) -> As:
-    """The run's streams as a user of the file has them."""
+def url_of(redis_server: RedisServer, compose_users: tuple[dict[str, str], str]) -> Callable[[str], str]:
+    """The URL of a user of the file, whom the server knows."""
+    users, rules = compose_users
     with contextlib.closing(redis.Redis.from_url(redis_server.url)) as client:
-        for name in USERS.keys() - {"default"}:  # the tests' own
-            rules = [f">{name}" if rule == f">@{name}@" else rule for rule in USERS[name]]
-            client.execute_command("ACL", "SETUSER", name, *rules)
-    return lambda name: RunStreams(redis_server.url.replace("://", f"://{name}:{name}@"), "test")
+        for _, name, *own in map(
+            str.split, rules.splitlines()[1:]
+        ):  # the first, `default`, is the tests' own
+            client.execute_command("ACL", "SETUSER", name, "reset", *own)
+    return lambda name: redis_server.url.replace(
+        "redis://", users[name].partition("=")[2].partition("@")[0] + "@"
+    )
 
 
-def test_each_service_can_do_its_work(member: As, redis_server: RedisServer) -> None:
+@pytest.fixture
+def member(url_of: Callable[[str], str]) -> As:
+    """The run's streams as a user of the file has them."""
+    return lambda name: RunStreams(url_of(name), "test")
+
+
+def test_each_service_can_do_its_work(member: As, url_of: Callable[[str], str]) -> None:
     feeding, rollouts, trainer, archive = map(member, ("feed", "rollouts", "trainer", "archive"))
     feed(feeding, 4)
     feeding.feed_state()
@@ -89,11 +114,12 @@ def test_each_service_can_do_its_work(member: As, redis_server: RedisServer) -> 
     assert (exporter.overview().traces, exporter.overview().dead) == (0, 2)
     for stream in ("positions", "traces", "dead"):
         exporter.backlog(stream)
+    assert exporter.server_version().name in ("Redis", "Valkey")
     viewer = member("viewer")
     assert viewer.overview().dead == 2
-    assert all(viewer.replay_dead(letter) for letter in viewer.dead_letters())
-    assert exporter.server_version().name in ("Redis", "Valkey")
-    asyncio.run(_share(redis_server.url.replace("://", "://reward:reward@").replace("/0", "/1")))
+    for letter, settle in zip(viewer.dead_letters(), (viewer.replay_dead, viewer.drop_dead), strict=True):
+        assert settle(letter)
+    asyncio.run(_share(url_of("reward").replace("/0", "/1")))
 
 
 async def _share(url: str) -> None:
@@ -119,9 +145,9 @@ async def _share(url: str) -> None:
         ("arena", lambda streams: streams.length("traces")),
         ("exporter", lambda streams: streams.take_over()),
         ("exporter", lambda streams: streams.dead_letter("traces", "1-1", group="trainer", reason="x")),
-        ("viewer", lambda streams: streams.take_over()),
         ("viewer", lambda streams: streams.publish_policy(ADAPTER, epoch=1)),
         ("reward", lambda streams: streams.policy()),
+        ("viewer", lambda streams: streams.take_over()),
     ],
 )  # fmt: skip
 def test_work_of_others_is_refused(member: As, name: str, call: Callable[[RunStreams], object]) -> None:
@@ -129,7 +155,7 @@ def test_work_of_others_is_refused(member: As, name: str, call: Callable[[RunStr
         call(member(name))
 
 
-@pytest.mark.parametrize("name", sorted(set(USERS) - {"default"}))
+@pytest.mark.parametrize("name", USERS[1:])
 def test_nobody_can_administer_redis(member: As, name: str) -> None:
     client = member(name)._redis
     for command in (("CONFIG", "GET", "*"), ("FLUSHALL",), ("KEYS", "*"), ("ACL", "LIST"), ("SHUTDOWN",),

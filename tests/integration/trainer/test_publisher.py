@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
-from rookery.errors import Conflict
+from rookery.errors import Conflict, SetupError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.trainer.versions import publisher as module
@@ -209,6 +209,13 @@ def test_a_refusal_is_an_answer(one: Setting, caplog: pytest.LogCaptureFixture) 
     one.publisher.wait()
     assert server.told == [0, 1]
     assert "refused policy-v000000" in caplog.text
+
+
+def test_a_refused_token_ends_training(one: Setting) -> None:
+    one.servers[0].answer = (401, "{}")
+    with pytest.raises(SetupError, match=r"set ROOKERY_TOKEN or --token-file"):
+        one.publish(0)
+        one.publisher.wait()
 
 
 def test_a_server_that_joins_is_told_at_once_and_one_that_leaves_is_forgotten(

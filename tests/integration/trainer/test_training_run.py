@@ -37,6 +37,7 @@ from services.trainer.tiny import build_tiny  # noqa: E402
 from services.trainer.training import attempts  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 from services.trainer.versions.publisher import Publisher  # noqa: E402
+from services.viewer.runs import RunFolder  # noqa: E402
 from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 
@@ -81,6 +82,9 @@ def test_versions_advance_and_every_group_is_settled(run: Run) -> None:
     assert policy.version.number == 2
     assert Path(policy.path).is_dir()
     assert run.adapter(0) != run.adapter(2)
+    kept = RunFolder("run", run.folder, run.folder)
+    assert all(kept.ratios(version, id) for id, version in kept.trained().items())
+    assert len(kept.trained()) == 2 * BATCH
     assert run.accounted()
 
 

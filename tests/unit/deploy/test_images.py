@@ -2,12 +2,15 @@
 
 import re
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
+from scripts import digests
 from scripts.lock import IMAGES
 from tests.conftest import ROOT
 
@@ -26,6 +29,7 @@ JOBS = {ROOT / "deploy/pipeline/Dockerfile": "10001", ROOT / "deploy/ray/Dockerf
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 CACHE = "/home/rookery/.cache"
+ARG_IMAGES = re.compile(r"ARG (\w+_IMAGE)=(\S+)")
 SHARED = {"launcher", "rookery", "services/__init__.py", "services/inference/__init__.py"}
 
 
@@ -45,6 +49,24 @@ def stages(path: Path) -> list[list[tuple[str, str]]]:
     return found
 
 
+def test_digests_are_written_where_images_are_named() -> None:
+    def asked(text: str, digest: str) -> tuple[str, list[str]]:
+        images: list[str] = []
+        return digests.pin(text, lambda image: images.append(image) or f"sha256:{digest * 64}"), images
+
+    whole = "".join(path.read_text() for path in digests.FILES)
+    named = {
+        *(service["image"] for service in SERVICES.values() if "image" in service),
+        *(base for _, base in ARG_IMAGES.findall(whole)),
+        *re.findall(r"(?m)^FROM (\S+:\S+)", whole),
+    }
+    once, images = asked(whole, "a")
+    assert {image.partition("@")[0] for image in named} == set(images)
+    again, images_again = asked(once, "b")
+    assert images_again == images
+    assert again == once.replace("a" * 64, "b" * 64), "an older digest gives way"
+
+
 def test_every_dockerfile_is_known_here() -> None:
     found = {p for folder in ("services", "deploy") for p in (ROOT / folder).rglob("Dockerfile")}
     assert found == {*DOCKERFILES, *JOBS}
@@ -53,7 +75,7 @@ def test_every_dockerfile_is_known_here() -> None:
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=str)
 def test_a_dockerfile_has_stages_and_fixed_bases(path: Path) -> None:
-    names = {"${VLLM_IMAGE}"}
+    names = {f"${{{name}}}" for name, base in ARG_IMAGES.findall(path.read_text()) if ":" in base}
     for stage in stages(path):
         base, *named = re.split(r" AS ", stage[0][1])
         assert base in names or re.fullmatch(r"\S+:\S*[\d}]\S*", base), f"{base} has no version"
@@ -83,9 +105,9 @@ def test_nothing_is_left_behind_and_nothing_floats(path: Path) -> None:
             assert "--no-install-recommends" in arguments
             assert "rm -rf /var/lib/apt/lists/*" in arguments
         if "pip" in arguments and "install" in arguments and "wheel" not in arguments:
-            assert "==" in arguments or "--requirement" in arguments or arguments.endswith("--no-deps ."), (
-                arguments
-            )
+            assert (
+                "==" in arguments or "--require-hashes" in arguments or arguments.endswith("--no-deps .")
+            ), arguments
 
 
 @pytest.mark.parametrize(("path", "name"), OURS.items())
@@ -127,7 +149,7 @@ def test_the_user_owns_its_caches(path: Path) -> None:
 
 def packages(name: str) -> dict[str, str]:
     lines = (ROOT / "requirements" / f"{name}.txt").read_text().splitlines()
-    return {line.split("==")[0]: line for line in lines if not line.startswith("#")}
+    return {line.split("==")[0]: line.removesuffix(" \\") for line in lines if line[0] not in "# "}
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -148,13 +170,23 @@ def test_torch_is_the_same_everywhere() -> None:
     assert len(versions) == 1
 
 
-def test_vllm_is_the_same_everywhere() -> None:
+def test_vllm_for_gpus_is_the_newest_and_the_cpu_build_is_written_down() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    pinned = extras["inference-cpu"][0].split("==")[1]
-    assert (
-        f"VLLM_IMAGE=vllm/vllm-openai:v{pinned}"
-        in (ROOT / "services/inference/server/Dockerfile").read_text()
-    )
+    image = re.search(r"vllm-openai:v([\d.]+)", (ROOT / "services/inference/server/Dockerfile").read_text())
+    assert image
+    assert image[1] in Requirement(extras["inference"][0]).specifier
+    page = (ROOT / "docs/security.md").read_text()
+    assert f"vLLM {image[1]}" in page
+    assert f"vLLM {extras['inference-cpu'][0].split('==')[1]}" in page
+
+
+@pytest.mark.parametrize("name", ["cpu", *IMAGES])
+def test_every_locked_package_has_its_hashes(name: str) -> None:
+    rows = (ROOT / "requirements" / f"{name}.txt").read_text().split("\n")
+    rows = [row for row in rows if row and row[0] != "#"]
+    for row, following in pairwise([*rows, ""]):
+        assert row.endswith(" \\") == following.startswith("    --hash=sha256:"), row
+        assert row.endswith(" \\") or row.startswith("    --hash=sha256:"), row
 
 
 def test_mlflow_is_the_same_on_both_sides() -> None:
@@ -197,11 +229,14 @@ def test_redis_keeps_what_it_was_told() -> None:
     assert command[command.index("--maxmemory-policy") + 1] == "volatile-lru"
     limit, room = command[command.index("--maxmemory") + 1], SERVICES["redis"]["mem_limit"]
     assert 2 * int(limit.removesuffix("gb")) <= int(room.removesuffix("g")), "a fork may copy all of it"
-    assert "--requirepass" in command
-    # After a crash within a transaction the append-only file is cut before it is loaded.
-    assert SERVICES["redis"]["entrypoint"][:3] == ["bash", "/usr/local/bin/redis.sh", "/data"]
-    script = next(v for v in SERVICES["redis"]["volumes"] if v.endswith(":/usr/local/bin/redis.sh:ro"))
-    assert (ROOT / script.split(":")[0]).is_file()
+    # Users come from deploy/users.acl. After a crash within a transaction, the append-only file is cut before
+    # it is loaded.
+    start = SERVICES["redis"]["entrypoint"]
+    assert command[command.index("--aclfile") + 1] == start[4]
+    assert start[5:] == ["bash", "/etc/rookery/redis.sh", "/data", "redis-server", "docker-entrypoint.sh"]
+    mounts = {place: name for name, place, *_ in (v.rsplit(":", 2) for v in SERVICES["redis"]["volumes"])}
+    for script in (start[1], start[2], start[6]):
+        assert (ROOT / mounts[script]).is_file()
     assert "ports" not in SERVICES["redis"]
 
 

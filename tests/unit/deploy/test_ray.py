@@ -27,9 +27,9 @@ def test_ray_accepts_the_cluster() -> None:
 
 
 def test_all_nodes_have_the_locked_ray() -> None:
-    (locked,) = re.findall(r"(?m)^ray==(\S+)", (ROOT / "requirements/cpu.txt").read_text())
+    (locked,) = re.findall(r"(?m)^ray==(\S+)", (ROOT / "requirements/ray.txt").read_text())
     assert JOB["spec"]["rayClusterSpec"]["rayVersion"] == locked
-    assert f"FROM rayproject/ray:{locked}-py311-cpu\n" in (FOLDER / "Dockerfile").read_text()
+    assert f"FROM rayproject/ray:{locked}-py311-cpu" in (FOLDER / "Dockerfile").read_text()
 
 
 def test_every_pod_has_the_image_and_whole_cpus() -> None:

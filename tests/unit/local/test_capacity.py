@@ -38,6 +38,7 @@ def test_without_gpus_all_share_the_cores() -> None:
     points |= {"nodes": 1000, "engine_nodes_per_s": 50_000}
     shared = predicted(gpus=0, cores=2, **points)
     assert (shared["seconds a step"], shared["limited by"]) == ((4 + 2 + 1 + 1) / 2, "the cores")
+    assert predicted(gpus=0, cores=2, iteration_ms=10, **points)["seconds a step"] == (4 + 1 + 2 + 1 + 1) / 2
     many = predicted(gpus=0, cores=100, **points)
     assert (many["seconds a step"], many["limited by"]) == (2.0, "training"), "it has one core at most"
 

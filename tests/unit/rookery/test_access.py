@@ -93,9 +93,9 @@ async def serving(access: Access) -> AsyncIterator[tuple[Service, str]]:
         await task
 
 
-async def score(service: Service, access: Access) -> None:
+async def score(service: Service, access: Access, scheme: str = "") -> None:
     """Asks over gRPC. Raises InvalidInput if the call is let in, else what refused it."""
-    client = RewardClient(f"127.0.0.1:{service.grpc_port}", access=access, timeout_s=5.0)
+    client = RewardClient(f"{scheme}127.0.0.1:{service.grpc_port}", access=access, timeout_s=5.0)
     try:
         await client.score([ScoreItem("x", "e4")])
     finally:
@@ -219,13 +219,20 @@ async def test_with_an_authority_both_sides_must_show_a_certificate_of_it(tmp_pa
             await health.close()
 
 
-async def test_without_an_authority_callers_need_no_certificate(tmp_path: Path) -> None:
+async def test_without_an_authority_callers_need_no_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ours = Authority(tmp_path)
     async with serving(ours.sign("reward", mutual=False)) as (service, url):
         async with InferenceClient(url, access=Access(ca=ours.ca)) as client:
             assert await client.served() == {"m": Path("/m")}
         with pytest.raises(InvalidInput, match="no fen 'x'"):
             await score(service, Access(ca=ours.ca))
+        with pytest.raises(PeerFault):
+            await score(service, OPEN, "https://")
+        with monkeypatch.context() as system, pytest.raises(InvalidInput, match="no fen 'x'"):
+            system.setenv("SSL_CERT_FILE", str(ours.ca))
+            await score(service, OPEN, "https://")
         with pytest.raises(ssl.SSLCertVerificationError):
             _, port = url.rsplit(":", 1)
             await asyncio.open_connection("localhost", int(port), ssl=ssl.create_default_context())

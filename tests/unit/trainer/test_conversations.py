@@ -20,6 +20,7 @@ import pyarrow.parquet as pq  # noqa: E402
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 
+from services.trainer.examples import chat_files  # noqa: E402
 from services.trainer.examples.chat_files import ChatExamples, open_chats  # noqa: E402
 from services.trainer.examples.chats import PLAIN_TEMPLATE, Chat, Messages, tokenize  # noqa: E402
 from services.trainer.finetune.model import load_tokenizer  # noqa: E402
@@ -193,6 +194,17 @@ def test_a_template_that_refuses_a_chat_says_why() -> None:
     strict = _bytes_tokenizer("{{ raise_exception('roles must alternate') }}")
     with pytest.raises(InvalidInput, match=r"the chat template rejects .*: roles must alternate"):
         tokenize([Chat([QUESTION, ANSWER])], strict)
+
+
+def test_parquet_of_which_a_few_bytes_become_gigabytes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = ["a" * (1 << 18)] * 64
+    pq.write_table(pa.table({"prompt": many, "answer": many}), tmp_path / "x.parquet")
+    assert (tmp_path / "x.parquet").stat().st_size < 1 << 18
+    monkeypatch.setattr(chat_files, "MAX_TABLE_BYTES", 8 << 20)
+    with pytest.raises(InvalidInput, match="more than 8388608 bytes: split the file"):
+        open_chats(tmp_path / "x.parquet")
 
 
 def test_parquet_without_answers_is_refused(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ export async function training({ run, query }: Route, signal: AbortSignal): Prom
     section("Is it collapsing?",
       collapse.versions.length
         ? [h("p", { class: "muted" },
-          "By version, from the archive. Click on a version to read its answers. Lines that fall together, or a piece far from the engine's share, are signs."),
+          "By version, from the archive and the trainer's metrics. Click on a version to read its answers. Lines that fall together, or a piece far from the engine's share, are signs."),
           h("div", { class: "charts narrow" }, [...panels, ...signs, ...pieces].map((panel) => chart(panel, open)))]
         : empty("No groups in the archive yet", "They appear here when the archive has written its first file.")),
     curves.strength.length
