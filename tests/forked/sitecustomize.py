@@ -16,7 +16,9 @@ _get_context = multiprocessing.get_context
 
 
 def _forking_context(method: str | None = None) -> Any:
-    return _get_context("fork" if method == "spawn" else method)
+    vllm = sys.modules.get("vllm.platforms")
+    on_cpu = vllm is not None and vllm.current_platform.is_cpu()  # CUDA does not work in a fork
+    return _get_context("fork" if method == "spawn" and on_cpu else method)
 
 
 def _leave_the_servers_own() -> None:
