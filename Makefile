@@ -5,13 +5,20 @@ BIN := .venv/bin
 PY := $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test nightly check chaos soak format proto dashboards viewer token lock bench clean
+.PHONY: help setup trainers demo test nightly check chaos soak format proto dashboards viewer token lock bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install everything into .venv, and Stockfish (PYTHON=python3.12 picks the interpreter)
 	@PYTHON="$(PYTHON)" scripts/setup.sh
+
+trainers: .trainers/installed ## install the trainers of docs/bridges.md into .trainers, for their tests
+
+.trainers/installed: requirements/trainers.txt | setup
+	rm -rf .trainers
+	$(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .trainers -r $< ./bridges
+	touch $@
 
 demo: setup ## train the shipped model for some minutes, and compare before and after (runs/<id>/)
 	$(BIN)/rookery demo

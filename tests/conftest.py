@@ -111,8 +111,8 @@ def _module(name: str) -> Callable[[], tuple[str | None, str]]:
     return lambda: (name if importlib.util.find_spec(name) else None, f"{name} is not installed")
 
 
-TRAINERS = ("inspect_ai", "lm_eval", "openenv", "skyrl_gym", "tinker_cookbook", "trl", "verifiers")
-"""Others' packages that `rookery_bridges` is for. Each wants an environment of its own."""
+TRAINERS = ROOT / ".trainers"
+"""Where `make trainers` puts the packages that `rookery_bridges` is for."""
 
 NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
     "stockfish": lambda: _engine("stockfish", "see `make setup`"),
@@ -127,12 +127,13 @@ NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
     "docker": functools.cache(lambda: _docker("version")),
     "ray": _module("ray"),
     "shared_data": _shared_data,
+    "trainers": lambda: (str(TRAINERS) if TRAINERS.is_dir() else None, "no .trainers: make trainers"),
+    "uv": lambda: (shutil.which("uv"), "no `uv` on the path, with which verifiers runs its harnesses"),
     "nightly": lambda: (os.environ.get("ROOKERY_NIGHTLY"), "it takes long: see `make nightly`"),
-    **{name: _module(name) for name in TRAINERS},
 }
 
 
-BY_NAME_ALONE = {"compose", "docker", "helm", "nightly", *TRAINERS}
+BY_NAME_ALONE = {"compose", "docker", "helm", "nightly", "uv"}
 """What `all` does not insist on: not every machine may have it."""
 
 

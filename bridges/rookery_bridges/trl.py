@@ -8,6 +8,7 @@ The training set needs a column `fen`. It may have `task`, `move`, `target` and 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 from rookery_bridges.client import Answer, RewardClient, Verdict
@@ -78,9 +79,20 @@ class Component:
 
 
 @lru_cache(maxsize=1)
-def _verdicts(client: RewardClient, answers: tuple[Answer, ...]) -> list[Verdict]:
-    """Remembers the last batch, about which TRL asks each of the functions of `components`."""
+def _last_verdicts(client: RewardClient, answers: tuple[Answer, ...]) -> list[Verdict]:
     return client.score(answers)
+
+
+_ONE_AT_A_TIME = Lock()
+
+
+def _verdicts(client: RewardClient, answers: tuple[Answer, ...]) -> list[Verdict]:
+    """Remembers the last batch, about which TRL asks each of the functions of `components`.
+
+    `AsyncGRPOTrainer` calls them in threads at once: the others wait for the answer to the first.
+    """
+    with _ONE_AT_A_TIME:
+        return _last_verdicts(client, answers)
 
 
 def _answers(

@@ -1,6 +1,7 @@
 """The reward function of verl.
 
-    custom_reward_function.path=.../rookery_bridges/verl.py custom_reward_function.name=compute_score
+    reward.custom_reward_function.path=pkg://rookery_bridges.verl
+    reward.custom_reward_function.name=compute_score
 
 `ground_truth` of the data set is a FEN, or a JSON object with the fields of `Answer`.
 """
@@ -25,16 +26,3 @@ def compute_score(
     """
     [verdict] = RewardClient().score([Answer.to(ground_truth, solution_str)])
     return {"score": verdict.reward, "legal": float(verdict.legal)}
-
-
-def compute_scores(
-    data_sources: list[str],
-    solution_strs: list[str],
-    ground_truths: list[str | Mapping[str, Any]],
-    extra_infos: list[Mapping[str, Any] | None],
-    **kwargs: Any,
-) -> list[dict[str, float]]:
-    """The same for verl's batch reward manager (`reward_manager=batch`): one request for all."""
-    pairs = zip(ground_truths, solution_strs, strict=True)
-    verdicts = RewardClient().score(Answer.to(truth, text) for truth, text in pairs)
-    return [{"score": verdict.reward, "legal": float(verdict.legal)} for verdict in verdicts]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, free_port
+from tests.conftest import ROOT, TRAINERS, free_port
 from tests.waiting import wait_for
 
 
@@ -31,7 +31,9 @@ def reward_url(stockfish_path: str) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def bridge_environment(reward_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOKERY_REWARD_URL", reward_url)
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'bridges'}{os.pathsep}{ROOT}")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT / "bridges", ROOT, TRAINERS))))
+    monkeypatch.setenv("PATH", f"{TRAINERS / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(TRAINERS)])
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +52,25 @@ def puzzles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "services.data", "tasks", "puzzle", "--count", "3", "--jsonl", "q.jsonl"]
     command += ["--puzzles", "samples/puzzles.csv", "--out", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder / "q.jsonl"
+
+
+@pytest.fixture(scope="session")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four `P:` and `A:` lines."""
+    folder = tmp_path_factory.mktemp("lines")
+    command = [
+        sys.executable,
+        "-m",
+        "services.data",
+        "tasks",
+        "rookworld",
+        "--count",
+        "4",
+        "--jsonl",
+        "q.jsonl",
+    ]
+    subprocess.run([*command, "--out", str(folder)], cwd=ROOT, check=True, capture_output=True)
     return folder / "q.jsonl"
 
 

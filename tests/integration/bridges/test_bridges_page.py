@@ -36,7 +36,7 @@ def test_the_function_of_a_user() -> None:
     assert brevity(["x" * 250, "x" * 2000], fen=["", ""], move=["", ""], more=1) == [0.75, 0.0]
 
 
-@pytest.mark.trl
+@pytest.mark.trainers
 def test_trl_learns_legal_moves(questions: Path, tmp_path: Path) -> None:
     (tmp_path / "questions.jsonl").write_bytes(questions.read_bytes())
     (tmp_path / "models").symlink_to(ROOT / "models")

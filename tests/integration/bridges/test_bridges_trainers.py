@@ -1,36 +1,101 @@
 """Each bridge against the published package of its trainer, and a real reward service.
 
-A package that is not installed skips its tests. Most want an environment of their own: see docs/bridges.md.
+`make trainers` installs the packages. verifiers runs its harnesses with uv, which is not among them.
 """
 
 import asyncio
 import json
+import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rookery_bridges import Answer, RewardClient, RewardFault
 from rookery_bridges.questions import read_questions
-from rookery_bridges.verl import compute_score, compute_scores
-from tests.conftest import ROOT, free_port
+from tests.conftest import ROOT, TRAINERS, free_port
 from tests.waiting import wait_for
 
 # Other projects' warnings are not ours to fix.
 pytestmark = [pytest.mark.stockfish, pytest.mark.filterwarnings("ignore")]
 
+PAGE = ROOT / "docs" / "bridges.md"
 FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"
 BEST, ILLEGAL = "\\boxed{Nxg5}", "\\boxed{Ke5}"
 
 
-def test_verl() -> None:
-    assert compute_score("chess", BEST, FEN) == {"score": 0.0, "legal": 1.0}
-    truths = [FEN, json.dumps({"fen": FEN, "scheme": "best"})]
-    judged = compute_scores(["chess"] * 2, [ILLEGAL, BEST], truths, [None, {}])
-    assert [one["score"] for one in judged] == [-1.2, 1.0]
+@pytest.mark.trainers
+async def test_verl() -> None:
+    """verl's own reward manager, with the function that it loads from the settings on the page."""
+    import numpy as np
+    import torch
+    from omegaconf import OmegaConf
+    from tensordict import TensorDict
+    from transformers import AutoTokenizer
+    from verl import DataProto
+    from verl.trainer.ppo.reward import load_reward_manager
+
+    settings = re.findall(r"reward\.custom_reward_function\.\S+=[\w:/.]+", PAGE.read_text())
+    config = OmegaConf.from_dotlist(
+        [*settings, "reward.reward_manager.source=register", "reward.reward_manager.name=naive"]
+    )
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "models" / "rook-tiny")
+    manager = load_reward_manager(config, tokenizer)
+    best_by = json.dumps({"fen": FEN, "scheme": "best"})
+    for answer, truth, expected in (("f3g5", FEN, 0.0), ("a1a1", FEN, -1.2), ("f3g5", best_by, 1.0)):
+        ids = torch.tensor([tokenizer.encode(f"\\boxed{{{answer}}}", add_special_tokens=False)])
+        tensors = TensorDict({"responses": ids, "attention_mask": torch.ones_like(ids)}, batch_size=1)
+        told: dict[str, Any] = {"ground_truth": truth}
+        row = {"data_source": "chess", "reward_model": told, "extra_info": {}}
+        others = {name: np.array([value], dtype=object) for name, value in row.items()}
+        result = await manager.run_single(DataProto(tensors, others))
+        legal = float(answer == "f3g5")
+        assert result == {"reward_score": expected, "reward_extra_info": {"score": expected, "legal": legal}}
+        told["ground_truth"] = "no position"
+        with pytest.raises(RewardFault, match="422"):
+            await manager.run_single(DataProto(tensors, others))
+
+
+@pytest.mark.trainers
+@pytest.mark.vllm  # which TRL imports; no server starts
+async def test_async_grpo(reward_url: str) -> None:
+    """How `AsyncGRPOTrainer` asks for rewards: its own code, in the process that its worker spawns."""
+    from accelerate import PartialState
+    from trl.experimental.async_grpo.async_rollout_worker import (
+        RolloutGroup,
+        TrainingSequence,
+        _AsyncRolloutLoop,
+    )
+    from trl.trainer.utils import get_callable_name
+
+    from rookery_bridges.trl import components, reward
+
+    texts = ["\\boxed{Nxg5}", "\\boxed{Ke5}"]
+    group = RolloutGroup(
+        prompts=[[{"role": "user", "content": "?"}]] * 2,
+        reward_kwargs={"fen": [FEN] * 2, "id": ["a"] * 2},
+        completions=[[{"role": "assistant", "content": text}] for text in texts],
+        completions_ids=[[1], [2]],
+        completions_sequences=[[TrainingSequence([1, 2], [0, 1], [0.0, -1.0], "r")]] * 2,
+        tool_call_counts=[0, 0], tool_failure_counts=[0, 0], model_version=0, group_id=0,
+        env_rewards=[None] * 2, rollout_rewards=[None] * 2,
+    )  # fmt: skip
+    PartialState(cpu=True)  # as the worker's process does first, for TRL's logger
+    loop = object.__new__(_AsyncRolloutLoop)  # without a tokenizer, a data set and queues
+    loop._env_reward_types = []
+    for functions in ([reward], components("delta+0.1*candidates")):
+        loop.reward_funcs = pickle.loads(pickle.dumps(functions))  # as `AsyncRolloutWorker.start` does
+        loop.reward_func_names = [get_callable_name(function) for function in functions]
+        best, illegal = await loop._score_group(group)
+        assert best.metrics["reward"] > illegal.metrics["reward"]
+        assert best.advantage > 0 > illegal.advantage
+    assert best.metrics.keys() >= {"rewards/delta", "rewards/candidates"}
+    group.reward_kwargs["fen"] = ["no position"] * 2
     with pytest.raises(RewardFault, match="422"):
-        compute_score("chess", BEST, "no position")
+        await loop._score_group(group)
 
 
 async def test_the_client_from_async_code() -> None:
@@ -40,7 +105,7 @@ async def test_the_client_from_async_code() -> None:
     assert [verdict.legal for verdict in together[0]] == [True, False]
 
 
-@pytest.mark.skyrl_gym
+@pytest.mark.trainers
 def test_skyrl() -> None:
     import skyrl_gym
 
@@ -55,7 +120,7 @@ def test_skyrl() -> None:
         assert env.get_metrics() == {"legal": float(answer == BEST)}
 
 
-@pytest.mark.openenv
+@pytest.mark.trainers
 def test_openenv(questions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOKERY_QUESTIONS", str(questions))
     from fastapi.testclient import TestClient
@@ -79,7 +144,7 @@ def test_openenv(questions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert json.loads(ws.receive_text())["data"]["step_count"] == 1
 
 
-@pytest.mark.tinker_cookbook
+@pytest.mark.trainers
 async def test_tinker() -> None:
     from tinker_cookbook.renderers import get_renderer
     from tinker_cookbook.rl.types import Trajectory
@@ -103,7 +168,8 @@ async def test_tinker() -> None:
     assert rewards == [(0.0, {"legal": 1.0}), (-1.2, {"legal": 0.0})]
 
 
-@pytest.mark.verifiers
+@pytest.mark.trainers
+@pytest.mark.uv
 def test_verifiers(questions: Path, endpoint_url: str, answers: dict[str, str], tmp_path: Path) -> None:
     """verifiers' own evaluation: the taskset by its name, a harness, an endpoint, and the traces."""
     first, second = list(read_questions(questions))[:2]
@@ -112,7 +178,8 @@ def test_verifiers(questions: Path, endpoint_url: str, answers: dict[str, str], 
     assert _evaluate(questions, endpoint_url, "stub", tmp_path) == {first.id: 0.0, second.id: -1.5}
 
 
-@pytest.mark.verifiers
+@pytest.mark.trainers
+@pytest.mark.uv
 @pytest.mark.vllm
 def test_verifiers_with_our_server(questions: Path, tmp_path: Path) -> None:
     port = free_port()
@@ -135,7 +202,7 @@ def _evaluate(questions: Path, endpoint_url: str, model: str, folder: Path) -> d
     """The rewards of the first two questions by id, from the traces of verifiers' evaluation."""
     two = folder / "questions.jsonl"  # a process for each rollout
     two.write_text("".join(questions.read_text().splitlines(keepends=True)[:2]))
-    command = [str(Path(sys.executable).parent / "vf-eval"), "rookery-chess", "-m", model, "--no-push"]
+    command = [str(TRAINERS / "bin" / "vf-eval"), "rookery-chess", "-m", model, "--no-push"]
     command += ["--env.taskset.questions", str(two), "--env.agent.harness.id", "null", "--no-rich"]
     command += ["--env.agent.runtime.type", "subprocess", "--client.base-url", endpoint_url]
     command += ["--client.api-key-var", "PATH", "-o", str(folder / "out")]
@@ -152,9 +219,9 @@ def _any_move(fen: str) -> str:
     return next(iter(chess.Board(fen).legal_moves)).uci()
 
 
-@pytest.mark.inspect_ai
+@pytest.mark.trainers
 def test_inspect(
-    questions: Path, puzzles: Path, endpoint_url: str, answers: dict[str, str], tmp_path: Path
+    questions: Path, lines: Path, puzzles: Path, endpoint_url: str, answers: dict[str, str], tmp_path: Path
 ) -> None:
     from inspect_ai import eval as evaluate
 
@@ -163,21 +230,26 @@ def test_inspect(
     solved = list(read_questions(puzzles))
     for question in solved[:-1]:
         answers[question.prompt[-1]["content"]] = question.solution
-    tasks = [inspect_ai.legality(str(questions)), inspect_ai.puzzles(str(puzzles))]
-    model = {"model": "openai/stub", "model_base_url": endpoint_url, "model_args": {"api_key": "none"}}
-    legality, right = evaluate(tasks, **model, log_dir=str(tmp_path), display="none")
-    for log in (legality, right):
+    answers |= _right_lines(lines)
+    tasks = [inspect_ai.legality(str(questions)), inspect_ai.lines(str(lines))]
+    tasks.append(inspect_ai.puzzles(str(puzzles)))
+    model = {"model": "openai-api/local/stub", "model_base_url": endpoint_url, "model_args": {"api_key": "-"}}
+    legality, well_formed, right = evaluate(tasks, **model, log_dir=str(tmp_path), display="none")
+    for log in (legality, well_formed, right):
         assert log.status == "success", log.error
     values = {score.name: score.metrics["mean"].value for score in legality.results.scores}
     assert values == {"reward": -1.5, "legal": 0.0}
+    values = {score.name: score.metrics["mean"].value for score in well_formed.results.scores}
+    assert values["legal"] == 0.5
+    assert -0.15 < values["reward"] <= 0.35
     metrics = {name: metric.value for name, metric in right.results.scores[0].metrics.items()}
     assert metrics["mean"] == pytest.approx((len(solved) - 1) / len(solved))
     assert metrics["solved"] == pytest.approx(2 / 3)
 
 
-@pytest.mark.lm_eval
+@pytest.mark.trainers
 def test_lm_eval(
-    questions: Path, puzzles: Path, endpoint_url: str, answers: dict[str, str], tmp_path: Path
+    questions: Path, lines: Path, puzzles: Path, endpoint_url: str, answers: dict[str, str], tmp_path: Path
 ) -> None:
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
@@ -188,10 +260,25 @@ def test_lm_eval(
     model = {"model": "stub", "base_url": f"{endpoint_url}/chat/completions", "tokenizer_backend": "none"}
     include = str(ROOT / "bridges" / "rookery_bridges" / "lm_eval_tasks")
     told = {}
-    for task, path in (("rookery_legality", questions), ("rookery_puzzles", puzzles)):
-        manager = TaskManager(include_path=include, metadata={"questions": str(path)})
-        chats = {"model": "local-chat-completions", "model_args": model, "apply_chat_template": True}
+    answers |= _right_lines(lines)
+    sets = {"rookery_legality": questions, "rookery_lines": lines, "rookery_puzzles": puzzles}
+    for task, path in sets.items():
+        manager = TaskManager(include_path=include, include_defaults=False, metadata={"questions": str(path)})
+        chats = {
+            "bootstrap_iters": 0,
+            "model": "local-chat-completions",
+            "model_args": model,
+            "apply_chat_template": True,
+        }
         told |= simple_evaluate(tasks=[task], task_manager=manager, **chats)["results"]
     assert told["rookery_legality"]["reward,none"] == -1.5
     assert told["rookery_legality"]["legal,none"] == 0.0
+    assert told["rookery_lines"]["legal,none"] == 0.5
+    assert -0.15 < told["rookery_lines"]["reward,none"] <= 0.35
     assert told["rookery_puzzles"]["right,none"] == pytest.approx(1 / len(solved))
+
+
+def _right_lines(lines: Path) -> dict[str, str]:
+    """The solutions of every other line: the rest of the answers is no `P:` or `A:` line."""
+    asked = list(read_questions(lines))[::2]
+    return {question.prompt[-1]["content"]: question.solution for question in asked}

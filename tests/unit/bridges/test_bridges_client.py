@@ -53,7 +53,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     transport = httpx.MockTransport(service.handle)
     monkeypatch.setattr(client.httpx, "Client", lambda **options: real(**options, transport=transport))
     monkeypatch.setattr(client.time, "sleep", service.slept.append)
-    trl._verdicts.cache_clear()
+    trl._last_verdicts.cache_clear()
     return service
 
 
