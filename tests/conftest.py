@@ -29,6 +29,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # Of models this small a second thread waits more than it works. Read when torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# The processes that tests start: each would compile what it imports of Rookery again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+_paths = [str(ROOT / "tests" / "forked"), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _paths))
+
 REDIS_START_S = 10.0
 
 # No test asserts wall-clock time, hypothesis' own limit included: machines are shared.

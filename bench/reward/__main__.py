@@ -22,7 +22,6 @@ from bench.reward.agreement import agreement_tables, run_agreement
 from bench.reward.cached import Cached, run_cached
 from bench.reward.memory import REMEMBERED, run_memory
 from bench.reward.outcome import Case, Outcome
-from bench.reward.profiling import profile
 from bench.reward.target import targets
 from bench.reward.throughput import BATCH_ROUTES, REPEATS, SINGLE_ROUTES, WARM_QUESTIONS, Effort, run_case
 from bench.reward.workload import KINDS, Workload, positions
@@ -50,9 +49,6 @@ def main() -> int:
     options = _arguments()
     console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH)
     bench = _Bench(options, console)
-    if options.profile:
-        bench.profile()
-        return 0
     for section in options.sections:
         getattr(bench, section)()
     bench.finish()
@@ -71,7 +67,7 @@ class _Bench:
             options.rounds, options.seconds, options.batch, options.in_flight, options.callers
         )
         self._workloads: dict[str, Workload] = {}
-        if options.profile or set(options.sections) != {AGREEMENT}:
+        if set(options.sections) != {AGREEMENT}:
             with console.status("positions"):
                 self._workloads = _workloads(options)
         self._outcomes: list[Outcome] = []
@@ -137,15 +133,6 @@ class _Bench:
         for table in agreement_tables(rows):
             self._console.print(table)
 
-    def profile(self) -> None:
-        """The server's Python on the first workload, nodes and route."""
-        options = self._options
-        engines = max(
-            1, self._most - 1
-        )  # a core for the server: what it waits for another is no cost of its own
-        case = Case(options.workloads[0], options.nodes[0], engines, (options.routes[0],))
-        profile(case, self._effort, self._workloads[case.kind], questions=options.profile)
-
     def finish(self) -> None:
         """Targets, and the file."""
         found = targets(self._outcomes, self._cached)
@@ -193,7 +180,6 @@ def _arguments() -> argparse.Namespace:
     add("--engine-path", type=Path, help="the Stockfish binary")
     add("--source", type=Path, default=SOURCE, help="games to take positions from")
     add("--json", type=Path, metavar="FILE", help="write the figures there too")
-    add("--profile", type=int, metavar="POSITIONS", help="profile the server over so many instead")
     options = parser.parse_args()
     if AGREEMENT in options.sections and options.reference is None:
         parser.error(f"--sections {AGREEMENT} needs --reference, a table of action values")
@@ -204,7 +190,7 @@ def _workloads(options: argparse.Namespace) -> dict[str, Workload]:
     """Enough positions for rounds of the wanted length; a few of them warm everything up."""
     rate = SEARCHES_PER_S * 1000 / min(options.nodes) / 2 * max(options.engines)
     wanted = int(rate * options.seconds * options.rounds * REPEATS) + WARM_QUESTIONS
-    count = options.profile or min(MAX_POSITIONS, max(MIN_POSITIONS, wanted))
+    count = min(MAX_POSITIONS, max(MIN_POSITIONS, wanted))
     fens = positions(options.source, count)
     kinds = dict.fromkeys((*options.workloads, "distinct"))
     return {kind: Workload(fens, kind, options.reasoning_chars) for kind in kinds}

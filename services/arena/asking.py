@@ -145,6 +145,19 @@ class Asker:
             found = self.store.add(key, {"player": player.name, "question": name, **await ask()})
         return found
 
+    async def continues(self, player: Player) -> bool:
+        """Whether the player goes on with an answer that was begun: of models, only those on vLLM do.
+
+        A server that answered before is not asked again: it may be gone.
+        """
+        if not isinstance(player, ModelPlayer):
+            return True
+
+        async def ask() -> dict[str, Any]:
+            return {"vllm": await player.client.tells_tokens()}
+
+        return bool((await self.recall(player, "server", {"server": "vllm"}, ask))["vllm"])
+
     async def each(self, one: Callable[[Item], Awaitable[Result]], items: Sequence[Item]) -> list[Result]:
         """`one` of every item, `concurrency` at a time, in the order of `items`. Raises the first error."""
         slots = asyncio.Semaphore(self.concurrency)

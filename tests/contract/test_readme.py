@@ -10,11 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from bench.noise_adapter import write_adapter
 from launcher.settings import UpSettings
-from rookery.clients import InferenceClient
 from rookery.settings import Settings
 from services.inference.rollouts.settings import RolloutsSettings
 from services.inference.server.settings import ServerSettings
@@ -26,7 +22,7 @@ from tests.waiting import wait_for
 
 README = ROOT / "README.md"
 TEXT = README.read_text()
-POSITIONS, VERDICT, MOVE = curls(README)
+POSITIONS, VERDICT, _ = curls(README)
 SHOWN = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)]
 
 
@@ -69,19 +65,6 @@ def test_the_verdict_is_the_one_shown(tmp_path: Path, stockfish_path: str) -> No
     assert [verdict[key] for key in ("outcome", "move", "best")] == [
         shown[key] for key in ("outcome", "move", "best")
     ]
-
-
-@pytest.mark.vllm
-async def test_the_policy_answers_with_a_move(tmp_path: Path) -> None:
-    adapter = write_adapter(tmp_path / "v0", ROOT / "models" / "rook-tiny", version=0, scale=0.0)
-    flags = ["--no-follow", "--adapter-root", str(tmp_path)]
-    with serving("services.inference.server", *flags, log=tmp_path / "log", ready="/readyz") as url:
-        async with InferenceClient(url) as client:
-            await client.reload(adapter)
-        answer = run_curl(MOVE, {"http://localhost:8000": url}).json()
-    content = answer["choices"][0]["message"]["content"]
-    assert re.fullmatch(r"<think>[^<]*</think>\\boxed\{[a-h][1-8][a-h][1-8]\}", content)
-    assert content == SHOWN[2]["choices"][0]["message"]["content"]
 
 
 def test_make_knows_every_target_named() -> None:

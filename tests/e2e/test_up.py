@@ -90,7 +90,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
     preset = ("--preset", "chess-gpt", "--model", "models/rook-tiny", "--style", "mover-squares")
     sizes = ("--batch-groups", "4", "--group-size", "4", "--nodes", "100")
-    evaluated = ("--evaluate-every", "2", "--evaluate-positions", "8", "--set", "arena.pairs=1")
+    evaluated = ("--evaluate-every", "4", "--evaluate-positions", "8", "--set", "arena.pairs=1")
     first = Up(runs, *preset, "--max-tokens", "32", *sizes, *evaluated, "--view")
     try:
         first.until(lambda: len(first.steps()) >= 2)
@@ -177,4 +177,4 @@ def test_a_run_goes_back_from_a_damaged_version(runs: Path) -> None:
     assert all(row["mismatch_mean"] < 1e-5 for row in rows), "every group is of the version it names"
     assert all(row["age_max"] <= 4 for row in rows)
     assert last - 1 - rows[-1]["age_max"] > newest, "the server took the new numbers"
-    assert read_strength(second.run)[-1]["version"] == last // 2 * 2, "the last one is waited for"
+    assert read_strength(second.run)[-1]["version"] == last // 4 * 4, "the last one is waited for"

@@ -32,7 +32,6 @@ from services.arena.measures import (
     sampled,
 )
 from services.arena.pieces import BEST, RANDOM, piece_table
-from services.arena.players.model import ModelPlayer
 from services.arena.players.player import Player
 from services.arena.stats import Ratio
 from services.arena.tables import Section, Table, compared
@@ -74,9 +73,8 @@ class Positions:
         """The player's answers by variant. See `Asker.positions` for the errors."""
         asked = {}
         for variant, positions in self._questions(player):
-            vllm = not isinstance(player, ModelPlayer) or await player.client.tells_tokens()
-            if variant.begin and not vllm:
-                continue  # no other server continues an answer
+            if variant.begin and not await asker.continues(player):
+                continue
             asked[variant.name] = await asker.positions(player, positions, variant)
         asked.setdefault(MIRRORED, asked[MOVE])
         if {LISTED, UNLISTED} & asked.keys():

@@ -22,11 +22,12 @@ from rookery.errors import RookeryError
 from rookery.processes.workers import process_pool
 from rookery.prompt import STYLES
 from rookery.trace import Phase, Position
-from services.data.annotate.annotator import AHEAD, Annotator, in_order
+from services.data.annotate.annotator import AHEAD, Annotator
 from services.data.annotate.audit import Audit
 from services.data.annotate.compose import ANY, Manner
 from services.data.annotate.diversity import diversity
 from services.data.annotate.study import Effort
+from services.data.jobs.concurrency import in_order
 from services.data.jobs.progress import Progress
 from services.data.pgn.sources import SAMPLE
 
@@ -100,7 +101,7 @@ async def _pace(options: argparse.Namespace) -> int:
         rates = []
         for worker, share in ((annotator.study, positions[::2]), (annotator.annotate, positions[1::2])):
             begin = time.monotonic()
-            async for _ in in_order(share, worker, ahead=ahead):
+            async for _ in in_order(map(worker, share), ahead=ahead):
                 pass
             rates.append(len(share) / (time.monotonic() - begin))
     engine, whole = rates

@@ -1,18 +1,14 @@
 """Annotates positions: engines search some of them while the texts of others are written and checked.
 
-Writing happens in processes of its own, so that the engines never wait for it. What comes out is in the
-order of what went in.
+Writing happens in processes of its own, so that the engines never wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
 
 from commentary import Study
 from rookery.errors import Unavailable
@@ -21,8 +17,6 @@ from rookery.trace import Position
 from services.data.annotate.annotation import Annotation
 from services.data.annotate.compose import Manner, compose
 from services.data.annotate.study import Effort, Engines, study
-
-T = TypeVar("T")
 
 AHEAD = 8
 """Positions under way for each engine: one search of a position waits for another, engines must not."""
@@ -67,29 +61,3 @@ class Annotator:
             except Unavailable as error:
                 await asyncio.sleep(error.retry_after_s or _BACKOFF_S * 2**attempt)
         return await study(fen, self.engines, self.effort, last=last)
-
-    async def annotate_all(
-        self, positions: Iterable[Position], *, ahead: int = AHEAD
-    ) -> AsyncGenerator[tuple[Position, Annotation | None]]:
-        """Annotations in the order of the positions, `ahead` of them under way."""
-        async for pair in in_order(positions, self.annotate, ahead=ahead):
-            yield pair
-
-
-async def in_order(
-    positions: Iterable[Position], work: Callable[[Position], Coroutine[None, None, T]], *, ahead: int
-) -> AsyncGenerator[tuple[Position, T]]:
-    """What the work gives for each position, in their order, `ahead` of them under way."""
-    under_way: deque[tuple[Position, asyncio.Task[T]]] = deque()
-    try:
-        for position in positions:
-            under_way.append((position, asyncio.create_task(work(position))))
-            if len(under_way) >= ahead:
-                first, task = under_way.popleft()
-                yield first, await task
-        while under_way:
-            first, task = under_way.popleft()
-            yield first, await task
-    finally:
-        for _, task in under_way:
-            task.cancel()

@@ -208,12 +208,19 @@ async def test_a_second_evaluation_asks_nothing_again(settings, policy_server: P
     assert len(policy_server.requests) > asked
 
 
-async def test_players_asked_one_after_the_other_make_one_report(settings, tmp_path: Path) -> None:
-    settings = changed(settings, count=10)
-    for player in settings.players:
-        assert await run(changed(settings, players=(player,), ask_only=True), console=QUIET) == {}
+async def test_players_asked_one_after_the_other_make_one_report(
+    settings, policy_server: PolicyServer, tmp_path: Path
+) -> None:
+    """Each has a server of its own, which is gone when the next is asked."""
+    players = tuple(f"{player},source={number}" for number, player in enumerate(settings.players))
+    settings = changed(settings, count=10, players=players)
+    gone = []
+    for player in players:
+        async with serving(policy_server.app()) as url:
+            gone.append(f"{url}#{player.partition('#')[2]}")
+            assert await run(changed(settings, players=gone[-1:], ask_only=True), console=QUIET) == {}
     assert not (settings.out / "report.json").exists()
-    apart = await run(settings, console=QUIET)
+    apart = await run(changed(settings, players=gone), console=QUIET)
     together = await run(changed(settings, out=tmp_path / "other"), console=QUIET)
     assert apart["sections"] == together["sections"]
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from rookery.mlflow_run import connect
 from rookery.plots.strength import read_strength
 from rookery.streams import RunStreams
 from tests.conftest import ROOT, RedisServer, free_port
+from tests.curl import curls, run_curl
 from tests.integration.inference.server_process import RUN, Server
 
 pytestmark = [
@@ -45,8 +47,8 @@ class Run:
             root / "heldout.jsonl", source=ROOT / "samples" / "lichess.pgn.zst", count=12, seed=0
         )
 
-    def publish(self, version: int) -> None:
-        adapter = write_adapter(self.server.root / f"v{version}", MODEL, version=version)
+    def publish(self, version: int, *, scale: float = 0.02) -> None:
+        adapter = write_adapter(self.server.root / f"v{version}", MODEL, version=version, scale=scale)
         self.streams.publish_policy(adapter, epoch=self.epoch)
         wait_for(lambda: self.served().get("version") == version)
 
@@ -179,6 +181,17 @@ def test_a_version_made_again_after_the_run_went_back_is_evaluated_again(run: Ru
         wait_for(lambda: read_strength(run.folder)[-1]["sha256"] == adapter.version.sha256)
     assert run.versions() == [0, 3]
     assert read_strength(run.folder)[0] == before[0]
+
+
+def test_a_policy_like_the_base_gives_the_answer_that_the_front_page_shows(run: Run) -> None:
+    run.publish(6, scale=0.0)
+    readme = ROOT / "README.md"
+    move = next(command for command in curls(readme) if "/v1/chat/completions" in command)
+    content = run_curl(move, {"http://localhost:8000": run.server.url}).json()["choices"][0]["message"][
+        "content"
+    ]
+    assert re.fullmatch(r"<think>[^<]*</think>\\boxed\{[a-h][1-8][a-h][1-8]\}", content)
+    assert json.dumps(content) in readme.read_text()
 
 
 def test_the_curve_shows_the_strength(run: Run) -> None:

@@ -1,5 +1,6 @@
 """Annotations with the real engine at few nodes, over positions of every kind."""
 
+import asyncio
 import csv
 import json
 import subprocess
@@ -107,10 +108,10 @@ def _puzzles(shared_data: Path) -> Iterator[str]:
 async def test_writing_in_other_processes_changes_nothing(stockfish_path: str) -> None:
     positions = sampled(6)
     async with engines(stockfish_path) as pool:
-        here = [a async for _, a in Annotator(pool, effort=EFFORT).annotate_all(positions)]
+        here = await asyncio.gather(*map(Annotator(pool, effort=EFFORT).annotate, positions))
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as writers:
             annotator = Annotator(pool, effort=EFFORT, writers=writers)
-            there = [a async for _, a in annotator.annotate_all(positions)]
+            there = await asyncio.gather(*map(annotator.annotate, positions))
     assert here == there
 
 

@@ -12,7 +12,7 @@ import httpx
 import psutil
 
 from rookery.access import OPEN, TOKEN_VARIABLE, Access
-from tests.conftest import free_port
+from tests.conftest import ROOT, free_port
 from tests.waiting import wait_for
 
 START_S = 300.0
@@ -28,6 +28,8 @@ class Server:
     redis_url: str
     flags: tuple[str, ...] = ()
     access: Access = OPEN
+    spawns: bool = False
+    """Start vLLM's engine as users do, without `tests/forked`."""
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
@@ -45,6 +47,8 @@ class Server:
         command += ["--redis-url", self.redis_url, "--run", RUN, *self.flags]
         with (self.root / "server.log").open("ab") as log:
             environment = os.environ | ({TOKEN_VARIABLE: self.access.token} if self.access.token else {})
+            if self.spawns:
+                environment["PYTHONPATH"] = str(ROOT)
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, start_new_session=True, env=environment
             )

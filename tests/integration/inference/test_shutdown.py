@@ -1,4 +1,4 @@
-"""How the real server ends: with clients waiting, while it starts, and when vLLM's engine dies under it."""
+"""How the real server ends: while it starts, with clients waiting, and when vLLM's engine dies under it."""
 
 import asyncio
 import contextlib
@@ -15,22 +15,23 @@ import pytest
 from bench.noise_adapter import write_adapter
 from rookery.clients import InferenceClient
 from rookery.errors import PeerFault
+from rookery.streams import RunStreams
 from tests.integration.inference.server_process import Server
 
-pytestmark = [pytest.mark.vllm, pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.vllm, pytest.mark.redis, pytest.mark.torch, pytest.mark.timeout(600)]
 
-FLAGS = ("--no-follow", "--max-loras", "3", "--max-lora-rank", "8", "--max-num-seqs", "1")
+FLAGS = ("--max-loras", "3", "--max-lora-rank", "8", "--max-num-seqs", "1")
 LONG = {"model": "tiny", "prompt": "K", "max_tokens": 300, "ignore_eos": True}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator[Server]:
     from services.trainer.tiny import build_tiny
 
     model = build_tiny(
         tmp_path_factory.mktemp("model") / "tiny", hidden_size=64, layers=2, intermediate_size=128
     )
-    server = Server(model, tmp_path_factory.mktemp("adapters"), "redis://127.0.0.1:1/0", FLAGS)
+    server = Server(model, tmp_path_factory.mktemp("adapters"), redis_url, FLAGS, spawns=True)
     yield server
     server.kill()
 
@@ -64,25 +65,11 @@ def test_stopped_while_it_starts_it_ends(server: Server) -> None:
     assert exit_status(server) == 128 + signal.SIGTERM
 
 
-async def test_when_the_engine_dies_in_a_reload_it_answers_503_and_ends_with_status_1(server: Server) -> None:
-    server.start()
-    server.wait_for("/readyz", 200)
-    adapter = write_adapter(server.root / "v1", server.model, version=1)
-    core = engine(server)
-    async with InferenceClient(server.url) as client, httpx.AsyncClient(base_url=server.url) as http:
-        core.suspend()
-        reload = asyncio.create_task(client.reload(adapter))
-        verified = 'rookery_reload_seconds_count{stage="verify"} 1.0'
-        while verified not in (await http.get("/metrics")).text:  # noqa: ASYNC110 - of another process
-            await asyncio.sleep(0.1)
-        assert not reload.done()
-        core.kill()
-        with pytest.raises(PeerFault, match=r"503 .*vLLM's engine has died"):
-            await reload
-    assert await asyncio.to_thread(exit_status, server) == 1
-
-
-async def test_stopped_while_it_is_busy_it_tells_every_client_and_ends(server: Server) -> None:
+async def test_stopped_while_it_is_busy_it_tells_every_client_and_ends(
+    server: Server, streams: RunStreams
+) -> None:
+    first = write_adapter(server.root / "v1", server.model, version=1)
+    streams.publish_policy(first, epoch=streams.take_over())
     server.start()
     server.wait_for("/readyz", 200)
     before = len(log(server))
@@ -107,6 +94,29 @@ async def test_stopped_while_it_is_busy_it_tells_every_client_and_ends(server: S
     ending = log(server)[before:]
     assert "EngineDeadError" not in ending
     assert "Traceback" not in ending
+
+
+async def test_started_again_it_comes_back_on_the_current_version_and_ends_with_its_engine(
+    server: Server, streams: RunStreams
+) -> None:
+    """If the engine dies in a reload, that is answered with 503, and the server ends with status 1."""
+    server.start()
+    server.wait_for("/readyz", 200)
+    adapter = write_adapter(server.root / "v2", server.model, version=2)
+    core = engine(server)
+    async with InferenceClient(server.url) as client, httpx.AsyncClient(base_url=server.url) as http:
+        current = streams.policy()
+        assert current and await client.policy() == current.version
+        core.suspend()
+        reload = asyncio.create_task(client.reload(adapter))
+        verified = 'rookery_reload_seconds_count{stage="verify"} 2.0'
+        while verified not in (await http.get("/metrics")).text:  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.1)
+        assert not reload.done()
+        core.kill()
+        with pytest.raises(PeerFault, match=r"503 .*vLLM's engine has died"):
+            await reload
+    assert await asyncio.to_thread(exit_status, server) == 1
 
 
 async def ask(http: httpx.AsyncClient) -> str:

@@ -72,13 +72,6 @@ async def test_the_answer_belongs_to_the_board_that_the_prompt_shows() -> None:
     assert annotation.answer.endswith(f"\\boxed{{{annotation.move.uci}}}")
 
 
-async def test_annotations_come_in_the_order_of_their_positions() -> None:
-    positions = [position(fen, str(n)) for n, fen in enumerate([MATE, BLACK] * 5)]
-    got = [pair async for pair in Annotator(Engine()).annotate_all(positions, ahead=3)]
-    assert [asked.id for asked, _ in got] == [asked.id for asked in positions]
-    assert all(annotation and annotation.id == asked.id for asked, annotation in got)
-
-
 async def test_the_same_manner_gives_the_same_text_and_another_seed_another() -> None:
     def answers(seed: int) -> Annotator:
         return Annotator(Engine(), manner=Manner(seed=seed))

@@ -1,0 +1,38 @@
+"""Makes vLLM's engine a fork of vLLM's server: every Python process of the tests runs this at its start.
+
+vLLM's CPU build spawns the engine, which imports torch and vLLM a second time: half of the time of a start.
+The tests of how a server starts and ends (tests/integration/inference) do without this file.
+"""
+
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import Any
+
+_get_context = multiprocessing.get_context
+
+
+def _forking_context(method: str | None = None) -> Any:
+    vllm = sys.modules.get("vllm.platforms")
+    on_cpu = vllm is not None and vllm.current_platform.is_cpu()  # CUDA does not work in a fork
+    return _get_context("fork" if method == "spawn" and on_cpu else method)
+
+
+def _leave_the_servers_own() -> None:
+    """A spawned engine has not the event loop's signals, nor the HTTP port, nor plugins that are loaded."""
+    signal.set_wakeup_fd(-1)
+    sys.modules["vllm.plugins"].plugins_loaded = False  # type: ignore[attr-defined]
+    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - names alone
+        with suppress(OSError):
+            inherited = socket.socket(fileno=number)
+            if inherited.family is socket.AF_UNIX:
+                inherited.detach()
+            inherited.close()
+
+
+if "vllm.entrypoints.launchers.api_server.entry" in sys.orig_argv:
+    multiprocessing.get_context = _forking_context
+    os.register_at_fork(after_in_child=_leave_the_servers_own)
