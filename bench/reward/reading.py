@@ -83,7 +83,7 @@ def _row(asked: list[tuple[str, str]], search_ms: float) -> tuple[str, ...]:
     readings = [read_reasoning(fen, text + r"\boxed{}", "") for fen, text in asked]
     seconds = time.process_time() - begin
     sentences = [sentence for reading in readings for sentence in reading.sentences]
-    unread = sum(sentence.status == "unread" for sentence in sentences)
+    unread = sum(sentence.status in ("partly", "unread") for sentence in sentences)
     truths = [claim.true for reading in readings for claim in reading.claims if claim.true is not None]
     ms = 1000 * seconds / len(asked)
     return (
