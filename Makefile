@@ -64,7 +64,7 @@ bench: setup ## run all benchmarks (an hour; `python -m bench.PART` for one)
 	$(PY) -m bench.train
 	$(PY) -m bench.gpt2
 	$(PY) -m bench.arena
-	$(PY) -m bench.commentary
+	$(PY) -m bench.reward.reading
 	$(PY) -m bench.scale
 	$(PY) -m bench.viewer
 
