@@ -76,10 +76,6 @@ class Context:
         self.start = self.board = start
         self.moves = []
 
-    def begin_sentence(self) -> None:
-        """The piece that moves is to be named again by its move."""
-        self.moved = []
-
     def meet(self, topic: Token | None) -> None:
         """A clause begins; an `it` in it that is not its subject means what the text was about before."""
         self.antecedent = self.subject
@@ -208,10 +204,6 @@ class Context:
 
     # -- moves -----------------------------------------------------------------------------------
 
-    def candidate(self, token: Token) -> chess.Move:
-        """The legal move of the root position that a name stands for, its number and dots being right."""
-        return self.move_on(self.root, token)
-
     def move_on(self, board: chess.Board, token: Token) -> chess.Move:
         """The move that a name stands for on some board, its number and dots being right there."""
         if token.kind == "q" and len(token.squares) == 1:
@@ -241,7 +233,7 @@ class Context:
         if token.kind == "l" and len(token.moves) == 1:
             self.move = self.play(token)[-1]
         else:
-            self.move = self.candidate(token)
+            self.move = self.move_on(self.root, token)
             self.go(self.root)
             self.board = self.root.copy(stack=False)
             self.board.push(self.move)

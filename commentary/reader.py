@@ -99,7 +99,7 @@ def _sentence(text: str, start: int, end: int, parser: Parser, context: Context)
     if not clauses or (asks and any(clause.concept.name != "candidates" for clause in clauses)):
         return Sentence(text[start:end], start, end, "unread")
     claims = []
-    context.begin_sentence()
+    context.moved = []  # what moves is to be named again by its move
     for clause in clauses:
         begin, stop = (start + place for place in parser.place(clause))
         claims.append(_claim(clause, context, text, begin, stop))

@@ -184,7 +184,7 @@ _ALL = (
     SlotType("half_file", _one("fi"), _file("half-open "), _read_file, "file"),
     SlotType("files", _one("fi"), _render_files, lambda s, t: s.files(t[0]), "file"),
     SlotType("move", _one("mlq"), lambda naming, v: str(v), lambda s, t: s.step(t[0]), "move"),
-    SlotType("candidate", _one("mlq"), lambda naming, v: str(v), lambda s, t: s.candidate(t[0])),
+    SlotType("candidate", _one("mlq"), lambda naming, v: str(v), lambda s, t: s.move_on(s.root, t[0])),
     SlotType("candidates", _list("mlq"), lambda naming, v: joined(v), lambda s, t: [s.step(x) for x in t]),
     SlotType("named_move", _one("mlq"), lambda naming, v: str(v), _read_foe, "move"),
     SlotType("foe", _one("ml"), lambda naming, v: str(v), _read_foe),

@@ -94,13 +94,9 @@ def _fresh(step: Step) -> Iterator[chess.Square]:
             yield target
 
 
-def _pinned_by_others(step: Step) -> set[chess.Square]:
-    return {pin["pinned"] for pin in pins(step.after) if pin["pinner"] != step.target}
-
-
 def _piles_up(step: Step) -> Iterator[Values]:
     fresh = list(_fresh(step))
-    pinned = _pinned_by_others(step) if fresh else set()
+    pinned = {pin["pinned"] for pin in pins(step.after) if pin["pinner"] != step.target} if fresh else ()
     for target in fresh:
         if target in pinned and not step.after.pawns & chess.BB_SQUARES[target]:
             yield {"target": target, "kind": step.after.piece_type_at(target)}
@@ -110,13 +106,9 @@ move_concept(
     "piles up",
     "~(pile up on|put more pressure on|turn on) {target}, which is pinned",
     detect=_piles_up,
-    holds=lambda context, target: _hits(context, [target]) and _pinned_if_said(context, target),
+    holds=lambda context, target: _hits(context, [target]) and predicates.is_pinned(context.board, target),
     weight=4.4,
 )
-
-
-def _pinned_if_said(context: Context, target: chess.Square) -> bool:
-    return predicates.is_pinned(context.board, target)
 
 
 def _outnumbers(step: Step) -> Iterator[Values]:
