@@ -5,7 +5,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check chaos soak format proto dashboards viewer token lock bench clean
+.PHONY: help setup demo test nightly check chaos soak format proto dashboards viewer token lock bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ demo: setup ## train the shipped model for some minutes, and compare before and 
 
 test: setup ## run every test; one whose needs are missing is skipped; with ROOKERY_REQUIRE=all it fails
 	$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+nightly: setup ## run the tests that take too long for `make test`: the pipelines
+	ROOKERY_NIGHTLY=1 $(PY) -m pytest -m nightly
 
 check: setup ## formatting, lint (Dockerfiles too), types, import rules, generated files, unit tests
 	$(BIN)/ruff format --check .
@@ -66,6 +69,7 @@ bench: setup ## run all benchmarks (an hour; `python -m bench.PART` for one)
 	$(PY) -m bench.arena
 	$(PY) -m bench.reward.reading
 	$(PY) -m bench.scale
+	$(PY) -m bench.scale.predictions
 	$(PY) -m bench.viewer
 
 clean: ## delete caches and builds; .venv and runs/ stay

@@ -138,7 +138,7 @@ async def measure(runs: Path, scratch: Path, *, repeat: int) -> dict[str, Any]:
 
     On a busy machine the clock says what the neighbours do, and processor time what the viewer does.
     """
-    app = create_app(ViewerSettings(runs_dir=runs), folder=scratch)
+    app = create_app(ViewerSettings(runs_dir=str(runs)), folder=scratch)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://viewer", timeout=600) as client:
         base, started = "/api/runs/large", time.perf_counter()

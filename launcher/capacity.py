@@ -21,8 +21,7 @@ _BYTES_OF_A_TOKEN = 11
 """On the wire: three for its id, four for its log-probability, four of text."""
 
 CPU_POINTS = {"generation_tokens_per_s": 3900.0, "training_tokens_per_s": 1420.0, "adapter_mb": 1.8}
-"""rook-tiny on two CPU cores: vLLM's CPU build with 64 requests for 8 completions, and 150 steps of `rookery
-demo --model models/rook-tiny`, whose trainer had one of the cores."""
+"""rook-tiny, for one core: `python -m bench.scale.predictions`."""
 GPU_POINTS = {"generation_tokens_per_s": 6300.0, "training_tokens_per_s": 6230.0, "adapter_mb": 132.0}
 """One H100, as others measured: generation with a model of 7B, in Hugging Face's survey of RL libraries; LoRA
 of rank 16 on Qwen3-4B, in prime-rl's documentation. Such an adapter has 33 million numbers, of 4 bytes."""
@@ -37,8 +36,7 @@ class CapacitySettings(Settings):
     model_config = SettingsConfigDict(env_prefix="PLAN_")
 
     gpus: NonNegativeInt = 2
-    """GPUs of the run. 0: one machine without; the points of generation and training are then those of cores
-    that both share."""
+    """GPUs of the run. 0: one machine without, whose cores all services share; points are for one core."""
     training_gpus: PositiveInt = 1
     """GPUs that train. Each other one serves."""
     tokens: PositiveFloat = 512
@@ -47,8 +45,8 @@ class CapacitySettings(Settings):
     """Tokens of a prompt."""
     nodes: PositiveInt = 1000
     """Stockfish nodes of a search."""
-    cores: PositiveInt = 2
-    """CPU cores for Stockfish; with --gpus 0, all of the machine's."""
+    cores: PositiveFloat = 2
+    """CPU cores for Stockfish; with --gpus 0, for all services."""
     group_size: int = Field(default=8, ge=2)
     """Completions per position."""
     batch_groups: PositiveInt = 32
@@ -61,13 +59,15 @@ class CapacitySettings(Settings):
     like: Path | None = None
     """Folder of a run, whose metrics.jsonl gives the points of training."""
     generation_tokens_per_s: PositiveFloat | None = None
-    """Tokens that a server generates in a second. Default: 6300 (an H100); without GPUs, 3900 (two cores)."""
+    """Tokens that a server generates in a second. Default: 6300 (an H100), or 3900 without."""
     training_tokens_per_s: PositiveFloat | None = None
     """Tokens of prompts and completions that a GPU trains on in a second. Default: 6230, or 1420 without."""
     overhead_s: NonNegativeFloat | None = None
     """Seconds of a step besides training: commit, settle, publish. Default: 0.06, as rook-tiny has."""
     engine_nodes_per_s: PositiveFloat = 517_000
     """Nodes that a core searches in a second. Default: searches of 1,000 nodes with a cleared hash."""
+    handling_ms: NonNegativeFloat = 1.0
+    """With --gpus 0: milliseconds of a core for all else of a completion: rollouts, feed, archive, Redis."""
     adapter_mb: PositiveFloat | None = None
     """Size of an adapter. Default: 132, or 1.8."""
     redis_look_us: PositiveFloat = 32
@@ -114,7 +114,8 @@ def _points_of(run: Path) -> dict[str, float]:
 def predict(settings: CapacitySettings) -> dict[str, float | str]:
     """Figures of the run by name, in the order in which they are printed.
 
-    Generation, training and searches go on at the same time, and the slowest decides.
+    Generation, training and searches go on at the same time, and the slowest decides. Without GPUs they share
+    the cores, and the trainer has one of them at most.
 
     Raises:
         SetupError: no GPU is left to serve.
@@ -134,8 +135,12 @@ def predict(settings: CapacitySettings) -> dict[str, float | str]:
     searched_s = (
         settings.batch_groups * (settings.group_size + 1) * settings.nodes / settings.engine_nodes_per_s
     )
-    step_s = max(generation_s, training_s, searched_s / settings.cores)
-    slower = "generation" if step_s == generation_s else "training" if step_s == training_s else "Stockfish"
+    sides = {"generation": generation_s, "training": training_s, "Stockfish": searched_s / settings.cores}
+    if not settings.gpus:
+        used_s = generation_s + training_s + searched_s + samples * settings.handling_ms / 1e3
+        sides = {"training": training_s, "the cores": used_s / settings.cores}
+    slower = max(sides, key=lambda name: sides[name])
+    step_s = sides[slower]
     ready = 0 if slower != "training" else min(1, settings.staleness)
     hour = settings.gpus * settings.gpu_hour + settings.cores * settings.core_hour
     return {

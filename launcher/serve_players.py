@@ -185,7 +185,8 @@ def _read_run(spec: str, place: str, given: Mapping[str, str], thinking: str) ->
     if (run / SETTINGS_FILE).is_file():
         settings = _object(run / SETTINGS_FILE)
         chosen = dict(text.split("=", 1) for text in settings.get("set") or ())
-        trained = chosen.get("inference.thinking", "").lower()
+        said = settings.get("thinking")
+        trained = str(chosen.get("inference.thinking") if said is None else said).lower()
         thinking = thinking or {"true": "on", "false": "off"}.get(trained, "")
         style = "rookworld" if settings.get("task") == "rookworld" else settings.get("style")
         asked = {"style": style, "max-tokens": settings.get("max_tokens")}

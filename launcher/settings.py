@@ -64,6 +64,8 @@ class UpSettings(PresetSettings, AccessSettings):
     """What the model is asked: `move` for a move, `rookworld` for a mix of RookWorld's P: and A: lines."""
     style: str = "mover-squares"
     """Prompt style of the positions, for --task move. Default: the model's own, if its manifest names one."""
+    thinking: bool | None = None
+    """Whether a model that can think, such as Qwen3, does. Default: as its chat template has it."""
     nodes: PositiveInt = 1000
     """Stockfish nodes per search."""
     reward_model: Path | None = None

@@ -11,30 +11,32 @@ from tempfile import TemporaryDirectory
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.console import Console
 
+from launcher.overrides import as_flag
 from launcher.plan import HOST
 from launcher.runs import latest_endpoints
 from launcher.serve_players import running
 from launcher.services import MODULES, PORTS
-from rookery.access import AccessSettings
+from rookery.access import TOKEN_VARIABLE, AccessSettings
 from rookery.errors import SetupError
 from rookery.processes.child import Command, Watchdog
 from rookery.processes.ports import Ports
-from rookery.settings import Settings
+from rookery.remote import PathOrUrl, is_url
 
 
-class ViewSettings(Settings):
+class ViewSettings(AccessSettings):
     """Look at what the policy of a run thinks, in a browser: while it trains, and afterwards.
 
-    All runs of the folder are shown. The address that is printed has a token, with which dead letters can be
-    replayed and the policy asked; without it, the page is read-only.
+    All runs of the folder are shown. Replaying dead letters and asking the policy need the token of the
+    services, which you enter on the page. If there is none, the address that is printed has a new one.
     """
 
     model_config = SettingsConfigDict(env_prefix="VIEW_")
 
     run: CliPositionalArg[str] = ""
-    """Name of the run to open. Default: the one that was started last."""
-    runs_dir: Path = Path("runs")
-    """Folder with one folder for each run."""
+    """Run to open: its name, or the URL of its folder, as s3://bucket/runs/my-run. Default: the one that was
+    started last."""
+    runs_dir: PathOrUrl = "runs"
+    """Folder with one folder for each run, or its URL."""
     port: int | None = None
     """Port of the page. Default: 8010, or any other if that is taken."""
     open: bool = False
@@ -47,23 +49,32 @@ def view(settings: ViewSettings, console: Console) -> int:
     Raises:
         SetupError: there is no such run, the port is taken, or the viewer cannot start.
     """
-    if settings.run and not (settings.runs_dir / settings.run).is_dir():
-        raise SetupError(f"no run {settings.run!r} in {str(settings.runs_dir)!r}: see --runs-dir")
-    newest = latest_endpoints(settings.runs_dir)
-    run = settings.run or (newest.parent.name if newest else "")
-    token, scheme = secrets.token_urlsafe(16), AccessSettings().access.scheme
+    run, place = settings.run, ["--runs-dir", settings.runs_dir]
+    if is_url(run):
+        folder_url, _, run = run.rstrip("/").rpartition("/")
+        archive = run.startswith("run=")  # as the archiver names the folder of a run
+        run, place = run.removeprefix("run="), ["--archive" if archive else "--runs-dir", folder_url]
+    elif not is_url(settings.runs_dir):
+        if run and not (Path(settings.runs_dir) / run).is_dir():
+            raise SetupError(f"no run {run!r} in {settings.runs_dir!r}: see --runs-dir")
+        newest = latest_endpoints(Path(settings.runs_dir))
+        run = run or (newest.parent.name if newest else "")
+    access = settings.access
+    token = "" if access.token else secrets.token_urlsafe(16)
     with Ports(HOST) as ports, TemporaryDirectory(prefix="rookery-view-") as folder:
         port = ports.choose(PORTS["viewer"]["port"], asked=settings.port, setting="--port")
-        flags = ("--host", HOST, "--port", str(port), "--runs-dir", str(settings.runs_dir))
+        own = [part for key, value in settings.access_values.items() for part in as_flag(key, str(value))]
+        flags = ("--host", HOST, "--port", str(port), *place, *own)
         command = Command(
             "viewer",
             (sys.executable, "-m", MODULES["viewer"], *flags),
             Path(folder) / "viewer.log",
-            probe_url=f"{scheme}://{HOST}:{port}/readyz",
-            env={"VIEWER_TOKEN": token},
+            probe_url=f"{access.scheme}://{HOST}:{port}/readyz",
+            env={TOKEN_VARIABLE: token} if token else {},
         )
         with suppress(KeyboardInterrupt), running(command, Watchdog()):
-            url = f"{scheme}://{HOST}:{port}/{f'runs/{run}' if run else ''}#token={token}"
+            url = f"{access.scheme}://{HOST}:{port}/{f'runs/{run}' if run else ''}"
+            url += f"#token={token}" if token else ""
             console.print(url, soft_wrap=True, highlight=False)
             if settings.open:
                 webbrowser.open(url)

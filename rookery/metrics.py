@@ -156,6 +156,7 @@ CONSUMER_IDLE_S = Gauge(
     ["stream", "group", "consumer"],
 )
 RUN_GROUPS = Gauge("rookery_run_groups", "Groups since the start of the run, by result", ["result"])
+RUN_ENDED = Gauge("rookery_run_ended", "1 if the trainer has done all its steps")
 RUN_ASTRAY = Gauge(
     "rookery_run_astray_groups", "Groups missing from the run's counts; 0 unless groups were lost"
 )

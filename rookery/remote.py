@@ -11,9 +11,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from rookery.errors import SetupError, Unavailable
+
+PathOrUrl = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)]
+"""A setting. Not a `Path`, which would merge the slashes of a URL."""
 
 
 def is_url(place: str) -> bool:

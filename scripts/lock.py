@@ -40,7 +40,7 @@ IMAGES = {
     "inference": {"inference-cpu", "s3"},
     "trainer": {"trainer", "mlflow", "s3"},
     "arena": {"arena", "mlflow"},
-    "viewer": {"viewer"},
+    "viewer": {"viewer", "s3"},
 }
 """The extras that each image holds."""
 

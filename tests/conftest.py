@@ -11,6 +11,7 @@ import functools
 import gc
 import importlib.util
 import os
+import random
 import shutil
 import signal
 import socket
@@ -121,11 +122,12 @@ NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
     "docker": functools.cache(lambda: _docker("version")),
     "ray": _module("ray"),
     "shared_data": _shared_data,
+    "nightly": lambda: (os.environ.get("ROOKERY_NIGHTLY"), "it takes long: see `make nightly`"),
     **{name: _module(name) for name in TRAINERS},
 }
 
 
-BY_NAME_ALONE = {"compose", "docker", "helm", *TRAINERS}
+BY_NAME_ALONE = {"compose", "docker", "helm", "nightly", *TRAINERS}
 """What `all` does not insist on: not every machine may have it."""
 
 
@@ -222,7 +224,9 @@ def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 def free_port() -> int:
-    """A port nobody listens on now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """A port nobody listens on now, below those that the system gives to outgoing connections."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port

@@ -1,5 +1,6 @@
 """Runs on a disk as the viewer finds them: archive, by the archiver's own writer, metrics, commits."""
 
+import gzip
 import json
 import random
 from pathlib import Path
@@ -135,6 +136,11 @@ def write_run(runs: Path, name: str, *, seed: int, more: tuple[TraceGroup, ...] 
     folder = runs / name
     lines = [json.dumps(_step(number, made)) for number in range(1, STEPS + 1)]
     (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "ratios").mkdir()
+    for number in range(1, STEPS + 1):
+        _write_ratios(
+            folder / "ratios" / f"policy-v{number:06d}.jsonl.gz", made[BATCH * (number - 1) :][:BATCH]
+        )
     state = folder / "adapters" / f"policy-v{STEPS:06d}"
     state.mkdir(parents=True)
     ledger = [f"{group.id}:00" for group in made[: BATCH * STEPS]]
@@ -145,6 +151,18 @@ def write_run(runs: Path, name: str, *, seed: int, more: tuple[TraceGroup, ...] 
     settings = {"max_tokens": 32, "redis_url": "redis://:secret@localhost/0", "set": ["trainer.x=secret"]}
     (folder / "settings.json").write_text(json.dumps(settings))
     return made
+
+
+def _write_ratios(path: Path, batch: list[TraceGroup]) -> None:
+    """As the trainer does: ratios near 1. An answer without loss has none."""
+    with gzip.open(path, "wt") as file:
+        for group in batch:
+            rng = random.Random(group.id)
+            ratios = [
+                [round(rng.lognormvariate(0, 0.3), 4) for _ in trace.completion.token_ids]
+                for trace in group.traces
+            ]
+            file.write(json.dumps({"group": group.id, "ratios": [*ratios[:-1], None]}) + "\n")
 
 
 def add_file(runs: Path, name: str, made: list[TraceGroup], *, first: int) -> None:

@@ -1,4 +1,4 @@
-"""Our side: the services of a run as `rookery up` starts them, with a reward that costs nothing."""
+"""Our side: the services of a run as `rookery up` starts them, if asked with a reward that costs nothing."""
 
 import statistics
 import sys
@@ -77,6 +77,7 @@ def _plan(work: Workload, runs: Path, name: str, ports: Ports, *, just_in_time: 
         max_tokens=work.tokens,
         style=STYLE,
         seed=work.seed,
+        nodes=work.nodes or 1,
         set=(
             f"trainer.lr={work.lr}",
             f"trainer.lora_rank={work.lora_rank}",
@@ -88,6 +89,8 @@ def _plan(work: Workload, runs: Path, name: str, ports: Ports, *, just_in_time: 
         ),
     )
     plan = make_plan(settings, ports)
+    if work.nodes:
+        return plan
     listening = plan.ports["reward"]
     flags = [f"--port={listening['port']}", f"--grpc-port={listening['grpc_port']}"]
     argv = (sys.executable, "-m", "bench.loop.reward", *flags)

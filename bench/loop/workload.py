@@ -33,6 +33,8 @@ class Workload:
         "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
     )  # fmt: skip
     seed: int = 0
+    nodes: int = 0
+    """Stockfish nodes of a search. 0: a reward that costs nothing."""
 
     @property
     def samples(self) -> int:

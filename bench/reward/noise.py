@@ -26,11 +26,11 @@ from rich.table import Table
 
 from bench.reward.usage import measure
 from bench.reward.workload import positions
+from rookery.advantages import group_advantages
 from rookery.trace import Verdict
 from services.reward import LocalScorer
 from services.reward.scorer import Item
 from services.reward.settings import RewardSettings
-from services.trainer.batches.advantages import group_advantages
 
 GROUP = 8
 TEMPERATURE = 0.05

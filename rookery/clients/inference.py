@@ -172,6 +172,23 @@ class InferenceClient:
         }
         return _body(await self._request("POST", "/reload", request))
 
+    async def sleep(self) -> None:
+        """Makes the server free its GPU, once it has answered the requests in flight. Later ones wait.
+
+        Raises:
+            Conflict: it was started without --sleep.
+            PeerFault: no answer, or requests are still in flight.
+        """
+        _body(await self._request("POST", "/sleep"))
+
+    async def wake_up(self) -> None:
+        """Makes the server take its GPU's memory back and go on.
+
+        Raises:
+            PeerFault: no answer, or the memory is taken.
+        """
+        _body(await self._request("POST", "/wake_up"))
+
     async def lease(self, version: int, *, seconds: float) -> PolicyVersion:
         """Keeps a served version served for so long, though newer ones come. A second call renews the lease.
 

@@ -61,9 +61,15 @@ class RunConnection:
             socket_connect_timeout=5.0,
             health_check_interval=30,
             retry=Retry(NoBackoff(), 0),  # `_call` repeats, and counts
+            redis_connect_func=self._connected,
         )
-        self.failures = 0
-        """How many calls had no answer so far. Each may have been executed."""
+        self.connections = 0
+        """How many connections were made so far. Before each, a reply may have been lost, or Redis may have
+        started again without what it was told last. redis-py connects without an error if it can."""
+
+    def _connected(self, connection: redis.Connection) -> None:
+        self.connections += 1
+        connection.on_connect()  # type: ignore[no-untyped-call]
 
     async def stop_waiting(self, stopping: asyncio.Event) -> None:
         """Ends the waiting of all calls once the service stops: a background task of the service."""
@@ -127,7 +133,6 @@ class RunConnection:
                         waiting("an answer", f"redis at {self._place}", expected_s=EXPECTED_S)
                     )
                 failures += 1
-                self.failures += 1
                 wait_s = pause_after(failures, _PAUSES_S)
                 REDIS_RETRIES.inc()
                 logger.warning(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from rookery.streams import lua
+from rookery.streams.history import recorded
 from rookery.streams.reader import Reader
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class DeadLetters(Reader):
         self._dead_letter = self._redis.register_script(lua.DEAD_LETTER)
         self._replay = self._redis.register_script(lua.REPLAY_DEAD)
 
+    @recorded
     def dead_letter(self, stream: str, entry_id: str, *, group: str, reason: str) -> None:
         """Moves a held entry to `dead`, with the reason. `dead` keeps the newest `DEAD_LIMIT` entries."""
         keys = [*self._shared_keys(stream), self.key("dead"), self.key(f"{stream}:faults")]
@@ -57,6 +59,7 @@ class DeadLetters(Reader):
             for dead_id, fields in rows
         ]
 
+    @recorded
     def replay_dead(self, letter: DeadLetter) -> bool:
         """Adds an entry to its stream again, under a new id. Returns False if it is gone or was lost.
 
@@ -65,6 +68,7 @@ class DeadLetters(Reader):
         keys = [self.key(name) for name in ("dead", letter.stream, "counts")]
         return bool(self._call(lambda: self._replay(keys=keys, args=[letter.id])))
 
+    @recorded
     def drop_dead(self, letter: DeadLetter) -> bool:
         """Deletes an entry from `dead`; it stays counted. Returns False if it is no longer there."""
         return bool(self._call(lambda: self._redis.xdel(self.key("dead"), letter.id)))

@@ -195,7 +195,8 @@ if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end
 local epoch, number = unpack(redis.call('HMGET', KEYS[1], 'epoch', 'number'))
 if epoch == ARGV[1] and tonumber(number) > tonumber(ARGV[2]) then return 0 end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'number', ARGV[2], 'sha256', ARGV[3], 'path', ARGV[4],
-  'base_model', ARGV[5], 'waiting', redis.call('XLEN', KEYS[3]) - redis.call('SCARD', KEYS[4]))
+  'base_model', ARGV[5], 'last', ARGV[6],
+  'waiting', redis.call('XLEN', KEYS[3]) - redis.call('SCARD', KEYS[4]))
 return 1
 """
 

@@ -29,26 +29,35 @@ class Reader(RunConnection):
 
     def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
         super().__init__(url, run, stopping=stopping)
-        self._failures_at_read: dict[str, int] = {}
+        self._connections_at_read: dict[str, int] = {}
 
     def read(self, stream: str, *, group: str, consumer: str, count: int, block_s: float) -> list[Entry]:
         """Returns new entries for this consumer, or an empty list if there are none within `block_s`."""
         return self._read(stream, group, consumer, ">", count, block_s)
 
     def read_new(
-        self, stream: str, *, group: str, consumer: str, count: int, block_s: float, known: Collection[str]
+        self,
+        stream: str,
+        *,
+        group: str,
+        consumer: str,
+        count: int,
+        block_s: float,
+        known: Callable[[], Collection[str]],
     ) -> list[Entry]:
-        """As `read`. If a call has failed since the last time, all that this consumer holds, except `known`.
+        """As `read`. After a new connection, all that this consumer holds, except `known`.
 
-        A reply may be lost, or what Redis was told last. `known` are the entries that the consumer has.
+        `known` returns the entries that the consumer has. It is called after the wait for new ones, because
+        other threads may have settled some meanwhile, and Redis may have forgotten it.
         """
         entries = self.read(stream, group=group, consumer=consumer, count=count, block_s=block_s)
-        failures = self.failures
-        if failures == self._failures_at_read.get(stream, 0):
+        connections = self.connections
+        if connections == self._connections_at_read.get(stream):
             return entries
-        self._failures_at_read[stream] = failures
+        self._connections_at_read[stream] = connections
+        had = known()
         held = self.read_held(stream, group=group, consumer=consumer, count=100_000)
-        return [entry for entry in held if entry.id not in known]
+        return [entry for entry in held if entry.id not in had]
 
     def read_held(
         self, stream: str, *, group: str, consumer: str, count: int = 1000, after: str = "0"

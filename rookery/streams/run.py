@@ -10,8 +10,8 @@ Keys, all prefixed `rookery:<run>:`
     traces      stream  entries until the trainer has committed or dropped them and the archive, if one
                         has joined, has written them
     dead        stream  entries that could not be processed, with the reason: the newest `DEAD_LIMIT`
-    policy      hash    the committed version: number, sha256, path, base_model, the epoch of its trainer, and
-                        how many groups were waiting for it when it was published
+    policy      hash    the committed version: number, sha256, path, base_model, the epoch of its trainer,
+                        whether it is the run's last, and how many groups were waiting when it was published
     counts      hash    generated, trained, dropped:<reason>, dead:<stream>, archive:<result>
     feed        hash    cursor: how many positions have been fed; fresh: how many of the seeded order
     feed:deviations  hash  standard deviation of the rewards of groups, by number of the position, unless it
@@ -40,6 +40,7 @@ from rookery.errors import Conflict, SetupError
 from rookery.prompt import task_of
 from rookery.streams import lua
 from rookery.streams.dead import DeadLetters
+from rookery.streams.history import recorded
 from rookery.streams.state import Backlog, Counts, FeedState, Overview
 from rookery.trace import Adapter, Draw, PolicyVersion, Position, TraceGroup
 
@@ -103,6 +104,7 @@ class RunStreams(DeadLetters):
         by_number = {int(number): float(deviation) for number, deviation in deviations.items()}
         return FeedState(int(cursor or 0), int(fresh or cursor or 0), dict(sorted(by_number.items())))
 
+    @recorded
     def add_positions(self, positions: Sequence[Position], *, cursor: int, draws: Sequence[Draw] = ()) -> int:
         """Adds positions; `draws` says how each was chosen, unless all are the next ones of the order.
 
@@ -123,6 +125,7 @@ class RunStreams(DeadLetters):
 
     # groups
 
+    @recorded
     def publish_group(
         self, group: TraceGroup, *, entry_id: str, consumer_group: str, accept: str = ""
     ) -> bool:
@@ -163,6 +166,7 @@ class RunStreams(DeadLetters):
         keys = [self.key(stream), self.key(f"{stream}:faults")]
         return int(self._call(lambda: self._count_fault(keys=keys, args=[group, entry_id])))
 
+    @recorded
     def settle(self, entry_ids: Sequence[str], *, group: str, result: str, epoch: int) -> int:
         """Acknowledges and deletes trace entries, and counts those that were still pending under `result`.
 
@@ -190,6 +194,7 @@ class RunStreams(DeadLetters):
         if not self._call(lambda: self._join_archive(keys=keys, args=[group, limit])):
             raise Conflict(f"run {self.run!r} already has an archive, which is not {group!r}")
 
+    @recorded
     def take_over_archive(self, *, consumer: str) -> int:
         """Starts a new epoch for archivers of this name and returns it.
 
@@ -202,6 +207,7 @@ class RunStreams(DeadLetters):
         """The current epoch of archivers of this name; 0 if there is none because Redis lost its data."""
         return int(self._call(lambda: self._redis.hget(self.key("traces:archive"), f"epoch:{consumer}")) or 0)
 
+    @recorded
     def archived(self, entry_ids: Sequence[str], *, group: str, result: str = "archived") -> int:
         """Acknowledges entries for the archive, and deletes those that the trainer has settled.
 
@@ -212,6 +218,7 @@ class RunStreams(DeadLetters):
 
     # policy
 
+    @recorded
     def take_over(self) -> int:
         """Starts a trainer's epoch and returns it. From now on, calls of earlier trainers are refused.
 
@@ -224,8 +231,11 @@ class RunStreams(DeadLetters):
             logger.error("run %r: %d groups were astray; the counts are corrected", self.run, astray)
         return epoch
 
-    def publish_policy(self, adapter: Adapter, *, epoch: int) -> None:
+    @recorded
+    def publish_policy(self, adapter: Adapter, *, epoch: int, last: bool = False) -> None:
         """Publishes the committed version, unless this trainer has published a later one already.
+
+        After the `last` one, the trainer does no more steps, and nobody has to wait for them.
 
         Raises:
             Conflict: another trainer has taken over this run.
@@ -233,7 +243,7 @@ class RunStreams(DeadLetters):
         keys = [self.key(name) for name in ("policy", "epoch", "traces", "traces:settled")]
         version = adapter.version
         args: list[str | int] = [epoch, version.number, version.sha256, adapter.path]
-        args.append(adapter.base_model)
+        args += [adapter.base_model, int(last)]
         if int(self._call(lambda: self._publish_policy(keys=keys, args=args))) < 0:
             raise Conflict(f"run {self.run!r}: another trainer has taken over from epoch {epoch}")
 
@@ -259,14 +269,14 @@ class RunStreams(DeadLetters):
         def read() -> list[Any]:
             together = self._redis.pipeline(transaction=True)
             together.hgetall(self.key("counts"))
-            together.hmget(self.key("policy"), "number", "waiting")
+            together.hmget(self.key("policy"), "number", "waiting", "last")
             for stream in ("positions", "traces", "dead"):
                 together.xlen(self.key(stream))
             for through in ("settled", "archived"):
                 together.scard(self.key(f"traces:{through}"))
             return together.execute()
 
-        counts, (committed, waiting), positions, traces, dead, kept, ahead = self._call(read)
+        counts, (committed, waiting, last), positions, traces, dead, kept, ahead = self._call(read)
         return Overview(
             Counts.read(counts),
             positions=positions,
@@ -274,6 +284,7 @@ class RunStreams(DeadLetters):
             dead=dead,
             committed=None if committed is None else int(committed),
             waiting=int(waiting or 0),
+            ended=last == b"1",
             kept=kept,
             archived_ahead=ahead,
         )

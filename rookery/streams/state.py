@@ -67,7 +67,7 @@ class Overview:
 
     `traces` is the number of groups that the trainer has not settled yet; the archive has already written
     `archived_ahead` of them. `kept` groups are settled and stay in the stream only for the archive.
-    `waiting` groups were in the stream, not settled, when the version was published.
+    `waiting` groups were in the stream, not settled, when the version was published. `ended`: it is the last.
     """
 
     counts: Counts
@@ -76,6 +76,7 @@ class Overview:
     dead: int
     committed: int | None
     waiting: int = 0
+    ended: bool = False
     kept: int = 0
     archived_ahead: int = 0
 

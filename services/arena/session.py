@@ -15,6 +15,7 @@ from rookery.masking import mask_setting
 from services.arena.answer_store import ANSWERS_FILE, open_answers
 from services.arena.asking import Asker, BestMover, reward_version_of, style_of
 from services.arena.pieces import BEST, RANDOM
+from services.arena.players.model import GUESS, GuessingPlayer, ModelPlayer
 from services.arena.players.player import Player
 from services.arena.players.simple import RandomPlayer
 from services.arena.players.spec import make_player
@@ -127,6 +128,8 @@ async def _ask(source: Source, asker: Asker, players: Sequence[Player], progress
     """The answers by player. To positions, the references answer too."""
     asked = {}
     references: list[Player] = [RandomPlayer(RANDOM), BestMover(BEST, asker.reward)]
+    lines = [p for p in players if isinstance(p, ModelPlayer) and p.style == "rookworld"]
+    references += [GuessingPlayer(**{**vars(p), "name": GUESS, "source": GUESS}) for p in lines[:1]]
     for player in [*players, *(references if isinstance(source, Positions) else [])]:
         bar = progress.add_task(f"{source.name}: {player.name}", total=source.count(player))
         asker.answered = partial(progress.advance, bar)

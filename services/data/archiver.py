@@ -85,9 +85,13 @@ class Archiver:
         self._load_known(stopping)
         self._resume(stopping)
         while not stopping.is_set():
-            known = {entry.id for entry in self._batch.entries}
             entries = self._streams.read_new(
-                STREAM, group=GROUP, consumer=self._consumer, count=READ_AT_ONCE, block_s=BLOCK_S, known=known
+                STREAM,
+                group=GROUP,
+                consumer=self._consumer,
+                count=READ_AT_ONCE,
+                block_s=BLOCK_S,
+                known=lambda: {entry.id for entry in self._batch.entries},
             )
             self._add(entries, stopping)
             if self._batch.due:

@@ -22,7 +22,9 @@ from services.trainer.batches.intake import Intake, ledger_entry
 from services.trainer.distributed.process_group import World
 from services.trainer.model.base_model import check_group_length
 from services.trainer.model.policy import Policy
+from services.trainer.records import ratios
 from services.trainer.records.flops import SpeedMeter
+from services.trainer.records.memory import release_cached
 from services.trainer.records.report import StepReporter, ages_of, describe_step, json_row
 from services.trainer.records.tracking import track
 from services.trainer.settings import TrainerSettings
@@ -77,7 +79,7 @@ def train(
             groups = [entry.group for entry in batch]
             phases = {"rollout_wait": intake.waited_s}
             try:
-                with meter.step(), _timed(phases, "train"):
+                with _servers_asleep(settings, publisher, phases), meter.step(), _timed(phases, "train"):
                     stats, state = attempts.train_step(
                         groups, commit=commit, dropped_zero_variance=intake.dropped["zero_variance"]
                     )
@@ -104,11 +106,13 @@ def train(
             with _timed(phases, "publish"):
                 publisher.publish(_adapter(settings, commit))
             attempts.committed()
+            ratios.write(settings.run_dir, groups, stats.ratios, version=number, limit_mb=settings.ratios_mb)
             reporter.report(row, phases_s=phases, ages=ages_of(groups, version=number))
             reach("trainer.reported")
             # Also keep the versions from which groups may still arrive: `policy_trainer.mismatch` needs them.
-            keep = max(settings.keep, settings.max_staleness + 1)
-            commits.prune(settings.adapters_dir, newest=number, keep=keep)
+            commits.prune(
+                settings.adapters_dir, newest=number, keep=max(settings.keep, settings.max_staleness + 1)
+            )
     publisher.wait()
     logger.info("training ended at version %d", commit.version.number)
 
@@ -251,6 +255,26 @@ def _commit(
 
 def _adapter(settings: TrainerSettings, commit: Commit) -> Adapter:
     return Adapter(commit.version, str(commit.folder), settings.base_identity)
+
+
+@contextmanager
+def _servers_asleep(
+    settings: TrainerSettings, publisher: Publisher, phases: dict[str, float]
+) -> Iterator[None]:
+    """With --sleep-inference, lets the servers sleep during the block. Times that as the phase `sleep`."""
+    if not settings.sleep_inference:
+        yield
+        return
+    with _timed(phases, "sleep"):
+        publisher.sleep()
+    falling_s = phases["sleep"]
+    try:
+        yield
+    finally:
+        release_cached()
+        with _timed(phases, "sleep"):
+            publisher.wake_up()
+        phases["sleep"] += falling_s
 
 
 @contextmanager

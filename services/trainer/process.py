@@ -106,6 +106,7 @@ async def _train(
             epoch=epoch,
             loop=asyncio.get_running_loop(),
             store=store,
+            max_steps=settings.max_steps,
         )
         state.pop("reason")
         try:

@@ -69,7 +69,7 @@ def create_app(settings: ViewerSettings, *, folder: Path, stopping: asyncio.Even
         redoc_url=None,
         lifespan=closing,
     )
-    app.state.viewer = Viewer(settings, runs, index, stopping or asyncio.Event())
+    app.state.viewer = Viewer(settings, settings.access, runs, index, stopping or asyncio.Event())
     if settings.host in _LOOPBACK:  # else a foreign site could read it, by a name that it points to 127.0.0.1
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=_LOOPBACK, www_redirect=False)
     app.add_middleware(SecurityHeaders)

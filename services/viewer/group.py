@@ -34,26 +34,31 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
     legal = {move.uci(): board.san(move) for move in board.legal_moves}
     masked = run.trainer_settings().get("mask_truncated", True)
     tokenizer = _tokenizer(str(row["base_model"]).partition("@")[0])
-    for trace, computed in zip(row["traces"], advantages, strict=True):
+    version = row["step"] or run.trained_in_vain().get(id)
+    ratios = (run.ratios(version, id) if version else []) or [None] * len(advantages)
+    for trace, computed, own in zip(row["traces"], advantages, ratios, strict=True):
         completion, verdict = trace["completion"], trace["verdict"]
         text = completion["text"]
         verdict["components"] = dict(verdict["components"])
         trace |= computed | {"no_loss": bool(masked and completion["finish_reason"] == "length")}
+        trace["ratios"] = own
         trace["candidates"] = [
             {"uci": uci, "san": legal[uci]} for uci in distinct(candidates_of(text, board)) if uci in legal
         ]
         trace["sentences"] = verdict.pop("sentences", None) or _sentences(board.fen(), text)
         trace["tokens"] = _pieces(tokenizer, completion.pop("token_ids"))
     row["prompt_tokens"] = len(row.pop("prompt_token_ids"))
-    row["fate"] = _fate(run, row)
+    row["trained"], row["fate"] = version, _fate(run, row, version)
     row.pop("file_row_number")
     return row
 
 
-def _fate(run: RunFolder, row: Row) -> str:
-    """What became of a group, as far as the files of the run tell."""
+def _fate(run: RunFolder, row: Row, version: int | None) -> str:
+    """What became of a group, as far as the files of the run tell. `version` was made by training on it."""
     if row["step"] is not None:
         return f"trained in step {row['step']}, on version {row['step'] - 1}, at age {row['age']}"
+    if version is not None:
+        return f"trained in step {version}, which was abandoned: the run went back to an earlier version"
     metrics = run.metrics()
     if not metrics:
         return "not trained: the run has no trainer"

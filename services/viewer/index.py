@@ -7,22 +7,24 @@ index on disk beyond its memory limit, so a run of any length can be shown.
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from rookery.errors import NotFound
+from rookery.advantages import group_advantages, leave_one_out
+from rookery.errors import NotFound, RookeryError
 from services.viewer.runs import RunFolder
+from services.viewer.store import Stamp, stamp_of
 
 logger = logging.getLogger(__name__)
 
 Row = dict[str, Any]
-_Stamp = tuple[int, int]
-"""Size and time of change of a file."""
 
 _ROWS = 1 << 24
 """More than the groups of any file: the number of a group is that of its file times this, plus its row."""
@@ -32,17 +34,14 @@ REFRESH_S = 2.0
 WAIT_S = 5.0
 """How long the first request for a run waits for its index. A larger run is shown in parts."""
 
-_EPSILON = 1e-4
-"""Added to the standard deviation, as by the trainer."""
-
 _TABLES = """
 CREATE TABLE files (file BIGINT PRIMARY KEY, run VARCHAR, path VARCHAR);
 CREATE TABLE groups (
     g BIGINT, run VARCHAR, id VARCHAR, position VARCHAR, fen VARCHAR, phase VARCHAR, style VARCHAR,
     version INTEGER, created_at DOUBLE, size INTEGER, reward_mean DOUBLE, reward_std DOUBLE,
     reward_min DOUBLE, reward_max DOUBLE, regret_max DOUBLE, length_max INTEGER, surprise_max DOUBLE,
-    tokens INTEGER, logprob DOUBLE, distinct_texts INTEGER, distinct_moves INTEGER, win_before DOUBLE,
-    best VARCHAR, step INTEGER, age INTEGER
+    legal DOUBLE, tokens INTEGER, logprob DOUBLE, distinct_texts INTEGER, distinct_moves INTEGER,
+    win_before DOUBLE, best VARCHAR, step INTEGER, age INTEGER
 );
 CREATE TABLE answers (
     g BIGINT, run VARCHAR, version INTEGER, i INTEGER, reward DOUBLE, advantage DOUBLE, outcome VARCHAR,
@@ -60,6 +59,7 @@ SELECT $base + file_row_number, $run, id, position.id, prompt.fen, position.phas
     list_max(list_transform(traces, lambda t: t.verdict.regret)),
     list_max(list_transform(traces, lambda t: len(t.completion.token_ids))),
     list_max(list_transform(traces, lambda t: -list_avg(t.completion.logprobs))),
+    list_avg(list_transform(traces, lambda t: (t.verdict.outcome = 'legal')::INTEGER)),
     list_sum(list_transform(traces, lambda t: len(t.completion.token_ids))),
     list_sum(list_transform(traces, lambda t: list_sum(t.completion.logprobs))),
     list_unique(list_transform(traces, lambda t: t.completion.text)),
@@ -72,19 +72,33 @@ FROM (SELECT *, list_transform(traces, lambda t: t.verdict.reward) AS rewards
 
 _ADD_ANSWERS = """
 INSERT INTO answers
-SELECT g, $run, version, i, t.verdict.reward,
-    CASE WHEN $per_token THEN NULL WHEN low = high THEN 0
-         ELSE $factor(size) * (t.verdict.reward - mean) / $divisor END,
+SELECT $base + place, $run, version, i, t.verdict.reward, $advantages[place + 1][i + 1],
     t.verdict.outcome, t.verdict.regret, t.verdict.win_after, len(t.completion.token_ids),
     -list_avg(t.completion.logprobs), t.verdict.move.uci, t.verdict.move.san, t.verdict.components,
     t.completion.text
-FROM (SELECT $base + file_row_number AS g, policy.number AS version,
-             unnest(traces) AS t, generate_subscripts(traces, 1) - 1 AS i,
-             len(traces) AS size, list_min(rewards) AS low, list_max(rewards) AS high,
-             list_avg(rewards) AS mean, list_stddev_pop(rewards) AS deviation
-      FROM (SELECT *, list_transform(traces, lambda t: t.verdict.reward) AS rewards
-            FROM read_parquet($path, file_row_number = true, hive_partitioning = false)))
+FROM (SELECT file_row_number AS place, policy.number AS version,
+             unnest(traces) AS t, generate_subscripts(traces, 1) - 1 AS i
+      FROM read_parquet($path, file_row_number = true, hive_partitioning = false))
 """
+
+_REWARDS = """
+SELECT list_transform(traces, lambda t: t.verdict.reward)
+FROM read_parquet(?, file_row_number = true, hive_partitioning = false) ORDER BY file_row_number
+"""
+
+
+@dataclass(slots=True)
+class _Run:
+    """What is known of a run. `of` counts its files, without those that cannot be read."""
+
+    files: dict[Path, Stamp] = field(default_factory=dict)
+    of: int = 0
+    unreadable: set[Path] = field(default_factory=set)
+    failure: str = ""
+    commit: tuple[Stamp | None, int] | None = None
+    """The newest commit and the number of files when the steps of the groups were last set."""
+    opened: float = 0.0
+    job: Future[None] | None = None
 
 
 class Index:
@@ -95,13 +109,8 @@ class Index:
         self._database.execute(_TABLES)
         self._writing, self._opening = threading.Lock(), threading.Lock()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="index")
-        self._jobs: dict[str, tuple[float, Future[None]]] = {}
         self._stopping = False
-        self._files: dict[str, dict[Path, _Stamp]] = {}
-        self._unreadable: dict[str, set[Path]] = {}
-        self._failures: dict[str, str] = {}
-        self._commits: dict[str, tuple[dict[Path, _Stamp], int]] = {}
-        self._states: dict[str, tuple[int, int]] = {}
+        self._runs: defaultdict[str, _Run] = defaultdict(_Run)
 
     def close(self) -> None:
         self._stopping = True
@@ -118,63 +127,66 @@ class Index:
 
     def progress(self, run: str) -> tuple[int, int]:
         """How many files of a run are indexed, and how many there are."""
-        return self._states.get(run, (0, 0))
+        return len(self._runs[run].files), self._runs[run].of
 
     def opened(self) -> list[str]:
         """The names of the runs that have been opened."""
-        return sorted(self._jobs)
+        return sorted(name for name, run in list(self._runs.items()) if run.job)
 
     def problem(self, run: str) -> str:
         """What is wrong with the files of a run; empty if nothing is."""
-        unreadable = len(self._unreadable.get(run, ()))
+        unreadable = len(self._runs[run].unreadable)
         count = f"{unreadable} unreadable file{'s' * (unreadable > 1)} left out" if unreadable else ""
-        return "; ".join(filter(None, (count, self._failures.get(run, ""))))
+        return "; ".join(filter(None, (count, self._runs[run].failure)))
 
     def open(self, run: RunFolder) -> None:
         """Brings a run up to date in the background. The first time, waits a moment for it."""
+        known = self._runs[run.name]
         with self._opening:
-            since, job = self._jobs.get(run.name, (0.0, None))
-            if job is not None and not (job.done() and time.monotonic() - since > REFRESH_S):
+            before = known.job
+            if before and not (before.done() and time.monotonic() - known.opened > REFRESH_S):
                 return
-            fresh = self._worker.submit(self.refresh, run)
-            self._jobs[run.name] = time.monotonic(), fresh
-        if job is None:
+            known.opened, known.job = time.monotonic(), self._worker.submit(self.refresh, run)
+        if before is None:
             with suppress(TimeoutError):
-                fresh.result(WAIT_S)
+                known.job.result(WAIT_S)
 
     def refresh(self, run: RunFolder) -> None:
         """Adds the files that are new, and notes which groups have been trained on since.
 
         The boundary of the indexing: a failure is logged, and `problem` says it.
         """
+        known = self._runs[run.name]
         with self._writing:
             try:
-                self._refresh(run)
-                self._failures.pop(run.name, None)
+                self._refresh(run, known)
+                known.failure = ""
+            except RookeryError as error:  # of a store
+                logger.error("run %s cannot be indexed: %s", run.name, error)
+                known.failure = f"not up to date: {error}"[:500]
             except Exception as error:
                 logger.exception("run %s cannot be indexed", run.name)
-                self._failures[run.name] = f"not up to date: {type(error).__name__}: {error}"[:500]
+                known.failure = f"not up to date: {type(error).__name__}: {error}"[:500]
 
-    def _refresh(self, run: RunFolder) -> None:
-        known = self._files.setdefault(run.name, {})
-        unreadable = self._unreadable.setdefault(run.name, set())
-        found = _stamps(run.archive_files())
-        if any(found.get(path) != stamp for path, stamp in known.items()):  # a file has gone: made anew
+    def _refresh(self, run: RunFolder, known: _Run) -> None:
+        found = run.update()
+        if any(found.get(path) != stamp for path, stamp in known.files.items()):  # a file has gone: made anew
             self._forget(run.name)
         settings = run.trainer_settings()
-        unreadable.intersection_update(found)
+        known.unreadable.intersection_update(found)
+        known.of = len(found) - len(known.unreadable)
         for path, stamp in found.items():
             if self._stopping:
                 return
-            if path not in known:
-                self._states[run.name] = (len(known), len(found) - len(unreadable))
-                if self._add(run.name, path, settings, quiet=path in unreadable):
-                    known[path] = stamp
-                    unreadable.discard(path)
+            if path not in known.files:
+                run.fetch(path)
+                if self._add(run.name, path, settings, quiet=path in known.unreadable):
+                    known.files[path] = stamp
+                    known.unreadable.discard(path)
                 else:
-                    unreadable.add(path)
-        self._states[run.name] = (len(known), len(found) - len(unreadable))
-        self._note_trained(run, len(known))
+                    known.unreadable.add(path)
+                known.of = len(found) - len(known.unreadable)
+        self._note_trained(run, known)
 
     def _forget(self, run: str) -> None:
         """Drops the rows of a run."""
@@ -182,8 +194,8 @@ class Index:
             cursor.execute("DELETE FROM answers WHERE run = ?", [run])
             cursor.execute("DELETE FROM groups WHERE run = ?", [run])
             cursor.execute("DELETE FROM files WHERE run = ?", [run])
-        self._files[run].clear()
-        self._commits.pop(run, None)
+        self._runs[run].files.clear()
+        self._runs[run].commit = None
 
     def _add(self, run: str, path: Path, settings: Mapping[str, Any], *, quiet: bool) -> bool:
         """Adds a file, whole or not at all. Says whether it could be read, and logs it unless `quiet`."""
@@ -194,7 +206,9 @@ class Index:
                 cursor.begin()
                 cursor.execute("INSERT INTO files VALUES (?, ?, ?)", [number, run, str(path)])
                 cursor.execute(_ADD_GROUPS, values)
-                cursor.execute(_advantages(_ADD_ANSWERS, settings), values)
+                rewards = [row[0] for row in cursor.execute(_REWARDS, [str(path)]).fetchall()]
+                advantages = [_advantages(own, settings) for own in rewards]
+                cursor.execute(_ADD_ANSWERS, {**values, "advantages": advantages})
                 cursor.commit()
             except duckdb.Error as error:
                 cursor.rollback()
@@ -203,11 +217,11 @@ class Index:
                 return False
         return True
 
-    def _note_trained(self, run: RunFolder, files: int) -> None:
+    def _note_trained(self, run: RunFolder, known: _Run) -> None:
         """Sets the step of every group again: a run may have gone back to an earlier version."""
         commit = run.newest_commit()
-        newest = (_stamps([commit] if commit else []), files)
-        if self._commits.get(run.name) == newest:
+        newest = (stamp_of(commit) if commit else None, len(known.files))
+        if known.commit == newest:
             return
         trained = run.trained()
         with self._database.cursor() as cursor:
@@ -218,7 +232,7 @@ class Index:
                 "WHERE groups.g = t.g AND groups.step IS DISTINCT FROM t.step",
                 {"ids": list(trained), "steps": list(trained.values()), "run": run.name},
             )
-        self._commits[run.name] = newest
+        known.commit = newest
 
     def whole(self, run: str, group: str) -> Row:
         """A group as it is in the archive, with `number` (its place here), `step` and `age`.
@@ -245,22 +259,12 @@ class Index:
         return row | {"number": place["g"], "step": place["step"], "age": place["age"]}
 
 
-def _stamps(paths: Sequence[Path]) -> dict[Path, _Stamp]:
-    """The files that are there, each with its stamp."""
-    found = {}
-    for path in paths:
-        with suppress(FileNotFoundError):
-            stat = path.stat()
-            found[path] = (stat.st_size, stat.st_mtime_ns)
-    return found
-
-
-def _advantages(sql: str, settings: Mapping[str, Any]) -> str:
-    """The query with the trainer's formula. Moving averages are not in the archive: for `ema` and `adaptive`
-    the advantage is relative to the group. `none` leaves it to the critic, for each token: NULL."""
+def _advantages(rewards: Sequence[float], settings: Mapping[str, Any]) -> list[float | None]:
+    """The trainer's advantages. Moving averages are not in the archive: for `ema` and `adaptive` they are
+    relative to the group. `none` leaves them to the critic, for each token: None."""
     baseline = settings.get("baseline", "group-mean")
-    factor = "(size / greatest(1, size - 1))" if baseline == "leave-one-out" else "1"
+    if baseline == "none":
+        return [None] * len(rewards)
+    relative = leave_one_out if baseline == "leave-one-out" else group_advantages
     floor = float(settings.get("sigma_floor", 0.0))
-    divisor = f"(greatest(deviation, {floor}) + {_EPSILON})" if settings.get("normalise", True) else "1"
-    per_token = "true" if baseline == "none" else "false"
-    return sql.replace("$factor(size)", factor).replace("$divisor", divisor).replace("$per_token", per_token)
+    return list(relative(rewards, normalise=bool(settings.get("normalise", True)), sigma_floor=floor))

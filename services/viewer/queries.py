@@ -5,6 +5,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any, Literal
 
+from rookery.errors import InvalidInput
 from rookery.trace import Outcome
 from services.viewer.filters import Condition, Filter
 from services.viewer.index import Index, Row
@@ -16,7 +17,19 @@ BINS = 40
 BUCKETS = 60
 """The most points of a series over versions."""
 
-Sort = Literal["time", "reward", "spread", "regret", "length", "surprise", "age", "version"]
+Sort = Literal[
+    "time",
+    "reward",
+    "spread",
+    "regret",
+    "length",
+    "surprise",
+    "age",
+    "version",
+    "outcome",
+    "phase",
+    "component",
+]
 
 _SORTS: dict[Sort, str] = {
     "time": "g",
@@ -27,6 +40,9 @@ _SORTS: dict[Sort, str] = {
     "surprise": "surprise_max",
     "age": "age",
     "version": "version",
+    "outcome": "legal",
+    "phase": "array_position(['opening', 'middlegame', 'endgame'], phase)",
+    "component": "component",
 }
 
 _PIECE = (
@@ -51,12 +67,26 @@ def extent(index: Index, run: str) -> Row:
 
 
 def page(index: Index, run: str, chosen: Filter, *, sort: Sort, descending: bool, number: int) -> list[Row]:
-    """Groups of a page, each with its answers; `matched` says whether an answer passes the filter."""
+    """Groups of a page, each with its answers; `matched` says whether an answer passes the filter.
+
+    By `component`, they are sorted by the mean of the component that the filter names.
+
+    Raises:
+        InvalidInput: they are to be sorted by a component, and the filter names none.
+    """
     where = chosen.groups(run)
     order = f"{_SORTS[sort]} {'DESC' if descending else 'ASC'} NULLS LAST, g DESC"
+    joined, named = "", ()
+    if sort == "component":
+        if not chosen.component:
+            raise InvalidInput("sort=component needs component=NAME")
+        joined = (
+            "JOIN (SELECT g, avg(components[?]) AS component FROM answers WHERE run = ? GROUP BY g) USING (g)"
+        )
+        named = (chosen.component, run)
     groups = index.query(
-        f"SELECT * FROM groups g WHERE {where.sql} ORDER BY {order} LIMIT {PAGE} OFFSET ?",
-        [*where.values, number * PAGE],
+        f"SELECT * FROM groups g {joined} WHERE {where.sql} ORDER BY {order} LIMIT {PAGE} OFFSET ?",
+        [*named, *where.values, number * PAGE],
     )
     return with_answers(index, groups, chosen.of_answers(run))
 

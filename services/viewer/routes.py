@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
+from rookery.access import Access
 from services.viewer import account, play, queries
 from services.viewer.curves import curves
 from services.viewer.filters import Filter
@@ -50,6 +50,7 @@ class Viewer:
     """What the routes share. `stopping` ends the live streams."""
 
     settings: ViewerSettings
+    access: Access
     runs: Runs
     index: Index
     stopping: asyncio.Event
@@ -74,12 +75,11 @@ Run = Annotated[RunFolder, Depends(_opened)]
 
 
 def _allowed(viewer: Shared, authorization: Annotated[str, Header()] = "") -> None:
-    token = viewer.settings.token
-    if not token:
+    if not viewer.access.token:
         raise HTTPException(
-            403, "This viewer is read-only: set VIEWER_TOKEN, or use `rookery view`, to replay and play"
+            403, "This viewer is read-only: set ROOKERY_TOKEN, or use `rookery view`, to replay and play"
         )
-    if not secrets.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
+    if not viewer.access.admits(authorization):
         raise HTTPException(401, "The token is missing or wrong", {"WWW-Authenticate": "Bearer"})
 
 
@@ -120,7 +120,7 @@ def overview(run: Run, viewer: Shared) -> Response:
             "account": account.account(run, _redis_url(run, viewer)),
             "dropped": run.dropped(),
             "last_step": run.last_step(),
-            "writable": bool(viewer.settings.token),
+            "writable": bool(viewer.access.token),
         }
     )
 
@@ -223,7 +223,7 @@ def _peers(viewer: Viewer, run: RunFolder) -> play.Peers:
     return play.Peers(
         viewer.settings.inference_url or run.service_url("inference"),
         viewer.settings.reward_url or run.service_url("reward"),
-        viewer.settings.access,
+        viewer.access,
     )
 
 

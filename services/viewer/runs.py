@@ -1,11 +1,15 @@
-"""The folders of runs: metrics, settings, evaluations, commits, the files of the archive. Only reads."""
+"""The folders of runs: metrics, settings, evaluations, commits, the files of the archive. Only reads.
+
+Of a run in a store, this disk has a copy of the files that are read here.
+"""
 
 import fcntl
+import gzip
 import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +18,9 @@ from typing import Any
 from rookery.errors import NotFound
 from rookery.plots.steps import METRICS_FILE, Step, read_metrics
 from rookery.plots.strength import strength_steps
+from rookery.remote import is_url
+from rookery.trace import policy_name
+from services.viewer.store import Stamp, Store, stamp_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ARCHIVE_FILE = re.compile(r"(\d+)-(\d+)_.*\.parquet")
@@ -25,13 +32,22 @@ _TAIL_BYTES = 1 << 16
 """Many times the length of a step's line."""
 
 
+_READ = re.compile(r"[^/]+\.(json|jsonl|toml)|adapters/[^/]+/state\.json")
+"""The files of a run's folder that are copied from a store at once. Archive and ratios follow one by one."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """A run on this disk. `archive` is the folder of its Parquet files, which may not exist."""
+    """A run on this disk. `archive` is the folder of its Parquet files, which may not exist.
+
+    The two may be copies of what the stores have.
+    """
 
     name: str
     path: Path
     archive: Path
+    store: Store | None = None
+    archive_store: Store | None = None
 
     def metrics(self) -> list[Step]:
         """The steps of its trainer; none before the first."""
@@ -86,10 +102,47 @@ class RunFolder:
             return False
         return False
 
-    def archive_files(self) -> list[Path]:
-        """The files of the archive, in the order of their first entry. Files of other names are left out."""
-        named = [(_ARCHIVE_FILE.fullmatch(path.name), path) for path in self.archive.glob("date=*/*.parquet")]
-        return [path for *_, path in sorted((int(m[1]), int(m[2]), path) for m, path in named if m)]
+    def update(self) -> dict[Path, Stamp]:
+        """The files of the archive, in the order of their first entry. Files of other names are left out.
+
+        Of a run in a store, copies the other files that are new, and lists those of the archive.
+
+        Raises:
+            SetupError, Unavailable: the store refuses, or does not answer.
+        """
+        for path in self.store.files(self.name) if self.store else ():
+            if _READ.fullmatch(path.relative_to(self.path).as_posix()):
+                self.fetch(path)
+        if self.archive_store:
+            below = self.archive.relative_to(self.archive_store.folder).parts[0]
+            found = self.archive_store.files(below)
+        else:
+            found = {
+                path: stamp
+                for path in self.archive.glob("date=*/*.parquet")
+                if (stamp := stamp_of(path)) is not None
+            }
+        named = [(_ARCHIVE_FILE.fullmatch(path.name), path) for path in found if self.archive in path.parents]
+        ordered = sorted((int(m[1]), int(m[2]), path) for m, path in named if m)
+        return {path: found[path] for *_, path in ordered}
+
+    def fetch(self, path: Path) -> None:
+        """Copies a file from its store, unless it is here already, or the run is not in a store."""
+        for store in (self.store, self.archive_store):
+            if store and store.folder in path.parents:
+                store.fetch(path)
+                return
+
+    def ratios(self, version: int, group: str) -> list[list[float] | None]:
+        """The importance ratios of a group's answers in the step that made `version`; empty if not kept."""
+        path = self.path / "ratios" / f"{policy_name(version)}.jsonl.gz"
+        with suppress(NotFound, OSError, EOFError, ValueError):  # not kept, or cut off by a crash
+            self.fetch(path)
+            with gzip.open(path, "rt") as file:
+                for line in file:
+                    if group in line and (found := json.loads(line))["group"] == group:
+                        return list(found["ratios"])
+        return []
 
     def newest_commit(self) -> Path | None:
         """The state of the newest version on disk."""
@@ -97,16 +150,45 @@ class RunFolder:
 
     def trained(self) -> dict[str, int]:
         """The version that each trained group went into, by group id: from the ledgers of the commits."""
+        abandoned = self._abandoned()
+        states = (state for state in self._states() if state.get("number") not in abandoned)
+        return self._steps(states, abandoned)
+
+    def trained_in_vain(self) -> dict[str, int]:
+        """The same of groups whose version was discarded with --from-version: of those still on disk."""
+        abandoned = self._abandoned()
+        found = self._steps(map(self._state, abandoned), abandoned)
+        return {id: version for id, version in found.items() if version in abandoned}
+
+    def _steps(self, states: Iterable[dict[str, Any]], abandoned: range) -> dict[str, int]:
         groups_of = {
             int(step["version"]): int(step["groups"]) for step in self.metrics() if "version" in step
         }
         found: dict[str, int] = {}
-        for state in self._states():
+        for state in states:
             version, ledger = int(state.get("number", 0)), list(state.get("ledger", ()))
-            while ledger and (count := groups_of.get(version, 0)):
+            while ledger and (version in groups_of or (abandoned and version == abandoned.stop)):
+                if version not in groups_of:  # a copy, with the ledger of the version that it goes back to
+                    version = abandoned.start - 1
+                    continue
+                count = groups_of[version]
                 found |= {entry.partition(":")[0]: version for entry in ledger[-count:]}
                 version, ledger = version - 1, ledger[:-count]
         return found
+
+    def _abandoned(self) -> range:
+        """The versions that the last --from-version discarded: up to its copy, which no step made."""
+        newest = self.newest_commit()
+        state = _object(newest) if newest else {}
+        back = state.get("went_back_to")
+        if back is None:
+            return range(0)
+        made = {step.get("version") for step in self.metrics()}
+        later = range(int(back) + 1, int(state["number"]) + 1)
+        return range(later.start, next((version for version in later if version not in made), later.start))
+
+    def _state(self, version: int) -> dict[str, Any]:
+        return _object(self.path / "adapters" / policy_name(version) / "state.json")
 
     def dropped(self) -> dict[str, int]:
         """Groups that the trainer dropped, by reason, at the newest commit."""
@@ -121,31 +203,53 @@ class RunFolder:
                 yield _object(file)
 
 
-@dataclass(frozen=True, slots=True)
 class Runs:
-    """All runs below a folder, and those of an archive that is elsewhere."""
+    """All runs below a folder, and those of an archive that is elsewhere. Both may be URLs."""
 
-    folder: Path
-    archive: Path | None = None
+    def __init__(self, folder: Path | str, archive: Path | str | None = None) -> None:
+        self.place = str(folder)
+        self._store = Store(self.place) if is_url(self.place) else None
+        self._archive_store = Store(str(archive)) if is_url(str(archive)) else None
+        self.folder = self._store.folder if self._store else Path(folder)
+        self.archive = (
+            self._archive_store.folder if self._archive_store else Path(archive) if archive else None
+        )
 
     def names(self) -> list[str]:
-        """The names of the runs, newest first."""
+        """The names of the runs, newest first. Those in a store that were never opened come last.
+
+        Raises:
+            SetupError, Unavailable: a store refuses, or does not answer.
+        """
         found = {path.name: path for path in self.folder.glob("*") if (path / METRICS_FILE).exists()}
-        for path in [*self.folder.glob("*/archive/run=*"), *(self.archive or self.folder).glob("run=*")]:
+        if self._store:
+            found = {name: self.folder / name for name in self._store.names()}
+        places = [*self.folder.glob("*/archive/run=*"), *(self.archive or self.folder).glob("run=*")]
+        if self._archive_store:
+            places = [self._archive_store.folder / name for name in self._archive_store.names()]
+        for path in places:
             found.setdefault(path.name.removeprefix("run="), path)
-        return sorted(filter(_NAME.fullmatch, found), key=lambda name: -found[name].stat().st_mtime)
+        return sorted(filter(_NAME.fullmatch, found), key=lambda name: -(stamp_of(found[name]) or (0, 0))[1])
 
     def find(self, name: str) -> RunFolder:
         """The run of that name.
 
         Raises:
             NotFound: there is none.
+            SetupError, Unavailable: as `names`.
         """
         path = self.folder / name
         archive = (self.archive or path / "archive") / f"run={name}"
-        if not _NAME.fullmatch(name) or not (path.is_dir() or archive.is_dir()):
-            raise NotFound(f"no run {name[:80]!r} in {str(self.folder)!r}")
-        return RunFolder(name, path, archive)
+        archive_store = self._archive_store if self.archive else self._store
+        run = RunFolder(name, path, archive, self._store, archive_store)
+        if not _NAME.fullmatch(name) or not (path.is_dir() or archive.is_dir() or self._is_stored(run)):
+            raise NotFound(f"no run {name[:80]!r} in {self.place!r}")
+        return run
+
+    def _is_stored(self, run: RunFolder) -> bool:
+        """Whether a store has files of a run that was not opened here before."""
+        in_runs = self._store and self._store.files(run.name)
+        return bool(in_runs or (self._archive_store and self._archive_store.files(run.archive.name)))
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -1,12 +1,17 @@
 """`python -m tests.chaos`: makes faults on a run of real processes, and reports what became of it.
 
 The seed and the commit reproduce a case. The exit status is 1 if something was lost or doubled, or a
-fault did not strike. A run that does not go on ends with a traceback. `--soak` only reports.
+fault did not strike. A run that does not go on ends with a traceback.
+
+`--soak` disturbs one run for long. It says nothing of its own about growth: `--report` makes a table of what
+it has written so far, also while it runs or after it was killed.
 """
 
 import argparse
+import json
 import logging
 import random
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,9 +21,11 @@ from rich.console import Console
 from rich.table import Table
 
 from services.trainer.tiny import build_tiny
-from tests.chaos import soak
-from tests.chaos.cluster import BATCH, Cluster, NotRecoveredError, group_of
+from tests.chaos import histories, soak
+from tests.chaos.cluster import BATCH, Cluster, group_of
+from tests.chaos.disturbed import FAKETIME, NotRecoveredError
 from tests.chaos.faults import IN_ORDER, LOSSES, Row, adapter, never_reached, strike
+from tests.chaos.whole import WHOLE, Whole
 from tests.integration.trainer.runs import Run, events
 
 STEPS = 4
@@ -32,23 +39,29 @@ def main(argv: list[str]) -> int:
         "--faults",
         nargs="+",
         metavar="FAULT",
-        choices=[*IN_ORDER, *LOSSES],
+        choices=[*IN_ORDER, *LOSSES, *WHOLE],
         help="some faults, by their names in the report (all)",
     )
-    parser.add_argument(
-        "--soak", type=float, metavar="MINUTES", help="disturb one run so long, and only report growth"
-    )
+    parser.add_argument("--soak", type=float, metavar="MINUTES", help="disturb one run so long")
+    parser.add_argument("--folder", type=Path, help="of the soak's run: one that is there goes on")
+    parser.add_argument("--report", type=Path, metavar="FOLDER", help="print what a soak has seen so far")
     parser.add_argument("--lasts-s", type=float, default=60.0, help="how long a pause or a cut lasts (60)")
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.CRITICAL)
-    console = Console()
-    console.print(f"seed {options.seed}")
-    with tempfile.TemporaryDirectory() as folder:
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # ends what it has started
+    console = Console(width=120)
+    if options.report:
+        rows = [json.loads(line) for line in (options.report / soak.ROWS).read_text().splitlines()]
+        console.print(*soak.tables(rows))
+        return 0
+    console.print(f"seed {options.seed}{'' if FAKETIME else '; without libfaketime, no clock jumps'}")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
         if options.soak:
-            console.print(soak.table(list(soak.soak(Path(folder), seed=options.seed, minutes=options.soak))))
-            return 0
+            soak.soak(folder, seed=options.seed, minutes=options.soak)
+            return main(["--report", str(folder)])
         rows = []
-        for row in run(Path(folder), seed=options.seed, names=options.faults, lasts_s=options.lasts_s):
+        for row in run(folder, seed=options.seed, names=options.faults, lasts_s=options.lasts_s):
             console.print(
                 f"{row.fault}: recovered in {row.recovered_s:.1f} s, {row.lost} lost, {row.doubled} doubled"
             )
@@ -64,8 +77,21 @@ def run(folder: Path, *, seed: int, names: list[str] | None = None, lasts_s: flo
         NotRecoveredError: the run did not go on, an account does not hold, a failpoint was never passed, or
             the adapter differs from that of a run without faults.
     """
+    chosen = [name for name in (*IN_ORDER, *LOSSES, *WHOLE) if names is None or name in names]
+    if not WHOLE.keys() >= set(chosen):
+        yield from _run_cluster(folder, chosen, seed=seed, lasts_s=lasts_s)
+    if any(name in WHOLE for name in chosen):
+        with Whole(folder / "whole", seed=seed) as whole:
+            for name in chosen:
+                if name in WHOLE:
+                    yield strike(whole, name, WHOLE[name], steps=whole.steps + STEPS, lasts_s=lasts_s)
+            whole.stop()
+            if lost := whole.lost_positions():
+                raise NotRecoveredError(f"{lost} positions were fed and have no outcome")
+
+
+def _run_cluster(folder: Path, chosen: list[str], *, seed: int, lasts_s: float) -> Iterator[Row]:
     model = build_tiny(folder / "model", seed=3, layers=2)
-    chosen = [name for name in (*IN_ORDER, *LOSSES) if names is None or name in names]
     in_order = [name for name in chosen if name in IN_ORDER]
     with Cluster(folder, model, seed=seed) as cluster:
         cluster.random.shuffle(in_order)
@@ -74,9 +100,11 @@ def run(folder: Path, *, seed: int, names: list[str] | None = None, lasts_s: flo
         for name in in_order:
             yield strike(cluster, name, IN_ORDER[name], steps=(done := done + STEPS), lasts_s=lasts_s)
         compare(cluster, folder, model, steps=done)
+        check_history(cluster, forgetful=False)
         for name in chosen:
             if name in LOSSES:
                 yield strike(cluster, name, LOSSES[name], steps=(done := done + STEPS), lasts_s=lasts_s)
+        check_history(cluster, forgetful=True)
         if missing := never_reached(cluster):
             raise NotRecoveredError(f"failpoints that were never passed: {', '.join(sorted(missing))}")
 
@@ -86,6 +114,12 @@ def advance(cluster: Cluster, steps: int) -> int:
     cluster.allow(steps)
     cluster.settle(steps)
     return steps
+
+
+def check_history(cluster: Cluster, *, forgetful: bool) -> None:
+    """Checks the calls of all processes so far."""
+    if wrong := histories.violations(histories.read(cluster.history), forgetful=forgetful):
+        raise NotRecoveredError("\n".join(wrong))
 
 
 def compare(cluster: Cluster, folder: Path, model: Path, *, steps: int) -> None:

@@ -1,24 +1,23 @@
 """What is done to a run, one fault after the other, and how the run is checked afterwards."""
 
-import json
 import os
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import redis
 
 from rookery import failpoints
-from services.data.store.folders import open_folder
-from services.data.traces.archive import TraceArchive
 from services.trainer.versions import commits
-from tests.chaos.cluster import BATCH, Cluster, NotRecoveredError, group_of
+from tests.chaos.cluster import BATCH, Cluster
+from tests.chaos.disturbed import FAKETIME, Disturbed, NotRecoveredError
 from tests.chaos.proxy import FAULTS
 
+Running = TypeVar("Running", bound=Disturbed)
 Inject = Callable[[Cluster, float], int]
 """Makes a fault that lasts so many seconds, and returns how often it struck."""
 
@@ -66,7 +65,7 @@ def pause_the_trainer(cluster: Cluster, lasts_s: float) -> int:
     return 3
 
 
-def network(fault: str, cluster: Cluster, lasts_s: float) -> int:
+def network(fault: str, cluster: Disturbed, lasts_s: float) -> int:
     before, began = cluster.proxy.injections, time.monotonic()
     with cluster.proxy.making(fault):
         while time.monotonic() - began < lasts_s or cluster.proxy.injections - before < 5:
@@ -106,7 +105,7 @@ def damage_the_version(cluster: Cluster, lasts_s: float) -> int:
     return 2
 
 
-def fill_redis(cluster: Cluster, lasts_s: float) -> int:
+def fill_redis(cluster: Disturbed, lasts_s: float) -> int:
     """Redis refuses every write. Returns how many commands it refused."""
     with cluster.redis_client() as client:
         before = _refused(client)
@@ -120,13 +119,27 @@ def _refused(client: redis.Redis) -> int:
     return int(client.info("errorstats").get("errorstat_OOM", {}).get("count", 0))
 
 
-def pause_redis(cluster: Cluster, lasts_s: float) -> int:
+def pause_redis(cluster: Disturbed, lasts_s: float) -> int:
     """Redis hangs. Returns 1 if it answers nobody meanwhile."""
     cluster.signal_redis(signal.SIGSTOP)
     time.sleep(lasts_s)
     stopped = cluster.redis_is_stopped()
     cluster.signal_redis(signal.SIGCONT)
     return int(stopped)
+
+
+def jump_clock(cluster: Cluster, lasts_s: float) -> int:
+    """The clock of Redis, the only one that the protocol uses, goes an hour forth, two back, and one forth.
+
+    After each jump a trainer and an archiver start, and do a step.
+    """
+    steps = cluster.allowed // BATCH
+    for left, offset_s in ((2, 3600), (1, -3600), (0, 0)):
+        cluster.allow(steps - left)
+        cluster.set_clock(offset_s)
+        kill_any_time(cluster, lasts_s)
+        cluster.settle(steps - left)
+    return 3
 
 
 def cut_redis_file(cluster: Cluster, lasts_s: float) -> int:
@@ -154,6 +167,7 @@ IN_ORDER: dict[str, Inject] = {
     "adapter damaged": damage_the_version,
     "redis full": fill_redis,
     "redis paused": pause_redis,
+    **({"clock jumps": jump_clock} if FAKETIME else {}),
     **{f"network: {fault}": partial(network, fault) for fault in FAULTS},
 }
 """Faults after which the trainer gets the groups in their order, and the adapter has the same bytes."""
@@ -172,38 +186,18 @@ class Row:
     doubled: int
 
 
-def strike(cluster: Cluster, name: str, inject: Inject, *, steps: int, lasts_s: float) -> Row:
+def strike(
+    run: Running, name: str, inject: Callable[[Running, float], int], *, steps: int, lasts_s: float
+) -> Row:
     """Makes a fault while the run goes on to `steps` steps, and checks the run when it is there."""
-    cluster.ensure()
-    cluster.allow(steps)
-    injections = inject(cluster, lasts_s)
+    run.ensure()
+    run.allow(steps)
+    injections = inject(run, lasts_s)
     began = time.monotonic()
-    cluster.ensure()
-    cluster.settle(steps)
-    lost, doubled = check(cluster, steps)
+    run.ensure()
+    run.settle(steps)
+    lost, doubled = run.check(steps)
     return Row(name, injections, time.monotonic() - began, lost, doubled)
-
-
-def check(cluster: Cluster, steps: int) -> tuple[int, int]:
-    """Groups lost and doubled, by the commits, the archive and the counts of a run at rest after `steps`.
-
-    Raises:
-        NotRecoveredError: an account does not hold, or versions are not 0, 1, 2, ...
-    """
-    run = cluster.streams.overview()
-    if run.astray or run.archive_astray or run.counts.archive.get("missed"):
-        raise NotRecoveredError(f"the account does not hold: {run}")
-    versions = list(commits.folders(cluster.run_dir / "adapters"))
-    rows = [json.loads(line) for line in (cluster.run_dir / "metrics.jsonl").read_text().splitlines()]
-    if versions != list(range(steps + 1)) or [row["version"] for row in rows] != versions[1:]:
-        raise NotRecoveredError(f"versions {versions}, in the metrics {[row['version'] for row in rows]}")
-    wanted = {group_of(number).id for number in range(steps * BATCH)}
-    state = json.loads((cluster.run_dir / "adapters" / f"policy-v{steps:06d}" / "state.json").read_bytes())
-    trained = Counter(entry.partition(":")[0] for entry in state["ledger"])
-    archive = TraceArchive(open_folder(str(cluster.folder / "archive")))
-    archived = Counter(group.id for group in archive.groups(run="chaos"))
-    lost = sum(len(wanted - found.keys()) for found in (trained, archived))
-    return lost, sum(found.total() - len(found) for found in (trained, archived))
 
 
 def never_reached(cluster: Cluster) -> set[str]:

@@ -1,99 +1,142 @@
-"""A run disturbed for long, without an end of its processes: nothing may grow, nothing become slower."""
+"""The whole system, disturbed for long without an end of its processes: nothing may grow, nothing slow down.
 
+ROWS.jsonl   a line for each sample and each fault, written at once: `tables` makes the report of any part
+"""
+
+import contextlib
+import json
 import statistics
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 from rich.table import Table
 
-from services.trainer.tiny import build_tiny
-from tests.chaos.cluster import Cluster, NotRecoveredError
-from tests.chaos.faults import IN_ORDER
+from tests.chaos.disturbed import Disturbed, NotRecoveredError
+from tests.chaos.faults import fill_redis, network, pause_redis
+from tests.chaos.proxy import FAULTS as NETWORK
+from tests.chaos.whole import PAUSES, Whole
 
-FAULTS = (
-    "network: delay",
-    "network: cut",
-    "network: half-close",
-    "network: lose-reply",
-    "redis full",
-    "redis paused",
-)
-SAMPLE_S = 5.0
+FAULTS: dict[str, Callable[[Disturbed, float], int]] = {
+    **{f"network: {fault}": partial(network, fault) for fault in NETWORK},
+    "redis full": fill_redis,
+    "redis paused": pause_redis,
+    **PAUSES,
+}
+ROWS = "rows.jsonl"
+LASTS_S = 5.0
+"""How long a fault lasts."""
+SAMPLE_S = 10.0
+STEP_PAUSE_S = 5.0
 WARM_UP = 0.2
 """The first samples, as a share, are left out: caches fill."""
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """A quantity: its mean over the first and the last quarter, and its slope per hour, by least squares."""
+def soak(folder: Path, *, seed: int, minutes: float, fault_every_s: float = 60.0) -> None:
+    """Makes a fault every `fault_every_s` for `minutes`, and adds what it sees to the rows in `folder`.
 
-    name: str
-    first: float
-    last: float
-    slope: float
-
-
-def soak(folder: Path, *, seed: int, minutes: float, fault_every_s: float = 60.0) -> Iterator[Growth]:
-    """Makes a fault every `fault_every_s` for `minutes`, and yields how each quantity developed.
+    A run that was interrupted goes on. The trainer pauses after each step.
 
     Raises:
-        NotRecoveredError: a process ended, or the account does not hold.
+        NotRecoveredError: a process ended, the run did not go on, or an account does not hold.
     """
-    samples: list[dict[str, float]] = []
-    model = build_tiny(folder / "model", seed=3, layers=2)
-    with Cluster(folder, model, seed=seed, fresh=True) as cluster:
-        cluster.ensure()
-        cluster.allowed = 10**9
-        cluster.until(lambda: (cluster.streams.overview().committed or 0) > 3, "the run begins")
-        processes = cluster.processes()
+    with Whole(folder, seed=seed, step_pause_s=STEP_PAUSE_S) as whole, (folder / ROWS).open("a") as file:
+
+        def write(**row: Any) -> None:
+            file.write(json.dumps({"s": round(time.monotonic() - began, 1), **row}) + "\n")
+            file.flush()
+
         began = struck = time.monotonic()
-        while (now := time.monotonic()) - began < 60 * minutes:
-            if now - struck >= fault_every_s:
-                struck, name = now, cluster.random.choice(FAULTS)
-                IN_ORDER[name](cluster, 1.0)
+        processes = whole.processes()
+        write(begins=time.strftime("%Y-%m-%d %H:%M:%S"), seed=seed)
+        while time.monotonic() - began < 60 * minutes:
+            if time.monotonic() - struck >= fault_every_s:
+                struck, name = time.monotonic(), whole.random.choice(list(FAULTS))
+                write(fault=name, **_strike(whole, FAULTS[name]))
             time.sleep(SAMPLE_S)
-            samples.append({"s": time.monotonic() - began, **_sample(cluster, processes)})
-        if cluster.processes().keys() != processes.keys() or not all(
-            p.is_running() for p in processes.values()
-        ):
-            raise NotRecoveredError("a process ended")
-        if (run := cluster.streams.overview()).astray:
-            raise NotRecoveredError(f"the account does not hold: {run}")
-    samples = samples[int(WARM_UP * len(samples)) :]
-    quarter = max(1, len(samples) // 4)
-    for name in samples[0].keys() - {"s"}:
-        values = [sample[name] for sample in samples]
-        slope = statistics.linear_regression([sample["s"] / 3600 for sample in samples], values).slope
-        if name == "steps":
-            yield Growth(
-                "steps a second", *(_rate(part) for part in (samples[:quarter], samples[-quarter:])), 0.0
-            )
-        else:
-            yield Growth(name, statistics.fmean(values[:quarter]), statistics.fmean(values[-quarter:]), slope)
+            if (now := whole.processes()) != processes:
+                raise NotRecoveredError(f"a process ended: {processes}, now {now}")
+            write(sample=_sample(whole, processes))
+        whole.stop()
+        lost, doubled = whole.check(whole.steps)
+        write(ends=True, lost=lost + whole.lost_positions(), doubled=doubled)
 
 
-def _sample(cluster: Cluster, processes: dict[str, psutil.Process]) -> dict[str, float]:
-    figures: dict[str, float] = {"steps": cluster.streams.overview().committed or 0}
+def _strike(whole: Whole, inject: Callable[[Disturbed, float], int]) -> dict[str, Any]:
+    """Makes a fault, and waits for the end of the second step after it."""
+    injections, steps, ended = inject(whole, LASTS_S), whole.steps, time.monotonic()
+    whole.until(lambda: whole.steps >= steps + 2, "two more steps")
+    lost, doubled = whole.check(steps)
+    recovered_s = round(time.monotonic() - ended, 1)
+    return {"injections": injections, "recovered_s": recovered_s, "lost": lost, "doubled": doubled}
+
+
+def _sample(whole: Whole, processes: dict[str, psutil.Process]) -> dict[str, float]:
+    figures: dict[str, float] = {"steps": whole.steps}
     for name, process in processes.items():
-        figures[f"{name}: memory, MiB"] = process.memory_info().rss / 2**20
-        figures[f"{name}: files and sockets"] = process.num_fds()
-    with cluster.redis_client() as client:
+        memory, files, sockets, cpu_s = 0, 0, 0, 0.0
+        for each in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                memory += each.memory_info().rss
+                files += each.num_fds()
+                sockets += len(each.net_connections("all"))
+                cpu_s += sum(each.cpu_times()[:2])
+        figures |= {f"{name}: memory, MiB": memory / 2**20, f"{name}: open files": files}
+        figures |= {f"{name}: sockets": sockets, f"{name}: CPU, s a step": cpu_s}
+    with whole.redis_client() as client:
         figures["redis: keys"] = client.dbsize()
         figures["redis: data, MiB"] = client.info("memory")["used_memory"] / 2**20
+    figures["adapters on disk"] = len(list((whole.run_dir / "adapters").glob("policy-*")))
     return figures
 
 
-def _rate(samples: list[dict[str, float]]) -> float:
-    seconds = samples[-1]["s"] - samples[0]["s"]
-    return (samples[-1]["steps"] - samples[0]["steps"]) / seconds if seconds else 0.0
+def tables(rows: Sequence[dict[str, Any]]) -> list[Table]:
+    """How each quantity developed since the newest start, and what became of all faults."""
+    newest = max(number for number, row in enumerate(rows) if "begins" in row)
+    samples = [{"s": row["s"], **row["sample"]} for row in rows[newest:] if "sample" in row]
+    return [_growth(samples[int(WARM_UP * len(samples)) :]), _faults(rows)]
 
 
-def table(growths: list[Growth]) -> Table:
-    """The report."""
-    report = Table("quantity", "first quarter", "last quarter", "slope an hour", box=None)
-    for growth in sorted(growths, key=lambda growth: growth.name):
-        report.add_row(growth.name, *(f"{value:,.2f}" for value in (growth.first, growth.last, growth.slope)))
-    return report
+def _growth(samples: list[dict[str, float]]) -> Table:
+    """Means over the first and the last quarter, and the slope by least squares. CPU is per step."""
+    table = Table("quantity", "first quarter", "last quarter", "slope an hour", box=None)
+    quarter = max(2, len(samples) // 4)
+    first, last = samples[:quarter], samples[-quarter:]
+    for name in sorted(samples[-1].keys() - {"s"}) if len(samples) >= 2 else ():
+        if name == "steps":
+            rates = [60 * _rate(part, "steps", "s") for part in (first, last)]
+            table.add_row("steps a minute", *(f"{rate:,.2f}" for rate in rates))
+        elif "CPU" in name:
+            table.add_row(name, *(f"{_rate(part, name, 'steps'):,.3f}" for part in (first, last)))
+        else:
+            means = [statistics.fmean(sample[name] for sample in part) for part in (first, last)]
+            hours = [sample["s"] / 3600 for sample in samples]
+            slope = statistics.linear_regression(hours, [sample[name] for sample in samples]).slope
+            table.add_row(name, *(f"{value:,.2f}" for value in (*means, slope)))
+    return table
+
+
+def _faults(rows: Sequence[dict[str, Any]]) -> Table:
+    table = Table("fault", "times", "injections", "recovered in, s", "longest", "lost", "doubled", box=None)
+    for name in sorted({row["fault"] for row in rows if "fault" in row}):
+        found = [row for row in rows if row.get("fault") == name]
+        waits = [row["recovered_s"] for row in found]
+        injections, lost, doubled = (
+            sum(row[key] for row in found) for key in ("injections", "lost", "doubled")
+        )
+        said = (len(found), injections, f"{statistics.median(waits):.1f}", f"{max(waits):.1f}", lost, doubled)
+        table.add_row(name, *map(str, said))
+    for row in rows:
+        if "ends" in row:
+            end = f"at the end, after {row['s'] / 60:.0f} minutes"
+            table.add_row(end, "", "", "", "", str(row["lost"]), str(row["doubled"]))
+    return table
+
+
+def _rate(samples: list[dict[str, float]], name: str, per: str) -> float:
+    """The growth of a quantity over that of another one."""
+    divisor = samples[-1][per] - samples[0][per]
+    return (samples[-1][name] - samples[0][name]) / divisor if divisor else 0.0

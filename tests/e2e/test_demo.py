@@ -70,7 +70,8 @@ def test_gpt2_with_all_weights_is_evaluated_on_both_kinds_of_lines(tmp_path: Pat
     )
     positions = report["sections"]["positions"]
     for table in ("P_lines", "A_lines"):
-        assert set(positions[table]["format"]) == {FIRST, LAST}
+        assert set(positions[table]["format"]) == {FIRST, LAST, "well-formed guess"}
+        assert positions[table]["format"]["well-formed guess"]["mean"] == 1.0
         assert positions[table]["format"][FIRST]["mean"] > 0, "the taught model writes the form now and then"
     assert set(positions["A_lines"]) == {"format", "fen", "reward", "terminated", "truncated", "grade"}
     assert set(positions["P_lines"]) == {"format", "best", "candidates", "evaluations", "grade"}

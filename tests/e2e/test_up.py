@@ -91,8 +91,7 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
     preset = ("--preset", "chess-gpt", "--model", "models/rook-tiny", "--style", "mover-squares")
     sizes = ("--batch-groups", "4", "--group-size", "4", "--nodes", "100")
     evaluated = ("--evaluate-every", "2", "--evaluate-positions", "8", "--set", "arena.pairs=1")
-    viewed = ("--view", "--set", "viewer.token=t")
-    first = Up(runs, *preset, "--max-tokens", "32", *sizes, *evaluated, *viewed)
+    first = Up(runs, *preset, "--max-tokens", "32", *sizes, *evaluated, "--view")
     try:
         first.until(lambda: len(first.steps()) >= 2)
         assert len(first.children()) >= 6
@@ -133,7 +132,7 @@ def _ask_the_policy(run: Path) -> None:
     answer = httpx.post(
         f"{viewer}/api/runs/r/ask",
         json={"player": "policy", "style": "mover-squares", "moves": ["e2e4"], "max_tokens": 32},
-        headers={"Authorization": "Bearer t"},
+        headers={"Authorization": f"Bearer {TOKEN}"},
         timeout=60.0,
     ).json()
     assert answer["verdict"]["outcome"], answer

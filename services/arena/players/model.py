@@ -1,5 +1,6 @@
 """A policy behind an OpenAI-compatible endpoint as a player."""
 
+import random
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -12,9 +13,18 @@ from rookery.clients import InferenceClient
 from rookery.errors import PeerFault
 from rookery.masking import mask_setting
 from rookery.notation import Reading, read_move
-from rookery.prompt import GAME_STYLES, LINES, render
+from rookery.prompt import GAME_STYLES, LINES, STATE_TASK, render
 from rookery.retries import retry
-from rookery.rookworld import from_pawns, read_policy_answer
+from rookery.rookworld import (
+    PolicyAnswer,
+    StateAnswer,
+    from_pawns,
+    parse_state_prompt,
+    policy_answer,
+    read_policy_answer,
+    state_answer,
+)
+from rookery.rookworld_env import LEGAL_REWARD
 from rookery.trace import Completion, Outcome, Phase, Position, Prompt, Sampling
 from services.arena.players.player import Reply
 
@@ -90,6 +100,30 @@ class ModelPlayer:
 
     async def close(self) -> None:
         await self.client.close()
+
+
+GUESS = "well-formed guess"
+_GUESSED_MOVES = 5
+
+
+class GuessingPlayer(ModelPlayer):
+    """A reference for RookWorld's lines: the form without the knowledge. It asks nobody.
+
+    Its `P:` line names five random legal moves as equals, its `A:` line the board as it was.
+    """
+
+    async def _complete(self, prompt: Prompt, *, count: int, seed: int) -> tuple[Completion, ...]:
+        return tuple(Completion(_guess(prompt, n), (), (), "stop", n) for n in range(seed, seed + count))
+
+
+def _guess(prompt: Prompt, seed: int) -> str:
+    question = prompt.messages[0].content
+    if question.startswith(f"{STATE_TASK}:"):
+        fen, _, _ = parse_state_prompt(question)
+        return state_answer(StateAnswer(fen, LEGAL_REWARD, terminated=False, truncated=False))
+    moves = sorted(move.uci() for move in chess.Board(prompt.fen).legal_moves)
+    named = random.Random(seed).sample(moves, min(_GUESSED_MOVES, len(moves)))
+    return policy_answer(PolicyAnswer(tuple(named), (0.0,) * len(named), named[0]))
 
 
 def position_of(board: chess.Board) -> Position:

@@ -14,12 +14,13 @@ class RunCounts:
     """The groups of the whole run, all replicas together, as counted in Redis.
 
     `accepted` groups were generated and not dropped; `untrained` of them wait in `traces`. `pending`
-    positions are held by a consumer.
+    positions are held by a consumer. `ended`: the trainer does no more steps.
     """
 
     accepted: int
     untrained: int
     pending: int
+    ended: bool = False
 
 
 class Lead:

@@ -133,7 +133,7 @@ class Loop:
         if wanted:
             return await self._read_new(wanted)
         full = self._in_flight.running >= self._admission.max_inflight
-        if full:
+        if full or counts.ended:
             return await self._pause(None)
         return await self._pause(BACKPRESSURE_S, self._waits_for("a new version", "the trainer"))
 
@@ -145,7 +145,7 @@ class Loop:
             version=run.committed, waiting=run.waiting, dropped=sum(run.counts.dropped.values())
         )
         ROLLOUT_LEAD.set(self._admission.lead.groups)
-        return RunCounts(accepted=run.counts.accepted, untrained=run.traces, pending=pending)
+        return RunCounts(run.counts.accepted, untrained=run.traces, pending=pending, ended=run.ended)
 
     async def _resume(self) -> None:
         held = await self._read(
@@ -159,9 +159,10 @@ class Loop:
         began = time.monotonic()
         self._waits_for("positions", "the feed")
         reading = {"group": CONSUMER_GROUP, "consumer": self._consumer}
-        known = set(self._in_flight.ids)
         entries = await self._read(
-            lambda: self._streams.read_new("positions", count=count, block_s=BLOCK_S, known=known, **reading)
+            lambda: self._streams.read_new(
+                "positions", count=count, block_s=BLOCK_S, known=lambda: self._in_flight.ids, **reading
+            )
         )
         POSITIONS_WAIT_S.inc(time.monotonic() - began)
         if entries:

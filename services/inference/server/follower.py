@@ -11,7 +11,7 @@ from typing import Protocol
 
 from rookery.errors import Conflict, InvalidInput, Unavailable
 from rookery.trace import Adapter
-from services.inference.server.policies import Policies
+from services.inference.server.sleep import Sleeper
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class PolicyRecord(Protocol):
 class PolicyFollower:
     """Loads each new record once, so a manual rollback stays until the record changes."""
 
-    def __init__(self, record: PolicyRecord, policies: Policies) -> None:
+    def __init__(self, record: PolicyRecord, policies: Sleeper) -> None:
         self.waiting_for = "the first look at the policy record"
         self._record = record
         self._policies = policies

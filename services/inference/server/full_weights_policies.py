@@ -11,11 +11,8 @@ from typing import Protocol
 
 from rookery.errors import Conflict, EngineFault, RookeryError
 from rookery.trace import Adapter, PolicyVersion
-from services.inference.server.drain import RequestDrainer
+from services.inference.server.drain import DRAIN_S, RequestDrainer
 from services.inference.server.policies import ALIAS, Engine, Policies, Rules, stage
-
-DRAIN_S = 100.0
-"""Time limit for the requests in flight. It must be below the 120 s that the trainer waits for a reload."""
 
 
 class FullWeightsEngine(Engine, Protocol):

@@ -26,7 +26,7 @@ from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import adapter as lora
-from services.inference.server import full_weights
+from services.inference.server import full_weights, sleep
 from services.inference.server.adapter import AdapterRules
 from services.inference.server.download import DownloadingRules
 from services.inference.server.drain import DrainMiddleware, RequestDrainer
@@ -36,6 +36,7 @@ from services.inference.server.full_weights_policies import FullWeightsPolicies
 from services.inference.server.policies import Policies, Rules
 from services.inference.server.settings import ServerSettings
 from services.inference.server.shutdown import shut_down_on_signal
+from services.inference.server.sleep import Sleeper
 
 if TYPE_CHECKING:
     from starlette.datastructures import State
@@ -100,6 +101,7 @@ class ServerState:
 
     client: "AsyncLLM"
     policies: Policies
+    sleeper: Sleeper
     follower: PolicyFollower | None
     tasks: tuple["asyncio.Task[None]", ...]
 
@@ -128,7 +130,7 @@ def _state(request: Request) -> ServerState:
 async def reload(body: _Reload, request: Request) -> dict[str, Any]:
     """Serves another policy version. Requests in flight keep theirs."""
     adapter = Adapter(PolicyVersion(body.version, body.sha256), body.path, body.base_model)
-    done = await _state(request).policies.reload(adapter, rollback=body.rollback)
+    done = await _state(request).sleeper.reload(adapter, rollback=body.rollback)
     return {
         **_description(done.adapter),
         "changed": done.changed,
@@ -206,6 +208,7 @@ class RookeryPlugin:
         app.router.routes[:] = [route for route in app.routes if getattr(route, "path", "") in is_open]
         add_problem_handlers(app)
         app.include_router(router)
+        app.include_router(sleep.router)
         app.state.rookery_drainer = RequestDrainer()
         app.add_middleware(DrainMiddleware, drainer=app.state.rookery_drainer)
         app.add_middleware(RequireToken, access=settings.access)
@@ -216,15 +219,16 @@ class RookeryPlugin:
         settings = ServerSettings()
         stopping = threading.Event()
         policies = _policies(settings, engine_client, state, stopping)
-        tasks = [asyncio.create_task(_maintain(policies, stopping))]
+        sleeper = Sleeper(policies, engine_client, state.rookery_drainer, may_sleep=settings.sleep)
+        tasks = [asyncio.create_task(_maintain(sleeper, stopping))]
         follower = None
         if settings.follow:
             streams = RunStreams(settings.redis_url, settings.run, stopping=stopping)
-            follower = PolicyFollower(streams, policies)
+            follower = PolicyFollower(streams, sleeper)
             tasks.append(asyncio.create_task(follower.run()))
         for task in tasks:
             task.add_done_callback(_log_failure)
-        state.rookery = ServerState(engine_client, policies, follower, tuple(tasks))
+        state.rookery = ServerState(engine_client, policies, sleeper, follower, tuple(tasks))
         state.rookery_shutdown = asyncio.create_task(
             shut_down_on_signal(engine_client, state, state.rookery_drainer)
         )
@@ -280,12 +284,11 @@ def _log_failure(task: "asyncio.Task[None]") -> None:
         logger.critical("a background task ended: %s", error, exc_info=error)
 
 
-async def _maintain(policies: Policies, stopping: threading.Event) -> None:
+async def _maintain(sleeper: Sleeper, stopping: threading.Event) -> None:
     try:
         while True:
             try:
-                await policies.prepare()
-                await policies.unload_retired()
+                await sleeper.maintain()
             except RookeryError as error:
                 logger.warning("could not prepare or unload versions: %s", error)
             await asyncio.sleep(POLL_S)

@@ -83,6 +83,8 @@ class ServerSettings(RunSettings, AccessSettings):
     """Size of the key-value cache on CPU. On a GPU, vLLM uses the free memory."""
     gpu_memory: float | None = Field(default=None, gt=0, le=1)
     """Share of the GPU's memory to use. Default: vLLM's, which is for one server on the GPU."""
+    sleep: bool = False
+    """Let POST /sleep free the GPU's memory while a trainer on the same GPU makes a step."""
 
     def further_routes(self, known: Set[str]) -> Set[str]:
         """The routes of `open_routes`.

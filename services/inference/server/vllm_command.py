@@ -99,18 +99,32 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
     if folder and not _knows_chat(folder):
         arguments["chat-template"] = PLAIN_TEMPLATE
     arguments |= _versions(settings)
-    flags = ["--enable-prefix-caching", "--disable-uvicorn-access-log", "--no-enable-prompt-embeds"]
-    if not settings.full_weights:
-        flags.append("--enable-lora")
     if cpu:
         arguments["block-size"] = CPU_BLOCK_TOKENS
         arguments["max-num-batched-tokens"] = max(CPU_BATCH_TOKENS, settings.max_model_len or 0)
-        # No chunked prefill: a seeded request whose prompt is split over two steps kills vLLM's CPU
-        # worker ("CPU Generator does not use offset").
-        flags += ["--enforce-eager", "--no-enable-chunked-prefill"]
         arguments["distributed-executor-backend"] = "uni"
     values = [part for key, value in arguments.items() for part in (f"--{key}", str(value))]
-    return [sys.executable, "-m", LAUNCHER, *values, *flags]
+    return [sys.executable, "-m", LAUNCHER, *values, *_switches(settings, cpu=cpu)]
+
+
+def _switches(settings: ServerSettings, *, cpu: bool) -> list[str]:
+    """The flags without a value.
+
+    Raises:
+        SetupError: the server shall sleep, on a CPU.
+    """
+    switches = ["--enable-prefix-caching", "--disable-uvicorn-access-log", "--no-enable-prompt-embeds"]
+    if not settings.full_weights:
+        switches.append("--enable-lora")
+    if settings.sleep:
+        if cpu:
+            raise SetupError("--sleep: vLLM cannot sleep on a CPU")
+        switches.append("--enable-sleep-mode")
+    if cpu:
+        # No chunked prefill: a seeded request whose prompt is split over two steps kills vLLM's CPU
+        # worker ("CPU Generator does not use offset").
+        switches += ["--enforce-eager", "--no-enable-chunked-prefill"]
+    return switches
 
 
 def _versions(settings: ServerSettings) -> dict[str, str | int]:

@@ -40,9 +40,15 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The blocks of a packed sequence. Token t is number `place_T[t]` of all blocks' queries, in order."""
+    """The blocks of a packed sequence.
+
+    `queries` and `keys` are the positions of all blocks' queries and keys, in order, so that one copy serves
+    all blocks. Token t is number `place_T[t]` of these queries.
+    """
 
     blocks: tuple[Block, ...]
+    queries: torch.Tensor
+    keys: torch.Tensor
     place_T: torch.Tensor
 
     @classmethod
@@ -50,12 +56,13 @@ class Blocks:
         """Builds the blocks of segments that cover a packed sequence."""
         made = [_block(bucket) for bucket in _buckets(segments)]
         queries = torch.cat([block.queries_SQ.flatten() for block in made])
+        keys = torch.cat([block.keys_SK.flatten() for block in made])
         # "amin" takes the first occurrence: a token used as padding occurs more than once.
         place_T = torch.zeros(sum(segment.length for segment in segments), dtype=torch.long).scatter_reduce(
             0, queries, torch.arange(len(queries)), "amin", include_self=False
         )
         blocks = [Block(block.queries_SQ.to(device), block.keys_SK.to(device)) for block in made]
-        return cls(tuple(blocks), place_T.to(device))
+        return cls(tuple(blocks), queries.to(device), keys.to(device), place_T.to(device))
 
 
 def attend(
@@ -71,11 +78,14 @@ def attend(
 
     There may be fewer heads of keys and values than of queries: each is shared by H / G query heads.
     """
-    sequence = [heads[0].transpose(0, 1) for heads in (queries_1HTD, keys_1GTD, values_1GTD)]
+    taken = zip(
+        _by_block(queries_1HTD, blocks.queries, [block.queries_SQ for block in blocks.blocks]),
+        _by_block(keys_1GTD, blocks.keys, [block.keys_SK for block in blocks.blocks]),
+        _by_block(values_1GTD, blocks.keys, [block.keys_SK for block in blocks.blocks]),
+        strict=True,
+    )
     parts = []
-    for block in blocks.blocks:
-        places = (block.queries_SQ, block.keys_SK, block.keys_SK)
-        query, key, value = (_select(heads, place) for heads, place in zip(sequence, places, strict=True))
+    for block, (query, key, value) in zip(blocks.blocks, taken, strict=True):
         mask = _mask(block, window)
         # GPUs have no fast kernel with both a mask and shared heads, so keys and values are repeated.
         shares = mask is None or query.device.type == "cpu"
@@ -92,13 +102,17 @@ attend_uncompiled = torch.compiler.disable(attend)
 """`attend` as it is, also within compiled code: every batch of rollouts has blocks of other shapes."""
 
 
-def _select(heads_THD: torch.Tensor, places_SQ: torch.Tensor) -> torch.Tensor:
-    """Returns the heads at these positions, [S, H, Q, D].
+def _by_block(
+    heads_1HTD: torch.Tensor, positions: torch.Tensor, places: Sequence[torch.Tensor]
+) -> Iterator[torch.Tensor]:
+    """Yields the heads at the places of each block, [S, H, Q, D]. `positions` are all places, flat.
 
-    The backward pass uses `index_add_`, which sums in a fixed order on a CPU.
+    One copy for all blocks, since the gradient of each copy is as large as the whole sequence's. The backward
+    pass uses `index_add_`, which sums in a fixed order on a CPU.
     """
-    taken_NHD = heads_THD.index_select(0, places_SQ.flatten())
-    return taken_NHD.unflatten(0, places_SQ.shape).transpose(1, 2)
+    taken_NHD = heads_1HTD[0].transpose(0, 1).index_select(0, positions)
+    for part_NHD, place_SQ in zip(taken_NHD.split([len(p.flatten()) for p in places]), places, strict=True):
+        yield part_NHD.unflatten(0, place_SQ.shape).transpose(1, 2)
 
 
 def _mask(block: Block, window: int | None) -> torch.Tensor | None:

@@ -30,6 +30,7 @@ from services.trainer.model.policy import Policy
 from services.trainer.records.memory import (
     available_bytes,
     is_out_of_memory,
+    release_cached,
     release_free,
     resident_bytes,
     watch,
@@ -113,7 +114,7 @@ def probe(policy: Policy, settings: TrainerSettings, shape: GroupShape, *, posit
     groups = [_group(number, shape) for number in range(positions)]
     available = available_bytes(device)
     with _restoring(policy) as spare:
-        _free_memory(device)
+        _free_memory()
         on_gpu = device.type == "cuda"
         before = (torch.cuda.memory_allocated(device) if on_gpu else resident_bytes()) - spare
         optimizer = adam.build(
@@ -176,11 +177,10 @@ def _restoring(policy: Policy) -> Iterator[int]:
                 parameter.grad = None
 
 
-def _free_memory(device: torch.device) -> None:
+def _free_memory() -> None:
     """Frees memory that allocators keep from earlier probes, so that it does not count for this one."""
     gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
+    release_cached()
     release_free()
 
 

@@ -162,7 +162,7 @@ def _said(choice: Profile) -> str:
 def _asked(settings: TrainerSettings, shape: GroupShape, device: torch.device) -> dict[str, str]:
     """Returns the settings that a profile depends on."""
     fields = (
-        "model", "lora_rank", "lora_targets", "gradient_checkpointing", "adam_bits", "offload", "int8_base",
+        "model", "lora_rank", "lora_targets", "gradient_checkpointing", "adam_bits", "offload", "base_bits",
         "objective", "kl", "batch_groups",
     )  # fmt: skip
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"

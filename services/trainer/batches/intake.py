@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Self
 
+from rookery.advantages import zero_variance
 from rookery.codec import decode_group
 from rookery.errors import SetupError, Unavailable, WireError
 from rookery.failpoints import reach
@@ -21,7 +22,6 @@ from rookery.metrics import ROLLOUT_WAIT_S, TRAINER_GROUPS
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
 from rookery.waits import STEP_S, waiting
-from services.trainer.batches.advantages import zero_variance
 from services.trainer.batches.sampling import check_sampling
 
 logger = logging.getLogger(__name__)
@@ -244,7 +244,7 @@ class Intake:
                         consumer=CONSUMER,
                         count=self._batch_groups,
                         block_s=BLOCK_S,
-                        known=set(self._read),
+                        known=self._read.copy,
                     )
                 )
                 if time.monotonic() - kept >= CLAIM_EVERY_S:

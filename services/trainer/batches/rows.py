@@ -15,9 +15,10 @@ neither summed nor counted.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rookery.advantages import zero_variance
 from rookery.trace import Trace, TraceGroup
 from services.trainer.batches import finite
-from services.trainer.batches.advantages import RewardAverages, advantages, zero_variance
+from services.trainer.batches.advantages import RewardAverages, advantages
 from services.trainer.settings import LossWeights, TrainerSettings
 
 
@@ -33,6 +34,8 @@ class ScoredCompletion:
     """How many versions the policy that sampled it is behind."""
     weight: float = 1.0
     """The weight of each of its tokens in the loss."""
+    trace: str = ""
+    """The id of its trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,7 @@ def make_rows(
                 advantage,
                 version - group.policy.number,
                 token_weight(len(trace.completion.token_ids), weights),
+                trace.id,
             )
             for trace, advantage in zip(group.traces, own, strict=True)
             if carries_loss(trace, mask_truncated=mask_truncated)

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import torch
 
 from services.trainer.losses.kl import k3
 from services.trainer.losses.surrogate import Surrogate
+
+TokenRatios: TypeAlias = Mapping[str, Sequence[float]]
+"""The importance ratio of each token of a completion, by the id of its trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class PendingStats:
     names: tuple[str, ...]
     values: torch.Tensor
     """In this order: loss, largest ratio, the named sums, tokens by age, k3 by age."""
+    ratio_N: torch.Tensor
 
     def read(self) -> MicroBatchStats:
         """Returns the statistics, transferred from the device in one copy."""
@@ -95,7 +99,7 @@ def micro_batch_stats(
     by_age = [empty_A.index_add(0, ages_N, torch.ones_like(k3_N)), empty_A.index_add(0, ages_N, k3_N)]
     scalars = [loss.detach(), surrogate.ratio_N.max(), *(v.sum() for v in columns.values())]
     values = torch.cat([torch.stack([scalar.double() for scalar in scalars]), *by_age])
-    return PendingStats(len(logprobs_N), tuple(columns), values)
+    return PendingStats(len(logprobs_N), tuple(columns), values, surrogate.ratio_N)
 
 
 def batch_stats(parts: Sequence[MicroBatchStats]) -> dict[str, float]:

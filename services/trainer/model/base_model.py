@@ -1,8 +1,9 @@
-"""A base model: loading it, in its own precision or in 8 bits, its output head, its number of positions.
+"""A base model: loading it, in its own precision, 8 or 4 bits, its output head, its number of positions.
 
 In 8 bits (LLM.int8(), arXiv 2208.07339), each row of a linear layer's weight becomes integers with one scale.
-Head, embeddings, norms and the adapter do not change. bitsandbytes computes the products: on a GPU it
-multiplies integers, and inputs beyond 6 separately in 16 bits; on a CPU it first scales the weights back.
+In 4 bits (NF4 of QLoRA, arXiv 2305.14314), each 64 weights become entries of a table of 16, with one scale.
+Head, embeddings, norms and the adapter do not change. bitsandbytes computes the products: in 8 bits, on a GPU
+it multiplies integers, and inputs beyond 6 separately in 16 bits; else it first scales the weights back.
 
 `Head` computes logits from hidden states as the model does: output embedding, then scale, then cap.
 
@@ -103,18 +104,21 @@ def load_causal_lm(path: Path, *, dtype: torch.dtype, **loading: Any) -> Any:
     except (OSError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
         raise SetupError(f"no model in {str(path)!r} (--model): {why}") from error
-    check_logits(model)
+    # In evaluation mode, bitsandbytes would pack 4-bit weights for a product on CPUs that has no gradient.
+    check_logits(model.train())
     return model
 
 
-def load_int8(path: Path, *, dtype: torch.dtype, device: torch.device) -> Any:
-    """Loads the language model of a directory onto `device`. Weights that are not quantised have `dtype`.
+def load_quantised(path: Path, *, bits: int, dtype: torch.dtype, device: torch.device) -> Any:
+    """Loads the language model of a directory onto `device`, its linear layers with 8 or 4 `bits` a weight.
+
+    Weights that are not quantised have `dtype`.
 
     Raises:
         SetupError: bitsandbytes is not installed, or there is no model.
     """
     if importlib.util.find_spec("bitsandbytes") is None:
-        raise SetupError("--int8-base needs bitsandbytes: pip install 'rookery[bits8]'")
+        raise SetupError(f"--base-bits {bits} needs bitsandbytes: pip install 'rookery[bits8]'")
     from transformers import BitsAndBytesConfig
 
     # bitsandbytes would warn at every product that it casts the inputs to 16 bits.
@@ -122,13 +126,18 @@ def load_int8(path: Path, *, dtype: torch.dtype, device: torch.device) -> Any:
     model = load_causal_lm(
         path,
         dtype=dtype,
-        quantization_config=BitsAndBytesConfig(load_in_8bit=True),
+        quantization_config=BitsAndBytesConfig(
+            load_in_8bit=bits == 8,
+            load_in_4bit=bits == 4,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_compute_dtype=dtype,
+        ),
         device_map={"": str(device) if device.index is not None or device.type == "cpu" else 0},
     )
     if device.type == "cpu":
         # The other weights point into the memory-mapped file; copying them lets all of it be freed.
         for weight in model.parameters():
-            if weight.dtype != torch.int8:
+            if weight.is_floating_point():
                 weight.data = weight.data.clone()
     return model
 

@@ -27,6 +27,8 @@ def with_adapter(
     """
     from peft import LoraConfig, get_peft_model
 
+    from services.trainer.model.lora_linear import LoraLinear
+
     head = model.get_output_embeddings()
     linear = {
         name.split(".")[-1]
@@ -46,6 +48,8 @@ def with_adapter(
         bias="none",
         task_type="SEQ_CLS" if trained_whole else "CAUSAL_LM",
     )
+    if not getattr(model, "is_quantized", False):  # PEFT has other layers for quantised weights
+        config._register_custom_module({torch.nn.Linear: LoraLinear})
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "fan_in_fan_out")  # PEFT corrects it for GPT-2's Conv1D
         return get_peft_model(model, config)

@@ -103,8 +103,8 @@ class MergedPolicy(Policy):
     """A policy that is trained as an adapter and served as a whole model."""
 
     def _build(self, settings: TrainerSettings) -> None:
-        if settings.int8_base:
-            raise SetupError("--int8-base: a GPT-2 is served merged, which needs the base's own weights")
+        if settings.base_bits:
+            raise SetupError("--base-bits: a GPT-2 is served merged, which needs the base's own weights")
         self._folder = Path(settings.model)
         super()._build(settings)
 

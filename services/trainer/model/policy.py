@@ -15,7 +15,7 @@ from services.trainer.attention import hugging_face
 from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.distributed.placement import device_named, place_model
-from services.trainer.model.base_model import Head, load_causal_lm, load_int8
+from services.trainer.model.base_model import Head, load_causal_lm, load_quantised
 from services.trainer.model.head import TokenScores, WithGradient, score_tokens
 from services.trainer.model.lora import adapter_files, with_adapter
 from services.trainer.settings import TrainerSettings
@@ -42,8 +42,10 @@ class Policy:
     def _build(self, settings: TrainerSettings) -> None:
         disable_progress_bar()  # the run has its own progress bar, and a log should have none
         dtype = torch.bfloat16 if self.in_bf16 else torch.float32
-        if settings.int8_base:
-            base = load_int8(Path(settings.model), dtype=dtype, device=self.device)
+        if settings.base_bits:
+            base = load_quantised(
+                Path(settings.model), bits=settings.base_bits, dtype=dtype, device=self.device
+            )
         else:
             base = load_causal_lm(Path(settings.model), dtype=dtype)
         hugging_face.enable(base)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import chess
 
+from rookery.advantages import zero_variance
 from rookery.candidates import candidates_of, distinct
 from rookery.trace import Move, Outcome, TraceGroup
-from services.trainer.batches.advantages import zero_variance
 
 MOVES, BEST_MOVES = "moves_", "best_moves_"
 

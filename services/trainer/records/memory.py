@@ -36,6 +36,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
 
 
+def release_cached() -> None:
+    """Returns the memory that torch's allocator holds in reserve to the GPU, for others on it."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def release_free() -> None:
     """Returns the C allocator's free memory to the system (glibc only; otherwise does nothing).
 

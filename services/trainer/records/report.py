@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from prometheus_client import Gauge
 
+from rookery.advantages import zero_variance
 from rookery.metrics import (
     GROUP_AGE,
     KL_BY_AGE,
@@ -33,7 +34,6 @@ from rookery.metrics import (
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.prompt import GAME_TASK, task_of
 from rookery.trace import Outcome, TraceGroup
-from services.trainer.batches.advantages import zero_variance
 from services.trainer.records.exploration import BEST_MOVES, MOVES, exploration, of_new_positions
 from services.trainer.records.memory import MIB
 from services.trainer.records.tracking import Tracker
@@ -233,7 +233,7 @@ class StepReporter:
             logger.warning(
                 "step %d: %.0f%% of the answers were cut at the token limit, and cut answers teach nothing: "
                 "raise --max-tokens of the rollouts, or switch off the model's thinking (--no-thinking of "
-                "the inference server)",
+                "`rookery up` or the inference server)",
                 row["step"], 100 * cut,
             )  # fmt: skip
         export(row, ages=ages, phases_s=phases_s)

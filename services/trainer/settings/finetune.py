@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
+from rookery.remote import PathOrUrl
 from rookery.settings import Port, PresetSettings
 from services.trainer.settings.shared import (
     ADAPTER_CONDITIONS,
@@ -17,7 +18,6 @@ from services.trainer.settings.shared import (
     Devices,
     MemorySettings,
     OptimiserSettings,
-    PathOrUrl,
     When,
 )
 

@@ -9,7 +9,6 @@ of --dry-run. Arguments in code are not checked.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -149,11 +148,12 @@ Devices = Annotated[str, AfterValidator(_devices)]
 AdamBits = Annotated[Literal[32, 8], BeforeValidator(int)]
 """Bits of Adam's moments. The validator converts the text of an environment variable."""
 
+BaseBits = Annotated[Literal[8, 4], BeforeValidator(int)]
+"""Bits of a weight of the frozen base's linear layers."""
+
 LrSchedule: TypeAlias = Literal["constant", "linear", "cosine"]
 """The learning rate's schedule after the warm-up."""
 
-PathOrUrl = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)]
-"""Not a `Path`, which would merge the slashes of a URL."""
 
 ADAPTER_CONDITIONS = {name: When("lora_rank", but=(0,)) for name in ("lora_alpha", "lora_targets")}
 """Conditions of the settings of an adapter."""

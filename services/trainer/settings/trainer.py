@@ -10,17 +10,18 @@ from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
 from rookery.hub import identity
+from rookery.remote import PathOrUrl
 from rookery.replicas import split_urls
 from rookery.settings import Port, PresetSettings, RunSettings, Settings
 from services.trainer.settings.objective import ObjectiveSettings
 from services.trainer.settings.shared import (
     ADAPTER_CONDITIONS,
     AdapterSettings,
+    BaseBits,
     Devices,
     LrSchedule,
     MemorySettings,
     OptimiserSettings,
-    PathOrUrl,
     When,
 )
 
@@ -57,8 +58,9 @@ class TrainerMemorySettings(MemorySettings):
     row_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 0
     """Maximum tokens of a row: a prompt with completions that share its computation. `auto`, or 0: as many as
     a forward pass has, so that a prompt is computed once."""
-    int8_base: bool = False
-    """Keep the base's linear layers in 8 bits: half the memory, or a quarter on a CPU. Needs bitsandbytes."""
+    base_bits: BaseBits | None = None
+    """Keep the base's linear layers in 8 bits (LLM.int8()) or 4 (NF4, as QLoRA does): half or a quarter of
+    bf16's memory. Needs bitsandbytes."""
     offload: bool = False
     """Keep Adam's moments off the GPU between steps."""
     precision: Precision = "auto"
@@ -99,7 +101,7 @@ class TrainerSettings(
     conditions: ClassVar[Mapping[str, When]] = {
         **ObjectiveSettings.conditions,
         **ADAPTER_CONDITIONS,
-        "int8_base": When("lora_rank", but=(0,)),
+        "base_bits": When("lora_rank", but=(0,)),
     }
 
     model: PathOrUrl
@@ -112,6 +114,9 @@ class TrainerSettings(
     adapter_store: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
     """Copy each version to this folder of a store, such as s3://bucket/adapters, for servers that do not
     share a disk with the trainer. Without it, they can download versions from the trainer over HTTP."""
+    sleep_inference: bool = False
+    """Let the inference servers, started with --sleep, free their memory during each step: for one GPU that
+    serves and trains."""
     host: str = "127.0.0.1"
     """Address of probes and metrics."""
     port: Port = 8003
@@ -128,6 +133,9 @@ class TrainerSettings(
     max_staleness: NonNegativeInt = 4
     """Groups that are more versions behind than this are dropped, and counted."""
 
+    ratios_mb: NonNegativeInt = 64
+    """MiB of importance ratios to keep in the run's folder, for the viewer: those of the tokens that the
+    newest steps were trained on. About 3 bytes a token. 0: none."""
     mlflow: bool = False
     """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
     store: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
@@ -158,6 +166,12 @@ class TrainerSettings(
         return self
 
     @model_validator(mode="after")
+    def _one_gpu_sleeps(self) -> Self:
+        if self.sleep_inference and "," in self.device:
+            raise ValueError(f"--sleep-inference is for one GPU, not for --device {self.device}")
+        return self
+
+    @model_validator(mode="after")
     def _schedule_ends(self) -> Self:
         if self.lr_schedule != "constant" and not self.max_steps:
             raise ValueError(f"--lr-schedule {self.lr_schedule} falls until --max-steps, which is not set")
@@ -167,7 +181,7 @@ class TrainerSettings(
     def _compiled_as_it_can_be(self) -> Self:
         with_flags = {
             "--gradient-checkpointing": self.gradient_checkpointing,
-            "--int8-base": self.int8_base,
+            f"--base-bits {self.base_bits}": self.base_bits is not None,
             f"--sharding {self.sharding}": self.sharding != "none",
         }
         if self.compile and (found := [flag for flag, given in with_flags.items() if given]):
@@ -182,8 +196,10 @@ class TrainerSettings(
             raise ValueError(
                 "--micro-batch-tokens auto measures a single process: it cannot be used with --sharding"
             )
-        if self.int8_base:
-            raise ValueError(f"--sharding {self.sharding} cannot shard the integers of --int8-base")
+        if self.base_bits:
+            raise ValueError(
+                f"--sharding {self.sharding} cannot shard the integers of --base-bits {self.base_bits}"
+            )
         if self.lora_rank == 0 and (self.objective == "ppo" or self.adam_bits == 8 or self.offload):
             raise ValueError(
                 "--sharding with --lora-rank 0 does not support --objective ppo, --adam-bits 8 or --offload"
@@ -208,7 +224,9 @@ class TrainerSettings(
         fields = ("lora_rank", "lora_alpha", "lora_targets", "batch_groups", "adam_bits")
         own = {"model": self.base_identity, **{name: str(getattr(self, name)) for name in fields}}
         critic = {"critic": "value head"} if self.objective == "ppo" else {}
-        base = "int8" if self.int8_base else "" if self.precision == "auto" else self.precision
+        base = (
+            f"int{self.base_bits}" if self.base_bits else "" if self.precision == "auto" else self.precision
+        )
         return {**own, **critic, **({"base": base} if base else {})}
 
 

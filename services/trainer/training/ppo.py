@@ -19,7 +19,7 @@ from services.trainer.batches import finite
 from services.trainer.batches.advantages import gae, token_rewards
 from services.trainer.batches.micro_batches import MicroBatch, collate
 from services.trainer.batches.rows import Batch, Row
-from services.trainer.losses.statistics import MicroBatchStats, PendingStats, batch_stats
+from services.trainer.losses.statistics import MicroBatchStats, PendingStats, TokenRatios, batch_stats
 from services.trainer.losses.surrogate import value_losses
 from services.trainer.model.head import TokenScores, WithGradient
 from services.trainer.settings import TrainerSettings
@@ -30,6 +30,7 @@ from services.trainer.training.update import (
     UpdateStats,
     gather_stats,
     optimizer_step,
+    token_ratios,
 )
 
 
@@ -71,6 +72,7 @@ class MiniBatchStats:
     value_loss: float
     value_clipped: float
     stepped: OptimizerStats
+    ratios: TokenRatios
 
 
 def ppo_update(policy: ValuePolicy, optimizer: torch.optim.Optimizer, inputs: StepInput) -> UpdateStats:
@@ -92,6 +94,8 @@ def ppo_update(policy: ValuePolicy, optimizer: torch.optim.Optimizer, inputs: St
         lr=updates[-1].stepped.lr if updates else 0.0,
         micro_batches=sum(len(update.parts) for update in updates),
         optimizer_s=sum(update.stepped.seconds for update in updates),
+        # Those of the first epoch, which come last here, remain.
+        ratios={trace: own for update in reversed(updates) for trace, own in update.ratios.items()},
     )
 
 
@@ -191,7 +195,8 @@ def _mini_batch_update(
     losses, value_sums, clipped = zip(*gathered, strict=True)
     finite.check_losses(losses, mine.micro_batches, step=step)
     stepped = optimizer_step(policy.parameters, optimizer, inputs)
-    return MiniBatchStats(parts, sum(losses), sum(value_sums), sum(clipped), stepped)
+    ratios = token_ratios(pending, mine, inputs)
+    return MiniBatchStats(parts, sum(losses), sum(value_sums), sum(clipped), stepped, ratios)
 
 
 def _objective(rows: Sequence[Row], batch: Batch, inputs: StepInput) -> Objective:

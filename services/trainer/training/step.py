@@ -21,6 +21,7 @@ from services.trainer.losses.entropy import (
     updated_entropy_controller,
 )
 from services.trainer.losses.kl import KlController, kl_coefficient, updated_controller
+from services.trainer.losses.statistics import TokenRatios
 from services.trainer.settings import ObjectiveSettings, TrainerSettings
 from services.trainer.training.ppo import ppo_update
 from services.trainer.training.update import StepInput, single_update
@@ -136,10 +137,11 @@ class StepStats:
     micro_batches: int
     forward_backward_s: float
     optimizer_s: float
+    ratios: TokenRatios
 
     def row(self) -> dict[str, float]:
         """All statistics in one flat dictionary, as in metrics.jsonl."""
-        own = {name: getattr(self, name) for name in self.__slots__ if name != "losses"}
+        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("losses", "ratios")}
         return {**self.losses, **own}
 
 
@@ -193,5 +195,6 @@ def train_step(
         micro_batches=stats.micro_batches,
         forward_backward_s=time.perf_counter() - started - stats.optimizer_s,
         optimizer_s=stats.optimizer_s,
+        ratios=stats.ratios,
     )
     return result, state

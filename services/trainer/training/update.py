@@ -24,7 +24,13 @@ from services.trainer.batches.rows import Batch, Row, prepare_batch
 from services.trainer.distributed.placement import full_tensor
 from services.trainer.distributed.process_group import World
 from services.trainer.losses import kl
-from services.trainer.losses.statistics import MicroBatchStats, PendingStats, batch_stats, micro_batch_stats
+from services.trainer.losses.statistics import (
+    MicroBatchStats,
+    PendingStats,
+    TokenRatios,
+    batch_stats,
+    micro_batch_stats,
+)
 from services.trainer.losses.surrogate import SURROGATES, RatioBounds, SurrogateLoss
 from services.trainer.model.head import TokenScores, WithGradient
 from services.trainer.model.policy import Policy
@@ -84,6 +90,7 @@ class UpdateStats:
     lr: float
     micro_batches: int
     optimizer_s: float
+    ratios: TokenRatios
 
 
 def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: StepInput) -> UpdateStats:
@@ -110,7 +117,15 @@ def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: Step
     parts = gather_stats(pending, inputs.world)
     finite.check_losses([part.loss for part in parts], mine.micro_batches, step=inputs.step)
     stepped = optimizer_step(policy.parameters, optimizer, inputs)  # gradient -> new weights
-    return UpdateStats(batch, batch_stats(parts), stepped.grad_norm, stepped.lr, len(parts), stepped.seconds)
+    return UpdateStats(
+        batch,
+        batch_stats(parts),
+        stepped.grad_norm,
+        stepped.lr,
+        len(parts),
+        stepped.seconds,
+        token_ratios(pending, mine, inputs),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +220,19 @@ class Objective:
 def gather_stats(pending: Sequence[PendingStats], world: World) -> list[MicroBatchStats]:
     """The statistics of the micro-batches of all processes, in the order of `Partition.micro_batches`."""
     return [MicroBatchStats.of(part) for part in world.gather([stats.read().as_json() for stats in pending])]
+
+
+def token_ratios(pending: Sequence[PendingStats], mine: Partition, inputs: StepInput) -> TokenRatios:
+    """The importance ratios of the micro-batches of all processes; empty unless `ratios_mb` keeps them."""
+    if not inputs.settings.ratios_mb:
+        return {}
+    found: dict[str, list[float]] = {}
+    gathered = inputs.world.gather([stats.ratio_N.tolist() for stats in pending])
+    for rows, ratios in zip(mine.micro_batches, gathered, strict=True):
+        values = iter(ratios)
+        for completion in (completion for row in rows for completion in row.completions):
+            found[completion.trace] = [next(values) for _ in completion.token_ids]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

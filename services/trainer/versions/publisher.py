@@ -8,7 +8,7 @@ does not answer reads the record itself when it is back.
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from rookery.errors import PeerFault, RookeryError
 from rookery.failpoints import reach
 from rookery.masking import mask_text
 from rookery.metrics import RELOADS, SERVER_BEHIND
+from rookery.retries import PAUSES_S, retry
 from rookery.streams import RunStreams
 from rookery.trace import Adapter
 from services.trainer.versions.distribution import Store
@@ -35,7 +36,7 @@ T = TypeVar("T")
 
 
 class Publisher:
-    """Publishes in order. `publish`, `republish` and `wait` are called from the training thread."""
+    """Publishes in order. All but `close` is called from the training thread."""
 
     def __init__(
         self,
@@ -46,10 +47,14 @@ class Publisher:
         epoch: int,
         loop: asyncio.AbstractEventLoop,
         store: Store | None = None,
+        max_steps: int = 0,
     ) -> None:
-        """`urls` are as in `rookery.replicas`; a server that joins gets the newest version at once."""
+        """`urls` are as in `rookery.replicas`; a server that joins gets the newest version at once.
+
+        The run ends with version `max_steps`, unless that is 0.
+        """
         self._streams, self._access = streams, access
-        self._epoch = epoch
+        self._epoch, self._max_steps = epoch, max_steps
         self._loop = loop
         self._store, self._kept = store, -1
         self._newest: Adapter | None = None
@@ -61,7 +66,8 @@ class Publisher:
         """Publishes a version after its commit and acknowledgement. First waits for the previous version."""
         self.wait()
         self._keep(adapter)
-        self._streams.publish_policy(adapter, epoch=self._epoch)
+        last = 0 < self._max_steps <= adapter.version.number
+        self._streams.publish_policy(adapter, epoch=self._epoch, last=last)
         reach("trainer.recorded")
         self._run(self._reload(adapter))
         reach("trainer.published")
@@ -82,6 +88,19 @@ class Publisher:
         Raises any unexpected error of a reload.
         """
         self._run(self._wait_for_servers())
+
+    def sleep(self) -> None:
+        """Lets the servers free their GPUs. A server that does not answer is left as it is, with a warning.
+
+        Raises:
+            Conflict: a server was started without --sleep.
+        """
+        self.wait()
+        self._run(self._each(InferenceClient.sleep))
+
+    def wake_up(self) -> None:
+        """Wakes the servers. One that cannot take its memory back is woken by the next reload."""
+        self._run(self._each(InferenceClient.wake_up))
 
     async def close(self) -> None:
         """Cancels the reloads under way and closes the clients."""
@@ -124,6 +143,9 @@ class Publisher:
         if self._following.done():
             self._following.result()  # raises an error that `replicas` does not handle: a bug there
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+
+    async def _each(self, call: Callable[[InferenceClient], Awaitable[None]]) -> None:
+        await asyncio.gather(*(server.call(call) for server in self._servers))
 
     async def _reload(self, adapter: Adapter) -> None:
         self._newest = adapter
@@ -181,6 +203,13 @@ class _Server:
             logger.warning(
                 "training no longer waits for %s: its reload continues in the background", self._client.url
             )
+
+    async def call(self, call: Callable[[InferenceClient], Awaitable[None]]) -> None:
+        """Makes a call up to four times."""
+        try:
+            await retry(lambda: call(self._client), on=PeerFault, pauses_s=PAUSES_S)
+        except PeerFault as error:
+            logger.warning("%s: %s", self._client.url, error)
 
     async def leave(self) -> None:
         """Forgets a server that is gone."""

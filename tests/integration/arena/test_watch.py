@@ -38,7 +38,7 @@ class Run:
         self.folder.mkdir()
         flags = ("--max-loras", "3", "--max-lora-rank", "8", "--leases", "1")
         self.server = Server(MODEL, root, redis_url, flags)
-        self.reward_port, self.port = free_port(), free_port()
+        self.reward_port, self.port = free_port(), 0
         self.streams = RunStreams(redis_url, RUN)
         self.epoch = self.streams.take_over()
         self.positions = write_held_out(
@@ -70,6 +70,7 @@ class Run:
             yield
 
     def watching(self):
+        self.port = free_port()
         return started(
             "services.arena", "watch", "--run", RUN, "--redis-url", self.server.redis_url,
             "--run-dir", str(self.folder), "--every", str(EVERY), "--inference-url", self.server.url,

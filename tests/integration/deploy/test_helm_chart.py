@@ -18,6 +18,7 @@ pytestmark = pytest.mark.helm
 HELM = ROOT / "deploy" / "helm"
 EXAMPLES = sorted((HELM / "examples").glob("*.yaml"))
 PASSWORD = ("--set", "redis.password=secret")
+ALL = ("--set", "services.arena.enabled=true,services.viewer.enabled=true")
 WITHOUT_SCHEMA = {"ScaledObject", "PodMonitor"}
 """Kinds that KEDA and the Prometheus operator add to a cluster."""
 
@@ -95,8 +96,19 @@ def test_the_services_are_set_as_in_docker_compose(chart: Chart) -> None:
     services = yaml.safe_load(text)["services"]
     own = {"POD_NAME", "ROOKERY_CONFIG", "PROBE_PORT", "MLFLOW_TRACKING_URI", "TRAINER_MLFLOW"}
     own |= {"INFERENCE_ADAPTER_URL", "ROOKERY_REDIS_URL", "STATUS_REDIS_URL"}
-    made = render(*PASSWORD, "--set", "services.arena.enabled=true")
-    for name in ("data", "feed", "archive", "exporter", "rollouts", "inference", "trainer", "arena"):
+    made = render(*PASSWORD, *ALL)
+    own |= {"VIEWER_REDIS_URL", "VIEWER_REWARD_URL"}  # the gateway is compose's
+    for name in (
+        "data",
+        "feed",
+        "archive",
+        "exporter",
+        "rollouts",
+        "inference",
+        "trainer",
+        "arena",
+        "viewer",
+    ):
         composed = {k: str(v) for k, v in services[name]["environment"].items() if v and k not in own}
         rendered = {
             k: re.sub(r"\br-(?=[\w{])", "", v) for k, v in environment(made, name).items() if k not in own
@@ -170,6 +182,22 @@ def test_adapters_reach_the_servers(
     assert "adapter_store" in TrainerSettings.model_fields
 
 
+def test_the_viewer_reads_the_archive_and_nothing_more() -> None:
+    claim = {"claimName": "r-archive", "readOnly": True}
+    for flags, place, volume in (
+        ((*PASSWORD, *ALL), "/srv/rookery/archive", {"persistentVolumeClaim": claim}),
+        (("--values", HELM / "examples" / "gpu-s3.yaml"), "s3://chess/qwen/archive", {"emptyDir": {}}),
+    ):
+        made = render(*flags)
+        assert environment(made, "viewer")["VIEWER_ARCHIVE"] == place
+        pod = made["Deployment", "viewer"]["spec"]["template"]["spec"]
+        assert {"name": "archive-read", **volume} in pod["volumes"]
+        mounts = {mount["name"]: mount.get("readOnly") for mount in container(made, "viewer")["volumeMounts"]}
+        assert mounts["archive-read"] is True
+        [rule] = made["NetworkPolicy", "viewer"]["spec"]["ingress"]
+        assert rule["ports"] == [{"port": "http"}], "for Prometheus and the exporter alone"
+
+
 def test_gpus_shared_memory_and_secrets_go_to_those_who_need_them() -> None:
     made = render("--values", HELM / "examples" / "gpu-s3.yaml")
     for name in ("inference", "trainer"):
@@ -195,10 +223,10 @@ def test_each_service_lets_in_only_its_clients(chart: Chart) -> None:
             assert name == "redis" or EXPORTER in [s["matchLabels"] for s in selectors], "`rookery status`"
             let_in[name] = set(*pods)
     assert let_in.keys() == {name for _, name in workloads(chart)}
-    assert let_in["inference"] == {"rollouts", "trainer", "arena"}, "/reload has no password"
+    assert let_in["inference"] == {"rollouts", "trainer", "arena", "viewer"}
     assert let_in["trainer"] == {"inference"}
     assert let_in["redis"] == {
-        "feed", "archive", "exporter", "reward", "rollouts", "inference", "trainer", "arena",
+        "feed", "archive", "exporter", "reward", "rollouts", "inference", "trainer", "arena", "viewer",
     }  # fmt: skip
     assert let_in["feed"] == set()
 
@@ -241,7 +269,7 @@ def test_whoever_has_a_password_of_redis_restarts_with_a_new_one() -> None:
 
 
 def test_each_service_is_a_user_of_redis_of_its_own() -> None:
-    made = render(*PASSWORD, "--set", "services.arena.enabled=true")
+    made = render(*PASSWORD, *ALL)
     secret = made["Secret", "redis"]["stringData"]
     users = {line.split()[1]: line for line in secret["users.acl"].splitlines()}
     assert "@default@" not in secret["users.acl"]
@@ -258,7 +286,7 @@ def test_each_service_is_a_user_of_redis_of_its_own() -> None:
             assert found[1] == name
             assert f" >{found[2]} " in users[name]
             passwords.add(found[2])
-    assert len(passwords) == 8 == len(users) - 1
+    assert len(passwords) == 9 == len(users) - 1
     assert " >secret " in users["default"]
     redis = container(made, "redis")
     assert redis["args"][1:3] == ["--aclfile", "/etc/rookery-users/users.acl"]

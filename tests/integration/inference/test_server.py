@@ -370,8 +370,19 @@ def test_a_bad_body_gets_a_problem_document(server: Server) -> None:
 
 async def test_no_route_answers_without_the_token(server: Server) -> None:
     async with httpx.AsyncClient(base_url=server.url, timeout=30.0) as http:
-        ours = ("/reload", "/lease", "/policy", "/v1/models", "/v1/chat/completions", "/v1/completions")
-        for path in (*ours, "/health", "/version", "/ping", "/openapi.json", "/docs", *CLOSED):
+        ours = ("/reload", "/lease", "/policy", "/sleep", "/wake_up")
+        for path in (
+            *ours,
+            "/v1/models",
+            "/v1/chat/completions",
+            "/v1/completions",
+            "/health",
+            "/version",
+            "/ping",
+            "/openapi.json",
+            "/docs",
+            *CLOSED,
+        ):
             for method in ("GET", "POST"):
                 answer = await http.request(method, path, json={})
                 assert (path, answer.status_code) == (path, 401)
@@ -381,7 +392,7 @@ async def test_no_route_answers_without_the_token(server: Server) -> None:
 
 
 CLOSED = (
-    "/invocations", "/tokenize", "/detokenize", "/load", "/pause", "/resume", "/sleep", "/wake_up",
+    "/invocations", "/tokenize", "/detokenize", "/load", "/pause", "/resume",
     "/update_weights", "/collective_rpc", "/reset_prefix_cache", "/server_info", "/v1/load_lora_adapter",
     "/v1/unload_lora_adapter", "/v1/responses", "/v1/messages", "/v1/systemone", "/generative_scoring",
     "/v1/chat/completions/render", "/v1/chat/completions/derender", "/v1/chat/completions/batch",
@@ -396,6 +407,7 @@ async def test_what_we_do_not_need_of_vllm_is_closed(server: Server) -> None:
             for method in ("GET", "POST"):
                 answer = await http.request(method, path, json={"model": "policy", "prompt": "e4"})
                 assert (path, answer.status_code) == (path, 404)
+        assert (await http.post("/sleep")).status_code == 409, "ours, which needs --sleep"
         ask = {"model": "policy", "prompt": "e4", "max_tokens": 1}
         assert (await http.post("/v1/completions", json=ask)).status_code == 200
         many = await http.post("/v1/completions", json={**ask, "n": 1025})

@@ -35,6 +35,7 @@ def test_all_of_a_sick_run_is_in_one_file(redis_url: str, tmp_path: Path) -> Non
     (folder / "settings.json").write_text(
         '{"url": "redis://user:hunter2@host/0", "set": ["viewer.token=hunter2"]}'
     )
+    (folder / "metrics.jsonl").write_text("{}\n")
     (folder / "viewer.toml").write_text('[viewer]\ntoken = "hunter2 hunter2"\nmax_tokens = 9\n')
     (folder / "logs" / "viewer.log").write_text("http://h/#token=hunter2 Authorization: Bearer hunter2\n")
     command = [sys.executable, "-m", "services.data.archiver", "--run", "sick", "--redis-url", redis_url]
@@ -55,6 +56,9 @@ def test_all_of_a_sick_run_is_in_one_file(redis_url: str, tmp_path: Path) -> Non
             name.partition("/")[2]: archive.extractfile(name).read().decode() for name in archive.getnames()
         }  # type: ignore[union-attr]
     assert json.loads(parts["versions.json"])["rookery"]
+    assert "run sick at redis" in parts["status.txt"]
+    assert "settings.json" in parts["files.txt"]
+    assert parts["logs/metrics.jsonl"] == "{}\n"
     assert not [name for name, text in parts.items() if "hunter2" in text]
     assert "max_tokens = 9" in parts["settings/viewer.toml"]
     assert '"status":"ready"' in parts["probes/archive.txt"]

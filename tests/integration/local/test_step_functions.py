@@ -16,6 +16,8 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state
     StateTaskServiceBatch,
 )
 
+from launcher.pipeline.pipeline import Pipeline
+from launcher.pipeline.step_functions import state_machine
 from tests.conftest import ROOT
 
 REGION = "us-east-1"
@@ -155,12 +157,18 @@ def test_a_job_that_cannot_be_submitted_is_reported(aws: Aws) -> None:
 
 
 @pytest.mark.parametrize("file", PIPELINES, ids=lambda path: path.stem)
-def test_a_validator_accepts_them(file: Path, tmp_path: Path) -> None:
-    if shutil.which("asl-validator") is None:
-        pytest.skip("asl-validator is not installed: npm install --global asl-validator")
-    machine = tmp_path / "machine.json"
-    machine.write_text(json.dumps(exported(file)))
-    done = subprocess.run(
-        ["asl-validator", "--json-path", str(machine)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_validators_accept_them(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """statelint, a package of Python, and asl-validator, one of npm, if it is installed."""
+    statelint = pytest.importorskip("statelint.cli")
+    made = state_machine(Pipeline.read(file, settings={}, out=None), file, (), timeout_h=1)
+    machine, broken = tmp_path / "machine.json", tmp_path / "broken.json"
+    machine.write_text(json.dumps(made))
+    made["States"][made["StartAt"]]["Next"] = "nowhere"
+    broken.write_text(json.dumps(made))
+    assert statelint.main([str(machine)]) == 0, capsys.readouterr().out
+    assert statelint.main([str(broken)]) == 1
+    assert 'No state found named "nowhere"' in capsys.readouterr().out
+    if shutil.which("asl-validator"):
+        argv = ["asl-validator", "--json-path", str(machine)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr

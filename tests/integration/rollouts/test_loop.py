@@ -3,6 +3,7 @@ import contextlib
 
 import pytest
 
+from rookery import waits
 from rookery.errors import RookeryError, SetupError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, Draw, PolicyVersion
@@ -60,14 +61,20 @@ async def test_generation_never_runs_further_ahead_than_allowed(house: House, st
         await until(lambda: house.streams.counts().generated == bound + BATCH_GROUPS)
 
 
-async def test_groups_are_made_ahead_only_as_the_trainer_needs_them(house: House) -> None:
+async def test_groups_are_made_ahead_only_as_the_trainer_needs_them(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "STEP_S", 0.0)
     house.staleness, house.just_in_time = 3, True
     feed(house.streams, 8 * BATCH_GROUPS)
 
-    async def train(batches: int, *, version: int) -> None:
+    def waited_for() -> set[str]:
+        return {wait.what for wait in waits.overdue()}
+
+    async def train(batches: int, *, version: int, last: bool = False) -> None:
         await asyncio.to_thread(settle, house.streams, batches * BATCH_GROUPS)
         adapter = Adapter(PolicyVersion(version, "aa"), f"/a/{version}", "tiny")
-        house.streams.publish_policy(adapter, epoch=house.streams.take_over())
+        house.streams.publish_policy(adapter, epoch=house.streams.take_over(), last=last)
         house.inference[0].version = version
 
     async def generates(batches: int) -> None:
@@ -84,6 +91,10 @@ async def test_groups_are_made_ahead_only_as_the_trainer_needs_them(house: House
         await generates(4)
         await train(1, version=3)  # and again
         await generates(6)
+        assert waited_for() == {"a new version"}
+        await train(1, version=4, last=True)
+        await generates(7)
+        assert waited_for() == set(), "the run has ended"
 
 
 async def test_dropped_groups_are_made_again(house: House) -> None:

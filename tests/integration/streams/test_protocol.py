@@ -31,6 +31,7 @@ from tests.builders import group, numbered_position
 pytestmark = pytest.mark.redis
 
 ROLLOUTS = st.sampled_from(["r1", "r2"])
+ARCHIVERS = st.sampled_from(["a", "b"])
 TRAINER, ARCHIVE = "trainer", "archive"
 SOME = st.integers(0, 99)
 """Chooses one of a list, modulo its length."""
@@ -44,6 +45,11 @@ class Item:
     trainer: str = "new"
     archive: str = "new"
 
+    @property
+    def archiver(self) -> str | None:
+        """The archiver that holds it."""
+        return None if self.archive in ("new", "done") else self.archive
+
 
 @dataclass
 class State:
@@ -54,9 +60,14 @@ class State:
     """The holder of each entry, or "new"."""
     traces: dict[str, Item] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    made: Counter[str] = field(default_factory=Counter)
+    """How often each group was generated: more than once only if it was dead and put back."""
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often each group was settled with each result."""
+    written: set[str] = field(default_factory=set)
+    """The entries that count as archived."""
     limit: int | None = None
     epoch: int = 0
-    archive_epoch: int = 0
     version: int | None = None
     replays: int = 0
 
@@ -64,26 +75,34 @@ class State:
     def kept(self) -> int:
         return sum(item.trainer == "done" for item in self.traces.values())
 
+    def generate(self, entry: str, group: str) -> None:
+        self.traces[entry] = Item(group)
+        self.made[group] += 1
+        self.counts["generated"] += 1
+
     def settle(self, entry: str, result: str) -> bool:
         item = self.traces.get(entry)
         if item is None or item.trainer != "held":
             return False
         self.counts[result] += 1
+        self.outcomes[item.group, result] += 1
         if self.limit is not None and item.archive != "done":
-            if item.archive == "held" or self.kept < self.limit:
+            if item.archiver or self.kept < self.limit:
                 item.trainer = "done"
                 return True
             self.counts["archive:missed"] += 1
         del self.traces[entry]
         return True
 
-    def archived(self, entry: str) -> bool:
+    def archived(self, entry: str, result: str) -> bool:
         item = self.traces.get(entry)
-        if item is None or item.archive != "held":
+        if item is None or not item.archiver:
             return False
         item.archive = "done"
         if self.limit is not None:  # Redis may have forgotten that the archive joined
-            self.counts["archive:archived"] += 1
+            self.counts[f"archive:{result}"] += 1
+        if result == "archived":
+            self.written.add(entry)
         if item.trainer == "done":
             del self.traces[entry]
         return True
@@ -94,6 +113,7 @@ class Process:
     """A trainer or an archiver: its epoch, and the entries that it remembers, with their groups."""
 
     epoch: int
+    consumer: str = "t"
     held: dict[str, str] = field(default_factory=dict)
 
 
@@ -113,8 +133,10 @@ class Protocol(RuleBasedStateMachine):
         """Every entry of `positions` that any process ever held, with the number of its position."""
         self.trainers: list[Process] = []
         self.archivers: list[Process] = []
-        self.trained: list[str] = []
-        """The groups in the commits on disk, which Redis cannot lose."""
+        self.ledger: dict[str, str] = {}
+        """The groups in the commits on disk, with their entries. Redis cannot lose them."""
+        self.files: dict[str, str] = {}
+        """The groups in the archive's files, with their entries. Redis cannot lose them either."""
         self.commits = 0
 
     def teardown(self) -> None:
@@ -176,8 +198,7 @@ class Protocol(RuleBasedStateMachine):
             if owed:
                 del self.state.positions[entry]
                 (new,) = [entry for entry in self._ids("traces") if entry not in before]
-                self.state.traces[new] = Item(made.id)
-                self.state.counts["generated"] += 1
+                self.state.generate(new, made.id)
 
         self.call(act)
 
@@ -217,9 +238,9 @@ class Protocol(RuleBasedStateMachine):
 
     def _commit(self, trainer: Process, count: int) -> None:
         self._hold(trainer, self._read("traces", TRAINER, "t", count))
-        new = {name for name in trainer.held.values() if name not in self.trained}
+        new = {name: entry for entry, name in trainer.held.items() if name not in self.ledger}
         if new:
-            self.trained += sorted(new)
+            self.ledger |= new
             self.commits += 1
 
     @precondition(lambda self: self.trainers)
@@ -228,7 +249,7 @@ class Protocol(RuleBasedStateMachine):
         self._settle(self.trainers[which % len(self.trainers)], result)
 
     def _settle(self, trainer: Process, result: str) -> None:
-        entries = [e for e, name in trainer.held.items() if (name in self.trained) == (result == "trained")]
+        entries = [e for e, name in trainer.held.items() if (name in self.ledger) == (result == "trained")]
 
         def act() -> None:
             with self._fenced(trainer):
@@ -271,15 +292,15 @@ class Protocol(RuleBasedStateMachine):
 
     # the archive
 
-    @rule(limit=st.integers(0, 3))
-    def start_archiver(self, limit: int) -> None:
-        epoch = self.streams.take_over_archive(consumer="a")
+    @rule(consumer=ARCHIVERS, limit=st.integers(0, 3))
+    def start_archiver(self, consumer: str, limit: int) -> None:
+        """One joins or starts again. It leaves without a word: it is not heard of any more."""
+        epoch = self.streams.take_over_archive(consumer=consumer)
         assert epoch not in {archiver.epoch for archiver in self.archivers}, "it would replace nobody"
-        self.state.archive_epoch = epoch
-        self.archivers.append(Process(epoch))
+        self.archivers.append(Process(epoch, consumer))
         self._join(limit)
-        held = self.streams.read_held("traces", group=ARCHIVE, consumer="a")
-        assert {e.id for e in held} == {e for e, item in self.state.traces.items() if item.archive == "held"}
+        held = self.streams.read_held("traces", group=ARCHIVE, consumer=consumer)
+        assert {e.id for e in held} == {e for e, i in self.state.traces.items() if i.archiver == consumer}
         self._hold(self.archivers[-1], held)
 
     def _join(self, limit: int) -> None:
@@ -293,21 +314,47 @@ class Protocol(RuleBasedStateMachine):
         self.call(act)
 
     @precondition(lambda self: self.archivers)
-    @rule(count=st.integers(1, 4))
-    def archive(self, count: int) -> None:
-        """The newest archiver reads, and writes a file. It may never say so."""
-        self._hold(self.archivers[-1], self._read("traces", ARCHIVE, "a", count))
+    @rule(which=SOME, count=st.integers(1, 4))
+    def archive(self, which: int, count: int) -> None:
+        archiver = self.archivers[which % len(self.archivers)]
+        self._hold(archiver, self._read("traces", ARCHIVE, archiver.consumer, count))
 
     @precondition(lambda self: self.archivers)
     @rule(which=SOME)
-    def acknowledge_file(self, which: int) -> None:
-        entries = list(self.archivers[which % len(self.archivers)].held)
+    def claim_for_archive(self, which: int) -> None:
+        """Entries of an archiver that has left, or is only slow."""
+        archiver = self.archivers[which % len(self.archivers)]
+        claimed = self.streams.claim_idle("traces", group=ARCHIVE, consumer=archiver.consumer, idle_s=0)
+        for entry in claimed:
+            assert self.state.traces[entry.id].archiver
+            self.state.traces[entry.id].archive = archiver.consumer
+        self._hold(archiver, claimed)
 
-        def act() -> None:
-            through = self.streams.archived(entries, group=ARCHIVE)
-            assert through == sum([self.state.archived(entry) for entry in entries])
+    @precondition(lambda self: self.archivers)
+    @rule(which=SOME)
+    def write_file(self, which: int) -> None:
+        """One writes what it holds, unless it was replaced, and may never say so. Each group once."""
+        archiver = self.archivers[which % len(self.archivers)]
+        if self.streams.archive_epoch(consumer=archiver.consumer) == archiver.epoch:
+            self.files |= {name: e for e, name in archiver.held.items() if name not in self.files}
 
-        self.call(act)
+    @precondition(lambda self: self.archivers)
+    @rule(which=SOME)
+    def acknowledge_files(self, which: int) -> None:
+        held = self.archivers[which % len(self.archivers)].held.items()
+        for result in ("archived", "duplicate"):
+            entries = [
+                entry
+                for entry, name in held
+                if name in self.files and (self.files[name] == entry) == (result == "archived")
+            ]
+
+            def act(entries: list[str] = entries, result: str = result) -> None:
+                through = self.streams.archived(entries, group=ARCHIVE, result=result)
+                assert through == sum([self.state.archived(entry, result) for entry in entries])
+
+            if entries:
+                self.call(act)
 
     @rule(which=SOME)
     def replay_dead(self, which: int) -> None:
@@ -327,8 +374,7 @@ class Protocol(RuleBasedStateMachine):
             if letter.stream == "positions":
                 self.state.positions[new] = "new"
             else:
-                self.state.traces[new] = Item(decode_group(letter.data).id)
-                self.state.counts["generated"] += 1
+                self.state.generate(new, decode_group(letter.data).id)
 
         self.call(act)
 
@@ -385,12 +431,16 @@ class Protocol(RuleBasedStateMachine):
         counts = {k.decode(): int(v) for k, v in self.redis.hgetall(self.streams.key("counts")).items()}
         assert {name: n for name, n in counts.items() if n} == {n: c for n, c in state.counts.items() if c}
         assert run.committed == state.version
+        trained = {name: times for (name, result), times in state.outcomes.items() if result == "trained"}
+        assert set(trained.values()) <= {1}, "one effect per group"
+        assert trained.keys() <= self.ledger.keys(), "what counts as trained is in a commit"
+        assert state.written <= set(self.files.values()), "what counts as archived is in a file"
 
     def _finish(self) -> None:
         """After all faults: every position that was fed has one outcome, and nothing is left over."""
         self.start_trainer()
         if self.state.limit is not None:
-            self.start_archiver(99)
+            self.start_archiver("a", 99)
         self.deliver("r1", 999)
         while self.state.positions:
             self.claim("r1")  # of some: a claim is limited
@@ -399,12 +449,20 @@ class Protocol(RuleBasedStateMachine):
         self._commit(self.trainers[-1], 999)
         self._settle(self.trainers[-1], "trained")
         if self.state.limit is not None:
-            self.archive(999)
-            self.acknowledge_file(-1)
+            while any(item.archiver == "b" for item in self.state.traces.values()):
+                self.claim_for_archive(-1)
+            self.archive(-1, 999)
+            self.write_file(-1)
+            self.acknowledge_files(-1)
+            assert self.state.counts["archive:archived"] <= len(self.state.written), "the others are `before`"
         run = self.streams.overview()
         assert (run.positions, run.traces, run.kept, run.archived_ahead) == (0, 0, 0, 0)
         assert (run.astray, run.archive_astray) == (0, 0)
         assert run.counts.generated == run.counts.settled
+        ends = Counter[str]()
+        for (name, _), times in self.state.outcomes.items():
+            ends[name] += times
+        assert ends == self.state.made, "each group has one outcome each time that it was generated"
         outcomes = run.counts.generated + run.counts.dead.get("positions", 0)
         assert outcomes == self.streams.feed_cursor() + self.state.replays
 
@@ -424,7 +482,8 @@ class Protocol(RuleBasedStateMachine):
         assert [entry.id for entry in entries] == new
         for entry in new:
             if stream == "traces":
-                setattr(self.state.traces[entry], consumer_group, "held")
+                holder = "held" if consumer_group == TRAINER else consumer
+                setattr(self.state.traces[entry], consumer_group, holder)
             else:
                 self.state.positions[entry] = consumer
         return entries

@@ -89,6 +89,9 @@ def test_each_service_can_do_its_work(member: As, redis_server: RedisServer) -> 
     assert (exporter.overview().traces, exporter.overview().dead) == (0, 2)
     for stream in ("positions", "traces", "dead"):
         exporter.backlog(stream)
+    viewer = member("viewer")
+    assert viewer.overview().dead == 2
+    assert all(viewer.replay_dead(letter) for letter in viewer.dead_letters())
     assert exporter.server_version().name in ("Redis", "Valkey")
     asyncio.run(_share(redis_server.url.replace("://", "://reward:reward@").replace("/0", "/1")))
 
@@ -116,6 +119,8 @@ async def _share(url: str) -> None:
         ("arena", lambda streams: streams.length("traces")),
         ("exporter", lambda streams: streams.take_over()),
         ("exporter", lambda streams: streams.dead_letter("traces", "1-1", group="trainer", reason="x")),
+        ("viewer", lambda streams: streams.take_over()),
+        ("viewer", lambda streams: streams.publish_policy(ADAPTER, epoch=1)),
         ("reward", lambda streams: streams.policy()),
     ],
 )  # fmt: skip

@@ -1,9 +1,11 @@
 """The streams against a real Redis: what a retry, a rival, a crash and a loss of data may not do."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import redis
@@ -17,6 +19,7 @@ from rookery.trace import (
     PolicyVersion,
 )
 from tests.builders import feed, group, numbered_position
+from tests.chaos import histories
 from tests.conftest import RedisServer
 
 pytestmark = pytest.mark.redis
@@ -79,6 +82,39 @@ def test_publishing_twice_is_publishing_once(streams: RunStreams) -> None:
     assert (streams.length("traces"), streams.length("positions")) == (1, 0)
     assert streams.counts().generated == 1
     assert streams.pending("positions", group="rollouts") == 0
+
+
+def test_calls_are_recorded_and_what_should_not_be_is_found(
+    streams: RunStreams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = tmp_path / "history.jsonl"
+    monkeypatch.setenv("ROOKERY_HISTORY", str(history))
+    (entry,) = generated(streams, 1)
+    old = streams.take_over()
+    ids = [entry.id]
+    assert streams.settle(ids, group="trainer", result="trained", epoch=old) == 1
+    streams.publish_policy(Adapter(PolicyVersion(7, "aa"), "/a", "tiny"), epoch=old)
+    new = streams.take_over()
+    with pytest.raises(Conflict):
+        streams.settle(ids, group="trainer", result="trained", epoch=old)
+    calls = histories.read(history)
+    assert [call.event for call in calls] == ["ok"] * 6 + ["fail"]
+    assert histories.violations(calls) == []
+
+    def with_one(name: str, *args: object, **more: object) -> list[str]:
+        """What is found if a call of a trainer had come through as well."""
+        given = {"run": "test", "args": args, "epoch": new, **more}
+        late = histories.Call(name, time.monotonic(), given, time.monotonic(), "ok", more.get("answer"))
+        return histories.violations([*calls, late])
+
+    assert with_one("settle", ["0-1"], answer=0) == []
+    assert "had started before" in with_one("settle", ["0-1"], epoch=old, answer=0)[0]
+    assert "version 7 was published before" in with_one("publish_policy", 6)[0]
+    assert "2 times in a call of settle" in with_one("settle", ids, answer=1)[0]
+    assert (
+        "2 times published" in with_one("publish_group", entry_id=calls[1].given["entry_id"], answer=True)[0]
+    )
+    assert "2 groups were settled, 1 published" in with_one("settle", ["0-1"], answer=1)[0]
 
 
 def test_of_two_consumers_with_one_entry_the_first_publishes(streams: RunStreams) -> None:
@@ -303,6 +339,27 @@ def test_a_blocked_read_outlives_a_restart(patient: RunStreams, redis_server: Re
         redis_server.start()
         patient.add_positions([numbered_position(7)], cursor=patient.feed_cursor())
         assert [decode_position(e.data) for e in answer.result(timeout=30)] == [numbered_position(7)]
+
+
+def test_what_redis_forgot_is_read_again(streams: RunStreams, redis_url: str) -> None:
+    """It starts again without knowing that an entry was settled, and no call fails."""
+    (entry,) = generated(streams, 1)
+    held, epoch = {entry.id}, streams.take_over()
+
+    def look() -> list[str]:
+        new = streams.read_new("traces", count=1, block_s=0.01, known=lambda: held, **TRAINER)
+        return [found.id for found in new]
+
+    assert look() == []
+    with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
+        saved = {key: client.dump(key) for key in client.keys(streams.key("*"))}
+        streams.settle([entry.id], result="trained", epoch=epoch, group="trainer")
+        held.clear()
+        for key, value in saved.items():
+            client.restore(key, 0, value, replace=True)
+        client.client_kill_filter(_type="normal", skipme=True)
+    assert look() == [entry.id]
+    assert look() == []
 
 
 def test_scripts_are_known_again_after_a_restart(patient: RunStreams, redis_server: RedisServer) -> None:

@@ -94,7 +94,7 @@ def test_compiled_layers_have_the_numbers_of_plain_ones(
 
 
 @pytest.mark.parametrize(
-    "flags", [["--gradient-checkpointing"], ["--int8-base"], ["--sharding", "fsdp2"]], ids=lambda f: f[0]
+    "flags", [["--gradient-checkpointing"], ["--base-bits", "4"], ["--sharding", "fsdp2"]], ids=lambda f: f[0]
 )
 def test_what_is_not_compiled_is_refused(flags: list[str]) -> None:
     given = ["--model", "m", "--run-dir", "r", "--compile", *flags]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
+from rookery.errors import Conflict
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.trainer.versions import publisher as module
@@ -35,7 +36,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = False
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        self.told: list[int] = []
+        self.told: list[int | str] = []
         self.answer: tuple[int, str] = GOOD
         self.open = threading.Event()
         self.open.set()
@@ -59,8 +60,8 @@ class _Reload(BaseHTTPRequestHandler):
     server: Server
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.told.append(json.loads(body)["version"])
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.server.told.append(json.loads(body)["version"] if body else self.path)
         self.server.open.wait()
         status, text = self.server.answer
         with contextlib.suppress(ConnectionError):  # it has hung for too long
@@ -265,3 +266,20 @@ def test_closing_does_not_wait_for_a_hung_server(one: Setting) -> None:
     one.publish(0)
     until(lambda: one.servers[0].told == [0])
     # The fixture closes it within its own limit.
+
+
+def test_servers_sleep_after_their_reload_and_are_woken(
+    two: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "PAUSES_S", (0.0,))
+    well, ill = two.servers
+    two.publish(0)
+    ill.answer = (503, '{"detail": "vLLM cannot wake up: out of memory"}')
+    two.publisher.sleep()
+    two.publisher.wake_up()
+    assert well.told == [0, "/sleep", "/wake_up"]
+    assert ill.told == [0, "/sleep", "/sleep", "/wake_up", "/wake_up"]
+    assert "vLLM cannot wake up: out of memory" in caplog.text
+    ill.answer = (409, '{"detail": "this server was started without --sleep"}')
+    with pytest.raises(Conflict, match="started without --sleep"):
+        two.publisher.sleep()

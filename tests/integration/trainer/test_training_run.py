@@ -89,14 +89,14 @@ def test_versions_advance_and_every_group_is_settled(run: Run) -> None:
     [
         {},
         {"objective": "ppo", "ppo_epochs": 2, "ppo_mini_batches": 2, "kl": "k1"},
-        {"int8_base": True, "adam_bits": 8},
+        {"base_bits": 8, "adam_bits": 8},
     ],
     ids=["grpo", "ppo", "8 bits"],
 )
 def test_stopping_and_resuming_gives_the_bytes_of_not_stopping(
     changed: dict[str, Any], run: Run, tmp_path: Path
 ) -> None:
-    if "int8_base" in changed:
+    if "base_bits" in changed:
         pytest.importorskip("bitsandbytes")
     other = Run(run.url, "two", tmp_path / "two", run.model, run.events)
     for each in (run, other):

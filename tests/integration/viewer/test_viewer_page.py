@@ -25,7 +25,7 @@ from tests.viewed_runs import BATCH, STEPS, hostile_group, write_run
 
 pytestmark = pytest.mark.chromium
 
-TOKEN = "the token"
+TOKEN = "a-token-of-this-page"
 AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
@@ -86,12 +86,23 @@ def site(tmp_path_factory: pytest.TempPathFactory, stockfish_path: str) -> Itera
     server = RedisServer(tmp_path_factory.mktemp("redis"))
     server.start()
     _leave_dead_letter(server.url)
+    token = folder / "token"
+    token.write_text(TOKEN)
     flags = ["--grpc-port", "0", "--engines", "1", "--engine-path", stockfish_path]
     with (
         serving("services.reward", *flags, log=folder / "reward.log", ready="/readyz") as reward,
         serving(
             "services.viewer",
-            *("--runs-dir", str(runs), "--redis-url", server.url, "--reward-url", reward, "--token", TOKEN),
+            *(
+                "--runs-dir",
+                str(runs),
+                "--redis-url",
+                server.url,
+                "--reward-url",
+                reward,
+                "--token-file",
+                str(token),
+            ),
             log=folder / "viewer.log",
             ready="/readyz",
         ) as url,
@@ -165,6 +176,10 @@ def test_filters_sorting_and_search_are_in_the_address(site: Site) -> None:
     assert page.locator(".group-row").count() == shown
     site.shot("answers")
     site.check_accessibility()
+    page.get_by_label("Sort by").select_option("component")
+    page.wait_for_url("**component=delta**")
+    site.shown()
+    assert page.locator(".group-row").count() == shown
     page.get_by_label("Search in the answers").fill("nothing has this")
     page.get_by_role("button", name="Search").click()
     page.get_by_text("No answer passes these filters").wait_for()
@@ -178,6 +193,11 @@ def test_the_views_of_a_group(site: Site) -> None:
     page.locator(".token").first.wait_for()
     assert "log-probability" in (page.locator(".token").first.get_attribute("title") or "")
     site.shot("tokens")
+    site.check_accessibility()
+    page.get_by_role("link", name="Ratio", exact=True).click()
+    page.get_by_text("This answer carried no loss").wait_for()
+    assert "ratio " in (page.locator("#answer-0 .token").first.get_attribute("title") or "")
+    site.shot("ratios")
     site.check_accessibility()
     page.get_by_role("link", name="Follow this position").click()
     site.at("Position")
@@ -293,15 +313,17 @@ def test_it_shows_a_run_as_it_goes_on(site: Site) -> None:
 def test_view_prints_an_address_that_opens(site: Site, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     write_run(runs, "mine", seed=0)
-    argv = [sys.executable, "-m", "launcher", "view", "mine", "--runs-dir", str(runs)]
+    argv = [sys.executable, "-m", "launcher", "view", f"file://{runs}/mine"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     with subprocess.Popen(
-        argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as server:
         assert server.stdout
         try:
             address = server.stdout.readline().strip()
             site.page.goto(address)
             site.at("mine")
+            site.page.locator("a.bar").first.wait_for()
             kept = site.page.evaluate("sessionStorage.getItem('rookery-token')")
         finally:
             server.terminate()

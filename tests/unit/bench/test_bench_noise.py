@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench.reward.noise import GROUP, Group, Measured, advantages, centred, close_table, cosines, ordered
-from services.trainer.batches.advantages import group_advantages
+from rookery.advantages import group_advantages
 
 TRUTH = [[-0.01 * n for n in range(GROUP)], [0.0, -1.0] * (GROUP // 2)]
 GROUPS = [Group("", tuple(map(str, range(GROUP))), tuple(truth)) for truth in TRUTH]

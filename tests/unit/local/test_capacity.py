@@ -32,6 +32,16 @@ def test_the_slower_side_decides() -> None:
     assert searched["engine cores busy"] == 2
 
 
+def test_without_gpus_all_share_the_cores() -> None:
+    points = {"generation_tokens_per_s": 1000, "training_tokens_per_s": 2000, "overhead_s": 0.0}
+    points |= {"batch_groups": 10, "group_size": 4, "tokens": 100, "prompt_tokens": 0, "handling_ms": 25.0}
+    points |= {"nodes": 1000, "engine_nodes_per_s": 50_000}
+    shared = predicted(gpus=0, cores=2, **points)
+    assert (shared["seconds a step"], shared["limited by"]) == ((4 + 2 + 1 + 1) / 2, "the cores")
+    many = predicted(gpus=0, cores=100, **points)
+    assert (many["seconds a step"], many["limited by"]) == (2.0, "training"), "it has one core at most"
+
+
 def test_prices_count_per_sample() -> None:
     found = predicted(gpus=4, gpu_hour=3.0, core_hour=0.5, cores=4)
     assert found["cost an hour"] == 14.0

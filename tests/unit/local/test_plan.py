@@ -102,6 +102,9 @@ def test_a_reward_model_is_served_before_the_reward_service(house: Path) -> None
         plan("--reward-model", "models/m")
     with pytest.raises(SetupError, match=r"scheme 'delta\+0.5\*model' needs .* with --reward-model"):
         plan("--set", "reward.scheme=delta+0.5*model")
+    with pytest.raises(SetupError, match="scheme 'model' needs a reward model"):
+        plan("--preset", "pychess-ppo", "--model", "models/m")
+    plan("--preset", "pychess-ppo", "--model", "models/m", "--set", "reward.scheme=delta")
     (house / "models" / "m" / "reward_model.json").write_text("{}")
     made = plan("--reward-model", "models/m", "--set", "reward.scheme=model", "--set", "reward-model.rows=4")
     assert [command.name for command in made.stages[0]] == ["redis", "reward-model"]
@@ -117,6 +120,11 @@ def test_a_gpt2_is_served_whole(house: Path) -> None:
     assert "--full-weights" not in plan().commands["inference"].argv
     (house / "models" / "m" / "config.json").write_text('{"model_type": "gpt2"}')
     assert "--full-weights" in plan().commands["inference"].argv
+
+
+def test_thinking_is_switched_off_for_the_server(house: Path) -> None:
+    assert not {"--thinking", "--no-thinking"} & set(plan().commands["inference"].argv)
+    assert "--no-thinking" in plan("--no-thinking").commands["inference"].argv
 
 
 def test_redis_comes_first_and_rollouts_last(house: Path) -> None:
@@ -172,9 +180,7 @@ def test_no_password_is_in_a_command_line(house: Path, redis_server: RedisServer
     with closing(redis.Redis.from_url(redis_server.url)) as client:
         client.config_set("requirepass", "sesame")
     url = redis_server.url.replace("//", "//:sesame@")
-    given = ("--set", "reward.redis_url=redis://h/1?password=sesame", "--set", "viewer.token=sesame")
-    made = plan("--view", "--redis-url", url, *given)
-    assert made.commands["viewer"].env == {"VIEWER_TOKEN": "sesame"}
+    made = plan("--redis-url", url, "--set", "reward.redis_url=redis://h/1?password=sesame")
     assert not [part for command in made.commands.values() for part in command.argv if "sesame" in part]
     members = ("feed", "archive", "inference", "trainer", "rollouts")
     assert {made.commands[name].env[f"{name.upper()}_REDIS_URL"] for name in members} == {url}

@@ -72,10 +72,12 @@ def test_thinking_is_switched_by_player_and_kept_by_runs(runs: Path) -> None:
     assert batches([on, off, f"model:{TINY}"]) == [[on], [off], [f"model:{TINY}"]]
     assert "--thinking" in flags(runs, on)
     assert "--no-thinking" in flags(runs, off)
-    settings = {"task": "move", "set": ["trainer.lr=1e-4", "inference.thinking=false"]}
+    settings = {"task": "move", "thinking": None, "set": ["trainer.lr=1e-4", "inference.thinking=false"]}
     (runs / "other" / "settings.json").write_text(json.dumps(settings))
     assert "--no-thinking" in flags(runs, f"run:{runs}/other")
     assert "--thinking" in flags(runs, f"run:{runs}/other,thinking=on")
+    (runs / "other" / "settings.json").write_text(json.dumps({"task": "move", "thinking": False}))
+    assert "--no-thinking" in flags(runs, f"run:{runs}/other")
     with pytest.raises(SetupError, match="thinking=maybe: choose on or off"):
         batches([f"model:{TINY},thinking=maybe"])
 

@@ -6,13 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.trainer.batches.advantages import (
-    RewardAverages,
-    advantages,
-    group_advantages,
-    leave_one_out,
-    updated_averages,
-)
+from rookery.advantages import group_advantages, leave_one_out
+from services.trainer.batches.advantages import RewardAverages, advantages, updated_averages
 
 rewards = st.lists(st.floats(-2, 1, allow_nan=False), min_size=2, max_size=16)
 batches = st.lists(rewards, min_size=1, max_size=5)

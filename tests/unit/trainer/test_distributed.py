@@ -239,7 +239,7 @@ def test_one_process_shards_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     "changed",
     [
         {"micro_batch_tokens": "auto"},
-        {"int8_base": True},
+        {"base_bits": 4},
         {"lora_rank": 0, "objective": "ppo"},
         {"lora_rank": 0, "adam_bits": 8},
     ],

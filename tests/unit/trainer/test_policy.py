@@ -159,6 +159,22 @@ def test_by_default_every_linear_layer_is_adapted(tiny_model: Path, tmp_path: Pa
         assert set(config["target_modules"]) == set(names.split(","))
 
 
+def test_our_linear_layer_has_the_numbers_of_pefts(policy: Policy) -> None:
+    from peft.tuners.lora.layer import Linear
+
+    from services.trainer.model.lora_linear import LoraLinear
+
+    layers = [module for module in policy.model.modules() if isinstance(module, Linear)]
+    assert {type(layer) for layer in layers} == {LoraLinear}
+    ours, inputs = layers[0], torch.randn(2, 3, layers[0].in_features, requires_grad=True)
+    leaves = [inputs, ours.lora_A["default"].weight, ours.lora_B["default"].weight]
+    seen = []
+    for forward in (LoraLinear.forward, Linear.forward):
+        outputs = forward(ours, inputs)
+        seen.append([outputs, *torch.autograd.grad(outputs.square().sum(), leaves)])
+    torch.testing.assert_close(*seen, rtol=1e-5, atol=1e-5)
+
+
 def test_a_directory_without_a_model_is_named(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(SetupError, match=re.escape(f"no model in {str(folder)!r} (--model)")):

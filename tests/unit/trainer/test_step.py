@@ -16,6 +16,7 @@ from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
 from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.model.head import TokenScores, WithGradient  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
+from services.trainer.records import ratios  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.training import optimizer as adam  # noqa: E402
 from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402
@@ -25,6 +26,7 @@ from services.trainer.training.step import (  # noqa: E402
     train_step,
 )
 from services.trainer.training.update import Objective  # noqa: E402
+from services.viewer.runs import RunFolder  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
@@ -78,6 +80,27 @@ def test_the_default_run_has_the_numbers_it_always_had(tiny_model: Path, tmp_pat
     for result, golden in zip(results, GOLDEN, strict=True):
         row = result.row()
         assert {name: row[name] for name in golden} == pytest.approx(golden, rel=2e-4)
+
+
+def test_the_ratios_of_each_token_are_kept_within_a_limit(tiny_model: Path, tmp_path: Path) -> None:
+    results, _, _ = _run(_settings(tiny_model, tmp_path), 3)
+    for step, result in enumerate(results):
+        flat = [ratio for own in result.ratios.values() for ratio in own]
+        assert (len(flat), max(flat)) == (result.tokens, pytest.approx(result.losses["ratio_max"]))
+        assert sum(flat) / len(flat) == pytest.approx(result.losses["ratio_mean"])
+        ratios.write(tmp_path, _groups(step), result.ratios, version=step + 1, limit_mb=1)
+        for group in _groups(step):
+            kept = [result.ratios.get(trace.id) for trace in group.traces]
+            read = RunFolder("run", tmp_path, tmp_path).ratios(step + 1, group.id)
+            assert read == [own and pytest.approx(own, abs=1e-4) for own in kept]
+            assert [own is None for own in kept] == [trace.completion.truncated for trace in group.traces]
+    (tmp_path / "ratios" / "policy-v000002.jsonl.gz").write_bytes(b"0" * (1 << 20))
+    ratios.write(tmp_path, _groups(3), results[2].ratios, version=4, limit_mb=1)
+    assert {path.name[:14] for path in (tmp_path / "ratios").iterdir()} == {
+        "policy-v000003",
+        "policy-v000004",
+    }
+    assert _run(_settings(tiny_model, tmp_path, ratios_mb=0), 1)[0][0].ratios == {}
 
 
 def test_a_falling_rate_goes_on_where_a_stopped_run_was(tiny_model: Path, tmp_path: Path) -> None:

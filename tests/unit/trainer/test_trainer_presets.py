@@ -19,6 +19,7 @@ TABLES: dict[str, type[PresetSettings]] = {
 }
 REQUIRED = {
     "trainer": ["--run-dir", "runs/x"],
+    "reward": ["--model-url", "http://localhost:8007"],
     "sft": ["--data", "d.jsonl", "--out", "runs/x"],
 }
 CASES = [(name, table) for name in preset_names() for table in read_preset(name)]

@@ -89,8 +89,8 @@ def test_an_objective_brings_its_defaults_and_a_flag_wins() -> None:
             "has no effect with --lora-rank 0, only with --lora-rank other than 0",
         ),
         (
-            "--lora-rank 0 --int8-base",
-            "--int8-base (flag) has no effect with --lora-rank 0, only with --lora-rank",
+            "--lora-rank 0 --base-bits 8",
+            "--base-bits 8 (flag) has no effect with --lora-rank 0, only with --lora-rank",
         ),
     ],
 )
@@ -331,7 +331,7 @@ REFUSED = {
         ("--batch-groups 9", "batch_groups was '32', is '9'"),
         ("--adam-bits 8", "adam_bits was '32', is '8'"),
         ("--objective ppo", "critic was None, is 'value head'"),
-        ("--int8-base", "base was None, is 'int8'"),
+        ("--base-bits 8", "base was None, is 'int8'"),
         ("--objective gspo --kl k3 --kl-schedule smooth --lr 0.1 --baseline ema --seed 4", None),
         ("--device 0 --threads 1 --micro-batch-tokens 64 --row-tokens 64 --max-grad-norm 9", None),
     ],
@@ -341,7 +341,9 @@ def test_what_a_run_that_goes_on_may_be_told(flags: str, refused: str | None, tm
     before, now = parse(""), parse(flags)
     files = {"adapter_model.safetensors": b"", "optimizer.safetensors": b""}
     commits.write(tmp_path, number=0, files=files, ledger=(), fingerprint=before.fingerprint())
-    assert before.fingerprint().keys() | parse("--objective ppo --int8-base").fingerprint().keys() == REFUSED
+    assert (
+        before.fingerprint().keys() | parse("--objective ppo --base-bits 8").fingerprint().keys() == REFUSED
+    )
     if refused is None:
         assert commits.to_resume(tmp_path, fingerprint=now.fingerprint()) is not None
         return

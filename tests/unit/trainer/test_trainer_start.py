@@ -142,3 +142,20 @@ def test_damaged_profiles_are_named(content: str, said: str, tmp_path: Path) -> 
     (tmp_path / FILE).write_text(content)
     with pytest.raises(InvalidInput, match=f"{FILE} {said}"):
         saved_choice(tmp_path, asked={})
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_servers_sleep_for_a_step_and_are_woken_if_it_fails(asked: bool) -> None:
+    from types import SimpleNamespace
+
+    from services.trainer.loop import _servers_asleep
+
+    did: list[str] = []
+    publisher = SimpleNamespace(sleep=lambda: did.append("sleep"), wake_up=lambda: did.append("wake up"))
+    phases: dict[str, float] = {}
+    settings = SimpleNamespace(sleep_inference=asked)
+    with pytest.raises(ArithmeticError), _servers_asleep(settings, publisher, phases):  # type: ignore[arg-type]
+        did.append("step")
+        raise ArithmeticError
+    assert did == (["sleep", "step", "wake up"] if asked else ["step"])
+    assert list(phases) == (["sleep"] if asked else [])

@@ -122,7 +122,7 @@ def _batch(settings: TrainerSettings) -> MicroBatch:
     return MicroBatch(
         input_ids_1T=nothing,
         position_ids_1T=nothing,
-        blocks=Blocks((), nothing),
+        blocks=Blocks((), nothing, nothing, nothing),
         predictor_N=nothing,
         targets_N=nothing,
         behaviour_N=_vector("behaviour"),

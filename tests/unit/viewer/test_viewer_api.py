@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from rookery.access import TOKEN_VARIABLE
 from services.viewer.app import STATIC, create_app
 from services.viewer.settings import ViewerSettings
 from tests.conftest import ROOT
@@ -23,8 +24,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def client_of(runs: Path, folder: Path, *, token: str = "") -> TestClient:
-    app = create_app(ViewerSettings(runs_dir=runs, token=token), folder=folder)
+def client_of(runs: Path, folder: Path) -> TestClient:
+    app = create_app(ViewerSettings(runs_dir=str(runs)), folder=folder)
     return TestClient(app, base_url="http://localhost")
 
 
@@ -44,18 +45,23 @@ def test_every_answer_forbids_foreign_scripts(client: TestClient) -> None:
     )
 
 
-def test_it_changes_nothing_without_the_token(runs: Path, tmp_path: Path, client: TestClient) -> None:
+def test_it_changes_nothing_without_the_token(
+    runs: Path, tmp_path: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for path in ("/api/runs/one/ask", "/api/runs/one/dead/1-0/replay"):
         refused = client.post(path, json={"player": "engine"})
         assert (refused.status_code, "read-only" in refused.json()["title"]) == (403, True)
-    with client_of(runs, tmp_path, token="right") as guarded:
-        for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "right"}):
+    monkeypatch.setenv(TOKEN_VARIABLE, "the-right-token-of-all")
+    with client_of(runs, tmp_path) as guarded:
+        for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "the-right-token-of-all"}):
             assert (
                 guarded.post("/api/runs/one/ask", json={"player": "engine"}, headers=header).status_code
                 == 401
             )
         allowed = guarded.post(
-            "/api/runs/one/ask", json={"player": "engine"}, headers={"Authorization": "Bearer right"}
+            "/api/runs/one/ask",
+            json={"player": "engine"},
+            headers={"Authorization": "Bearer the-right-token-of-all"},
         )
         assert (allowed.status_code, "no reward service" in allowed.json()["detail"]) == (503, True)
 
@@ -84,6 +90,7 @@ def test_no_password_leaves_it(client: TestClient) -> None:
         ("/api/runs/..%2F..%2Fetc", 404, ""),
         ("/api/runs/one/groups?outcom=illegal", 422, "outcom"),
         ("/api/runs/one/groups?sort=beauty", 422, "beauty"),
+        ("/api/runs/one/groups?sort=component", 422, "component=NAME"),
         ("/api/runs/one/groups?reward_min=high", 422, "high"),
         ("/api/runs/one/rescore?scheme=nonsense", 422, "nonsense"),
         (f"/api/runs/one/groups?page={10**30}", 422, "page"),

@@ -144,6 +144,10 @@ def test_a_group_is_shown_as_it_was_archived(viewed: SimpleNamespace) -> None:
     ]
     assert shown["traces"][0]["candidates"][0]["uci"] in group.traces[0].completion.text
     assert len(shown["traces"][0]["tokens"]) == len(group.traces[0].completion.token_ids)
+    assert [trace["ratios"] and len(trace["ratios"]) for trace in shown["traces"]] == [
+        *(len(trace.completion.token_ids) for trace in group.traces[:-1]),
+        None,
+    ]
     assert (
         "not trained yet" in whole_group(viewed.index, viewed.runs.find("one"), viewed.groups[-1].id)["fate"]
     )
@@ -215,7 +219,7 @@ def test_new_files_are_added_and_broken_ones_left_out(
     index.open(runs.find("live"))
     assert index.progress("live") == (1, 1)
     add_file(tmp_path, "live", made[5:], first=5)
-    broken = runs.find("live").archive_files()[0].with_name("1763721014100-0_1763721014101-0.parquet")
+    broken = next(iter(runs.find("live").update())).with_name("1763721014100-0_1763721014101-0.parquet")
     broken.write_bytes(b"PAR1 and nothing more")
     index.refresh(runs.find("live"))
     assert [row["id"] for row in index.query("SELECT id FROM groups ORDER BY g")] == [
@@ -224,7 +228,7 @@ def test_new_files_are_added_and_broken_ones_left_out(
     index.refresh(runs.find("live"))
     assert caplog.text.count("is not a file of groups") == 1
     assert (index.progress("live"), index.problem("live")) == ((2, 2), "1 unreadable file left out")
-    broken.write_bytes(runs.find("live").archive_files()[0].read_bytes())
+    broken.write_bytes(next(iter(runs.find("live").update())).read_bytes())
     index.refresh(runs.find("live"))
     assert (index.progress("live"), index.problem("live")) == ((3, 3), "")
     index.close()
@@ -234,10 +238,10 @@ def test_a_run_made_anew_replaces_its_rows_and_other_files_are_left_out(tmp_path
     runs, index = Runs(tmp_path), Index(tmp_path / "index.duckdb")
     add_file(tmp_path, "live", groups("live", seed=0)[:5], first=0)
     index.refresh(runs.find("live"))
-    (file,) = runs.find("live").archive_files()
+    (file,) = runs.find("live").update()
     file.unlink()
     add_file(tmp_path, "live", groups("live", seed=1)[5:8], first=5)
-    next(iter(runs.find("live").archive_files())).with_name("notes.parquet").write_bytes(b"")
+    next(iter(runs.find("live").update())).with_name("notes.parquet").write_bytes(b"")
     index.refresh(runs.find("live"))
     assert [row["id"] for row in index.query("SELECT id FROM groups ORDER BY g")] == [
         f"live-00{number}" for number in (5, 6, 7)
@@ -272,6 +276,29 @@ def test_a_run_that_goes_back_to_an_earlier_version_has_its_new_steps(tmp_path: 
     index.refresh(runs.find("one"))
     steps = [row["step"] for row in index.query("SELECT step FROM groups ORDER BY g")]
     assert steps == [1] * 4 + [None] * (len(made) - 8) + [2] * 4
+    index.close()
+
+
+def test_a_step_that_was_abandoned_says_so(tmp_path: Path) -> None:
+    """The run goes back from version 8 to 4, which is copied as 9, and makes version 10."""
+    made = write_run(tmp_path, "one", seed=0)
+    folder = tmp_path / "one"
+    kept = [f"{group.id}:00" for group in made[: BATCH * 4]]
+    ledgers = {9: kept, 10: [*kept, *(f"{group.id}:00" for group in made[-BATCH:])]}
+    for number, ledger in ledgers.items():
+        (folder / "adapters" / f"policy-v{number:06d}").mkdir()
+        state = {"number": number, "ledger": ledger, "went_back_to": 4}
+        (folder / "adapters" / f"policy-v{number:06d}" / "state.json").write_text(json.dumps(state))
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"version": 10, "step": 10, "groups": BATCH, "time": 0.0}) + "\n")
+    run, index = Runs(tmp_path).find("one"), Index(tmp_path / "index.duckdb")
+    index.refresh(run)
+    steps = [row["step"] for row in index.query("SELECT step FROM groups ORDER BY g")]
+    expected = [n // BATCH + 1 for n in range(BATCH * 4)] + [None] * (BATCH * 4) + [10] * BATCH
+    assert steps == expected
+    shown = whole_group(index, run, made[BATCH * 5].id)
+    assert shown["fate"] == "trained in step 6, which was abandoned: the run went back to an earlier version"
+    assert shown["traces"][0]["ratios"]
     index.close()
 
 

@@ -55,6 +55,10 @@ spec:
 {{- if eq .root.Values.adapters.from "volume" }}persistentVolumeClaim: { claimName: {{ $release }}-runs, readOnly: true }
 {{- else }}emptyDir: {}
 {{- end }}
+{{- else if eq .mount "archive-read" }}
+{{- if contains "://" .root.Values.services.archive.env.ARCHIVE_OUT }}emptyDir: {}
+{{- else }}persistentVolumeClaim: { claimName: {{ $release }}-archive, readOnly: true }
+{{- end }}
 {{- else if eq .mount "games" }}persistentVolumeClaim: { claimName: {{ .root.Values.games }}, readOnly: true }
 {{- else if eq .mount "reward-model" }}persistentVolumeClaim: { claimName: {{ required "services.reward-model.claim: the claim with the reward model" .service.claim }}, readOnly: true }
 {{- else if eq .mount "scratch" }}emptyDir: {}

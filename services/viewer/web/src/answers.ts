@@ -24,6 +24,9 @@ const SORTS: [string, string][] = [
   ["length", "length"],
   ["age", "age"],
   ["version", "version"],
+  ["outcome", "share of legal moves"],
+  ["phase", "phase"],
+  ["component", "component"],
 ];
 const PHASES = ["opening", "middlegame", "endgame"];
 const ORDER = ["sort", "descending", "page"];
@@ -102,6 +105,7 @@ function form(route: Route, overview: Overview): HTMLElement {
   const submit = (event: Event): void => {
     event.preventDefault();
     const values = Object.fromEntries(new FormData(event.currentTarget as HTMLFormElement)) as Record<string, string>;
+    if (values["sort"] === "component") values["component"] ||= overview.archive.components[0] ?? "";
     go(path(run, "answers", "", changed(query, { page: "", ...values })));
   };
   const open = RANGES.some(([name]) => query.has(`${name}_min`) || query.has(`${name}_max`)) || query.has("component");

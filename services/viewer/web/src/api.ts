@@ -122,6 +122,7 @@ export interface Trace {
   candidates: Move[];
   sentences: { start: number; end: number; read: boolean; claims: Claim[] }[];
   tokens: string[];
+  ratios: number[] | null;
 }
 
 export interface WholeGroup {
@@ -137,6 +138,8 @@ export interface WholeGroup {
   generation_s: number;
   reward_s: number;
   fate: string;
+  /** The step that trained on it, which may have been abandoned. */
+  trained: number | null;
   step: number | null;
   age: number | null;
 }

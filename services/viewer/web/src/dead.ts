@@ -1,8 +1,8 @@
 // The dead letters of a run.
 
-import { type DeadLetter, get, post, token } from "./api";
+import { type DeadLetter, get, post } from "./api";
 import { empty, h, visible } from "./dom";
-import { table } from "./parts";
+import { table, tokenField } from "./parts";
 import type { Route } from "./route";
 
 export async function dead({ run }: Route, signal: AbortSignal): Promise<HTMLElement> {
@@ -18,13 +18,13 @@ export async function dead({ run }: Route, signal: AbortSignal): Promise<HTMLEle
         said.replaceChildren((error as Error).message);
       }
     } }, "Replay");
-    return h("span", {}, token.get() ? button : h("span", { class: "muted" }, "needs the token"), " ", said);
+    return h("span", {}, button, " ", said);
   };
   return h("div", {}, h("h1", {}, "Dead letters"),
     letters.length
-      ? table(["stream", "item", "reason", "entry", ""],
+      ? [h("p", {}, tokenField()), table(["stream", "item", "reason", "entry", ""],
         letters.map((letter) =>
         [letter.stream, h("code", {}, visible(letter.item)), h("span", { class: "reason" }, visible(letter.reason)),
-        letter.entry, replay(letter)]), "Dead letters")
+        letter.entry, replay(letter)]), "Dead letters")]
       : empty("No dead letters", "Every position and group of this run could be handled."));
 }

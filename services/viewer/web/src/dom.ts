@@ -112,7 +112,9 @@ export function short(value: number | null | undefined): string {
   return String(Number(value.toPrecision(size >= 1000 ? 4 : 3))).replace("-", "−");
 }
 
+/** A notice in place of data. Text between backticks is code. */
 export const empty = (title: string, text: string): HTMLElement =>
-  h("div", { class: "empty" }, h("strong", {}, title), h("p", {}, text));
+  h("div", { class: "empty" }, h("strong", {}, title),
+    h("p", {}, text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part))));
 
 export const words = (name: string): string => name.replaceAll("_", " ");

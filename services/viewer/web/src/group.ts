@@ -10,6 +10,7 @@ import { changed, go, path, type Route } from "./route";
 const MODES: [string, string][] = [
   ["", "Reasoning"],
   ["logprob", "Log-probability"],
+  ["ratio", "Ratio"],
   ["advantage", "Advantage"],
 ];
 
@@ -23,7 +24,7 @@ export async function group(route: Route, signal: AbortSignal): Promise<HTMLElem
   const pick = (trace: Trace | null): void => show(trace ? [trace] : data.traces);
   pick(data.traces[chosen] ?? null);
   const cards = data.traces.map((trace, index) => {
-    const element = card(trace, index, route, mode, index === chosen);
+    const element = card(trace, data, index, route, mode, index === chosen);
     element.addEventListener("pointerenter", () => pick(trace));
     element.addEventListener("pointerleave", () => pick(data.traces[chosen] ?? null));
     return element;
@@ -74,7 +75,7 @@ function evaluation(verdict: Verdict | undefined): string {
   return score.mate !== null ? `mate in ${score.mate}` : signed((score.cp ?? 0) / 100);
 }
 
-function card(trace: Trace, index: number, route: Route, mode: string, chosen: boolean): HTMLElement {
+function card(trace: Trace, data: WholeGroup, index: number, route: Route, mode: string, chosen: boolean): HTMLElement {
   const { verdict, completion } = trace;
   const advantage = learned(trace);
   const href = path(route.run, "groups", route.id, changed(route.query, { answer: String(index) }));
@@ -91,7 +92,8 @@ function card(trace: Trace, index: number, route: Route, mode: string, chosen: b
       h("span", {}, percent(verdict.win_before)),
         h("i", { "--from": verdict.win_before ?? 0, "--to": verdict.win_after ?? 0 }),
         h("span", {}, percent(verdict.win_after))) : null,
-    mode ? tokens(trace, mode) : modelText(completion.text, marks(trace)),
+    mode === "ratio" && !trace.ratios ? h("p", { class: "notice" }, withoutRatios(trace, data)) : null,
+    mode && (mode !== "ratio" || trace.ratios) ? tokens(trace, mode) : modelText(completion.text, mode ? [] : marks(trace)),
     h("footer", {},
       h("span", {}, `${completion.logprobs.length} tokens`),
       h("span", { title: "Mean negative log-probability, nats a token" }, `surprise ${short(trace.surprise)}`),
@@ -116,22 +118,41 @@ function marks(trace: Trace): Mark[] {
   });
 }
 
-function tokens(trace: Trace, mode: string): HTMLElement {
-  const worst = 4;
+/** Why an answer has no importance ratios. */
+const withoutRatios = (trace: Trace, data: WholeGroup): string =>
+  data.trained === null ? "Not trained on, so there are no ratios."
+    : trace.no_loss || data.traces.some((other) => other.ratios) ? "This answer carried no loss, so it has no ratios."
+      : `The ratios of step ${data.trained} are not kept (--ratios-mb of the trainer).`;
+
+/** How a token is coloured: towards low or high, how strongly, and what its title says. */
+function colour(trace: Trace, mode: string, index: number): [side: string, strength: number, title: string] {
+  const logprob = trace.completion.logprobs[index] ?? 0;
+  if (mode === "logprob") return ["low", -logprob / WORST,
+    `p ${percent(Math.exp(logprob), 1)}, log-probability ${logprob.toFixed(3)}`];
+  if (mode === "ratio") {
+    const ratio = trace.ratios?.[index] ?? 1;
+    return [ratio < 1 ? "low" : "high", Math.abs(Math.log2(ratio)),
+      `ratio ${ratio.toFixed(3)}, sampled with p ${percent(Math.exp(logprob), 1)}`];
+  }
   const advantage = learned(trace);
+  return [advantage < 0 ? "low" : "high", Math.abs(advantage) / 2, trace.no_loss ? "no loss: truncated"
+    : `advantage ${trace.advantage === null ? "per token, not in the archive" : signed(advantage)}`];
+}
+
+const WORST = 4;
+
+function tokens(trace: Trace, mode: string): HTMLElement {
   return h("pre", { class: "model-text tokens", dir: "ltr" }, trace.tokens.slice(0, 4000).map((token, index) => {
-    const logprob = trace.completion.logprobs[index] ?? 0;
-    const strength = mode === "logprob" ? Math.min(1, -logprob / worst) : Math.min(1, Math.abs(advantage) / 2);
-    const side = mode === "logprob" || advantage < 0 ? "low" : "high";
-    const title = mode === "logprob" ? `p ${percent(Math.exp(logprob), 1)}, log-probability ${logprob.toFixed(3)}`
-      : trace.no_loss ? "no loss: truncated" : `advantage ${trace.advantage === null ? "per token, not in the archive" : signed(advantage)}`;
-    return h("span", { class: `token ${side}`, "--strength": strength.toFixed(3), title }, visible(token));
+    const [side, strength, title] = colour(trace, mode, index);
+    return h("span", { class: `token ${side}`, "--strength": Math.min(1, strength).toFixed(3), title }, visible(token));
   }));
 }
 
 function legend(mode: string, data: WholeGroup): HTMLElement {
   if (mode === "logprob") return h("p", { class: "muted" },
     "The stronger its colour, the less probable a token was when it was sampled: none at 100%, full at 2% or less.");
+  if (mode === "ratio") return h("p", { class: "muted" },
+    "The probability of a token when the policy was trained on it, over that when it was sampled. Blue is above 1, orange below, full at twice or half.");
   if (mode === "advantage") return h("p", { class: "muted" },
     "All tokens of an answer share its advantage: blue is made more probable, orange less.");
   if (!data.traces.some((trace) => trace.sentences.length)) return h("p", { class: "muted" },

@@ -92,6 +92,7 @@ function header(route: Route): void {
       ...TABS.map(([view, label]) =>
       h("a", { href: path(route.run, view), "aria-current": view === shown ? "page" : null }, label))]
     : []));
+  tabs.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
 /** Listens for news of a run, and shows them: views of the whole are drawn again, lists only on request. */

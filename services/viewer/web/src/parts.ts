@@ -1,12 +1,17 @@
 // Pieces that several views share: tiles, badges, the row of a group, filters in words.
 
-import type { Answer, Group } from "./api";
+import { type Answer, type Group, token } from "./api";
 import { board } from "./board";
 import { count, h, percent, signed, words } from "./dom";
 import { path } from "./route";
 
 export const tile = (label: string, value: string, hint = ""): HTMLElement =>
   h("div", { class: "tile", title: hint || null }, h("span", {}, label), h("b", {}, value));
+
+/** Where the token is entered that replay and play need. */
+export const tokenField = (): HTMLElement =>
+  h("label", {}, "Token ", h("input", { type: "password", value: token.get(), autocomplete: "off",
+    onchange: (event: Event) => token.set((event.currentTarget as HTMLInputElement).value) }));
 
 export const section = (title: string, ...children: Parameters<typeof h>[2][]): HTMLElement =>
   h("section", {}, h("h2", {}, title), ...children);

@@ -1,8 +1,9 @@
 // A position of one's own: ask a version or the engine, or play a game against it.
 
-import { get, type Line, type Overview, type Players, post, type Reply, token } from "./api";
+import { get, type Line, type Overview, type Players, post, type Reply } from "./api";
 import { arrow, type Board, board, type Key } from "./board";
 import { h, modelText, percent, short, signed } from "./dom";
+import { tokenField } from "./parts";
 import { changed, go, path, type Route } from "./route";
 
 export async function play(route: Route, signal: AbortSignal): Promise<HTMLElement> {
@@ -84,7 +85,7 @@ const full = (line: Line, from: string, target: string): string =>
 function missing(players: Players, writable: boolean): HTMLElement | null {
   const said = [players.inference && `The policy cannot be asked: ${players.inference}`,
     players.reward && `The engine cannot be asked: ${players.reward}`,
-    writable ? "" : "This viewer is read-only: set VIEWER_TOKEN, or start it by `rookery view`."].filter(Boolean);
+    writable ? "" : "This viewer is read-only: set ROOKERY_TOKEN, or start it by `rookery view`."].filter(Boolean);
   return said.length ? h("div", { class: "notice" }, said.map((each) => h("p", {}, each))) : null;
 }
 
@@ -101,9 +102,7 @@ function controls(players: Players, style: string, ask: (player: string, then: b
     h("label", {}, "Prompt style ",
       h("select", { onchange: (event: Event) => styled((event.currentTarget as HTMLSelectElement).value) },
       players.styles.map((name) => h("option", { value: name, selected: name === style }, name)))),
-    h("label", {}, "Token ",
-      h("input", { type: "password", value: token.get(), autocomplete: "off",
-      onchange: (event: Event) => token.set((event.currentTarget as HTMLInputElement).value) })),
+    tokenField(),
     h("p", { class: "actions" },
       h("button", { class: "primary", onclick: () => ask(select.value, false) }, "Ask"),
       h("button", { onclick: () => against(select.value) }, "Play against it")),

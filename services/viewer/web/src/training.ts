@@ -14,6 +14,9 @@ const SERIES: [string, string][] = [
   ["zero_variance", "groups of equal rewards"],
 ];
 
+/** Panels of the metrics that are signs of collapse, too. */
+const SIGNS = ["Entropy, nats per token", "Exploration, shares"];
+
 export async function training({ run, query }: Route, signal: AbortSignal): Promise<HTMLElement> {
   const all = query.has("all");
   const [curves, collapse] = await Promise.all([
@@ -35,13 +38,14 @@ export async function training({ run, query }: Route, signal: AbortSignal): Prom
     title: `Moves by ${name}, share`, low: 0, high: null,
     series: [line("policy", collapse.pieces[piece] ?? []), line("engine", collapse.best_pieces[piece] ?? [], true)],
   }));
+  const signs = byPiece ? curves.training.filter((panel) => SIGNS.includes(panel.title)) : [];
   return h("div", {},
     h("h1", {}, "Training"),
     section("Is it collapsing?",
       collapse.versions.length
         ? [h("p", { class: "muted" },
           "By version, from the archive. Click on a version to read its answers. Lines that fall together, or a piece far from the engine's share, are signs."),
-          h("div", { class: "charts" }, [...panels, ...pieces].map((panel) => chart(panel, open)))]
+          h("div", { class: "charts narrow" }, [...panels, ...signs, ...pieces].map((panel) => chart(panel, open)))]
         : empty("No groups in the archive yet", "They appear here when the archive has written its first file.")),
     curves.strength.length
       ? section("Strength over versions", h("div", { class: "charts" }, curves.strength.map((panel) => chart(panel))))
@@ -53,6 +57,7 @@ export async function training({ run, query }: Route, signal: AbortSignal): Prom
           : h("a", { href: path(run, "training", "", { all: "1" }) }, "All metrics")),
           h("div", { class: "charts" },
             curves.training.filter((panel) =>
-            !byPiece || !panel.series.some(({ key }) => key.startsWith("moves_"))).map((panel) => chart(panel)))]
+            !signs.includes(panel) && (!byPiece || !panel.series.some(({ key }) => key.startsWith("moves_"))))
+              .map((panel) => chart(panel)))]
         : empty("No steps yet", "The trainer writes metrics.jsonl with its first step.")));
 }

@@ -1,0 +1,110 @@
+"""Sleep: a server that frees its GPU for a trainer on the same one, and wakes up with the weights it had.
+
+Asleep, vLLM keeps its weights, and the adapters beside them, in the machine's memory (its sleep mode, level
+1), and drops the key-value cache. Requests wait until it is awake. Versions are loaded through this module,
+because a reload must find the engine awake.
+"""
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Protocol
+
+from fastapi import APIRouter, Request
+
+from rookery.errors import Conflict, EngineFault
+from rookery.trace import Adapter
+from services.inference.server.drain import DRAIN_S, RequestDrainer
+from services.inference.server.policies import Policies, ReloadResult
+
+
+class SleepingEngine(Protocol):
+    """The part of vLLM's `AsyncLLM` that this module uses."""
+
+    async def sleep(self, level: int = 1) -> None:
+        """Level 1: moves the weights to the machine's memory, and frees all else."""
+        ...
+
+    async def wake_up(self) -> object:
+        """Moves the weights back."""
+        ...
+
+
+router = APIRouter(tags=["rookery"])
+
+
+@router.post("/sleep")
+async def sleep(request: Request) -> dict[str, bool]:
+    """Frees the GPU's memory, with --sleep. Requests wait until /wake_up or /reload."""
+    await request.app.state.rookery.sleeper.sleep()
+    return {"asleep": True}
+
+
+@router.post("/wake_up")
+async def wake_up(request: Request) -> dict[str, bool]:
+    """Takes the memory back, and lets the requests go on."""
+    await request.app.state.rookery.sleeper.wake_up()
+    return {"asleep": False}
+
+
+class Sleeper:
+    """The policies of an engine that may sleep. Sleeping, waking and reloading exclude each other."""
+
+    def __init__(
+        self, policies: Policies, engine: SleepingEngine, drainer: RequestDrainer, *, may_sleep: bool
+    ) -> None:
+        self._policies, self._engine, self._drainer = policies, engine, drainer
+        self._may_sleep = may_sleep
+        self._lock = asyncio.Lock()
+        self._asleep: AsyncExitStack | None = None
+        """Ends the wait of the requests."""
+
+    async def sleep(self) -> None:
+        """Falls asleep once the requests in flight are answered. Does nothing if it sleeps already.
+
+        Raises:
+            Conflict: the server was started without --sleep.
+            Unavailable: requests are still in flight after `DRAIN_S`, or vLLM failed.
+        """
+        if not self._may_sleep:
+            raise Conflict("this server was started without --sleep")
+        async with self._lock, AsyncExitStack() as stack:
+            if self._asleep:
+                return
+            await stack.enter_async_context(self._drainer.drained(within_s=DRAIN_S))
+            try:
+                await self._engine.sleep(1)
+            except Exception as error:
+                raise EngineFault(f"vLLM cannot sleep: {error}") from error
+            self._asleep = stack.pop_all()
+
+    async def wake_up(self) -> None:
+        """Wakes up, and lets the requests go on. Does nothing if it is awake.
+
+        Raises:
+            Unavailable: vLLM failed, for example because others have the GPU's memory. It stays asleep.
+        """
+        async with self._lock:
+            await self._wake_up()
+
+    async def reload(self, adapter: Adapter, *, rollback: bool = False) -> ReloadResult:
+        """Wakes up, and serves a version. See `Policies.reload` for the errors."""
+        async with self._lock:
+            await self._wake_up()
+            return await self._policies.reload(adapter, rollback=rollback)
+
+    async def maintain(self) -> None:
+        """Prepares the first reload and unloads retired versions, unless it sleeps."""
+        async with self._lock:
+            if not self._asleep:
+                await self._policies.prepare()
+                await self._policies.unload_retired()
+
+    async def _wake_up(self) -> None:
+        if not self._asleep:
+            return
+        try:
+            await self._engine.wake_up()
+        except Exception as error:
+            raise EngineFault(f"vLLM cannot wake up: {error}") from error
+        waiting, self._asleep = self._asleep, None
+        await waiting.aclose()
