@@ -139,7 +139,7 @@ class Parser:
         self._failed.clear()
         self._steps = 0
         stops = [part.cut(0, stop.start()) for stop in wording.STOPS.finditer(part.text)]
-        for stretch in (part, *reversed(stops)):
+        for stretch in (part, *(said for said in reversed(stops) if " " in said.text)):
             for subject in (None, *self._recent()):
                 if found := self._parse(stretch, subject):
                     self._subjects += [topic for clause in found if (topic := clause.topic)]

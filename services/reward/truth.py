@@ -18,7 +18,7 @@ from rookery.errors import InvalidInput
 from rookery.trace import Claim, Sentence
 
 READ_CHARS = 4000
-"""Characters before the box that are read. The slowest text known of this length takes a third of a second."""
+"""Characters before the box that are read. The slowest text known takes a third of a second."""
 
 HALF = 3.0
 """The weight of the true claims that earn half of what can be earned."""
