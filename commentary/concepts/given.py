@@ -47,13 +47,6 @@ concept(
     "||{us:side} ~be (playing )?(as )?{colour:side}",
     holds=lambda context, colour: colour == context.mover,
 )
-concept(
-    "whose turn",
-    "||it ~be {side:owner} (turn|move)( to (move|play))?",
-    "||{side} ~be to (play|move)( next)?",
-    "||it ~be {side} to (play|move)",
-    holds=lambda context, side: context.board.turn == side,
-)
 
 
 def _castled(context: Context, side: bool | None = None, wing: str = "") -> bool:
