@@ -220,7 +220,6 @@ concept(
     "own piece",
     "||{side} ~(have|own|get|hold) {piece}( there)?",
     "||{side} ~have {pieces}",
-    "||{side} {piece}",
     holds=lambda context, side, piece=None, pieces=(): (
         context.owner(*([piece] if piece is not None else pieces)) == side
     ),

@@ -270,3 +270,9 @@ def test_a_claim_stands_beside_what_is_not_read() -> None:
 def test_what_a_fen_says_is_said_of_the_position_or_after_the_move() -> None:
     assert read(SKIRMISH, "Nd4 involves moving the knight from f3 to d4; d4 is empty.").sound
     assert read(SKIRMISH, "Nd4 involves moving the knight from f3 to d4; d4 is occupied.").sound
+
+
+def test_the_second_of_two_targets_is_no_claim_of_its_own() -> None:
+    reading = read("r3k3/8/8/3N4/8/8/8/4K3 w - - 0 1", "With Nc7+, White forks the king and the rook on a8.")
+    assert [(claim.concept, claim.true) for claim in reading.claims][-1] == ("forks", True)
+    assert reading.sound
