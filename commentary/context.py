@@ -1,7 +1,7 @@
 """Where a reader stands in a text: which board is spoken of, which line was last played, what `it` is.
 
-Names become squares, sides and moves here, with python-chess alone. A name that fits nothing on the board, or
-several things, means nothing, and the claim that uses it is false.
+Names become squares, sides and moves here, with python-chess alone. A name that fits nothing on the board
+means nothing, and the claim that uses it is false; of one that fits several things nobody can tell.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from commentary.study import Line, Study
 from commentary.token import NAMES, Token
 
 _OURS = ("my", "our", "i", "we", "me", "us")
-_THEIRS = ("my opponent", "the opponent", "the other side")
+_THEIRS = ("my opponent", "our opponent", "the opponent", "the other side")
 _PIECE_IS: dict[str, Callable[[chess.Board, chess.Square], bool]] = {
     "": lambda board, square: True,
     "pinned": predicates.is_pinned,
@@ -37,11 +37,11 @@ _FILE_IS: dict[str, Callable[[chess.Board, int], bool]] = {
 
 
 class Unresolved(LookupError):
-    """A name that fits nothing on the board, or several things: what is said with it is false."""
+    """A name that fits nothing on the board: what is said with it is false."""
 
 
 class Unknown(LookupError):
-    """Nobody can tell whether it is so: the study has no such line, or no score."""
+    """Nobody can tell whether it is so: a line or score is not known, or a name fits several things."""
 
 
 @dataclass(slots=True)
@@ -64,6 +64,8 @@ class Context:
     named_files: list[int] = field(init=False, default_factory=list)
     subject: Token | None = field(init=False, default=None)
     antecedent: Token | None = field(init=False, default=None)
+    actor: chess.Color | None = field(init=False, default=None)
+    """The side of the move, or of the first piece, that a clause names."""
 
     def __post_init__(self) -> None:
         self.go(self.root)
@@ -74,13 +76,10 @@ class Context:
         self.start = self.board = start
         self.moves = []
 
-    def begin_sentence(self) -> None:
-        """The piece that moves is to be named again by its move."""
-        self.moved = []
-
     def meet(self, topic: Token | None) -> None:
         """A clause begins; an `it` in it that is not its subject means what the text was about before."""
         self.antecedent = self.subject
+        self.actor = None
         self.subject = topic or self.subject
 
     @property
@@ -125,24 +124,37 @@ class Context:
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    def piece(self, token: Token, board: chess.Board | None = None) -> chess.Square:
-        """The square of the one piece that a name fits: of several the one that was named last."""
+    def piece(
+        self, token: Token, board: chess.Board | None = None, side: chess.Color | None = None
+    ) -> chess.Square:
+        """The square of the one piece that a name fits: of several the one named last, or that of `side`.
+
+        Raises:
+            Unresolved: it fits none, or on the board before a move neither what moves nor what is taken.
+            Unknown: it fits several, and nothing says which is meant.
+        """
+        ambiguous = Unknown if board is None else Unresolved
         board = board or self.board
         if token.kind == "i":
             return self._it(token, board)
         fitting = self.fitting(token, board)
-        if len(fitting) > 1:
-            fitting = [square for square in reversed(self.named) if square in fitting][:1]
         if not fitting:
             raise Unresolved(token.words)
+        if len(fitting) > 1:
+            theirs = [square for square in fitting if side is not None and board.color_at(square) == side]
+            fitting = [square for square in reversed(self.named) if square in fitting][:1] or theirs
+        if len(fitting) != 1:
+            raise ambiguous(token.words)
         self.named.append(fitting[0])
+        if self.actor is None:
+            self.actor = board.color_at(fitting[0])
         return fitting[0]
 
-    def pieces(self, tokens: Iterable[Token]) -> list[chess.Square]:
-        """The squares of several pieces or groups, each named once."""
+    def pieces(self, tokens: Iterable[Token], side: chess.Color | None = None) -> list[chess.Square]:
+        """The squares of several pieces or groups, each named once; `side` as in `piece`."""
         found: list[chess.Square] = []
         for token in tokens:
-            found += self._group(token) if token.kind == "g" else [self.piece(token)]
+            found += self._group(token) if token.kind == "g" else [self.piece(token, side=side)]
         if len(set(found)) < len(found):
             raise Unresolved("the same piece twice")
         return found
@@ -192,14 +204,10 @@ class Context:
 
     # -- moves -----------------------------------------------------------------------------------
 
-    def candidate(self, token: Token) -> chess.Move:
-        """The legal move of the root position that a name stands for, its number and dots being right."""
-        if token.kind == "q" and len(token.squares) == 1:
-            token = replace(token, kind="m", moves=token.squares)
-        return self.move_on(self.root, token)
-
     def move_on(self, board: chess.Board, token: Token) -> chess.Move:
         """The move that a name stands for on some board, its number and dots being right there."""
+        if token.kind == "q" and len(token.squares) == 1:
+            token = replace(token, kind="m", moves=token.squares)
         number = board.fullmove_number, board.turn == chess.BLACK
         wrong_number = token.kind == "l" and (token.number, token.black) != number
         wrong_dots = token.kind == "m" and token.black and board.turn == chess.WHITE
@@ -225,7 +233,7 @@ class Context:
         if token.kind == "l" and len(token.moves) == 1:
             self.move = self.play(token)[-1]
         else:
-            self.move = self.candidate(token)
+            self.move = self.move_on(self.root, token)
             self.go(self.root)
             self.board = self.root.copy(stack=False)
             self.board.push(self.move)
@@ -233,6 +241,7 @@ class Context:
         self.before = self.start.copy(stack=False)
         for earlier in self.moves[:-1]:
             self.before.push(earlier)
+        self.actor = self.before.turn
         # The piece that moves is what is meant by its name, unless another is named nearer by.
         ends = [self.move.from_square, self.move.to_square]
         self.named += [] if ends == self.moved else ends

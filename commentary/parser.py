@@ -28,9 +28,16 @@ _KINDS: dict[str, tuple[Subject, ...]] = {
     "f": ("file",),
 }
 _ONE_PIECE = re.compile(r"«[pi]\d+» (?!and )")
-_NAMED = ("piece", "pieces", "before")
+_NAMED = ("piece", "pieces", "prey", "before")
 _MOST_STEPS = 3000
 """Parts of a sentence that are looked at before it is given up: none that was written here needs 1,000."""
+
+_TEXT_STEPS = 6000
+"""The same of a whole text: a step counts once more for each `_STEP_CHARS` of its part, and a claim that is
+checked as `_CLAIM_STEPS`. Texts written here need 1,100, replies of models of 15,000 characters 900."""
+
+_STEP_CHARS = 50
+_CLAIM_STEPS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +120,32 @@ class Parser:
     _failed: set[tuple[str, int]] = field(default_factory=set)
     _subjects: list[Token] = field(default_factory=list)
     _steps: int = 0
+    steps_left: int = _TEXT_STEPS
+    """Of the whole text; at 0 nothing more is read."""
 
     def forget(self) -> None:
         """A new paragraph: nothing has been spoken of."""
         self._subjects.clear()
 
-    def clauses(self, sentence: Lexed) -> list[Clause] | None:
-        """The clauses of a sentence, or None when some part of it fits no template."""
+    def clauses(self, sentence: Lexed) -> tuple[list[Clause], bool]:
+        """The clauses of a sentence, and whether they are all of it.
+
+        Of a sentence with a part that fits no template, only those before a joint that lets them stand alone.
+        """
         self._lexed, text = sentence, sentence.text
         begin = len(text) - len(text.lstrip(' "“”(*-'))
         end = len(text.rstrip(' .!?;:"“”)*'))
         part = _Part(text[begin:end], begin, max(begin, end))
         self._failed.clear()
         self._steps = 0
-        for subject in (None, *self._recent()):
-            if found := self._parse(part, subject):
-                self._subjects += [topic for clause in found if (topic := clause.topic)]
-                return found
-        return None
+        stops = [part.cut(0, stop.start()) for stop in wording.STOPS.finditer(part.text)]
+        for stretch in (part, *(said for said in reversed(stops) if " " in said.text)):
+            for subject in (None, *self._recent()):
+                if found := self._parse(stretch, subject):
+                    self._subjects += [topic for clause in found if (topic := clause.topic)]
+                    self.steps_left -= _CLAIM_STEPS * len(found)
+                    return found, stretch is part
+        return [], False
 
     def place(self, clause: Clause) -> tuple[int, int]:
         """Where a clause stands in the sentence that was parsed last."""
@@ -146,9 +161,10 @@ class Parser:
 
     def _parse(self, part: _Part, inherited: Token | None) -> list[Clause] | None:
         key = part.text, id(inherited)
-        self._steps += 1
-        if key in self._failed or not part.text or self._steps > _MOST_STEPS:
+        if key in self._failed or not part.text or self._steps >= _MOST_STEPS or self.steps_left <= 0:
             return None
+        self._steps += 1
+        self.steps_left -= 1 + len(part.text) // _STEP_CHARS
         found = self._read(part, inherited)
         if found is None:
             self._failed.add(key)
@@ -160,16 +176,24 @@ class Parser:
         for shorter in self._changed(part):
             if found := self._parse(shorter, inherited):
                 return found
-        return self._split(part, inherited)
+        if found := self._split(part, inherited):
+            return found
+        for plainer in self._rewritten(part, wording.HEDGES):
+            if found := self._parse(plainer, inherited):
+                return found
+        return None
 
-    @staticmethod
-    def _changed(part: _Part) -> Iterator[_Part]:
+    def _changed(self, part: _Part) -> Iterator[_Part]:
         """The part without its opener, without its closer, and with a shortened clause written out."""
         if match := wording.OPENERS.match(part.text):
             yield part.cut(match.end())
         if match := wording.CLOSERS.search(part.text):
             yield part.cut(0, match.start())
-        for pattern, replacement in wording.REWRITES:
+        yield from self._rewritten(part, wording.REWRITES)
+
+    @staticmethod
+    def _rewritten(part: _Part, rewrites: wording.Rewrites) -> Iterator[_Part]:
+        for pattern, replacement in rewrites:
             changed = pattern.sub(replacement, part.text, count=1)
             if changed != part.text:
                 yield _Part(changed, part.start, part.end, exact=False)
@@ -202,7 +226,7 @@ class Parser:
             # One piece alone is a subject like any other.
             single = template.about is not None and _ONE_PIECE.match(text)
             if template.keyword in text and not single and (match := template.clause.fullmatch(text)):
-                yield self._clause(concept, template, part, match, None)
+                yield from self._clause(concept, template, part, match, None)
         for kind, pattern in wording.INTRODUCTIONS:
             if match := pattern.match(text):
                 subject = self._subject(match[0], inherited)
@@ -224,7 +248,7 @@ class Parser:
         for concept, template in self.grammar.about.get(kind, ()):
             pattern = template.predicate if template.keyword in text else None
             if pattern and (match := pattern.fullmatch(text)):
-                yield self._clause(concept, template, part, match, subject)
+                yield from self._clause(concept, template, part, match, subject)
 
     def _clause(
         self,
@@ -233,10 +257,12 @@ class Parser:
         part: _Part,
         match: re.Match[str],
         subject: Token | None,
-    ) -> Clause:
+    ) -> Iterator[Clause]:
         slots: list[tuple[str, Any]] = []
         groups = match.groupdict()
         if subject is not None and template.subject:
+            if not template.subject.type.takes(subject):
+                return
             slots.append((template.subject.name, [subject]))
         for group in sorted((g for g, text in groups.items() if text is not None), key=match.start):
             name = group.rsplit("__", 1)[0]
@@ -244,10 +270,13 @@ class Parser:
             if template.slots[name].plain:
                 slots.append((name, words))
             else:
-                slots.append((name, [self._lexed.tokens[n] for _, n in marks(words)]))
+                tokens = [self._lexed.tokens[n] for _, n in marks(words)]
+                if not all(map(template.slots[name].takes, tokens)):
+                    return
+                slots.append((name, tokens))
         if subject is None and template.subject:
             subject = dict(slots)[template.subject.name][-1]
-        return Clause(concept, template, part.text, part.start, part.end, tuple(slots), subject)
+        yield Clause(concept, template, part.text, part.start, part.end, tuple(slots), subject)
 
     @staticmethod
     def _kinds(subject: Token | None) -> tuple[Subject, ...]:

@@ -33,7 +33,8 @@ def read(position: str | Study, text: str) -> Reading:
     `position` is a FEN, or a `Study` with an engine's lines and scores. Without them claims about scores,
     and lines of play, are neither true nor false. The move in the last `\\boxed{}` is the one that the text
     chooses. Any text can be read. Nothing is guessed: a sentence counts as read only when all of it
-    is understood. Beyond 20,000 characters of text, and in sentences of more than 600, nothing is read.
+    is understood. Beyond 20,000 characters of text, and in sentences of more than 600, nothing is read, nor
+    once a text has cost as much work as five long ones.
 
     Raises:
         ValueError: the position is broken.
@@ -93,40 +94,50 @@ def _sentence(text: str, start: int, end: int, parser: Parser, context: Context)
     lexed = lex(words)
     if _says_nothing(lexed.text):
         return Sentence(text[start:end], start, end, "talk")
-    clauses = parser.clauses(lexed)
+    clauses, whole = parser.clauses(lexed)
     asks = words.rstrip().endswith("?")
-    if clauses is None or (asks and any(clause.concept.name != "candidates" for clause in clauses)):
+    if not clauses or (asks and any(clause.concept.name != "candidates" for clause in clauses)):
         return Sentence(text[start:end], start, end, "unread")
     claims = []
-    context.begin_sentence()
+    context.moved = []  # what moves is to be named again by its move
     for clause in clauses:
         begin, stop = (start + place for place in parser.place(clause))
         claims.append(_claim(clause, context, text, begin, stop))
-    return Sentence(text[start:end], start, end, "claims", tuple(claims))
+    return Sentence(text[start:end], start, end, "claims" if whole else "partly", tuple(claims))
 
 
 def _says_nothing(text: str) -> bool:
-    text = text.strip(" .!?;:")
+    bare = text.strip(" .!?;:")
     named = any(kind in "lgpfmq" for kind, _ in marks(text))
-    return text in SAYS_NOTHING or (not named and bool(IN_PASSING.fullmatch(text)))
+    passing = not named and (IN_PASSING.fullmatch(bare) or IN_PASSING.fullmatch(text.strip()))
+    return bare in SAYS_NOTHING or bool(passing)
 
 
 def _claim(clause: Clause, context: Context, text: str, start: int, end: int) -> Claim:
     concept = clause.concept
     context.meet(clause.topic)
-    values: dict[str, object] = {}
-    true: bool | None
+    values, true = _judged(clause, context)
+    if not true and concept.topic == "given" and context.moves:
+        # After a move was named, what a FEN says may be said of the position that the text is about.
+        context.go(context.root)
+        values, true = _judged(clause, context)
+    said = sorted(f"{name}={value}" for name, value in values.items() if not callable(value))
+    key = f"{concept.name} {said} {context.board.board_fen()}"
+    weight = concept.weight if isinstance(concept.weight, int | float) else 2.0
+    return Claim(concept.name, text[start:end], start, end, true, abs(weight), key)
+
+
+def _judged(clause: Clause, context: Context) -> tuple[dict[str, object], bool | None]:
+    """What the slots stand for, as far as they were read, and whether the claim is true."""
+    concept, values = clause.concept, dict[str, object]()
     try:
         for name, found in clause.slots:
             values[name] = clause.template.slots[name].read(context, found)
         fits = all(values[name] == right for name, right in context.roles.items() if name in values)
         known = {*context.roles, "move"} if concept.about_moves else context.roles
-        true = fits and concept.holds(context, **{n: value for n, value in values.items() if n not in known})
+        given = {name: value for name, value in values.items() if name not in known}
+        return values, fits and concept.holds(context, **given)
     except Unresolved:
-        true = False
+        return values, False
     except Unknown:
-        true = None
-    said = sorted(f"{name}={value}" for name, value in values.items() if not callable(value))
-    key = f"{concept.name} {said} {context.board.board_fen()}"
-    weight = concept.weight if isinstance(concept.weight, int | float) else 2.0
-    return Claim(concept.name, text[start:end], start, end, true, abs(weight), key)
+        return values, None

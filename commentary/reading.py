@@ -26,12 +26,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence, `text[start:end]`. `talk` is read and claims nothing; `unread` was not understood."""
+    """One sentence, `text[start:end]`.
+
+    `talk` is read and claims nothing; `unread` was not understood, or `partly`: its claims are what was.
+    """
 
     words: str
     start: int
     end: int
-    status: Literal["claims", "talk", "unread"]
+    status: Literal["claims", "talk", "partly", "unread"]
     claims: tuple[Claim, ...] = ()
 
 
@@ -58,14 +61,16 @@ class Reading:
 
     @property
     def unread(self) -> tuple[Sentence, ...]:
-        """Sentences that were not understood."""
-        return tuple(sentence for sentence in self.sentences if sentence.status == "unread")
+        """Sentences that were not understood, or not wholly."""
+        return tuple(sentence for sentence in self.sentences if sentence.status in ("partly", "unread"))
 
     @property
     def share_read(self) -> float:
         """The share of the text's sentences, by their length, that was understood; 1 for an empty text."""
         total = sum(len(sentence.words) for sentence in self.sentences)
-        return 1 - sum(len(sentence.words) for sentence in self.unread) / total if total else 1.0
+        claims = sum(len(claim.words) for sentence in self.unread for claim in sentence.claims)
+        unread = sum(len(sentence.words) for sentence in self.unread) - claims
+        return 1 - unread / total if total else 1.0
 
     @property
     def sound(self) -> bool:

@@ -38,6 +38,8 @@ class SlotType:
     plain: bool = False
     squares: bool = False
     """Whether its value is a square or a list of squares of pieces."""
+    takes: Callable[[Token], bool] = lambda token: True
+    """Which of the tokens that the pattern matches it takes."""
 
 
 def count_of(word: str) -> int:
@@ -122,6 +124,11 @@ def _read_foe(context: Context, found: list[Token]) -> Callable[[chess.Board], c
     return lambda board: context.move_on(board, found[0])
 
 
+def _read_prey(context: Context, found: list[Token]) -> list[chess.Square]:
+    """What a move or a piece attacks: of several pieces that a name fits, the enemy's."""
+    return context.pieces(found, None if context.actor is None else not context.actor)
+
+
 def _squares(context: Context, found: list[Token]) -> list[chess.Square]:
     return [chess.parse_square(name) for name in found[0].squares]
 
@@ -140,7 +147,22 @@ _ALL = (
         squares=True,
     ),
     SlotType("some", _one("p"), Naming.piece, lambda s, t: s.fitting(t[0]), "piece"),
-    SlotType("passer", _one("p"), lambda naming, v: "the passed pawn", lambda s, t: s.piece(t[0], s.before)),
+    SlotType(
+        "passer",
+        _one("p"),
+        lambda naming, v: "the passed pawn",
+        lambda s, t: s.piece(t[0], s.before),
+        takes=lambda token: token.name == "pawn",
+    ),
+    SlotType(
+        "king",
+        _one("pi"),
+        Naming.piece,
+        lambda s, t: s.piece(t[0]),
+        "piece",
+        squares=True,
+        takes=lambda token: token.name in ("king", ""),
+    ),
     SlotType(
         "pieces",
         rf"{_list('pg')}|{_one('i')}",
@@ -152,6 +174,7 @@ _ALL = (
     SlotType(
         "square", _one("q"), lambda naming, v: _render_squares(naming, [v]), lambda s, t: _squares(s, t)[0]
     ),
+    SlotType("prey", rf"{_list('pg')}|{_one('i')}", Naming.pieces, _read_prey, "pieces", squares=True),
     SlotType("squares", _one("q"), _render_squares, _squares, squares=True),
     SlotType("side", _one("s"), lambda naming, v: naming.side(v).word, lambda s, t: s.side(t[0]), "side"),
     SlotType("object", _one("s"), lambda naming, v: naming.side(v).object_, lambda s, t: s.side(t[0])),
@@ -161,9 +184,13 @@ _ALL = (
     SlotType("half_file", _one("fi"), _file("half-open "), _read_file, "file"),
     SlotType("files", _one("fi"), _render_files, lambda s, t: s.files(t[0]), "file"),
     SlotType("move", _one("mlq"), lambda naming, v: str(v), lambda s, t: s.step(t[0]), "move"),
-    SlotType("candidate", _one("mlq"), lambda naming, v: str(v), lambda s, t: s.candidate(t[0])),
+    SlotType("candidate", _one("mlq"), lambda naming, v: str(v), lambda s, t: s.move_on(s.root, t[0])),
     SlotType("candidates", _list("mlq"), lambda naming, v: joined(v), lambda s, t: [s.step(x) for x in t]),
+    SlotType("named_move", _one("mlq"), lambda naming, v: str(v), _read_foe, "move"),
     SlotType("foe", _one("ml"), lambda naming, v: str(v), _read_foe),
+    SlotType(
+        "mate", _one("ml"), lambda naming, v: str(v), _read_foe, takes=lambda t: t.moves[0].endswith("#")
+    ),
     SlotType("line", _one("l"), _render_line, _read_line, "line"),
     SlotType("threat", _one("l"), _render_line, _read_threat),
     SlotType("count", _COUNT, lambda naming, v: number(v), lambda s, w: count_of(w), plain=True),
@@ -191,6 +218,7 @@ _ALL = (
         lambda s, w: chess.PIECE_NAMES.index(w),
         plain=True,
     ),
+    SlotType("colour", "white|black", lambda naming, v: str(v), lambda s, w: w == "white", plain=True),
     SlotType("word", "[a-z]+(?:-[a-z]+)*", lambda naming, v: str(v), lambda s, w: w, plain=True),
 )
 TYPES = {type_.name: type_ for type_ in _ALL}

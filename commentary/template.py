@@ -287,7 +287,7 @@ def _written(items: tuple[Any, ...], naming: Naming, values: Mapping[str, Any], 
             # Later verbs go with what was named last.
             if item.type.name == "side" and form is third:
                 form = naming.side(values[item.name]).verb
-            elif item.type.name == "pieces" and form in (third, plural):
+            elif item.type.subject == "pieces" and form in (third, plural):
                 form = plural if len(values[item.name]) > 1 else third
         elif isinstance(item, Verb):
             parts.append(form(item.infinitive))

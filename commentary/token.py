@@ -44,13 +44,14 @@ class Token:
 _SQUARE = r"[a-h][1-8]"
 _SQUARES = rf"{_SQUARE}(?:, {_SQUARE})*(?:,? (?:and|or) {_SQUARE})?"
 _PIECE = r"[Kk]ing|[Qq]ueen|[Rr]ook|[Bb]ishop|[Kk]night|[Pp]awn"
-_OWNER = r"White's|Black's|[Mm]y opponent's|[Tt]he opponent's|[Mm]y|[Oo]ur"
+_OWNER = r"[Ww]hite's|[Bb]lack's|(?:[Mm]y|[Oo]ur|[Tt]he) opponent's|[Mm]y|[Oo]ur"
+_DOES = r"(?:is|are|has|have|can|could|will|would|should|may|must|to move)"
 _COMPOUNDS = r"(?:pair|ending|endgame|move|structure|cover|majority|shield|push|sacrifice|trade)\b"
 _THAT = r"[Tt]hat|[Tt]his|[Tt]hose|[Tt]hese"
 _ADJECTIVE = r"pinned|undefended|loose|isolated|backward|passed|doubled|hanging"
 _SHADE = r"light-squared|dark-squared|[Ww]hite|[Bb]lack"
-_PLAIN = rf"(?:(?:{_SHADE}) )?(?:{_PIECE}) on {_SQUARE}"
-_PLACED_GROUP = rf"(?:(?:{_ADJECTIVE}) )?(?:(?:{_SHADE}) )?(?:{_PIECE})s on {_SQUARE}"
+_PLAIN = rf"(?:(?:{_SHADE}) )?(?:{_PIECE}) (?:on|at) {_SQUARE}"
+_PLACED_GROUP = rf"(?:(?:{_ADJECTIVE}) )?(?:(?:{_SHADE}) )?(?:{_PIECE})s (?:on|at) {_SQUARE}"
 _MOVE = (
     r"(?:O-O-O|O-O|[a-h][1-8][a-h][1-8][qrbn]?|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h]x[a-h][1-8](?:=[QRBN])?|[a-h][18]=[QRBN])[+#]?|"
     rf"{_SQUARE}[+#]"
@@ -66,16 +67,19 @@ _WORDS = re.compile(
             rf"(?P<g>(?<![\w-])(?:(?P<gowner>{_OWNER})|[Bb]oth|"
             rf"(?:[Tt]hose|[Tt]hese|[Tt]he)(?= {_PLACED_GROUP}| [a-h]-)) "
             rf"(?:(?P<gadj>{_ADJECTIVE}) )?(?:(?P<gshade>{_SHADE}) )?"
-            rf"(?:(?P<gfile>[a-h])-)?(?P<gname>(?:{_PIECE})s)(?: on (?P<gsquares>{_SQUARES}))?)(?![\w-])",
+            rf"(?:(?P<gfile>[a-h])-)?(?P<gname>(?:{_PIECE})s)(?: (?:on|at) (?P<gsquares>{_SQUARES}))?)"
+            r"(?![\w-])",
             rf"(?P<p>(?<![\w-])(?:(?P<powner>{_OWNER})|(?P<pthat>{_THAT})|[Tt]he|[Aa](?= {_PLAIN})) "
             rf"(?:(?P<padj>{_ADJECTIVE}) )?(?:(?P<pshade>{_SHADE}) )?"
-            rf"(?:(?P<pat>{_SQUARE}|[a-h])-)?(?P<pname>{_PIECE})(?: on (?P<psquare>{_SQUARE}))?)"
+            rf"(?:(?P<pat>{_SQUARE}(?=[- ])|[a-h](?=-))[- ])?(?P<pname>{_PIECE})"
+            rf"(?: (?:on|at) (?P<psquare>{_SQUARE}))?)"
             rf"(?![\w-]| {_COMPOUNDS})",
             r"(?P<f>[Tt]he (?:(?P<fadj>open|half-open) )?"
             r"(?P<files>[a-h](?:-?, [a-h])*(?:- (?:and|or) [a-h])?)-files?)",
             rf"(?P<m>\.\.\.{_ANY_MOVE}|(?<![\w-])(?:{_MOVE})(?!\w))",
             rf"(?P<q>\b{_SQUARES}\b)",
-            r"(?P<s>\b(?:White|Black|I|[Ww]e|me|us|[Tt]he other side|(?:[Mm]y|[Tt]he) opponent)\b(?!'))",
+            rf"(?P<s>\b(?:White|Black|(?:white|black)(?= {_DOES}\b)|I|[Ww]e|me|us|[Tt]he other side|"
+            r"(?:[Mm]y|[Oo]ur|[Tt]he) opponent)\b(?!'))",
             rf"(?P<o>\b(?:{_OWNER})(?= ))",
             r"(?P<i>\b[Ii]t\b)",
         )
@@ -86,11 +90,17 @@ _STEP = re.compile(rf"(?:(\d+)\.(\.\.)? ?)?({_ANY_MOVE})(?=[, ]|$)")
 _SAN_AHEAD = r"O-O|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h][1-8x](?![a-h1-8])"
 _TIDIED = (
     # Emphasis, quotation marks, brackets, list marks, blanks: a text need not be laid out as prose.
-    (re.compile(r"[*_`#\"“”\[\]]+|'(?=[a-h][1-8])|(?<=[a-h][1-8])'"), ""),
+    (re.compile(r"[*_`\"“”\[\]]+|(?<![1-8QRBNO])#+|'(?=[a-h][1-8])|(?<=[a-h][1-8])'"), ""),
     (re.compile(rf"^\s*(?:[-•+]|\d{{1,2}}[.)](?= (?!{_SAN_AHEAD})))\s+"), ""),
     (re.compile(r"\s+"), " "),
 )
 _SHORT_FORMS = (
+    # British spelling, which the templates have.
+    (re.compile(r"\b([Cc])enter\b"), r"\1entre"),
+    (re.compile(r"\b([Dd]efen|[Oo]ffen)se\b"), r"\1ce"),
+    (re.compile(r"\b([Cc]ol|[Ff]av)or(?=s\b|ed\b|\b)"), r"\1our"),
+    (re.compile(r"(?<=entrali)z"), "s"),
+    (re.compile(r"\b(queen|king)[- ]side\b", re.IGNORECASE), r"\1side"),
     (re.compile(r"\b(let)['\u2019]s\b", re.IGNORECASE), r"\1 us"),
     (re.compile(r"\b(it|that|there|what|here|who)['\u2019]s\b", re.IGNORECASE), r"\1 is"),
     (re.compile(r"\b(I)['\u2019]m\b"), r"\1 am"),

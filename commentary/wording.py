@@ -32,7 +32,12 @@ _OPENERS = (
     "worse|better|even better|even worse|best of all|one plus|one minus|a plus|a minus|on the plus side|"
     "on the minus side|"
     "as for|not only that|not just that|a detail|"
-    "not bad|fine|good|well|yes|no|right|sure"
+    "not bad|fine|good|well|yes|no|right|sure|"
+    "therefore|thus|hence|additionally|furthermore|similarly|notably|specifically|importantly|currently|"
+    "firstly|thirdly|lastly|overall|alternatively|in particular|in summary|in conclusion|at first glance|"
+    "(?:upon|on) closer inspection|looking at (?:the|«o\\d+») (?:board|position)|as a result|"
+    "(?:king |piece )?(?:safety|activity|development|placement)|material(?: balance| count)?|pawn structure|"
+    "legality(?: check)?|(?:current )?position|threats?|castling(?: rights)?|control of the centre"
 )
 _REFERENCE = (
     "it|this|that|which|this move|that move|the move|the capture|the check|the advance|the push|the exchange|"
@@ -75,7 +80,15 @@ JOINTS = tuple(
 )
 """In the order in which sentences are split at them."""
 
-REWRITES: tuple[tuple[re.Pattern[str], str], ...] = (
+STOPS = re.compile(
+    r"; (?!if\b)|,? (?:but|while|whereas|although|though|because|since|and|which|making|putting|giving|"
+    r"leaving|allowing) (?!only\b|not\b|if\b)"
+)
+"""Where a clause may end that is asserted whatever follows."""
+
+Rewrites = tuple[tuple[re.Pattern[str], str], ...]
+
+REWRITES: Rewrites = (
     (re.compile(r"^(«[mlq]\d+»)(?::| [-\u2013\u2014])? (?:this|it|which) "), r"\1 "),
     (re.compile(r"^(«[mlq]\d+»)(?::| [-\u2013\u2014]) "), r"\1 "),
     (re.compile(r"^(«[ml]\d+»), (?=\w+ing )"), r"\1 "),
@@ -103,6 +116,19 @@ REWRITES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"^(?:there is|there's|here is|we have|i have) («[pg]\d+»), which "), r"\1 "),
 )
 """Shortened clauses in full."""
+
+HEDGES: Rewrites = (
+    (re.compile(r"\b(?:seems?|appears?)(?: to be)? "), "is "),
+    (
+        re.compile(
+            r"\b(is|are|has|have) (?:currently|also|already|still|now|clearly|indeed|actually|directly|"
+            r"effectively|both|therefore) "
+        ),
+        r"\1 ",
+    ),
+    (re.compile(r" with (check|checkmate|mate)$"), r" and gives \1"),
+)
+"""Words that a claim can do without, tried when nothing else fits."""
 
 INTRODUCTIONS: tuple[tuple[Subject, re.Pattern[str]], ...] = (
     (
@@ -189,16 +215,24 @@ TALK: Mapping[str, Sequence[str]] = {
 """Sentences that say nothing about the board: questions, verdicts in a word, a coach's sayings by concept."""
 
 _ANALYSE = (
-    "(?:anal[yi][sz]|examin|assess|evaluat|consider|look(?: closely)? at|check|review|go(?: through)?|think"
-    "|begin|start|explor|summari[sz]|understand|verif)(?:e|y|ying|ing)?"
+    "(?:anal[yi][sz]|examin|assess|evaluat|consider|look(?: closely)? (?:at|into|for)|check|review|think"
+    "|go(?: through| over)?|begin|start|explor|summari[sz]|understand|verif|simplif|enumerat|list|identif"
+    "|focus|compar|narrow|determin|proceed|refin|revisit|reconsider|address|break|conclud|clarif)"
+    "(?:e|y|ying|ing)?"
 )
+_VERBS = "(?:is|are|was|has|have|had|can|will|wins?|loses?|stands?)"
+_UNSIDED = rf"(?:(?! {_VERBS} )(?:[^:;«]|«[os]\d+»))*"
 _PLAINLY = (
-    rf"(?:let (?:us|me|«s\d+»)|«s\d+» (?:will|should|need to|can|must)) (?:first |now )?{_ANALYSE}\b.*",
-    r"to (?:determine|find|decide(?: on)?|choose) (?:the|«o\d+») (?:best|next|right) move\b.*",
+    rf"(?:(?:let (?:us|me|«s\d+»)|«s\d+» (?:will|should|need to|needs to|can|must))"
+    rf" (?:first |now |then |also |carefully |quickly |briefly )*{_ANALYSE}\b{_UNSIDED})",
+    rf"to (?:determine|find|decide(?: on)?|choose|identify|{_ANALYSE}) (?:the|«o\d+») {_UNSIDED}",
     r"(?:after|upon|by|on) (?:closer |detailed |careful |further )?"
     r"(?:inspection|examination|review|reflection|analysis)",
-    rf"(?:(?:after|upon|by) )?{_ANALYSE}\b.*",
+    rf"(?:(?:after|upon|by|to) )?{_ANALYSE}\b{_UNSIDED}",
+    # A heading has no verb that could claim anything.
+    rf"(?:(?!{_VERBS} )[a-z'-]+ |«o\d+» ){{0,5}}[a-z'-]+:",
     r"looking (?:closely|at the board|again)",
+    r"given (?:these|those|this|that|the) (?:points?|options|moves|choices|considerations|factors|facts)",
     r"(?:the )?(?:current |given )?(?:position|state|state of the board|board(?: state)?) is(?: described)?",
     r"the first step is to .*",
     r"(?:amongst |given )?(?:the )?(?:given|available|possible)? ?(?:moves|options|choices)(?: analysis)?",

@@ -265,10 +265,10 @@ def _stretches(reading: Reading) -> Iterator[tuple[int, int, str, str]]:
     """Places to be marked, without overlaps, with their styles and marks."""
     for sentence in reading.sentences:
         end = sentence.start
-        if sentence.status == "unread":
-            yield sentence.start, sentence.end, "dim", "{?%s?}"
         for claim in sorted(sentence.claims, key=lambda claim: claim.start):
             start = max(claim.start, end)
             if start < claim.end:
                 yield start, claim.end, _STYLES[claim.true], _MARKS[claim.true]
                 end = claim.end
+        if sentence.status in ("partly", "unread") and end < sentence.end:
+            yield end, sentence.end, "dim", "{?%s?}"

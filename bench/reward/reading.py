@@ -4,12 +4,17 @@ Every kind of text is read about positions of real games; times are of one core'
 what the service makes for the best move of a position. The texts: sentences of the commentary library that
 are true of the position; sentences in its words that are about another position, mostly false; prose that is
 not read; and the slowest text known, one long row of clauses of which the last cannot be read.
+
+With `--replies FILE` it counts instead what is read of models' replies: JSON lines with `model`, `fen` and
+`response`.
 """
 
 import argparse
+import json
 import random
 import sys
 import time
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +25,7 @@ from rich.table import Table
 
 from bench.reward.usage import measure
 from bench.reward.workload import positions
+from commentary import read
 from commentary.concept import position_findings
 from commentary.naming import Naming
 from rookery.trace import Verdict
@@ -37,13 +43,17 @@ PROSE = (
     "this piece seems to be the one that was left a few moves ago, although it is not obvious what follows "
     "if the exchange is declined. I should also keep an eye on the long diagonal. "
 )
-SLOWEST = ("the knight on c6 attacks the pawn on e5, " * CHARS)[:590] + "x.\n"
+SLOWEST = ("Nxh5 takes the queen and attacks it, and " * CHARS)[:590] + "x.\n"
 """As long as a sentence may be."""
 
 
 def main() -> None:
     """Prints the table."""
     options = _arguments()
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    if options.replies:
+        console.print(_shares(options.replies))
+        return
     fens = positions(SOURCE, options.texts + 1)
     texts = {
         "true claims": [(fen, written(fen, seed)) for seed, fen in enumerate(fens[1:])],
@@ -61,7 +71,26 @@ def main() -> None:
     )
     for name, asked in texts.items():
         table.add_row(name, *_row(asked, search_ms))
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+    console.print(table)
+
+
+def _shares(path: Path) -> Table:
+    """What is read of the first `READ_CHARS` characters of replies, model by model."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    with path.open(encoding="utf-8") as lines:
+        for reply in map(json.loads, lines):
+            count = counts[reply["model"]]
+            for sentence in read(reply["fen"], reply["response"][:READ_CHARS]).sentences:
+                count.update([sentence.status, "sentences"])
+                count.update(str(claim.true) for claim in sentence.claims)
+            count["replies"] += 1
+    shares = ("claims", "partly", "talk", "unread")
+    table = Table("model", "replies", "sentences", *shares, "true", "false", "open")
+    for model, count in sorted(counts.items()):
+        of_sentences = (f"{count[name] / max(1, count['sentences']):.1%}" for name in shares)
+        numbers = (str(count[name]) for name in ("True", "False", "None"))
+        table.add_row(model, str(count["replies"]), str(count["sentences"]), *of_sentences, *numbers)
+    return table
 
 
 def written(fen: str, seed: int) -> str:
@@ -83,7 +112,7 @@ def _row(asked: list[tuple[str, str]], search_ms: float) -> tuple[str, ...]:
     readings = [read_reasoning(fen, text + r"\boxed{}", "") for fen, text in asked]
     seconds = time.process_time() - begin
     sentences = [sentence for reading in readings for sentence in reading.sentences]
-    unread = sum(sentence.status == "unread" for sentence in sentences)
+    unread = sum(sentence.status in ("partly", "unread") for sentence in sentences)
     truths = [claim.true for reading in readings for claim in reading.claims if claim.true is not None]
     ms = 1000 * seconds / len(asked)
     return (
@@ -114,6 +143,9 @@ def _arguments() -> argparse.Namespace:
         prog="python -m bench.reward.reading",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--replies", type=Path, metavar="FILE", help="count what is read of these, JSON lines"
     )
     parser.add_argument("--texts", type=int, default=200, help="of each kind")
     parser.add_argument("--slowest", type=int, default=5, help="of the slowest text")

@@ -1,6 +1,6 @@
 """Every concept, subject by subject. Importing this package fills `commentary.concept.CONCEPTS`."""
 
-from commentary.concepts import (
+from commentary.concepts import (  # noqa: F401
     advances,
     castling,
     checks,
@@ -11,6 +11,7 @@ from commentary.concepts import (
     drawbacks,
     endings,
     files,
+    given,
     kings,
     lines,
     material,
@@ -26,30 +27,3 @@ from commentary.concepts import (
     strikes,
     tactics,
 )
-
-__all__ = [
-    "advances",
-    "castling",
-    "checks",
-    "choices",
-    "contacts",
-    "defence",
-    "development",
-    "drawbacks",
-    "endings",
-    "files",
-    "kings",
-    "lines",
-    "material",
-    "mates",
-    "passed",
-    "pawns",
-    "pieces",
-    "plans",
-    "pressure",
-    "prose",
-    "shape",
-    "standings",
-    "strikes",
-    "tactics",
-]

@@ -86,7 +86,9 @@ concept(
 concept(
     "side to move",
     "{side} to move",
-    "||{side} ~be to move",
+    "||{side} ~be to (move|play)( next)?",
+    "||it ~be {side:owner} (turn|move)( to (move|play))?",
+    "||it ~be {side} to (play|move)",
     "||it ~be {side} who must (give way|move|step aside)",
     holds=lambda context, side: context.board.turn == side,
     weight=0.2,

@@ -90,7 +90,7 @@ concept(
 )
 concept(
     "attack",
-    "||{pieces} (both |all )?~(attack|hit|eye|target) {targets:pieces}( again| there)?",
+    "||{pieces} (both |all )?~(attack|hit|eye|target) {targets:prey}( again| there)?",
     "||{targets:pieces} ~be (also |now |already )?(attacked|hit|under attack|under fire)( by {pieces}| from {pieces})?",
     holds=lambda context, targets, pieces=(): all(
         predicates.attackers(context.board, target)
@@ -102,7 +102,7 @@ concept(
 concept(
     "defence",
     "||{pieces} ~(defend|protect|guard|hold|cover) {wards:pieces}",
-    "||{wards:pieces} ~be (defended|protected|guarded|held) by {pieces}",
+    "||{wards:pieces} ~be (well |also |still )?(defended|protected|guarded|held|supported) by {pieces}",
     holds=lambda context, wards, pieces: all(
         predicates.defends(context.board, piece, ward) for piece in pieces for ward in wards
     ),

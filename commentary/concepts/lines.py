@@ -106,7 +106,13 @@ concept(
 
 
 def brings(context: Context, side: chess.Color, won: Counter[str], lost: Counter[str]) -> bool:
-    """Whether the moves so far bring `side` just this for just that; a knight may count as a bishop."""
+    """Whether the moves so far bring `side` just this for just that; a knight may count as a bishop.
+
+    Raises:
+        Unknown: no move was played, so the text speaks of play that nobody can see.
+    """
+    if not context.moves:
+        raise Unknown("no line")
     change = {
         name: (count(context.board, side, name) - count(context.start, side, name))
         - (count(context.board, not side, name) - count(context.start, not side, name))
@@ -115,7 +121,7 @@ def brings(context: Context, side: chess.Color, won: Counter[str], lost: Counter
     gained = Counter({name: n for name, n in change.items() if n > 0})
     paid = Counter({name: -n for name, n in change.items() if n < 0})
     readings = ((gained, paid), minors_alike(gained, paid))
-    return bool(context.moves) and any(_is(won, got) and _is(lost, gave) for got, gave in readings)
+    return any(_is(won, got) and _is(lost, gave) for got, gave in readings)
 
 
 def _is(units: Counter[str], actual: Counter[str]) -> bool:

@@ -170,7 +170,8 @@ concept(
     "material ~be (equal|even) on both sides",
     "both sides are equal in material",
     "(nobody|neither side) ~be ahead in material",
-    "||(the )?material (level|even|equal|balanced)",
+    "||(the )?material (count |balance |situation )?(~be )?(level|even|equal|balanced)( (for|on) both sides)?",
+    "||both sides ~have (equal|even|the same amount of) material",
     detect=partial(_detect, "level material"),
     holds=_is_level,
     weight=2.2,
@@ -180,6 +181,33 @@ concept(
     "||(both sides|each side) ~have (exactly )?the same (pieces|material|forces)( left)?",
     "||the (pieces|forces) ~be the same on both sides",
     holds=lambda context: not surplus(context.board, True) and not surplus(context.board, False),
+)
+concept(
+    "nearly level material",
+    "||(the )?material (count |balance |situation )?~be (roughly|relatively|about|approximately|nearly|almost|fairly) (equal|even|level|balanced)( (for|on) both sides)?",
+    holds=lambda context: abs(total(context.board, True) - total(context.board, False)) <= 1,
+    weight=0.2,
+)
+concept(
+    "more material",
+    "||{side} ~be (slightly |clearly )?(ahead|up) (in|on) material",
+    "||{other:side} ~be (slightly |clearly )?(behind|down) (in|on) material",
+    "||{side} ~have (a |the )?(slight |small |clear |significant )?(material advantage|material edge|advantage in material|more material)",
+    holds=lambda context, side=None, other=None: (
+        total(context.board, side if side is not None else not other)
+        > total(context.board, other if other is not None else not side)
+    ),
+    weight=0.2,
+)
+concept(
+    "more of a kind",
+    "||{side} ~have (one )?more {kind}s?( than {other:object})?",
+    "||{other:side} ~have (one )?fewer {kind}s?( than {side:object})?",
+    holds=lambda context, kind, side=None, other=None: (
+        count(context.board, side if side is not None else not other, chess.piece_name(kind))
+        > count(context.board, other if other is not None else not side, chess.piece_name(kind))
+    ),
+    weight=0.2,
 )
 concept(
     "unbalanced material",
@@ -202,6 +230,8 @@ concept(
     "{side} ~be ((just|already|still|now|simply|effectively) )?{units} (up|ahead|to the good)",
     "{other:side} ~be ((just|already|still|now) )?{units} (down|behind||short)",
     "{side} ~have an extra {extra:kind}",
+    "||{side} ~be ((already|still|now) )?(up|up by|ahead by|leading by) {units}",
+    "||{other:side} ~be ((already|still|now) )?(down|down by|behind by) {units}",
     "{side} ~be a {minor:word} (up|ahead)",
     "{other:side} ~be a {minor:word} (down|behind)",
     detect=partial(_detect, "material ahead"),

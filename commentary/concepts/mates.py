@@ -1,4 +1,4 @@
-"""Mates in one, for the side to move and for the other side if it were its turn."""
+"""Mates in one for the side to move, and what the other side would do if it were its turn."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import chess
 
 from commentary import concept as registry
 from commentary.concept import Values
-from commentary.context import Context, Unresolved
+from commentary.context import Context, Unknown, Unresolved
 from commentary.exchange import passed_turn
 from commentary.naming import bare
+from commentary.predicates import captured, defenders, other_turn, worth_at
 from commentary.predicates import mating_moves as mates_on
-from commentary.predicates import other_turn
 
 concept = partial(registry.concept, topic="kings")
 Foe = Callable[[chess.Board], chess.Move]
@@ -50,9 +50,26 @@ def _then(context: Context) -> chess.Board:
     return board
 
 
-def _is_threatened(context: Context, foe: Foe, side: bool | None = None) -> bool:
+def _is_mating(context: Context, foe: Foe, side: bool | None = None) -> bool:
     board = _then(context)
     return (side is None or board.turn == side) and foe(board) in mates_on(board)
+
+
+def is_threat(context: Context, foe: Foe, side: bool | None = None) -> bool:
+    """Whether a move, if it were that side's turn, mates, queens or takes what is loose or worth more.
+
+    Raises:
+        Unknown: it could be played, but whether it gains anything is for an engine to say.
+    """
+    board = context.board if side == context.board.turn else _then(context)
+    move = foe(board)
+    prey = captured(board, move)
+    gains = prey is not None and (
+        not defenders(board, prey) or worth_at(board, prey) > worth_at(board, move.from_square)
+    )
+    if gains or move.promotion or move in mates_on(board):
+        return True
+    raise Unknown(move.uci())
 
 
 def _mates_now(context: Context, move: chess.Move | None = None, side: bool | None = None) -> bool:
@@ -74,12 +91,19 @@ concept(
 concept(
     "threat of mate",
     "{side} ~threaten mate (with|by) {foe}",
-    "{foe} ~be (threatened||the threat|a threat|in the air)( by {side})?",
+    "{foe:mate} ~be (threatened||the threat|a threat|in the air)( by {side})?",
     "if it were {side:owner} turn, {foe} would be mate",
     "given another tempo, {side} would mate with {foe}",
-    "||{side} ~threaten {foe}",
+    "||{side} ~threaten {foe:mate}",
     detect=_mate_next,
-    holds=_is_threatened,
+    holds=_is_mating,
     weight=60.0,
     favours="side",
+)
+concept(
+    "threat of a move",
+    "||{side} ~threaten (to play )?{foe}( next)?",
+    "||{foe} ~be (threatened|the threat|a threat|in the air)( by {side})?",
+    "||the threat ~be {foe}",
+    holds=is_threat,
 )

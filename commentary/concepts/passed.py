@@ -145,6 +145,7 @@ concept(
 concept(
     "blockade",
     "||{blocker} ~(block|stand in front of|stand in the way of|be planted in front of|hold up) {pawn}",
+    "||{pawn} ~be (blocked|blockaded|stopped|held up) by {blocker}",
     holds=_blockades,
 )
 

@@ -29,8 +29,8 @@ def _forks(step: Step) -> Iterator[Values]:
 
 move_concept(
     "forks",
-    "~fork {targets:pieces}",
-    "~attack {targets:pieces} (at the same time|simultaneously||at once)",
+    "~fork {targets:prey}",
+    "~attack {targets:prey} (at the same time|simultaneously||at once)",
     detect=_forks,
     holds=lambda context, targets: predicates.forks(context.board, context.to, targets),
     weight=7.0,
@@ -52,10 +52,10 @@ def _hits(context: Context, targets: Sequence[int]) -> bool:
 
 move_concept(
     "attacks",
-    "~(attack|hit||harass|bother|chase|question|kick|target) {targets:pieces}( at once| with tempo)?",
-    "~(go after|take aim at||aim at|look at) {targets:pieces}",
-    "~put the question to {targets:pieces}",
-    "||~(pile up on|put pressure on|put more pressure on|turn on) {targets:pieces}",
+    "~(attack|hit||harass|bother|chase|question|kick|target) {targets:prey}( at once| with tempo)?",
+    "~(go after|take aim at||aim at|look at) {targets:prey}",
+    "~put the question to {targets:prey}",
+    "||~(pile up on|put pressure on|put more pressure on|turn on) {targets:prey}",
     detect=_attacks,
     holds=_hits,
     weight=4.0,
@@ -75,9 +75,9 @@ def _strikes(context: Context, targets: Sequence[int]) -> bool:
 
 move_concept(
     "pawn strikes",
-    "~challenge {targets:pieces}",
-    "~(strike at|chip away at|hit at) {targets:pieces}",
-    "~attack {targets:pieces} with a pawn",
+    "~challenge {targets:prey}",
+    "~(strike at|chip away at|hit at) {targets:prey}",
+    "~attack {targets:prey} with a pawn",
     detect=_levers,
     holds=_strikes,
     weight=3.5,
@@ -94,13 +94,9 @@ def _fresh(step: Step) -> Iterator[chess.Square]:
             yield target
 
 
-def _pinned_by_others(step: Step) -> set[chess.Square]:
-    return {pin["pinned"] for pin in pins(step.after) if pin["pinner"] != step.target}
-
-
 def _piles_up(step: Step) -> Iterator[Values]:
     fresh = list(_fresh(step))
-    pinned = _pinned_by_others(step) if fresh else set()
+    pinned = {pin["pinned"] for pin in pins(step.after) if pin["pinner"] != step.target} if fresh else ()
     for target in fresh:
         if target in pinned and not step.after.pawns & chess.BB_SQUARES[target]:
             yield {"target": target, "kind": step.after.piece_type_at(target)}
@@ -110,13 +106,9 @@ move_concept(
     "piles up",
     "~(pile up on|put more pressure on|turn on) {target}, which is pinned",
     detect=_piles_up,
-    holds=lambda context, target: _hits(context, [target]) and _pinned_if_said(context, target),
+    holds=lambda context, target: _hits(context, [target]) and predicates.is_pinned(context.board, target),
     weight=4.4,
 )
-
-
-def _pinned_if_said(context: Context, target: chess.Square) -> bool:
-    return predicates.is_pinned(context.board, target)
 
 
 def _outnumbers(step: Step) -> Iterator[Values]:

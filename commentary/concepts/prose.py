@@ -1,4 +1,4 @@
-"""What models say of a position in their own words, and no writer here: read, never written."""
+"""What models say in their own words, and no writer here: read, never written."""
 
 from __future__ import annotations
 
@@ -9,109 +9,116 @@ import chess
 
 from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import move_concept
-from commentary.context import Context
+from commentary.context import Context, Unknown
 
 concept = partial(registry.concept, topic="prose")
+move_concept = partial(registry.move_concept, topic="prose")
 
 
-def _stands_on(
-    context: Context,
-    squares: Sequence[int],
-    piece: Sequence[int] = (),
-    side: bool | None = None,
-    kind: int = 0,
-) -> bool:
-    found = piece if side is None else predicates.all_of(context.board, side, chess.piece_name(kind))
-    return bool(squares) and set(squares) <= set(found)
-
-
-concept(
-    "piece on a square",
-    "||{piece:some} ~(be|stand|sit) (currently |already |now |still )?(located |placed |positioned )?(on|at) {squares}",
-    "||{piece:some}: {squares}",
-    "||{side} {kind}(s)?: {squares}",
-    holds=_stands_on,
-    weight=0.2,
-)
-concept(
-    "there is a piece",
-    "||there ~be (indeed |also |still )?{piece:some}",
-    holds=lambda context, piece: bool(piece),
-    weight=0.1,
-)
 move_concept(
     "captures with a piece",
     "||~(involve capturing|suggest capturing|capture|take) {victim:before} with {piece:before}",
-    topic="prose",
     holds=lambda context, victim, piece: context.victim == victim and piece == context.move.from_square,
     weight=2.0,
 )
-concept(
-    "own colour",
-    "||{us:side} ~be (playing )?(as )?(the )?{colour:word}( pieces)?",
-    "||{us:side} ~be (playing )?(as )?{colour:side}",
-    holds=lambda context, colour: colour in (context.mover, "white" if context.mover else "black"),
-    weight=0.1,
-)
-concept(
-    "whose turn",
-    "||it ~be {side:owner} (turn|move)( to (move|play))?",
-    "||{side} ~be to (play|move)( next)?",
-    "||it ~be {side} to (play|move)",
-    holds=lambda context, side: context.board.turn == side,
-    weight=0.2,
-)
-concept(
-    "no castling rights",
-    "||there ~be no castling rights( available)?( left)?( for either side)?",
-    "||(neither side|nobody) can castle( any more)?",
-    holds=lambda context: not any(context.board.has_castling_rights(side) for side in chess.COLORS),
-)
-concept(
-    "castled",
-    "||both (sides|kings|players) (have|are) castled",
-    "||{side} ~have (already )?castled",
-    holds=lambda context, side=None: all(
-        _has_castled(context.board, colour) for colour in chess.COLORS if side in (None, colour)
-    ),
-)
 
 
-def _has_castled(board: chess.Board, side: chess.Color) -> bool:
-    """As far as a board shows it: the king where castling takes it, its rook beside it, and no rights left."""
-    home = "1" if side == chess.WHITE else "8"
-    king = chess.square_name(predicates.all_of(board, side, "king")[0])
-    rooks = {chess.square_name(square) for square in predicates.all_of(board, side, "rook")}
-    pairs = (({"g" + home}, {"f" + home, "e" + home}), ({"c" + home, "b" + home}, {"d" + home}))
-    return not board.has_castling_rights(side) and any(
-        king in kings and rooks & near for kings, near in pairs
-    )
-
-
-def _moves_there(
-    context: Context, goal: int, piece: int | None = None, origin: int | None = None, kind: int | None = None
+def _reaches(
+    context: Context, squares: Sequence[int], pieces: Sequence[int] = (), side: bool | None = None
 ) -> bool:
-    moved = context.before.piece_type_at(context.move.from_square)
-    from_there = all(square in (None, context.move.from_square) for square in (piece, origin))
-    return from_there and goal == context.to and kind in (None, moved)
+    """Each square is attacked by one of the pieces, or by the side, and each piece attacks one of them."""
+    board = context.board
+    if side is not None:
+        return all(board.attackers(side, square) for square in squares)
+    reached = [set(board.attacks(piece)) & set(squares) for piece in pieces]
+    return all(reached) and set(squares) <= set().union(*reached)
 
 
-move_concept(
-    "moves a piece",
-    "||~(involve moving|suggest moving|mean moving|move|bring|place|put|take) {piece:before} (from {origin:square} )?(to|on) {goal:square}",
-    "||~(involve|suggest|mean) {piece:before} moving (from {origin:square} )?to {goal:square}",
-    "||~(involve moving|suggest moving|move) (the|a|{side:owner}) {kind} (from {origin:square} )?to {goal:square}",
-    topic="prose",
-    holds=lambda context, side=None, **named: (
-        side in (None, context.before.turn) and _moves_there(context, **named)
-    ),
+def _is_central(context: Context, pieces: Sequence[int], squares: Sequence[int] = ()) -> bool:
+    """Each piece stands on or attacks one of d4, e4, d5 and e5, and all squares named are attacked."""
+    centre = {chess.D4, chess.E4, chess.D5, chess.E5}
+    named = not squares or _reaches(context, squares, pieces)
+    return named and all(centre & {piece, *context.board.attacks(piece)} for piece in pieces)
+
+
+def _could_take(context: Context, target: int, side: bool | None = None) -> bool:
+    """Whether a side, at its turn, takes something that is loose, or worth more than what takes it."""
+    board, taker = context.board, context.before.turn if side is None else side
+    takers = predicates.attackers(board, target)
+    if board.color_at(target) == taker or not takers:
+        return False
+    cheapest = min(predicates.worth_at(board, square) for square in takers)
+    if predicates.defenders(board, target) and predicates.worth_at(board, target) <= cheapest:
+        raise Unknown("an exchange")
+    return True
+
+
+concept(
+    "controls squares",
+    "||{pieces} (both |also |directly )?~(control|cover|guard|watch|eye|influence|attack|target|hit|protect|defend) (the )?(key |important |central )?(square |squares )?{squares}",
+    "||{squares} ~be (also |directly )?(controlled|covered|guarded|attacked|protected|defended) by {pieces}",
+    "||{squares} ~be (also |directly )?(controlled|covered|guarded|attacked) by {side:object}",
+    "||{side} ~control {squares}",
+    holds=_reaches,
+    weight=0.3,
+)
+concept(
+    "controls the centre",
+    "||{pieces} ~(control|influence|occupy|cover|eye) (the )?(key |important |some )?(centre|central squares|squares in the centre)( (like|such as|including) {squares})?",
+    holds=_is_central,
     weight=0.2,
 )
 move_concept(
-    "legal move",
-    "||~be (a )?legal( move)?",
-    topic="prose",
-    holds=lambda context: True,
+    "fights for the centre",
+    "||~(control|contest|occupy|influence|fight for|claim|take control of|strengthen control of|increase control over|stake a claim in) (the |key |important |more of the )?(centre|central squares|central space)",
+    holds=lambda context: _is_central(context, [context.to]),
+    weight=0.2,
+)
+concept(
+    "defended",
+    "||{pieces} ~be (well |also |already |still |now |adequately |sufficiently )?(defended|protected|guarded|supported)",
+    holds=lambda context, pieces: all(predicates.defenders(context.board, piece) for piece in pieces),
     weight=0.1,
+)
+concept(
+    "not attacked",
+    "||{pieces} ~be not (currently |directly |immediately )?(attacked|under attack|threatened|in danger|under threat)",
+    holds=lambda context, pieces: not any(predicates.attackers(context.board, piece) for piece in pieces),
+    weight=0.1,
+)
+concept(
+    "threat to take",
+    "||{side} ~threaten to (capture|take|win) {target:piece}",
+    holds=_could_take,
+    weight=1.0,
+)
+move_concept(
+    "threatens to take",
+    "||~threaten to (capture|take|win) {target:piece}",
+    holds=_could_take,
+    weight=1.0,
+)
+concept(
+    "centralised piece",
+    "||{piece} ~be (well |nicely |already )?(centralised|centrally placed|centrally located|on a central square)",
+    holds=lambda context, piece: 2 <= chess.square_file(piece) <= 5 and 2 <= chess.square_rank(piece) <= 5,
+    weight=0.2,
+)
+move_concept(
+    "captures a kind",
+    "||~(capture|take|win|grab|remove|eliminate|pick up) (a|an) (black |white |enemy |free )?{kind}",
+    holds=lambda context, kind: (
+        context.victim is not None and context.before.piece_type_at(context.victim) == kind
+    ),
+    weight=0.5,
+)
+move_concept(
+    "trades",
+    "||~(trade|exchange|swap)( off)? (a pair of |the )?{kind}s",
+    holds=lambda context, kind: (
+        context.victim is not None
+        and {context.before.piece_type_at(square) for square in (context.victim, context.move.from_square)}
+        == {kind}
+    ),
+    weight=0.5,
 )

@@ -8,7 +8,7 @@ import chess
 
 from commentary import predicates
 from commentary.concept import Values, move_concept
-from commentary.concepts.mates import Foe, mating_moves
+from commentary.concepts.mates import Foe, is_threat, mating_moves
 from commentary.concepts.tactics import undefended
 from commentary.context import Context
 from commentary.exchange import VALUES, passed_turn
@@ -30,6 +30,7 @@ move_concept(
     "~mate on the spot",
     "~end the game at once",
     "||~mate( at once| straight away)?",
+    "||~(give|deliver) (mate|checkmate)",
     "||~end the game( on the spot)?",
     detect=lambda step: _if(step.after.is_checkmate()),
     holds=lambda context: context.board.is_checkmate(),
@@ -115,7 +116,7 @@ move_concept(
     "~(pick up|collect|grab||win) {free:before}",
     "~(take|capture|remove||eliminate|eat) {plain:before}",
     "~(exchange|trade||give up|part with) {own:before} for {victim:before}",
-    "||(simply |just )?~(take|capture|remove|grab|collect|snatch|pocket|eat|eliminate|pick up) {victim:before}( en passant)?( with check)?",
+    "||(simply |just )?~(take|capture|remove|grab|collect|snatch|pocket|eat|eliminate|pick up) {victim:before}( en passant)?",
     detect=_captures,
     holds=_takes,
     weight=lambda board, values: 8.0 + VALUES[values["kind"]] / 2,
@@ -166,6 +167,7 @@ move_concept(
     "~give check and ~leave only {one:count} legal reply",
     "~be check and ~leave only {few:count} legal replies",
     "||~(give|be|come with|arrive with) (a )?check",
+    "||~(put|place) {king} (in|under) check",
     "||~leave (just |only )?{few:count} legal (reply|replies|answers?)",
     detect=lambda step: (v for v in _checks(step) if v["checker"] is None and v["double"] is None),
     holds=_gives_check,
@@ -206,12 +208,17 @@ def _would_mate(context: Context, foe: Foe) -> bool:
 move_concept(
     "threatens mate",
     "~threaten mate with {foe}( next)?",
-    "~(threaten|carry the threat of|prepare mate with) {foe}",
+    "~(threaten|carry the threat of|prepare mate with) {foe:mate}",
+    "||~prepare mate with {foe}",
     detect=_threatens_mate,
     holds=_would_mate,
     weight=8.0,
 )
-
+move_concept(
+    "threatens a move",
+    "||~(threaten|carry the threat of) (to play )?{foe}( next)?",
+    holds=is_threat,
+)
 
 move_concept(
     "quiet move",

@@ -51,9 +51,9 @@ def _forks(board: chess.Board) -> Iterator[Values]:
 
 concept(
     "fork",
-    "{attacker} ~fork {targets:pieces}",
-    "{attacker} ~have {targets:pieces} in a fork",
-    "{attacker} ~attack {targets:pieces} at once",
+    "{attacker} ~fork {targets:prey}",
+    "{attacker} ~have {targets:prey} in a fork",
+    "{attacker} ~attack {targets:prey} at once",
     detect=_forks,
     holds=lambda context, attacker, targets: predicates.forks(context.board, attacker, targets),
     weight=4.6,

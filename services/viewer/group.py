@@ -82,7 +82,7 @@ def _sentences(fen: str, text: str) -> list[Row]:
         {
             "start": sentence.start,
             "end": sentence.end,
-            "read": sentence.status != "unread",
+            "read": sentence.status not in ("partly", "unread"),
             "claims": [
                 {"concept": claim.concept, "start": claim.start, "end": claim.end, "true": claim.true}
                 for claim in sentence.claims
