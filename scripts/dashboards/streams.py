@@ -54,6 +54,12 @@ BOARD = Board(
                     "Share of time that the feed waited for room. Near 1 is good.",
                     (f"avg(rate(rookery_feed_wait_seconds_total{{{F}}}[{WINDOW}]))", "waiting"),
                 ),
+                panel(
+                    "Run ended",
+                    units.Number,
+                    "1 if the trainer has done all its steps: then nothing more is awaited.",
+                    (f"max(rookery_run_ended{{{E}}})", "ended"),
+                ),
             ),
         ),
         (

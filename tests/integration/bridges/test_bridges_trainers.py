@@ -62,7 +62,7 @@ async def test_verl() -> None:
 @pytest.mark.trainers
 @pytest.mark.vllm  # which TRL imports; no server starts
 async def test_async_grpo(reward_url: str) -> None:
-    """How `AsyncGRPOTrainer` asks for rewards: its own code, in the process that its worker spawns."""
+    """How `AsyncGRPOTrainer` asks for rewards: by its own code, with functions that were pickled."""
     from accelerate import PartialState
     from trl.experimental.async_grpo.async_rollout_worker import (
         RolloutGroup,
