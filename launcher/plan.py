@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from launcher import redis_server
@@ -103,7 +104,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     left_out = {"redis"}
     left_out |= set() if settings.archive else {"archive"}
     left_out |= set() if settings.evaluate_every else {"arena"}
-    left_out |= set() if settings.view else {"viewer"}
+    left_out |= set() if settings.view and find_spec("duckdb") else {"viewer"}
     left_out |= set() if settings.reward_model else {"reward-model"}
     for name in (name for stage in STAGES for name in stage):
         if name in left_out:

@@ -78,7 +78,9 @@ class Session:
     def _prepare(self) -> None:
         """Writes the run's files and starts the observer. `train` starts the services."""
         self._remember()
-        self._supervisor = Supervisor(self.plan.stages, self._watchdog, finisher="trainer")
+        self._supervisor = Supervisor(
+            self.plan.stages, self._watchdog, finisher="trainer", optional={"viewer"}
+        )
         self._observer = Observer(
             self.plan.probe_urls,
             redis_url=self.plan.redis_url,

@@ -79,8 +79,8 @@ class UpSettings(PresetSettings, AccessSettings):
     """Evaluate version 0 and every so many versions while the run trains: strength.jsonl. 0: never."""
     evaluate_positions: PositiveInt = 200
     """Held-out positions of --evaluate-every."""
-    view: bool = False
-    """Serve the viewer as well: a web page with the run's answers and curves."""
+    view: bool = True
+    """Serve the viewer: a web page with the run's answers and curves. It needs the extra `viewer`."""
     seed: NonNegativeInt = 0
     """Seed of the order of the positions, of sampling and of training."""
     inference_device: str = "auto"
@@ -152,6 +152,8 @@ class DemoSettings(UpSettings):
     """Sampled answers per held-out position, in addition to the greedy one."""
     eval_pairs: NonNegativeInt = 30
     """Openings of the matches of the last policy with the first, each with both colours. 0: no matches."""
+    view: bool = False
+    """Serve the viewer during the run, which makes it a little slower; `rookery view` shows it afterwards."""
 
     @classmethod
     def default_preset(cls, stronger: Mapping[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ the readiness probes, and reads `members` to display the services.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -60,13 +60,22 @@ class Member:
 class Supervisor:
     """Services in stages: a stage starts once the previous one is ready.
 
-    `finisher` is the only service that may exit by itself, with status 0.
+    `finisher` is the only service that may exit by itself, with status 0. The run goes on without those that
+    are `optional`, if they crash too often.
     """
 
-    def __init__(self, stages: Sequence[Sequence[Command]], watchdog: Watchdog, *, finisher: str) -> None:
+    def __init__(
+        self,
+        stages: Sequence[Sequence[Command]],
+        watchdog: Watchdog,
+        *,
+        finisher: str,
+        optional: Container[str] = (),
+    ) -> None:
         self._stages = [[Member(command) for command in stage] for stage in stages]
         self._watchdog = watchdog
         self._finisher = finisher
+        self._optional = optional
 
     @property
     def members(self) -> list[Member]:
@@ -75,7 +84,10 @@ class Supervisor:
 
     @property
     def all_ready(self) -> bool:
-        return all(member.state in (State.READY, State.DONE) for member in self.members)
+        return all(
+            member.state in (State.READY, State.DONE) or member.command.name in self._optional
+            for member in self.members
+        )
 
     @property
     def finished(self) -> bool:
@@ -95,7 +107,11 @@ class Supervisor:
         for stage in self._stages:
             for member in stage:
                 self._update(member, probes)
-            if not all(member.state in (State.READY, State.DONE, State.STOPPED) for member in stage):
+            if not all(
+                member.state in (State.READY, State.DONE, State.STOPPED)
+                or member.command.name in self._optional
+                for member in stage
+            ):
                 return
 
     def stop(self, *names: str, hurry: Callable[[], bool], tick: Callable[[], None] = lambda: None) -> None:
@@ -141,11 +157,15 @@ class Supervisor:
             for host, port in member.command.addresses:
                 if is_listening(host, port):
                     raise PortTaken(f"{name}: port {port} on {host} was taken by another process", port)
-        if status == SETUP_STATUS:
-            raise SetupError(f"{name} cannot start: {' '.join(last_lines(log, 1))} (log: {log})")
         if member.state is State.READY and time.monotonic() - member.changed_at > RESET_RESTARTS_S:
             member.restarts = 0
         member.restarts += 1
+        if name in self._optional and (status == SETUP_STATUS or member.restarts > RESTARTS):
+            logger.warning("%s ended %s; the run goes on without it (log: %s)", name, _how(status), log)
+            member.enter(State.STOPPED, f"ended {_how(status)}")
+            return
+        if status == SETUP_STATUS:
+            raise SetupError(f"{name} cannot start: {' '.join(last_lines(log, 1))} (log: {log})")
         if member.restarts > RESTARTS:
             lines = "\n".join(f"  | {line}" for line in last_lines(log, 8))
             times = f"{name} ended {member.restarts} times, the last time {_how(status)}"

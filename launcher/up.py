@@ -29,7 +29,7 @@ def up(given: UpSettings, console: Console) -> int:
     settings = settle_settings(given)
     with Session(settings, console) as session:
         session.say(f"run {settings.run}: logs and adapters in {session.plan.run_dir}; Ctrl-C stops it")
-        if settings.view:
+        if "viewer" in session.plan.commands:
             session.say(f"viewer: {session.plan.url('viewer')}/runs/{settings.run}")
         else:
             session.say(f"look at it with: rookery view {settings.run}")

@@ -31,7 +31,7 @@ class Whole(Disturbed):
         """The trainer pauses for `step_pause_s` after each step, so that a long run costs little."""
         super().__init__(folder, "whole", seed=seed)
         self.run_dir = folder / "runs" / self.run
-        command = [sys.executable, "-m", "launcher", "up", "--run", self.run, *FLAGS]
+        command = [sys.executable, "-m", "launcher", "up", "--no-view", "--run", self.run, *FLAGS]
         command += ["--runs-dir", str(folder / "runs"), "--redis-url", self.proxy_url]
         pause = f"trainer.reported=delay:{1000 * step_pause_s:.0f}" if step_pause_s else ""
         with (self.logs / "up.log").open("ab") as log:

@@ -92,7 +92,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
     port = free_port()
     server = RedisServer(folder)
     server.start()
-    command = [sys.executable, "-m", "launcher", "up", "--run", "e2e", "--runs-dir", str(folder)]
+    command = [sys.executable, "-m", "launcher", "up", "--no-view", "--run", "e2e", "--runs-dir", str(folder)]
     command += ["--redis-url", server.url]
     command += ["--batch-groups", str(BATCH_GROUPS), "--group-size", str(GROUP_SIZE), "--nodes", "200"]
     command += ["--set", f"inference.port={port}", "--set", "trainer.keep=100000"]

@@ -91,7 +91,7 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
     preset = ("--preset", "chess-gpt", "--model", "models/rook-tiny", "--style", "mover-squares")
     sizes = ("--batch-groups", "4", "--group-size", "4", "--nodes", "100")
     evaluated = ("--evaluate-every", "4", "--evaluate-positions", "8", "--set", "arena.pairs=1")
-    first = Up(runs, *preset, "--max-tokens", "32", *sizes, *evaluated, "--view")
+    first = Up(runs, *preset, "--max-tokens", "32", *sizes, *evaluated)
     try:
         first.until(lambda: len(first.steps()) >= 2)
         assert len(first.children()) >= 6

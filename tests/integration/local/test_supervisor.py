@@ -30,7 +30,7 @@ class Run:
     """A supervisor driven as a session drives it."""
 
     def __init__(self, stages: list[list[Command]], watchdog: Watchdog) -> None:
-        self.supervisor = Supervisor(stages, watchdog, finisher="trainer")
+        self.supervisor = Supervisor(stages, watchdog, finisher="trainer", optional={"viewer"})
         self._urls = {c.name: c.probe_url for stage in stages for c in stage if c.probe_url}
 
     def until(self, condition, *, timeout_s: float = 60.0) -> None:
@@ -114,6 +114,14 @@ def test_one_that_cannot_start_is_not_tried_again(tmp_path: Path, watchdog: Watc
     run = Run([[script("bad", code, tmp_path)]], watchdog)
     with pytest.raises(SetupError, match="bad cannot start: error: port 1 is taken"):
         run.until(lambda: False)
+
+
+def test_the_run_goes_on_without_an_optional_one(tmp_path: Path, watchdog: Watchdog) -> None:
+    viewer = script("viewer", "import sys; sys.exit(2)", tmp_path)
+    run = Run([[viewer], [service("s", free_port(), tmp_path)]], watchdog)
+    run.until(lambda: run.states() == {"viewer": State.STOPPED, "s": State.READY})
+    assert run.supervisor.all_ready
+    run.stop()
 
 
 def test_the_finisher_may_end(tmp_path: Path, watchdog: Watchdog) -> None:

@@ -129,7 +129,7 @@ def test_thinking_is_switched_off_for_the_server(house: Path) -> None:
 
 def test_redis_comes_first_and_rollouts_last(house: Path) -> None:
     names = [[command.name for command in stage] for stage in plan().stages]
-    assert names == [["redis"], ["feed", "archive", "reward", "inference", "trainer"], ["rollouts"]]
+    assert names == [["redis"], ["feed", "archive", "reward", "inference", "trainer"], ["rollouts", "viewer"]]
 
 
 def test_versions_are_evaluated_on_request(house: Path) -> None:
@@ -159,9 +159,9 @@ def test_it_is_said_why_versions_cannot_be_evaluated(house: Path) -> None:
         plan("--evaluate-every", "5")
 
 
-def test_the_viewer_is_served_on_request(house: Path) -> None:
-    assert "viewer" not in plan().commands
-    assert flags(plan("--view"), "viewer")["--runs-dir"] == str(house / "runs")
+def test_the_viewer_is_served_unless_asked_not_to(house: Path) -> None:
+    assert "viewer" not in plan("--no-view").commands
+    assert flags(plan(), "viewer")["--runs-dir"] == str(house / "runs")
 
 
 def test_an_archive_that_is_not_wanted_is_not_made(house: Path) -> None:
