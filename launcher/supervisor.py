@@ -154,9 +154,7 @@ class Supervisor:
             member.enter(State.DONE)
             return
         if member.state is State.STARTING or status == SETUP_STATUS:
-            for host, port in member.command.addresses:
-                if is_listening(host, port):
-                    raise PortTaken(f"{name}: port {port} on {host} was taken by another process", port)
+            _check_ports(member.command)
         if member.state is State.READY and time.monotonic() - member.changed_at > RESET_RESTARTS_S:
             member.restarts = 0
         member.restarts += 1
@@ -172,6 +170,12 @@ class Supervisor:
             raise RookeryError(f"{times}. The end of {log}:\n{lines}")
         logger.warning("%s ended %s: restart %d of %d", name, _how(status), member.restarts, RESTARTS)
         member.enter(State.RESTARTING, f"ended {_how(status)}")
+
+
+def _check_ports(command: Command) -> None:
+    for host, port in command.addresses:
+        if is_listening(host, port):
+            raise PortTaken(f"{command.name}: port {port} on {host} was taken by another process", port)
 
 
 def _probed(member: Member, reason: str | None) -> None:
