@@ -6,6 +6,7 @@ rules=$(<"$1")
 for file in "$2"/*.env; do
     # REDISCLI_AUTH=PASSWORD, or VARIABLE=redis://NAME:PASSWORD@redis:6379/0
     password=$(sed -En '1s/^[A-Z_]+=(.*:)?([A-Za-z0-9]+)(@.*)?$/\2/p' "$file") name=$(basename "$file" .env)
+    [ "$password" ] || { echo "$file: its password is not of letters and digits alone" >&2; exit 1; }
     rules=${rules//@$name@/$password}
 done
 if [[ $rules =~ @([a-z]+)@ ]]; then

@@ -7,6 +7,8 @@ umask 077
 folder=${SECRETS:-secrets}
 mkdir -p "$folder/redis"
 
+random() { od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n'; }
+
 # Usage: keep FILE LINE...: writes the lines, unless the file exists. Whole or not at all.
 keep() {
   local file=$folder/$1
@@ -14,10 +16,10 @@ keep() {
   if [ ! -s "$file" ]; then printf '%s\n' "$@" >"$file.new" && mv "$file.new" "$file"; fi
 }
 
-token=$(openssl rand -hex 32)
+token=$(random)
 keep token.env "ROOKERY_TOKEN=$token"
 while read -r _ user _; do
-  password=$(openssl rand -hex 32)
+  password=$(random)
   url=redis://$user:$password@redis:6379
   case $user in
     default) keep "redis/$user.env" "REDISCLI_AUTH=$password" ;;
