@@ -3,7 +3,9 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 PY := $(BIN)/python
+UVX ?= $(BIN)/uvx
 LOCKS := $(patsubst requirements/%.txt,%,$(wildcard requirements/*.txt))
+INTO_TRAINERS := $(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .trainers
 
 .DEFAULT_GOAL := help
 .PHONY: help setup trainers demo test nightly check chaos soak format proto dashboards viewer secrets lock digests sbom audit bench clean
@@ -11,14 +13,15 @@ LOCKS := $(patsubst requirements/%.txt,%,$(wildcard requirements/*.txt))
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install everything into .venv, and Stockfish (PYTHON=python3.12 picks the interpreter)
+setup: ## install everything into .venv, and Stockfish (PYTHON=python3.12 picks the interpreter of a new .venv)
 	@PYTHON="$(PYTHON)" scripts/setup.sh
 
 trainers: .trainers/installed ## install the trainers of docs/bridges.md into .trainers, for their tests
 
-.trainers/installed: requirements/trainers.txt | setup
+.trainers/installed: requirements/trainers.txt bridges/pyproject.toml | setup
 	rm -rf .trainers
-	$(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .trainers -r $< ./bridges
+	$(INTO_TRAINERS) --require-hashes -r $<
+	$(INTO_TRAINERS) ./bridges
 	touch $@
 
 demo: setup ## train the shipped model for some minutes, and compare before and after (runs/<id>/)
@@ -67,19 +70,21 @@ secrets: ## write what is missing of secrets/: random secrets for docker compose
 lock: setup ## write requirements/*.txt, with hashes, from the packages in .venv
 	$(PY) scripts/lock.py
 
-digests: setup ## pin every image by the digest that its tag stands for now (needs docker)
-	$(PY) scripts/digests.py
+digests: ## pin every image by the digest that its tag stands for now (needs docker)
+	python3 scripts/digests.py
 
-sbom: setup ## write build/sbom/*.json: what each image and a CPU machine are made of, as CycloneDX
+sbom: $(UVX) ## write build/sbom/*.json: the locked packages of each image and a CPU machine, as CycloneDX
 	@mkdir -p build/sbom
 	@for lock in $(LOCKS); do \
-	  $(BIN)/uvx --from cyclonedx-bom==7.5.0 cyclonedx-py requirements --pyproject pyproject.toml \
+	  $(UVX) --from cyclonedx-bom==7.5.0 cyclonedx-py requirements --pyproject pyproject.toml \
 	    --output-reproducible --output-file build/sbom/$$lock.json requirements/$$lock.txt || exit 1; done
 	@ls build/sbom
 
-audit: setup ## ask PyPI for known flaws of the locked packages
+$(BIN)/uvx: setup ;
+
+audit: $(UVX) ## ask PyPI for known flaws of the locked packages
 	@for lock in $(LOCKS); do echo "$$lock:"; \
-	  $(BIN)/uvx pip-audit==2.10.1 --strict --no-deps --disable-pip --requirement requirements/$$lock.txt || failed=1; done; \
+	  $(UVX) pip-audit==2.10.1 --strict --no-deps --disable-pip --requirement requirements/$$lock.txt || failed=1; done; \
 	  test -z "$$failed"
 
 bench: setup ## run all benchmarks (an hour; `python -m bench.PART` for one)

@@ -2,7 +2,8 @@
 
 It walks what the project's extras and vLLM's CPU build require, for every Python and processor the
 locks serve, and pins what is installed here, with the hashes that the package index has of its files. It
-resolves nothing itself: to move a version, install it, run the tests, run this.
+resolves nothing itself: to move a version, install it, run the tests, run this. The versions in
+`trainers.txt` are written by hand, and this adds their hashes.
 """
 
 import importlib.metadata
@@ -69,12 +70,14 @@ PLATFORMS = {
     for machine in ("x86_64", "aarch64")
 }
 
-HEADER = """\
-# Every package of {place} (Linux, Python 3.11 or 3.12), without torch, which comes from an index
-# of its own. Installed with --no-deps: vLLM's CPU build also names torchvision, torchaudio, torchcodec
-# and (through xgrammar) triton, which do not work beside CPU torch and which text does not need.
-# Written by scripts/lock.py; do not edit.
+HEADER = "# Every package of {place} (Linux, Python 3.11 or 3.12). Installed with --no-deps.\n"
+
+WITHOUT_TORCH = """\
+# Without torch, which comes from an index of its own. Without torchvision, torchaudio, torchcodec and (through
+# xgrammar) triton, which vLLM's CPU build names: they do not work beside CPU torch, and text needs none.
 """
+
+FOOTER = "# Written by scripts/lock.py; do not edit.\n"
 
 
 def closure(extras: set[str], environment: dict[str, str]) -> set[str]:
@@ -129,7 +132,8 @@ def hashes(lines: dict[str, str]) -> dict[str, list[str]]:
 
     Those of the wheels that fit a platform of the locks; where one has no wheel, also the source's.
     """
-    command = ["uv", "pip", "compile", "--no-deps", "--universal", "--python-version", "3.11", "--quiet"]
+    uv = Path(sys.executable).with_name("uv")
+    command = [uv, "pip", "compile", "--no-deps", "--universal", "--python-version", "3.11", "--quiet"]
     done = subprocess.run(
         [*command, "--format", "pylock.toml", "-"],
         input="\n".join(lines.values()),
@@ -162,15 +166,19 @@ def main() -> int:
     """Writes the locks."""
     places = {"cpu": ("a CPU machine", EXTRAS)}
     places |= {name: (f"the {name} image", extras) for name, extras in IMAGES.items()}
-    known = hashes(lock(EXTRAS))
+    trainers = (ROOT / "requirements/trainers.txt").read_text().splitlines(keepends=True)
+    pins = {line.partition("==")[0]: line.rstrip(" \\\n") for line in trainers if "==" in line}
+    known = hashes(lock(EXTRAS) | pins)
+    files = {"trainers": ("".join(line for line in trainers if line.startswith("#")), pins)}
     for name, (place, extras) in places.items():
+        torch = WITHOUT_TORCH if extras & {"inference-cpu", "trainer"} else ""
+        files[name] = (HEADER.format(place=place) + torch + FOOTER, lock(extras))
+    for name, (comment, lines) in files.items():
         rows = [
             " \\\n    ".join([line, *(f"--hash=sha256:{value}" for value in known[package])])
-            for package, line in lock(extras).items()
+            for package, line in lines.items()
         ]
-        (ROOT / "requirements" / f"{name}.txt").write_text(
-            HEADER.format(place=place) + "\n".join(rows) + "\n"
-        )
+        (ROOT / "requirements" / f"{name}.txt").write_text(comment + "\n".join(rows) + "\n")
     return 0
 
 

@@ -49,12 +49,16 @@ find_python() {
   die "need Python 3.11 or 3.12${PYTHON:+, and PYTHON=$PYTHON is neither}; name one with: make setup PYTHON=/path/to/python3.11"
 }
 
+version_of() {
+  "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])'
+}
+
 make_venv() {
   local python
   python=$(find_python)
   if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     # Debian splits venv off Python, under a name with the version in it.
-    system_packages "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+    system_packages "python$(version_of "$python")-venv"
   fi
   say "creating .venv with $("$python" --version)"
   "$python" -m venv --clear .venv
@@ -106,6 +110,12 @@ profile=${ROOKERY_PROFILE:-$(nvidia-smi -L 2>/dev/null | grep -q GPU && echo gpu
 
 # The folder belongs to the key: an environment that was moved does not work.
 key=$({ echo "$profile $PWD"; cat requirements/cpu.txt pyproject.toml scripts/setup.sh; } | sha256sum)
+
+if [ -n "${PYTHON:-}" ] && has=$(version_of .venv/bin/python 2>/dev/null); then
+  python=$(find_python)
+  [ "$has" = "$(version_of "$python")" ] ||
+    die "PYTHON=$PYTHON is Python $(version_of "$python"), .venv has $has; for a new one: rm -rf .venv .trainers"
+fi
 
 if [ "$(cat "$STAMP" 2>/dev/null)" != "$key" ]; then
   if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null; then make_venv; fi

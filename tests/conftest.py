@@ -127,7 +127,10 @@ NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
     "docker": functools.cache(lambda: _docker("version")),
     "ray": _module("ray"),
     "shared_data": _shared_data,
-    "trainers": lambda: (str(TRAINERS) if TRAINERS.is_dir() else None, "no .trainers: make trainers"),
+    "trainers": lambda: (
+        str(TRAINERS) if (TRAINERS / "installed").exists() else None,
+        "no .trainers: make trainers",
+    ),
     "uv": lambda: (shutil.which("uv"), "no `uv` on the path, with which verifiers runs its harnesses"),
     "nightly": lambda: (os.environ.get("ROOKERY_NIGHTLY"), "it takes long: see `make nightly`"),
 }

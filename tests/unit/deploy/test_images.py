@@ -180,7 +180,7 @@ def test_vllm_for_gpus_is_the_newest_and_the_cpu_build_is_written_down() -> None
     assert f"vLLM {extras['inference-cpu'][0].split('==')[1]}" in page
 
 
-@pytest.mark.parametrize("name", ["cpu", *IMAGES])
+@pytest.mark.parametrize("name", ["cpu", "trainers", *IMAGES])
 def test_every_locked_package_has_its_hashes(name: str) -> None:
     rows = (ROOT / "requirements" / f"{name}.txt").read_text().split("\n")
     rows = [row for row in rows if row and row[0] != "#"]
