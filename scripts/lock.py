@@ -73,8 +73,8 @@ PLATFORMS = {
 HEADER = "# Every package of {place} (Linux, Python 3.11 or 3.12). Installed with --no-deps.\n"
 
 WITHOUT_TORCH = """\
-# Without torch, which comes from an index of its own. Without torchvision, torchaudio, torchcodec and (through
-# xgrammar) triton, which vLLM's CPU build names: they do not work beside CPU torch, and text needs none.
+# Without torch, which comes from an index of its own. Without torchvision, torchaudio, torchcodec and
+# (through xgrammar) triton, which vLLM's CPU build names: beside CPU torch none works, and text needs none.
 """
 
 FOOTER = "# Written by scripts/lock.py; do not edit.\n"

@@ -2,7 +2,8 @@
 
 Two runs, one with twice the groups of the other, give the points: what their services used of the processor
 for a step, and for a completion. With them, the other runs are predicted: with the cores that the first one
-got, and, since other work takes some away, with their own. Prints a line a run, and writes report.json.
+got, and, since other work takes some away, with their own. Prints a line for each of these,
+and writes report.json.
 """
 
 import argparse
@@ -78,11 +79,11 @@ def main() -> None:
     runs: dict[str, Ours] = {}
     for name, work in shapes.items():
         runs[name] = found = run_ours(work, folder, name.replace(" ", "-"), just_in_time=True)
-        if len(runs) < CALIBRATING:
-            continue
         if len(runs) == CALIBRATING:
             prompt_tokens = read_metrics(folder / FIRST / METRICS_FILE)[-1]["prompt_length"]
             report["points"] = points(first, runs[FIRST], found, prompt_tokens)
+        if len(runs) <= CALIBRATING:
+            continue
         got = sum(found.cpu_cores.values())
         said = {
             "with the first run's cores": predicted(work, report["points"]),

@@ -151,10 +151,11 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
 def _add_policy(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the policy")
     group.add_argument("--inference", nargs="+", metavar="URL", help="inference servers with the same model")
-    group.add_argument(
+    key = group.add_mutually_exclusive_group()
+    key.add_argument(
         "--key-env", default="", metavar="NAME", help="variable with the servers' key (the run's token)"
     )
-    group.add_argument("--key-file", type=Path, metavar="PATH", help="file with the servers' key")
+    key.add_argument("--key-file", type=Path, metavar="PATH", help="file with the servers' key")
     group.add_argument("--model", default="policy", help="name of the model on these servers (policy)")
     group.add_argument(
         "--policy-style",
