@@ -132,7 +132,7 @@ def hashes(lines: dict[str, str]) -> dict[str, list[str]]:
 
     Those of the wheels that fit a platform of the locks; where one has no wheel, also the source's.
     """
-    uv = Path(sys.executable).with_name("uv")
+    uv = str(Path(sys.executable).with_name("uv"))
     command = [uv, "pip", "compile", "--no-deps", "--universal", "--python-version", "3.11", "--quiet"]
     done = subprocess.run(
         [*command, "--format", "pylock.toml", "-"],
