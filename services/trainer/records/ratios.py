@@ -27,8 +27,8 @@ def write(
 ) -> None:
     """Writes the file of a step, and deletes the oldest ones beyond `limit_mb` MiB in total.
 
-    The newest file stays, however large; with 0, none is written. If the disk fails, the error is logged, because only the viewer
-    reads these files.
+    The newest file stays, however large; with 0, none is written. If the disk fails, the error is logged,
+    because only the viewer reads these files.
     """
     if not limit_mb:
         return

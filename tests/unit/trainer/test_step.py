@@ -83,7 +83,10 @@ def test_the_default_run_has_the_numbers_it_always_had(tiny_model: Path, tmp_pat
 
 
 def test_the_ratios_of_each_token_are_kept_within_a_limit(
-    tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tiny_model: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     results, _, _ = _run(_settings(tiny_model, tmp_path), 3)
     for step, result in enumerate(results):
@@ -102,10 +105,9 @@ def test_the_ratios_of_each_token_are_kept_within_a_limit(
         "policy-v000003",
         "policy-v000004",
     }
-    ratios.write(tmp_path, _groups(3), results[2].ratios, version=5, limit_mb=0)
-    assert [path.name[:14] for path in (tmp_path / "ratios").iterdir()] == ["policy-v000005"], (
-        "the newest stays"
-    )
+    monkeypatch.setattr(ratios, "MIB", 1)
+    ratios.write(tmp_path, _groups(3), results[2].ratios, version=5, limit_mb=1)
+    assert [path.name[:14] for path in (tmp_path / "ratios").iterdir()] == ["policy-v000005"]
     blocked = tmp_path / "blocked"
     blocked.mkdir()
     (blocked / "ratios").touch()
