@@ -40,16 +40,19 @@ class Overrides:
         Raises:
             SetupError: the value is not a number.
         """
-        variable = environment_variable(service, key)
-        setting = f"--set {service}.{key}=PORT or {variable}"
-        asked = self._values.get(service, {}).get(key) or os.environ.get(variable)
-        asked = asked or self._table.get(service, {}).get(key)
+        setting = f"--set {service}.{key}=PORT or {environment_variable(service, key)}"
+        asked = self.given(service, key)
         if asked is None:
             return None, setting
         try:
             return int(asked), setting
         except ValueError:
             raise SetupError(f"{asked!r} is not a port ({setting})") from None
+
+    def given(self, service: str, key: str) -> Any:
+        """What `--set`, the environment or the TOML file says of a setting, or None."""
+        asked = self._values.get(service, {}).get(key) or os.environ.get(environment_variable(service, key))
+        return asked or self._table.get(service, {}).get(key)
 
 
 def environment_variable(service: str, key: str) -> str:

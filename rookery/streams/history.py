@@ -24,6 +24,8 @@ S = TypeVar("S", bound=RunConnection)
 T = TypeVar("T")
 
 _calls = itertools.count()
+_STARTED = time.time_ns()
+"""Tells processes apart that have the same id, one after the other or in two containers."""
 
 
 def recorded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
@@ -37,10 +39,10 @@ def recorded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, 
         number = next(_calls)
 
         def write(event: str, **more: object) -> None:
-            line = {"s": time.monotonic(), "process": os.getpid(), "call": number, "event": event}
-            with Path(path).open(
-                "a"
-            ) as file:  # one write in append mode: whole, whichever process writes too
+            process = f"{os.getpid()}-{_STARTED}"
+            line = {"s": time.monotonic(), "process": process, "call": number, "event": event}
+            # One write in append mode: whole, whichever process writes too.
+            with Path(path).open("a") as file:
                 file.write(json.dumps({**line, "run": self.run, "name": method.__name__, **more}) + "\n")
 
         write("invoke", args=[_brief(arg) for arg in args], **{k: _brief(v) for k, v in kwargs.items()})
@@ -56,9 +58,9 @@ def recorded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, 
 
 
 def _brief(value: Any) -> Any:
-    """A number or a text as it is, a version by its number, other records by their id."""
+    """Numbers, texts and None as they are, a version by its number, other values by their id or `repr`."""
     if isinstance(value, list | tuple):
         return [_brief(each) for each in value]
-    if isinstance(value, str | int):
+    if isinstance(value, str | int | float | None):
         return value
-    return value.version.number if hasattr(value, "version") else value.id
+    return value.version.number if hasattr(value, "version") else getattr(value, "id", None) or repr(value)

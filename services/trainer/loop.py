@@ -261,20 +261,24 @@ def _adapter(settings: TrainerSettings, commit: Commit) -> Adapter:
 def _servers_asleep(
     settings: TrainerSettings, publisher: Publisher, phases: dict[str, float]
 ) -> Iterator[None]:
-    """With --sleep-inference, lets the servers sleep during the block. Times that as the phase `sleep`."""
+    """With --sleep-inference, lets the servers sleep during the block. Times that as the phase `sleep`.
+
+    Raises:
+        Conflict, PeerFault: a server does not fall asleep. The block does not run, and the others are woken.
+    """
     if not settings.sleep_inference:
         yield
         return
-    with _timed(phases, "sleep"):
-        publisher.sleep()
-    falling_s = phases["sleep"]
     try:
+        with _timed(phases, "sleep"):
+            publisher.sleep()
+        falling_s = phases["sleep"]
         yield
     finally:
         release_cached()
         with _timed(phases, "sleep"):
             publisher.wake_up()
-        phases["sleep"] += falling_s
+    phases["sleep"] += falling_s
 
 
 @contextmanager

@@ -37,7 +37,7 @@ class Call:
 
 def read(path: Path) -> list[Call]:
     """The calls of a history, in the order in which they ended."""
-    calls: dict[tuple[int, int], Call] = {}
+    calls: dict[tuple[str, int], Call] = {}
     for line in path.read_text().splitlines():
         row = json.loads(line)
         key = (row["process"], row["call"])

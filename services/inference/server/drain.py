@@ -17,8 +17,8 @@ from rookery.errors import Unavailable, problem
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-EXEMPT_PATHS = frozenset({"/reload", "/sleep", "/wake_up"})
-"""Requests for these paths never wait: they are what the others wait for."""
+EXEMPT_PATHS = frozenset({"/reload", "/sleep", "/wake_up", "/lease"})
+"""Requests for these paths never wait: the others wait for the first three, and a lease needs no engine."""
 
 DRAIN_S = 100.0
 """Time limit for the requests in flight. It must be below the 120 s that the trainer waits for a reload."""

@@ -73,13 +73,14 @@ class PolicyFollower:
 
     async def _reload(self, adapter: Adapter) -> None:
         try:
-            await self._policies.reload(adapter)
+            # Without waking a server that the trainer has put to sleep since it published this version.
+            await self._policies.reload(adapter, wake=False)
         except Conflict:
             # Either a /reload was faster than this read, and the record has changed since; or the run went
             # back, because a trainer resumed from an older commit. Then the record decides.
             if await asyncio.to_thread(self._read) != adapter:
                 return
-            await self._policies.reload(adapter, rollback=True)
+            await self._policies.reload(adapter, rollback=True, wake=False)
         self._settled, self.waiting_for = True, ""
 
     def _read(self) -> Adapter | None:

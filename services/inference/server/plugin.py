@@ -156,9 +156,9 @@ async def end_lease(version: int, request: Request) -> dict[str, Any]:
 
 @router.get("/policy")
 async def policy(request: Request) -> dict[str, Any]:
-    """The version behind the alias `policy`; 503 before the first."""
+    """The version behind the alias `policy`; 503 before the first, and while the server sleeps."""
     state = _state(request)
-    reason = state.not_ready()
+    reason = state.not_ready() or ("asleep" if state.sleeper.asleep else None)
     if reason or state.policies.served is None:
         raise NotReady(reason or "no policy yet: POST /reload")
     return _description(state.policies.served)
@@ -166,10 +166,15 @@ async def policy(request: Request) -> dict[str, Any]:
 
 @router.get("/readyz", responses={503: {"description": "Not ready, and why"}})
 async def readyz(request: Request, response: Response) -> dict[str, str]:
-    """200 once the server is warm and has loaded the run's version; `/policy` says which it serves now."""
-    reason = _state(request).not_ready()
+    """200 once the server is warm and has loaded the run's version; `/policy` says which it serves now.
+
+    A server that sleeps stays ready, because a service's name leads only to servers that are ready, and the
+    trainer must reach this one to wake it.
+    """
+    state = _state(request)
+    reason = state.not_ready()
     if reason is None:
-        return {"status": "ready"}
+        return {"status": "asleep" if state.sleeper.asleep else "ready"}
     response.status_code = 503
     return {"status": "not ready", "reason": reason}
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from fastapi import APIRouter, Request
 
-from rookery.errors import Conflict, EngineFault
+from rookery.errors import Conflict, EngineFault, Unavailable
 from rookery.trace import Adapter
 from services.inference.server.drain import DRAIN_S, RequestDrainer
 from services.inference.server.policies import Policies, ReloadResult
@@ -58,6 +58,11 @@ class Sleeper:
         self._asleep: AsyncExitStack | None = None
         """Ends the wait of the requests."""
 
+    @property
+    def asleep(self) -> bool:
+        """Whether it sleeps."""
+        return self._asleep is not None
+
     async def sleep(self) -> None:
         """Falls asleep once the requests in flight are answered. Does nothing if it sleeps already.
 
@@ -86,9 +91,15 @@ class Sleeper:
         async with self._lock:
             await self._wake_up()
 
-    async def reload(self, adapter: Adapter, *, rollback: bool = False) -> ReloadResult:
-        """Wakes up, and serves a version. See `Policies.reload` for the errors."""
+    async def reload(self, adapter: Adapter, *, rollback: bool = False, wake: bool = True) -> ReloadResult:
+        """Wakes up, and serves a version. See `Policies.reload` for the other errors.
+
+        Raises:
+            Unavailable: it sleeps, and must not `wake`.
+        """
         async with self._lock:
+            if self._asleep and not wake:
+                raise Unavailable("asleep during the trainer's step")
             await self._wake_up()
             return await self._policies.reload(adapter, rollback=rollback)
 

@@ -14,7 +14,8 @@ from peft.tuners.lora.layer import Linear
 class LoraLinear(Linear):  # type: ignore[misc]
     """PEFT's layer for an adapter without dropout. It has the same weights and files.
 
-    Inputs or weights of different types, and everything else that PEFT supports, are left to PEFT.
+    Inputs or weights of different types, other adapters than "default", and everything else that PEFT
+    supports, are left to PEFT.
     """
 
     def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -22,6 +23,9 @@ class LoraLinear(Linear):  # type: ignore[misc]
         if (
             self.disable_adapters
             or self.merged
+            or self.active_adapters != ["default"]
+            or not isinstance(self.lora_dropout["default"], torch.nn.Identity)
+            or x.ndim < 2
             or args
             or kwargs
             or not x.dtype == weight.dtype == self.lora_A["default"].weight.dtype
@@ -34,4 +38,4 @@ class LoraLinear(Linear):  # type: ignore[misc]
         outputs_ND: torch.Tensor = self.base_layer(x_ND)
         # In place, because the gradient of a product does not need the product.
         outputs_ND.addmm_(low_NR, self.lora_B["default"].weight.T, alpha=self.scaling["default"])
-        return outputs_ND.view(*x.shape[:-1], -1)
+        return outputs_ND.view(*x.shape[:-1], outputs_ND.shape[-1])

@@ -8,12 +8,15 @@ order of the archive, and null for an answer that carried no loss.
 
 import gzip
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 from rookery.trace import TraceGroup, policy_name
 from services.trainer.losses.statistics import TokenRatios
 from services.trainer.records.memory import MIB
+
+logger = logging.getLogger(__name__)
 
 FOLDER = "ratios"
 _DIGITS = 4
@@ -22,10 +25,22 @@ _DIGITS = 4
 def write(
     run_dir: Path, groups: Sequence[TraceGroup], ratios: TokenRatios, *, version: int, limit_mb: int
 ) -> None:
-    """Writes the file of a step, and deletes the oldest ones beyond `limit_mb` MiB in total."""
+    """Writes the file of a step, and deletes the oldest ones beyond `limit_mb` MiB in total.
+
+    The newest file stays, however large; with 0, none is written. If the disk fails, the error is logged,
+    because only the viewer reads these files.
+    """
     if not limit_mb:
         return
-    folder = run_dir / FOLDER
+    try:
+        _write(run_dir / FOLDER, groups, ratios, version=version, limit_mb=limit_mb)
+    except OSError as error:
+        logger.error("the ratios of step %d are not kept: %s", version, error)
+
+
+def _write(
+    folder: Path, groups: Sequence[TraceGroup], ratios: TokenRatios, *, version: int, limit_mb: int
+) -> None:
     folder.mkdir(exist_ok=True)
     temporary = folder / ".ratios.tmp"
     with gzip.open(temporary, "wt", compresslevel=1) as file:
@@ -35,9 +50,9 @@ def write(
                 for trace in group.traces
             ]
             file.write(json.dumps({"group": group.id, "ratios": own}) + "\n")
-    temporary.replace(folder / f"{policy_name(version)}.jsonl.gz")
+    newest = temporary.replace(folder / f"{policy_name(version)}.jsonl.gz")
     left = limit_mb * MIB
     for path in sorted(folder.glob("policy-v*"), reverse=True):
         left -= path.stat().st_size
-        if left < 0:
+        if left < 0 and path != newest:
             path.unlink()

@@ -169,6 +169,11 @@ class TrainerSettings(
     def _one_gpu_sleeps(self) -> Self:
         if self.sleep_inference and "," in self.device:
             raise ValueError(f"--sleep-inference is for one GPU, not for --device {self.device}")
+        if self.sleep_inference and not self.micro_batch_tokens:
+            raise ValueError(
+                "--micro-batch-tokens auto measures while the server has its memory, so with "
+                "--sleep-inference it must be a number"
+            )
         return self
 
     @model_validator(mode="after")

@@ -31,6 +31,8 @@ FIRST_S = 15.0
 """How long training waits for any server to load a version."""
 GRACE_S = 1.0
 """How long it waits for the others after that."""
+SLEEP_PAUSES_S = (1.0, 5.0, 15.0, 30.0, 30.0)
+"""Pauses between the calls of /sleep: a server that has crashed is back by then."""
 
 T = TypeVar("T")
 
@@ -91,17 +93,18 @@ class Publisher:
         self._run(self._wait_for_servers())
 
     def sleep(self) -> None:
-        """Lets the servers free their GPUs. A server that does not answer is left as it is, with a warning.
+        """Lets the servers free their GPUs, after the reloads under way, because a reload wakes a server.
 
         Raises:
             Conflict: a server was started without --sleep.
+            PeerFault: a server does not fall asleep.
         """
         self.wait()
-        self._run(self._each(InferenceClient.sleep))
+        self._run(self._each(_Server.sleep))
 
     def wake_up(self) -> None:
         """Wakes the servers. One that cannot take its memory back is woken by the next reload."""
-        self._run(self._each(InferenceClient.wake_up))
+        self._run(self._each(_Server.wake_up))
 
     async def close(self) -> None:
         """Cancels the reloads under way and closes the clients."""
@@ -145,8 +148,12 @@ class Publisher:
             self._following.result()  # raises an error that `replicas` does not handle: a bug there
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
-    async def _each(self, call: Callable[[InferenceClient], Awaitable[None]]) -> None:
-        await asyncio.gather(*(server.call(call) for server in self._servers))
+    async def _each(self, call: Callable[["_Server"], Awaitable[None]]) -> None:
+        calls = (call(server) for server in self._servers)
+        # Waits for all, so that no server is put to sleep after another has failed and all were woken.
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            if error:
+                raise error
 
     async def _reload(self, adapter: Adapter) -> None:
         self._newest = adapter
@@ -205,12 +212,17 @@ class _Server:
                 "training no longer waits for %s: its reload continues in the background", self._client.url
             )
 
-    async def call(self, call: Callable[[InferenceClient], Awaitable[None]]) -> None:
-        """Makes a call up to four times."""
+    async def sleep(self) -> None:
+        if self.task:
+            await asyncio.wait({self.task})
+        await retry(self._client.sleep, on=PeerFault, pauses_s=SLEEP_PAUSES_S)
+
+    async def wake_up(self) -> None:
         try:
-            await retry(lambda: call(self._client), on=PeerFault, pauses_s=PAUSES_S)
+            await retry(self._client.wake_up, on=PeerFault, pauses_s=PAUSES_S)
         except PeerFault as error:
-            logger.warning("%s: %s", self._client.url, error)
+            logger.warning("%s does not wake up: %s", self._client.url, error)
+            self._answered = None  # so that `republish` sends a reload
 
     async def leave(self) -> None:
         """Forgets a server that is gone."""

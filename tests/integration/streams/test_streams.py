@@ -16,6 +16,7 @@ from rookery.streams import Entry, RunStreams
 from rookery.streams import dead as dead_module
 from rookery.trace import (
     Adapter,
+    Draw,
     PolicyVersion,
 )
 from tests.builders import feed, group, numbered_position
@@ -97,8 +98,10 @@ def test_calls_are_recorded_and_what_should_not_be_is_found(
     new = streams.take_over()
     with pytest.raises(Conflict):
         streams.settle(ids, group="trainer", result="trained", epoch=old)
+    streams.add_positions([numbered_position(1)], cursor=1, draws=[Draw(1, 0.5, repeated=False)])
     calls = histories.read(history)
-    assert [call.event for call in calls] == ["ok"] * 6 + ["fail"]
+    assert [call.event for call in calls] == ["ok"] * 6 + ["fail", "ok"]
+    assert "number=1" in calls[-1].given["draws"][0]
     assert histories.violations(calls) == []
 
     def with_one(name: str, *args: object, **more: object) -> list[str]:

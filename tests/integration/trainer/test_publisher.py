@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
-from rookery.errors import Conflict, SetupError
+from rookery.errors import Conflict, PeerFault, SetupError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.trainer.versions import publisher as module
@@ -279,14 +279,27 @@ def test_servers_sleep_after_their_reload_and_are_woken(
     two: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "PAUSES_S", (0.0,))
+    monkeypatch.setattr(module, "SLEEP_PAUSES_S", (0.0,))
     well, ill = two.servers
+    ill.open.clear()
     two.publish(0)
-    ill.answer = (503, '{"detail": "vLLM cannot wake up: out of memory"}')
+    two.publisher.wait()
+    threading.Timer(0.05, ill.open.set).start()
     two.publisher.sleep()
+    assert ill.told == [0, "/sleep"], "after the reload that it was late with"
+    ill.answer = (503, '{"detail": "vLLM cannot wake up: out of memory"}')
     two.publisher.wake_up()
     assert well.told == [0, "/sleep", "/wake_up"]
-    assert ill.told == [0, "/sleep", "/sleep", "/wake_up", "/wake_up"]
+    assert ill.told == [0, "/sleep", "/wake_up", "/wake_up"]
     assert "vLLM cannot wake up: out of memory" in caplog.text
+    ill.answer = GOOD
+    two.publisher.republish(adapter(0))
+    two.publisher.wait()
+    assert (well.told[-1], ill.told[-1]) == ("/wake_up", 0), "a reload wakes it"
+    ill.answer = (503, '{"detail": "requests in flight did not end"}')
+    with pytest.raises(PeerFault, match="requests in flight did not end"):
+        two.publisher.sleep()
+    assert ill.told[-2:] == ["/sleep", "/sleep"]
     ill.answer = (409, '{"detail": "this server was started without --sleep"}')
     with pytest.raises(Conflict, match="started without --sleep"):
         two.publisher.sleep()

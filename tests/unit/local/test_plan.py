@@ -288,6 +288,7 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (["--trainer-device", "3"], "no GPU 3: this machine has 0"),
         (["--trainer-device", "tpu"], "index of a GPU"),
         (["--style", "runes"], "mover-squares"),
+        (["--set", "trainer.sleep_inference=true"], "--set inference.sleep=true"),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(house: Path, argv: list[str], said: str) -> None:

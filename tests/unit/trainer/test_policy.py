@@ -173,6 +173,14 @@ def test_our_linear_layer_has_the_numbers_of_pefts(policy: Policy) -> None:
         outputs = forward(ours, inputs)
         seen.append([outputs, *torch.autograd.grad(outputs.square().sum(), leaves)])
     torch.testing.assert_close(*seen, rtol=1e-5, atol=1e-5)
+    for shape in ((2, 0), (0,), ()):
+        no_tokens = inputs[0, 0].expand(*shape, -1)
+        torch.testing.assert_close(ours(no_tokens), Linear.forward(ours, no_tokens))
+    config = policy.model.peft_config["default"]
+    policy.model.add_adapter("other", config)
+    policy.model.set_adapter("other")
+    torch.nn.init.ones_(ours.lora_B["other"].weight)
+    torch.testing.assert_close(ours(inputs), Linear.forward(ours, inputs))
 
 
 def test_a_directory_without_a_model_is_named(tmp_path: Path) -> None:

@@ -82,7 +82,12 @@ def test_the_default_run_has_the_numbers_it_always_had(tiny_model: Path, tmp_pat
         assert {name: row[name] for name in golden} == pytest.approx(golden, rel=2e-4)
 
 
-def test_the_ratios_of_each_token_are_kept_within_a_limit(tiny_model: Path, tmp_path: Path) -> None:
+def test_the_ratios_of_each_token_are_kept_within_a_limit(
+    tiny_model: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     results, _, _ = _run(_settings(tiny_model, tmp_path), 3)
     for step, result in enumerate(results):
         flat = [ratio for own in result.ratios.values() for ratio in own]
@@ -100,6 +105,14 @@ def test_the_ratios_of_each_token_are_kept_within_a_limit(tiny_model: Path, tmp_
         "policy-v000003",
         "policy-v000004",
     }
+    monkeypatch.setattr(ratios, "MIB", 1)
+    ratios.write(tmp_path, _groups(3), results[2].ratios, version=5, limit_mb=1)
+    assert [path.name[:14] for path in (tmp_path / "ratios").iterdir()] == ["policy-v000005"]
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    (blocked / "ratios").touch()
+    ratios.write(blocked, _groups(3), results[2].ratios, version=6, limit_mb=1)
+    assert "the ratios of step 6 are not kept" in caplog.text
     assert _run(_settings(tiny_model, tmp_path, ratios_mb=0), 1)[0][0].ratios == {}
 
 

@@ -101,6 +101,12 @@ def test_a_flag_that_nothing_reads_is_refused(flags: str, complaint: str) -> Non
     assert "got" not in str(refused.value)
 
 
+def test_beside_a_server_that_sleeps_nothing_can_be_measured() -> None:
+    with pytest.raises(SetupError, match="auto measures while the server has its memory"):
+        parse("--sleep-inference --micro-batch-tokens auto")
+    assert parse("--sleep-inference --device 0").sleep_inference
+
+
 @pytest.mark.parametrize(
     "flags", ["--lr inf", "--max-grad-norm inf", "--kl k3 --kl-coefficient inf", "--threads -1"]
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rookery.errors import InvalidInput, RookeryError, SetupError
+from rookery.errors import InvalidInput, PeerFault, RookeryError, SetupError
 
 pytestmark = pytest.mark.torch
 
@@ -159,3 +159,20 @@ def test_servers_sleep_for_a_step_and_are_woken_if_it_fails(asked: bool) -> None
         raise ArithmeticError
     assert did == (["sleep", "step", "wake up"] if asked else ["step"])
     assert list(phases) == (["sleep"] if asked else [])
+
+
+def test_a_server_that_does_not_sleep_means_no_step_and_the_others_wake() -> None:
+    from types import SimpleNamespace
+
+    from services.trainer.loop import _servers_asleep
+
+    did: list[str] = []
+
+    def sleep() -> None:
+        raise PeerFault("requests in flight")
+
+    publisher = SimpleNamespace(sleep=sleep, wake_up=lambda: did.append("wake up"))
+    settings = SimpleNamespace(sleep_inference=True)
+    with pytest.raises(PeerFault), _servers_asleep(settings, publisher, {}):  # type: ignore[arg-type]
+        did.append("step")
+    assert did == ["wake up"]

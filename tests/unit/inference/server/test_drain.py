@@ -78,10 +78,11 @@ async def test_only_posts_of_others_are_held_back() -> None:
         return asyncio.create_task(middleware(scope, None, None))  # type: ignore[arg-type]
 
     async with drainer.drained(within_s=60.0):
-        tasks = [ask("POST", "/v1/completions"), ask("POST", "/reload"), ask("GET", "/policy")]
+        tasks = [ask("POST", "/v1/completions"), ask("POST", "/reload"), ask("POST", "/lease")]
+        tasks.append(ask("GET", "/policy"))
         tasks.append(ask("", "", kind="lifespan"))
         await settle()
-        assert seen == ["/reload", "/policy", ""]
+        assert seen == ["/reload", "/lease", "/policy", ""]
     await asyncio.gather(*tasks)
     assert seen[-1] == "/v1/completions"
 

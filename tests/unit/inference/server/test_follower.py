@@ -34,7 +34,8 @@ class Reloads:
         self.fault: Exception | None = None
         self.meanwhile: Callable[[], None] = lambda: None
 
-    async def reload(self, adapter: Adapter, *, rollback: bool = False) -> None:
+    async def reload(self, adapter: Adapter, *, rollback: bool = False, wake: bool) -> None:
+        assert not wake
         self.asked.append((adapter.version.number, rollback))
         self.meanwhile()
         if self.fault:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,10 +11,10 @@ import pytest
 from fastapi import FastAPI
 
 from rookery.clients import InferenceClient
-from rookery.errors import Conflict, PeerFault
+from rookery.errors import Conflict, PeerFault, Unavailable
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import drain, policies
-from services.inference.server.plugin import RookeryPlugin
+from services.inference.server.plugin import RookeryPlugin, ServerState
 from services.inference.server.sleep import Sleeper
 
 ADAPTER = Adapter(PolicyVersion(3, "0" * 64), "a", "m")
@@ -67,7 +68,8 @@ def app(engine: Engine) -> FastAPI:
 
     RookeryPlugin().attach_router(app)
     sleeper = Sleeper(engine, engine, app.state.rookery_drainer, may_sleep=True)  # type: ignore[arg-type]
-    app.state.rookery = SimpleNamespace(sleeper=sleeper)
+    served = SimpleNamespace(served=ADAPTER)
+    app.state.rookery = ServerState(SimpleNamespace(errored=False), served, sleeper, None, ())  # type: ignore[arg-type]
     return app
 
 
@@ -117,11 +119,24 @@ async def test_a_reload_finds_it_awake(client: InferenceClient, engine: Engine) 
     assert (await waiting).status_code == 200
 
 
+async def test_a_server_that_sleeps_serves_nothing_but_stays_ready(client: InferenceClient) -> None:
+    """The rollouts must wait; the trainer must find it to wake it."""
+    assert await client.adapter() == ADAPTER
+    await client.sleep()
+    assert await client.adapter() is None
+    answer = await client._http.request("GET", "/readyz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "asleep"})
+    await client.wake_up()
+    assert await client.adapter() == ADAPTER
+
+
 async def test_nothing_is_loaded_or_unloaded_while_it_sleeps(
     app: FastAPI, client: InferenceClient, engine: Engine
 ) -> None:
     await client.sleep()
     await app.state.rookery.sleeper.maintain()
+    with pytest.raises(Unavailable, match="asleep"):
+        await app.state.rookery.sleeper.reload(ADAPTER, wake=False)
     await client.wake_up()
     await app.state.rookery.sleeper.maintain()
     assert engine.did == ["sleep 1", "wake up", "prepare", "unload"]
@@ -153,6 +168,7 @@ async def test_a_server_that_may_not_sleep_says_so(
     app: FastAPI, client: InferenceClient, engine: Engine
 ) -> None:
     drainer = drain.RequestDrainer()
-    app.state.rookery.sleeper = Sleeper(engine, engine, drainer, may_sleep=False)  # type: ignore[arg-type]
+    sleeper = Sleeper(engine, engine, drainer, may_sleep=False)  # type: ignore[arg-type]
+    app.state.rookery = replace(app.state.rookery, sleeper=sleeper)
     with pytest.raises(Conflict, match="this server was started without --sleep"):
         await client.sleep()
