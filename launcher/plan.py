@@ -107,7 +107,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     left_out = {"redis"}
     left_out |= set() if settings.archive else {"archive"}
     left_out |= set() if settings.evaluate_every else {"arena"}
-    left_out |= set() if settings.view and find_spec("duckdb") else {"viewer"}
+    left_out |= set() if _has_viewer(settings) else {"viewer"}
     left_out |= set() if settings.reward_model else {"reward-model"}
     for name in (name for stage in STAGES for name in stage):
         if name in left_out:
@@ -118,6 +118,14 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
 
 def _is_on(value: object) -> bool:
     return str(value).lower() in ("true", "1", "yes", "on", "t", "y")  # as pydantic reads them
+
+
+def _has_viewer(settings: UpSettings) -> bool:
+    """Whether the run serves the viewer. Raises `SetupError` if it is asked for and not installed."""
+    installed = find_spec("duckdb") is not None
+    if settings.view and not installed:
+        raise SetupError("--view: the viewer needs duckdb: pip install 'rookery[viewer]'")
+    return installed and settings.view is not False
 
 
 def _check_redis(url: str, run: str) -> None:

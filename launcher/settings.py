@@ -79,8 +79,9 @@ class UpSettings(PresetSettings, AccessSettings):
     """Evaluate version 0 and every so many versions while the run trains: strength.jsonl. 0: never."""
     evaluate_positions: PositiveInt = 200
     """Held-out positions of --evaluate-every."""
-    view: bool = True
-    """Serve the viewer: a web page with the run's answers and curves. It needs the extra `viewer`."""
+    view: bool | None = None
+    """Serve the viewer: a web page with the run's answers and curves. Default: if the extra `viewer` is
+    installed."""
     seed: NonNegativeInt = 0
     """Seed of the order of the positions, of sampling and of training."""
     inference_device: str = "auto"

@@ -53,7 +53,8 @@ def view(settings: ViewSettings, console: Console) -> int:
     if is_url(run):
         folder_url, _, run = run.rstrip("/").rpartition("/")
         archive = run.startswith("run=")  # as the archiver names the folder of a run
-        run, place = run.removeprefix("run="), ["--archive" if archive else "--runs-dir", folder_url]
+        run = run.removeprefix("run=")
+        place = [*place, "--archive", folder_url] if archive else ["--runs-dir", folder_url]
     elif not is_url(settings.runs_dir):
         if run and not (Path(settings.runs_dir) / run).is_dir():
             raise SetupError(f"no run {run!r} in {settings.runs_dir!r}: see --runs-dir")

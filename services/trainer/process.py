@@ -122,7 +122,7 @@ async def _train(
 def _store(settings: TrainerSettings) -> None:
     """Copies the newest version. A store that fails is logged, because the run on disk is whole."""
     newest = list(commits.folders(settings.adapters_dir).values())[-1]
-    names = ("settings.json", METRICS_FILE, newest.relative_to(settings.run_dir).as_posix())
+    names = ("settings.json", "trainer.toml", METRICS_FILE, newest.relative_to(settings.run_dir).as_posix())
     try:
         upload(settings.run_dir, names, settings.store)
         logger.info("copied %s to %s", newest, settings.store)

@@ -32,7 +32,8 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
     )
     board = chess.Board(row["prompt"]["fen"])
     legal = {move.uci(): board.san(move) for move in board.legal_moves}
-    masked = run.trainer_settings().get("mask_truncated", True)
+    settings = run.trainer_settings()
+    masked = settings is not None and settings.get("mask_truncated", True)
     tokenizer = _tokenizer(str(row["base_model"]).partition("@")[0])
     if row["step"] is None and (step := run.trained().get(id)) is not None:  # the index is not that far yet
         row |= {"step": step, "age": step - 1 - row["policy"]["number"]}

@@ -95,6 +95,8 @@ class _Run:
     of: int = 0
     unreadable: set[Path] = field(default_factory=set)
     failure: str = ""
+    settings: Mapping[str, Any] | None = None
+    """Those of the trainer, by which advantages were computed."""
     commit: tuple[Stamp | None, int] | None = None
     """The newest commit and the number of files when the steps of the groups were last set."""
     opened: float = 0.0
@@ -170,9 +172,10 @@ class Index:
 
     def _refresh(self, run: RunFolder, known: _Run) -> None:
         found = run.update()
-        if any(found.get(path) != stamp for path, stamp in known.files.items()):  # a file has gone: made anew
+        gone = any(found.get(path) != stamp for path, stamp in known.files.items())  # made anew
+        before, known.settings = known.settings, run.trainer_settings()
+        if gone or (before is None and known.settings is not None):
             self._forget(run.name)
-        settings = run.trainer_settings()
         known.unreadable.intersection_update(found)
         known.of = len(found) - len(known.unreadable)
         for path, stamp in found.items():
@@ -180,7 +183,7 @@ class Index:
                 return
             if path not in known.files:
                 run.fetch(path)
-                if self._add(run.name, path, settings, quiet=path in known.unreadable):
+                if self._add(run.name, path, known.settings, quiet=path in known.unreadable):
                     known.files[path] = stamp
                     known.unreadable.discard(path)
                 else:
@@ -197,7 +200,7 @@ class Index:
         self._runs[run].files.clear()
         self._runs[run].commit = None
 
-    def _add(self, run: str, path: Path, settings: Mapping[str, Any], *, quiet: bool) -> bool:
+    def _add(self, run: str, path: Path, settings: Mapping[str, Any] | None, *, quiet: bool) -> bool:
         """Adds a file, whole or not at all. Says whether it could be read, and logs it unless `quiet`."""
         with self._database.cursor() as cursor:
             (number,) = cursor.execute("SELECT coalesce(max(file) + 1, 0) FROM files").fetchone() or (0,)
@@ -259,12 +262,11 @@ class Index:
         return row | {"number": place["g"], "step": place["step"], "age": place["age"]}
 
 
-def _advantages(rewards: Sequence[float], settings: Mapping[str, Any]) -> list[float | None]:
+def _advantages(rewards: Sequence[float], settings: Mapping[str, Any] | None) -> list[float | None]:
     """The trainer's advantages. Moving averages are not in the archive: for `ema` and `adaptive` they are
-    relative to the group. `none` leaves them to the critic, for each token: None."""
-    baseline = settings.get("baseline", "group-mean")
-    if baseline == "none":
+    relative to the group. None if the settings are unknown, and for `none`, which has the critic's."""
+    if settings is None or settings.get("baseline") == "none":
         return [None] * len(rewards)
-    relative = leave_one_out if baseline == "leave-one-out" else group_advantages
+    relative = leave_one_out if settings.get("baseline") == "leave-one-out" else group_advantages
     floor = float(settings.get("sigma_floor", 0.0))
     return list(relative(rewards, normalise=bool(settings.get("normalise", True)), sigma_floor=floor))

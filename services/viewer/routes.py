@@ -101,7 +101,7 @@ class RescoreQuery(Filter):
 @router.get("/runs", tags=["runs"])
 def list_runs(viewer: Shared) -> Response:
     """All runs, newest first."""
-    found = map(viewer.runs.find, viewer.runs.names())
+    found = map(viewer.runs.at, viewer.runs.names())
     return _json([{"name": run.name, "last_step": run.last_step()} for run in found])
 
 
@@ -185,7 +185,9 @@ def compare(
 
 
 def _redis_url(run: RunFolder, viewer: Viewer) -> str:
-    return viewer.settings.redis_url or str(run.read_json("endpoints.json").get("redis_url", ""))
+    """Of a run in a store, endpoints.json is another machine's: its address may be another Redis here."""
+    own = "" if run.store else str(run.read_json("endpoints.json").get("redis_url", ""))
+    return viewer.settings.redis_url or own
 
 
 @router.get("/runs/{run}/dead", tags=["dead letters"])

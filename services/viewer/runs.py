@@ -9,13 +9,14 @@ import json
 import os
 import re
 import tomllib
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rookery.errors import NotFound
+from rookery.errors import NotFound, RookeryError
 from rookery.plots.steps import METRICS_FILE, Step, read_metrics
 from rookery.plots.strength import strength_steps
 from rookery.remote import is_url
@@ -73,12 +74,12 @@ class RunFolder:
         """A JSON file of the folder; empty if there is none, or half of one."""
         return _object(self.path / name)
 
-    def trainer_settings(self) -> dict[str, Any]:
-        """What the trainer was started with; empty if unknown."""
+    def trainer_settings(self) -> dict[str, Any] | None:
+        """What the trainer was started with; None if unknown, as of an archive without its run."""
         try:
             settings = tomllib.loads((self.path / "trainer.toml").read_text())
         except (OSError, ValueError):
-            return {}
+            return None
         return dict(settings.get("trainer", {}))
 
     def service_url(self, name: str) -> str:
@@ -134,9 +135,10 @@ class RunFolder:
                 return
 
     def ratios(self, version: int, group: str) -> list[list[float] | None]:
-        """The importance ratios of a group's answers in the step that made `version`; empty if not kept."""
+        """The importance ratios of a group's answers in the step that made `version`; empty if unreadable."""
         path = self.path / "ratios" / f"{policy_name(version)}.jsonl.gz"
-        with suppress(NotFound, OSError, EOFError, ValueError):  # not kept, or cut off by a crash
+        # Not kept, damaged, or in a store that does not answer: the group itself can be shown all the same.
+        with suppress(RookeryError, OSError, EOFError, ValueError, zlib.error):
             self.fetch(path)
             with gzip.open(path, "rt") as file:
                 for line in file:
@@ -226,7 +228,8 @@ class Runs:
             found = {name: self.folder / name for name in self._store.names()}
         places = [*self.folder.glob("*/archive/run=*"), *(self.archive or self.folder).glob("run=*")]
         if self._archive_store:
-            places = [self._archive_store.folder / name for name in self._archive_store.names()]
+            stored = self._archive_store.names()
+            places = [self._archive_store.folder / name for name in stored if name.startswith("run=")]
         for path in places:
             found.setdefault(path.name.removeprefix("run="), path)
         return sorted(filter(_NAME.fullmatch, found), key=lambda name: -(stamp_of(found[name]) or (0, 0))[1])
@@ -238,18 +241,20 @@ class Runs:
             NotFound: there is none.
             SetupError, Unavailable: as `names`.
         """
-        path = self.folder / name
-        archive = (self.archive or path / "archive") / f"run={name}"
-        archive_store = self._archive_store if self.archive else self._store
-        run = RunFolder(name, path, archive, self._store, archive_store)
-        if not _NAME.fullmatch(name) or not (path.is_dir() or archive.is_dir() or self._is_stored(run)):
+        run = self.at(name)
+        if not _NAME.fullmatch(name) or not (
+            run.path.is_dir() or run.archive.is_dir() or name in self.names()
+        ):
             raise NotFound(f"no run {name[:80]!r} in {self.place!r}")
         return run
 
-    def _is_stored(self, run: RunFolder) -> bool:
-        """Whether a store has files of a run that was not opened here before."""
-        in_runs = self._store and self._store.files(run.name)
-        return bool(in_runs or (self._archive_store and self._archive_store.files(run.archive.name)))
+    def at(self, name: str) -> RunFolder:
+        """The run of one of the `names`, which is not looked for."""
+        path = self.folder / name
+        archive = (self.archive or path / "archive") / f"run={name}"
+        return RunFolder(
+            name, path, archive, self._store, self._archive_store if self.archive else self._store
+        )
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -1,13 +1,17 @@
 """Runs and archives in a store, such as s3://bucket/runs: this disk gets a copy of what is looked at."""
 
+import math
 import os
 import time
+from dataclasses import dataclass, field
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
-from rookery.errors import NotFound
+from rookery.errors import NotFound, SetupError
 from rookery.remote import cache_folder, open_store, store_faults
 
 Stamp = tuple[int, int]
@@ -16,15 +20,26 @@ Stamp = tuple[int, int]
 LIST_S = 15.0
 """Seconds for which a listing of the store counts as up to date. The archiver writes a file a minute."""
 
+_CHANGED = ("LastModified", "last_modified", "mtime", "updated", "created")
+"""What fsspec's file systems call the time of the last change: S3, Azure, a local disk, Google's, memory."""
+
+
+@dataclass(slots=True)
+class _Listing:
+    """What is in a folder. The lock keeps two requests from listing it at once."""
+
+    lock: Lock = field(default_factory=Lock)
+    since: float = -math.inf
+    stamps: dict[Path, Stamp] = field(default_factory=dict)
+
 
 class Store:
-    """A folder of a store, and copies of its files in `folder`, which outlive this process."""
+    """A folder of a store, and copies of its files in `folder`, which outlive this process. Thread-safe."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         self.folder = cache_folder() / "viewer" / sha256(self.url.encode()).hexdigest()[:32]
-        self._listings: dict[str, tuple[float, dict[Path, Stamp]]] = {}
-        self._lock = Lock()
+        self._listings: dict[str, _Listing] = {}
 
     def names(self) -> list[str]:
         """The names of the folders in it.
@@ -32,10 +47,7 @@ class Store:
         Raises:
             SetupError, Unavailable: the store refuses, or does not answer.
         """
-        with store_faults(self.url):
-            files, root = open_store(self.url)
-            found = files.ls(root, detail=True)
-        return [str(info["name"]).rpartition("/")[2] for info in found if info["type"] == "directory"]
+        return [path.name for path in self._listed("")]
 
     def files(self, name: str) -> dict[Path, Stamp]:
         """The files in the folder `name` of it, by the places of their copies.
@@ -43,19 +55,41 @@ class Store:
         Raises:
             SetupError, Unavailable: as `names`.
         """
-        with self._lock:
-            since, listing = self._listings.get(name, (-LIST_S, {}))
-            if time.monotonic() - since >= LIST_S:
-                with store_faults(self.url):
-                    files, root = open_store(f"{self.url}/{name}")
+        return self._listed(name)
+
+    def _listed(self, name: str) -> dict[Path, Stamp]:
+        """The files in the folder `name`; for "", the folders in the store itself, with empty stamps."""
+        listing = self._listings.setdefault(name, _Listing())
+        with listing.lock:
+            if time.monotonic() - listing.since < LIST_S:
+                return listing.stamps
+            with store_faults(self.url):
+                files, root = open_store(f"{self.url}/{name}" if name else self.url)
+                if name:
                     found = files.find(root, detail=True)
-                listing = {
-                    self.folder / name / place[len(root) + 1 :]: _stamp(info)
-                    for place, info in found.items()
-                    if ".." not in place.split("/")  # a key of S3 may have any name
-                }
-                self._listings[name] = time.monotonic(), listing
-        return listing
+                else:
+                    found = {info["name"]: info for info in files.ls(root, detail=True)}
+                    found = {place: info for place, info in found.items() if info["type"] == "directory"}
+            listing.stamps = {
+                self.folder / name / place[len(root) + 1 :]: self._stamp(info) if name else (0, 0)
+                for place, info in found.items()
+                # A key of S3 may have any name. One with such a segment could be copied to another folder.
+                if not {"", ".", ".."}.intersection(place[len(root) + 1 :].split("/"))
+            }
+            listing.since = time.monotonic()
+            return listing.stamps
+
+    def _stamp(self, info: dict[str, Any]) -> Stamp:
+        changed = next((info[name] for name in _CHANGED if info.get(name)), None)
+        if changed is None:
+            raise SetupError(
+                f"{self.url!r}: this store does not tell when {info.get('name')!r} was last changed, "
+                "by which the viewer knows whether its copy is up to date"
+            )
+        if isinstance(changed, str):
+            changed = datetime.fromisoformat(changed)
+        seconds = changed if isinstance(changed, int | float) else changed.timestamp()
+        return int(info["size"]), int(seconds * 1000) * 1_000_000
 
     def fetch(self, path: Path) -> None:
         """Copies a file that was listed, unless the copy is there.
@@ -64,18 +98,21 @@ class Store:
             NotFound: it was not listed.
             SetupError, Unavailable: as `names`.
         """
-        stamps = [listing[path] for _, listing in self._listings.values() if path in listing]
-        if not stamps:
-            raise NotFound(f"no file {path.relative_to(self.folder).as_posix()!r} in {self.url!r}")
-        if stamp_of(path) == stamps[0]:
+        place = path.relative_to(self.folder)
+        listing = self._listings.get(place.parts[0])
+        stamp = listing.stamps.get(path) if listing else None
+        if stamp is None:
+            raise NotFound(f"no file {place.as_posix()!r} in {self.url!r}")
+        if stamp_of(path) == stamp:
             return
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # a run's settings may have passwords
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}")
-        with store_faults(self.url):
+        with TemporaryDirectory(dir=path.parent, prefix=".") as folder, store_faults(self.url):
+            part = Path(folder) / path.name
             files, root = open_store(self.url)
-            files.get_file(f"{root}/{path.relative_to(self.folder).as_posix()}", str(part))
-        os.utime(part, ns=(stamps[0][1],) * 2)
-        part.replace(path)
+            files.get_file(f"{root}/{place.as_posix()}", str(part))
+            os.utime(part, ns=(stamp[1], stamp[1]))
+            part.replace(path)
 
 
 def stamp_of(path: Path) -> Stamp | None:
@@ -85,10 +122,3 @@ def stamp_of(path: Path) -> Stamp | None:
     except FileNotFoundError:
         return None
     return stat.st_size, stat.st_mtime_ns
-
-
-def _stamp(info: dict[str, Any]) -> Stamp:
-    """Of what fsspec tells of a file: S3 has a `LastModified`, a local one an `mtime`."""
-    changed = info.get("LastModified") or info.get("mtime") or info["created"]
-    seconds = changed if isinstance(changed, int | float) else changed.timestamp()
-    return int(info["size"]), int(seconds * 1000) * 1_000_000

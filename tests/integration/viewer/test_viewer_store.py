@@ -46,6 +46,7 @@ def test_a_run_in_a_bucket_is_shown_as_one_on_this_disk(
     monkeypatch.setattr(store, "open_store", _refuse)
     index.refresh(run)
     assert "not up to date: cannot reach" in index.problem("one")
+    assert whole_group(index, run, made[11].id)["traces"][0]["ratios"] is None
     assert index.progress("one") == (3, 3)
     index.close()
 

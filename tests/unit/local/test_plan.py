@@ -16,7 +16,9 @@ from launcher.exporter import ExporterSettings
 from launcher.plan import HOST, Plan, make_plan
 from launcher.session import Session
 from launcher.settings import UpSettings
+from launcher.view import ViewSettings, view
 from rookery.errors import SetupError
+from rookery.processes.child import Command
 from rookery.processes.ports import Ports, is_listening
 from services.trainer.settings import RewardServerSettings
 from tests.conftest import ROOT, RedisServer, free_port
@@ -159,9 +161,30 @@ def test_it_is_said_why_versions_cannot_be_evaluated(house: Path) -> None:
         plan("--evaluate-every", "5")
 
 
-def test_the_viewer_is_served_unless_asked_not_to(house: Path) -> None:
+def test_the_viewer_is_served_unless_asked_not_to(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "viewer" not in plan("--no-view").commands
     assert flags(plan(), "viewer")["--runs-dir"] == str(house / "runs")
+    monkeypatch.setattr("launcher.plan.find_spec", lambda name: None)
+    assert "viewer" not in plan().commands
+    with pytest.raises(SetupError, match=r"--view: .* pip install 'rookery\[viewer\]'"):
+        plan("--view")
+
+
+def test_an_archive_in_a_store_is_viewed_beside_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Command] = []
+
+    def interrupted(command: Command, watchdog: object) -> None:
+        started.append(command)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("launcher.view.running", interrupted)
+    monkeypatch.setattr("launcher.view.Watchdog", object)
+    for place in ("run=x", "x"):
+        view(ViewSettings(run=f"s3://b/{place}", runs_dir=str(tmp_path)), Console())
+    placed = [" ".join(command.argv[7:]) for command in started]
+    assert placed == [f"--runs-dir {tmp_path} --archive s3://b", "--runs-dir s3://b"]
 
 
 def test_an_archive_that_is_not_wanted_is_not_made(house: Path) -> None:

@@ -20,7 +20,7 @@ from services.viewer.group import whole_group
 from services.viewer.index import Index
 from services.viewer.rescoring import rescore
 from services.viewer.runs import Runs
-from tests.viewed_runs import BATCH, STEPS, add_file, groups, write_run
+from tests.viewed_runs import BATCH, SIZE, STEPS, add_file, groups, write_run
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +131,23 @@ def test_advantages_are_the_trainers(tmp_path: Path, settings: dict[str, object]
     used = {"baseline": "group-mean", "normalise": True, **settings}
     expected = advantages([group.rewards for group in made], averages=None, **used)  # type: ignore[arg-type]
     assert [row["advantage"] for row in found] == pytest.approx([a for group in expected for a in group])
+    index.close()
+
+
+def test_advantages_are_not_known_before_the_trainers_settings(tmp_path: Path) -> None:
+    made = write_run(tmp_path, "one", seed=0)
+    kept = tmp_path / "one" / "trainer.toml"
+    kept.rename(tmp_path / "trainer.toml")
+    (tmp_path / "one" / "ratios" / "policy-v000002.jsonl.gz").write_bytes(
+        b"\x1f\x8b\x08" + bytes(7) + b"\xff" * 9
+    )
+    index, run = Index(tmp_path / "index.duckdb"), Runs(tmp_path).find("one")
+    index.refresh(run)
+    shown = whole_group(index, run, made[7].id)["traces"][0]
+    assert (shown["advantage"], shown["ratios"]) == (None, None)  # a damaged file of ratios is as none
+    (tmp_path / "trainer.toml").rename(kept)
+    index.refresh(run)
+    assert index.query("SELECT count(advantage) AS n FROM answers")[0]["n"] == SIZE * len(made)
     index.close()
 
 

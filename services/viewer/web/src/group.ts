@@ -87,7 +87,7 @@ function card(trace: Trace, data: WholeGroup, index: number, route: Route, mode:
       h("b", { class: `move ${grade(verdict.outcome, verdict.regret)}` }, verdict.move?.san ?? words(verdict.outcome)),
       h("span", { class: "reward", title: "Reward" }, signed(verdict.reward, 3)),
       h("span", { class: `advantage ${advantage < 0 ? "minus" : advantage > 0 ? "plus" : ""}`, title: "Advantage" },
-        trace.no_loss ? "no loss" : trace.advantage === null ? "A per token" : `A ${signed(advantage)}`)),
+        trace.no_loss ? "no loss" : trace.advantage === null ? "A not known" : `A ${signed(advantage)}`)),
     change ? h("div", { class: "win-change", title: "Win probability before and after the move" },
       h("span", {}, percent(verdict.win_before)),
         h("i", { "--from": verdict.win_before ?? 0, "--to": verdict.win_after ?? 0 }),
@@ -104,7 +104,7 @@ function card(trace: Trace, data: WholeGroup, index: number, route: Route, mode:
         : null));
 }
 
-/** The advantage of all tokens; 0 where the critic has one for each token, or the answer carries no loss. */
+/** The advantage of all tokens; 0 where it is not known, or the answer carries no loss. */
 const learned = (trace: Trace): number => trace.no_loss ? 0 : trace.advantage ?? 0;
 
 /** Sentences by the truth of their claims. */
@@ -122,7 +122,7 @@ function marks(trace: Trace): Mark[] {
 const withoutRatios = (trace: Trace, data: WholeGroup): string =>
   data.trained === null ? "Not trained on, so there are no ratios."
     : trace.no_loss || data.traces.some((other) => other.ratios) ? "This answer carried no loss, so it has no ratios."
-      : `The ratios of step ${data.trained} are not kept (--ratios-mb of the trainer).`;
+      : `The ratios of step ${data.trained} are not on disk.`;
 
 /** How a token is coloured: towards low or high, how strongly, and what its title says. */
 function colour(trace: Trace, mode: string, index: number): [side: string, strength: number, title: string] {
@@ -136,7 +136,7 @@ function colour(trace: Trace, mode: string, index: number): [side: string, stren
   }
   const advantage = learned(trace);
   return [advantage < 0 ? "low" : "high", Math.abs(advantage) / 2, trace.no_loss ? "no loss: truncated"
-    : `advantage ${trace.advantage === null ? "per token, not in the archive" : signed(advantage)}`];
+    : `advantage ${trace.advantage === null ? "not known" : signed(advantage)}`];
 }
 
 const WORST = 4;
