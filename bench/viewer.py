@@ -141,7 +141,7 @@ async def measure(runs: Path, scratch: Path, *, repeat: int) -> dict[str, Any]:
     """
     app = create_app(ViewerSettings(runs_dir=str(runs)), folder=scratch)
     transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://viewer", timeout=600) as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=600) as client:
         base, started = "/api/runs/large", time.perf_counter()
         while not await _indexed(client, base):
             pass
