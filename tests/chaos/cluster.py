@@ -13,6 +13,7 @@ import os
 import resource
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,8 @@ from tests.chaos.disturbed import Disturbed, NotRecoveredError
 from tests.unit.trainer.groups import make_group
 
 BATCH = 3
+REPORTED_S = 30.0
+"""The metrics of a step are written within this time after its commit."""
 MOST = 4 * BATCH
 """Groups that wait for the trainer at most."""
 
@@ -136,7 +139,12 @@ class Cluster(Disturbed):
         if run.astray or run.archive_astray or run.counts.archive.get("missed"):
             raise NotRecoveredError(f"the account does not hold: {run}")
         versions = list(commits.folders(self.run_dir / "adapters"))
-        rows = [json.loads(line) for line in (self.run_dir / "metrics.jsonl").read_text().splitlines()]
+        deadline = time.monotonic() + REPORTED_S
+        while len(lines := (self.run_dir / "metrics.jsonl").read_text().splitlines()) < steps:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        rows = [json.loads(line) for line in lines]
         if versions != list(range(steps + 1)) or [row["version"] for row in rows] != versions[1:]:
             raise NotRecoveredError(f"versions {versions}, in the metrics {[row['version'] for row in rows]}")
         trained, archived = self.effects(self.folder / "archive")
