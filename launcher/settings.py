@@ -154,7 +154,7 @@ class DemoSettings(UpSettings):
     eval_pairs: NonNegativeInt = 30
     """Openings of the matches of the last policy with the first, each with both colours. 0: no matches."""
     view: bool = False
-    """Serve the viewer during the run, which makes it a little slower; `rookery view` shows it afterwards."""
+    """Serve the viewer during the run. `rookery view` shows the run at any time."""
 
     @classmethod
     def default_preset(cls, stronger: Mapping[str, Any]) -> str | None:

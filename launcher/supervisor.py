@@ -84,10 +84,7 @@ class Supervisor:
 
     @property
     def all_ready(self) -> bool:
-        return all(
-            member.state in (State.READY, State.DONE) or member.command.name in self._optional
-            for member in self.members
-        )
+        return not any(map(self._is_awaited, self.members))
 
     @property
     def finished(self) -> bool:
@@ -107,11 +104,7 @@ class Supervisor:
         for stage in self._stages:
             for member in stage:
                 self._update(member, probes)
-            if not all(
-                member.state in (State.READY, State.DONE, State.STOPPED)
-                or member.command.name in self._optional
-                for member in stage
-            ):
+            if any(map(self._is_awaited, stage)):
                 return
 
     def stop(self, *names: str, hurry: Callable[[], bool], tick: Callable[[], None] = lambda: None) -> None:
@@ -121,6 +114,11 @@ class Supervisor:
         """
         for wave in self._stop_order():
             _stop([m for m in wave if not names or m.command.name in names], hurry=hurry, tick=tick)
+
+    def _is_awaited(self, member: Member) -> bool:
+        """Whether the next stage, or the training, waits for a service."""
+        done = (State.READY, State.DONE, State.STOPPED)
+        return member.state not in done and member.command.name not in self._optional
 
     def _stop_order(self) -> Iterable[list[Member]]:
         """Stages from the last to the first. The finisher is in the first wave, so its peers still run."""
