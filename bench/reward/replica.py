@@ -22,12 +22,11 @@ _LISTENS = re.compile(r"http://([^ ]+) and grpc port (\d+)")
 
 
 class Replica:
-    """A running service with empty caches. With `profile` it runs under cProfile, which writes there."""
+    """A running service with empty caches."""
 
-    def __init__(self, *flags: str, engines: int, nodes: int, profile: Path | None = None) -> None:
+    def __init__(self, *flags: str, engines: int, nodes: int) -> None:
         self._log = tempfile.NamedTemporaryFile("w+", prefix="reward-", suffix=".log")  # noqa: SIM115
-        under = ["-m", "cProfile", "-o", str(profile)] if profile else []
-        command = [sys.executable, *under, "-m", "services.reward", "--port", "0", "--grpc-port", "0"]
+        command = [sys.executable, "-m", "services.reward", "--port", "0", "--grpc-port", "0"]
         command += ["--engines", str(engines), "--nodes", str(nodes), *flags]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("REWARD_")}
         self._process = subprocess.Popen(
