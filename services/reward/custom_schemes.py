@@ -91,15 +91,12 @@ def _of_function(name: str, place: str) -> Term:
     def call(columns: dict[str, list[str]]) -> Any:
         try:
             return function(**columns)
-        except (
-            BaseException
-        ) as error:  # a future cannot have a StopIteration; SystemExit would end the process
-            return PeerFault(cause_message(error))
+        except BaseException as error:
+            # A future cannot have a StopIteration, and SystemExit would end the process.
+            raise PeerFault(cause_message(error)) from None
 
     async def ask(columns: dict[str, list[str]]) -> Any:
         values = await asyncio.to_thread(call, columns)
-        if isinstance(values, PeerFault):
-            raise values
         return await values if inspect.isawaitable(values) else values
 
     return _term(name or function_name, {"version": hashlib.sha256(source).hexdigest()[:12]} | card, ask)
