@@ -462,11 +462,11 @@ class Protocol(RuleBasedStateMachine):
         self._commit(self.trainers[-1], 999)
         self._settle(self.trainers[-1], "trained")
         if self.state.limit is not None:
-            while any(item.archiver == "b" for item in self.state.traces.values()):
-                self.claim_for_archive(-1)
             self.archive(-1, 999)
-            self.write_file(-1)
-            self.acknowledge_files(-1)
+            while self.state.traces:
+                self.claim_for_archive(-1)  # the first of all that are held, its own too
+                self.write_file(-1)
+                self.acknowledge_files(-1)
             assert self.state.counts["archive:archived"] <= len(self.state.written), "the others are `before`"
         run = self.streams.overview()
         assert (run.positions, run.traces, run.kept, run.archived_ahead) == (0, 0, 0, 0)
