@@ -39,8 +39,8 @@ from rookery.codec import encode_draw, encode_group, encode_position
 from rookery.errors import Conflict, SetupError
 from rookery.prompt import task_of
 from rookery.streams import lua
-from rookery.streams.dead import DeadLetters
 from rookery.streams.history import recorded
+from rookery.streams.reader import DeadLetters
 from rookery.streams.state import Backlog, Counts, FeedState, Overview
 from rookery.trace import Adapter, Draw, PolicyVersion, Position, TraceGroup
 

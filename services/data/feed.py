@@ -26,7 +26,7 @@ from rookery.trace import Draw, Position
 from services.data.pgn.collection import GameCollection
 from services.data.positions.generator import PositionGenerator
 from services.data.positions.numbered import PositionOrder, Rounds, fixed_pool
-from services.data.positions.repeats import Repeats
+from services.data.positions.recipe import Repeats
 from services.data.settings import GENERATED, FeedSettings
 from services.data.tasks.lines import Lines
 from services.data.tasks.rookworld import RookworldMix, assign_task

@@ -24,8 +24,7 @@ from services.data.commands.flags import (
     positive,
     workers_of,
 )
-from services.data.jobs.engine import WorkerEngine, engine_name
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress, WorkerEngine, engine_name
 from services.data.positions.numbered import make_parts
 from services.data.store.datasets import Parts
 from services.data.store.folders import open_folder

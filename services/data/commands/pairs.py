@@ -25,7 +25,7 @@ from services.data.commands.flags import (
     positive,
     share,
 )
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress
 from services.data.pairs.dataset import PairMaker, Policy, write_pairs
 from services.data.pairs.preference import PAIRS, PairRecipe
 from services.data.store.datasets import Parts

@@ -13,7 +13,7 @@ from rookery.errors import SetupError
 from rookery.streams import RunStreams
 from rookery.trace import TraceGroup
 from services.data.commands.flags import command_parser
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress
 from services.data.store.folders import open_folder
 from services.data.store.parquet import describe
 from services.data.traces.archive import TraceArchive

@@ -21,7 +21,7 @@ from rookery.errors import SetupError
 from rookery.trace import TraceGroup
 from services.data.commands.engines import scorer_of
 from services.data.commands.flags import add_reward, command_parser, positive
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress
 from services.data.store.folders import open_file, open_folder
 from services.data.store.parquet import describe, record_writer
 from services.data.traces.archive import TraceArchive

@@ -15,7 +15,7 @@ from rookery.processes.workers import Workers
 from rookery.trace import Position
 from services.data.commands.flags import command_parser, positive, share
 from services.data.commands.inspection import Format, format_of
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import find_sources
 from services.data.positions.dataset import POSITIONS

@@ -24,8 +24,7 @@ from services.data.commands.flags import (
     share,
     workers_of,
 )
-from services.data.jobs.engine import WorkerEngine, engine_name
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress, WorkerEngine, engine_name
 from services.data.positions.distinct import read_evaluation_files
 from services.data.positions.numbered import make_parts
 from services.data.store.datasets import Parts
@@ -34,8 +33,13 @@ from services.data.store.folders import open_folder
 from services.data.tasks.dataset import ROOKWORLD, TaskRecipe, needs_engine, task_shard, write_tasks
 from services.data.tasks.engine_moves import CandidateTargets
 from services.data.tasks.example import ENGINE_MOVES, EXAMPLES, LEGAL_MOVES, NEXT_FEN, PUZZLE
-from services.data.tasks.puzzle_selection import select_puzzles
-from services.data.tasks.puzzles import PuzzleCounts, PuzzleFilter, puzzle_examples, read_puzzles
+from services.data.tasks.puzzles import (
+    PuzzleCounts,
+    PuzzleFilter,
+    puzzle_examples,
+    read_puzzles,
+    select_puzzles,
+)
 from services.data.tasks.rookworld import RookworldMix
 
 EXAMPLES_SHOWN = """  rookery data tasks rookworld --count 10000 --out runs/rookworld --text lines.txt

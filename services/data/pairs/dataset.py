@@ -25,7 +25,7 @@ from rookery.errors import PeerFault
 from rookery.prompt import render
 from rookery.retries import retry
 from rookery.trace import Completion, Position, Sampling
-from services.data.jobs.concurrency import as_completed
+from services.data.jobs import as_completed
 from services.data.pairs.preference import (
     PAIRS,
     NoPair,

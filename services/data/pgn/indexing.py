@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.processes.workers import Workers
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress
 from services.data.pgn.games import FIRST_HELDOUT
 from services.data.pgn.index import HEADER_KEY, ROWS, IndexHeader, edges_hash, index_location
 from services.data.pgn.pieces import pieces_of

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
 from rookery.processes.workers import Workers
-from services.data.jobs.concurrency import prefetched
+from services.data.jobs import prefetched
 from services.data.pgn.pieces import Piece, Watch, pieces_of
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.scanner import Keep, Scanner, beginning

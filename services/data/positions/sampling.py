@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rookery.processes.workers import Workers
 from rookery.trace import Phase, Position
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress
 from services.data.pgn.pieces import pieces_of
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import nothing_to_sample

@@ -28,7 +28,7 @@ from rookery.errors import InvalidInput
 from rookery.processes.workers import Workers
 from rookery.prompt import mirrored_move, render
 from rookery.trace import Phase, Position, Prompt
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress
 from services.data.pgn.games import Game, SkippedGame, Split, in_split
 from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame

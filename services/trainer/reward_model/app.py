@@ -8,8 +8,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel, Field
 
 from rookery import __version__
-from rookery.body_limit import StrictBody
 from rookery.errors import InvalidInput
+from rookery.middleware import StrictBody
 from rookery.remote import is_url, local_folder
 from rookery.serving import Service, add_probes, add_problem_handlers, serve
 from services.trainer.distributed.placement import device_named
