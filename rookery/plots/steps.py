@@ -87,6 +87,7 @@ def smooth(values: Sequence[float]) -> list[float]:
 
 STRENGTH_FILE = "strength.jsonl"
 PREFIX = "evaluation_"
+"""Of the keys of a version's figures."""
 
 
 def read_strength(folder: Path) -> list[dict[str, Any]]:

@@ -92,8 +92,6 @@ async def _cancel(tasks: Iterable["asyncio.Future[Any]"]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)  # otherwise asyncio would log their errors
 
 
-R = TypeVar("R")
-
 _DEADLINE_S = 120.0
 
 

@@ -15,14 +15,14 @@ from services.data.annotate.annotating import (
     write_annotations,
 )
 from services.data.annotate.compose import ANY
+from services.data.commands.engines import add_workers, workers_of
 from services.data.commands.flags import (
+    add_number,
     add_positions,
     add_style,
-    add_workers,
     command_parser,
     numbered_positions,
     positive,
-    workers_of,
 )
 from services.data.jobs import Progress, WorkerEngine, engine_name
 from services.data.positions.numbered import make_parts
@@ -100,11 +100,12 @@ def _add_manner(parser: argparse.ArgumentParser) -> None:
 
 def _add_effort(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the work")
-    group.add_argument(
+    add_number(
+        group,
         "--nodes",
-        type=positive,
-        default=100_000,
-        help="nodes of the search for the best move; other moves get half (100000)",
+        positive,
+        100_000,
+        "nodes of the search for the best move; other moves get half",
     )
-    group.add_argument("--lines", type=positive, default=3, help="engine lines to consider (3)")
+    add_number(group, "--lines", positive, 3, "engine lines to consider")
     add_workers(group)

@@ -1,10 +1,12 @@
-"""The judges of moves that commands use: a reward service, or one on each worker of a Ray cluster.
+"""Who does the work of commands: worker processes with an engine each, a reward service, a Ray cluster.
 
 A reward service is always a separate process, called over gRPC; none of its code is imported.
 """
 
 import argparse
 import asyncio
+import math
+import os
 import sys
 import tempfile
 import time
@@ -22,10 +24,49 @@ from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.processes.ports import Ports
 from rookery.processes.workers import Workers, kept
 from rookery.trace import Verdict
+from services.data.commands.flags import positive
+from services.data.positions.numbered import SHARD_SIZE
 
 _HOST = "127.0.0.1"
 _START_S = 60.0
 _POLL_S = 0.05
+
+
+def add_reward(parser: argparse.ArgumentParser) -> None:
+    """Adds --reward and --ray: where answers are scored."""
+    parser.add_argument(
+        "--reward",
+        metavar="TARGET",
+        help="gRPC address of a reward service, such as dns:///reward:50051 (default: starts one)",
+    )
+    add_ray(parser)
+
+
+def add_workers(group: argparse._ArgumentGroup) -> None:
+    """Adds --engines, --engine and --ray: who does the work."""
+    group.add_argument(
+        "--engines",
+        type=positive,
+        help="Stockfish processes, each in a worker of its own (one per core, with --ray of the cluster)",
+    )
+    group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
+    add_ray(group)
+
+
+def add_ray(group: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Adds --ray: the address of a Ray cluster."""
+    group.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="work on this Ray cluster: `auto`, HOST:PORT or ray://HOST:PORT (default: this machine)",
+    )
+
+
+def workers_of(options: argparse.Namespace) -> Workers:
+    """The workers that --engines and --ray ask for; on this machine, no more than --count keeps busy."""
+    if options.ray is not None:
+        return Workers(options.engines, ray=options.ray)
+    return Workers(min(options.engines or os.cpu_count() or 1, math.ceil(options.count / SHARD_SIZE)))
 
 
 @asynccontextmanager

@@ -15,7 +15,6 @@ from rookery.trace import TraceGroup
 from services.data.commands.flags import command_parser
 from services.data.jobs import Progress
 from services.data.store.folders import open_folder
-from services.data.store.parquet import describe
 from services.data.traces.archive import TraceArchive
 
 AT_ONCE = 64
@@ -35,7 +34,7 @@ def main(argv: list[str]) -> int:
     runs = [options.run] if options.run else archive.runs()
     if len(runs) != 1:
         raise SetupError(f"--run: {options.archive} has the runs {', '.join(runs) or '(none)'}")
-    total = sum(describe(archive.folder, file.name).rows for file in archive.files(run=runs[0]))
+    total = archive.count(run=runs[0])
     if not total:
         raise SetupError(f"{options.archive} has no groups of run {runs[0]!r}: {', '.join(archive.runs())}")
     streams = RunStreams(options.redis_url, options.to or runs[0])

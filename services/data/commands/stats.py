@@ -13,8 +13,8 @@ from rich.table import Table
 from rookery.errors import InvalidInput
 from rookery.processes.workers import Workers
 from rookery.trace import Position
-from services.data.commands.flags import command_parser, positive, share
-from services.data.commands.inspection import Format, format_of
+from services.data.commands.flags import add_jobs, add_number, command_parser, share
+from services.data.commands.inspect import Format, format_of
 from services.data.jobs import Progress
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import find_sources
@@ -63,13 +63,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="games or positions: files, folders, URLs, or - for standard input",
     )
-    parser.add_argument(
-        "--replay",
-        type=share,
-        default=0.01,
-        help="share of the games that is replayed to count phases (0.01)",
-    )
-    parser.add_argument("--jobs", type=positive, default=1, help="number of processes (1)")
+    add_number(parser, "--replay", share, 0.01, "share of the games that is replayed to count phases")
+    add_jobs(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     return parser
 

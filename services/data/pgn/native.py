@@ -32,7 +32,6 @@ from services.data.pgn.games import (
     OPENING_PLIES,
     OVER,
     PHASES,
-    FromMoves,
     Game,
     Played,
     SkippedGame,
@@ -109,7 +108,7 @@ class Chunk:
             for ply in over:
                 phases[ply] = OVER
             game = make(moves=game.moves, phases=bytes(phases))
-        return _InChunk(game, self, first)
+        return PlayedNatively(game, self, first)
 
     def _divide(self) -> "tuple[NDArray[np.uint8], NDArray[np.bool_]]":
         """The phase of every position, and whether it lacks what can always mate."""
@@ -150,11 +149,11 @@ class Chunk:
         return chess.Board(f"{fen} {target} {rest}").fen()
 
 
-class _InChunk:
-    """A game of a chunk."""
+class PlayedNatively(Played):
+    """A sound game of a chunk, which has its positions."""
 
     def __init__(self, game: Game, chunk: Chunk, first: int) -> None:
-        self.game = game
+        super().__init__(game)
         self._chunk = chunk
         self._first = first
 
@@ -206,7 +205,7 @@ def read_games(
         played = native.get(index)
         if played is None:
             parsed = parse(raw, source, chess960=chess960)
-            yield FromMoves(parsed) if isinstance(parsed, Game) else parsed
+            yield Played(parsed) if isinstance(parsed, Game) else parsed
         else:
             if int(played.game.id, 16) % REFEREED == 0:
                 _referee(played.game, raw, source)

@@ -14,7 +14,7 @@ from typing import Any
 from rookery.errors import InvalidInput
 from rookery.trace import Phase, Position
 from services.data.pgn import native
-from services.data.pgn.sources import file_name, find_sources, skipped_line
+from services.data.pgn.sources import find_sources, skipped_facts, sources_terms
 from services.data.positions.distinct import read_evaluation_files
 from services.data.positions.recipe import PositionRecipe
 from services.data.positions.sampling import PositionSampler
@@ -60,7 +60,7 @@ def write_positions(
         folder = open_folder(out)
         written = FORMS[form](folder, f"positions.{form}", drawing.positions())
     terms = {
-        "sources": [asdict(source) | {"path": file_name(source.path)} for source in drawing.sources],
+        "sources": sources_terms(drawing.sources),
         "exams": [exam.summary for exam in read],
         "recipe": json.loads(json.dumps(asdict(recipe))),
         "parser": native.name(),
@@ -90,11 +90,7 @@ def _facts(drawing: PositionSampler) -> dict[str, Any]:
             "rejected": dict(sorted(found.rejected.items())),
             "read": found.sound,
         },
-        "skipped": {
-            "games": found.skipped.total(),
-            "by_defect": dict(sorted(found.skipped.items())),
-            "first": [skipped_line(game) for game in found.named],
-        },
+        "skipped": skipped_facts(found.skipped, found.named),
         "candidates": counts["candidates"],
         "in_exams": counts["in_exams"],
         "positions": sum(counts[phase] for phase in Phase),

@@ -9,53 +9,27 @@ import marshal
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import chess
 
-from rookery.errors import InvalidInput
-from rookery.prompt import GAME_STYLES, game_text
-from services.data.pgn.games import Game, Played, Split
+from rookery.prompt import game_text
+from services.data.pgn.games import Game, Played
 from services.data.pgn.pieces import with_tags
 from services.data.pgn.rawgame import RawGame, decode
-from services.data.pgn.sources import file_name, find_sources, nothing_to_sample, skipped_line
-from services.data.pgn.tags import Filters
+from services.data.pgn.sources import find_sources, nothing_to_sample, skipped_facts, sources_terms
 from services.data.positions.candidates import Candidate, CandidateFinder, CandidateFindings
-from services.data.positions.recipe import splitmix64
+from services.data.positions.recipe import Form, GamesRecipe, splitmix64
 from services.data.positions.sampling import Reservoir, find_candidates
 from services.data.store.datasets import write_manifest
 from services.data.store.files import Source
 from services.data.store.folders import open_folder
 from services.data.store.jsonl import jsonl_writer
 
-Form = Literal["pgn", "json", "moves"]
-
 NAMES: dict[Form, str] = {"pgn": "games.pgn", "json": "games.json", "moves": "moves.jsonl"}
 """The file of each form."""
-
-
-@dataclass(frozen=True, slots=True)
-class GamesRecipe:
-    """The settings that determine a set of games, besides its files. `style` is for the form `moves`.
-
-    Raises:
-        InvalidInput: the style is not one of whole games.
-    """
-
-    count: int = 1 << 40
-    seed: int = 0
-    form: Form = "pgn"
-    style: str = "game-san"
-    split: Split = "train"
-    filters: Filters = field(default_factory=Filters)
-    games: float = 1.0
-    """The share of games that is read."""
-
-    def __post_init__(self) -> None:
-        if self.style not in GAME_STYLES:
-            raise InvalidInput(f"style {self.style!r} shows no whole games: {', '.join(GAME_STYLES)} do")
 
 
 class GameFinder(CandidateFinder[bytes]):
@@ -104,18 +78,14 @@ def write_games(
             for line in _lines(map(kept.text, range(written)), recipe):
                 file.add_line(line)
     terms = {
-        "sources": [asdict(source) | {"path": file_name(source.path)} for source in identified],
+        "sources": sources_terms(identified),
         "recipe": json.loads(json.dumps(asdict(recipe))),
     }
     facts = {
         "games": written,
         "sound": found.sound,
         "rejected": dict(sorted(found.rejected.items())),
-        "skipped": {
-            "games": found.skipped.total(),
-            "by_defect": dict(sorted(found.skipped.items())),
-            "first": [skipped_line(game) for game in found.named],
-        },
+        "skipped": skipped_facts(found.skipped, found.named),
     }
     return write_manifest(folder, "games", [file.written], terms=terms, facts=facts)
 

@@ -4,8 +4,10 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
+from typing import Literal
 
 from rookery.errors import InvalidInput
+from rookery.prompt import GAME_STYLES
 from rookery.trace import Draw, Phase
 from services.data.pgn.games import Split
 from services.data.pgn.tags import Filters
@@ -86,6 +88,31 @@ class PositionRecipe:
             raise InvalidInput(f"games {self.games!r} is not in (0, 1]")
         if self.ply_max is not None and self.ply_max < self.ply_min:
             raise InvalidInput(f"plies from {self.ply_min} to {self.ply_max}: there are none")
+
+
+Form = Literal["pgn", "json", "moves"]
+
+
+@dataclass(frozen=True, slots=True)
+class GamesRecipe:
+    """The settings that determine a set of games, besides its files. `style` is for the form `moves`.
+
+    Raises:
+        InvalidInput: the style is not one of whole games.
+    """
+
+    count: int = 1 << 40
+    seed: int = 0
+    form: Form = "pgn"
+    style: str = "game-san"
+    split: Split = "train"
+    filters: Filters = field(default_factory=Filters)
+    games: float = 1.0
+    """The share of games that is read."""
+
+    def __post_init__(self) -> None:
+        if self.style not in GAME_STYLES:
+            raise InvalidInput(f"style {self.style!r} shows no whole games: {', '.join(GAME_STYLES)} do")
 
 
 def splitmix64(seed: int, number: int) -> int:

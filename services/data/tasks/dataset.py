@@ -84,7 +84,7 @@ async def _example(position: Position, recipe: TaskRecipe, engines: Searcher | N
         )
     if recipe.task == ROOKWORLD and engines:
         line = await labelled_line(position, engines, nodes=nodes, seed=seed, mix=recipe.mix)
-        return line and rookworld_example(position, line, layout=recipe.layout)
+        return None if line is None else rookworld_example(position, line, layout=recipe.layout)
     raise InvalidInput(f"no examples of {recipe.task!r} can be made from positions")
 
 

@@ -17,7 +17,7 @@ from rookery.errors import InvalidInput
 from rookery.streams import Entry
 from rookery.trace import TRACE_VERSION, TraceGroup
 from services.data.store.folders import Folder, WrittenFile
-from services.data.store.parquet import SUFFIX, Kind, read_column, read_records, write_records
+from services.data.store.parquet import SUFFIX, Kind, describe, read_column, read_records, write_records
 
 StreamId = tuple[int, int]
 """A stream id as numbers: milliseconds since 1970, and the sequence number within the millisecond."""
@@ -95,6 +95,10 @@ class TraceArchive:
     def files(self, *, run: str | None = None) -> list[ArchiveFile]:
         """The files of a run, or of all runs, in the order of their groups."""
         return self._files("" if run is None else f"run={run}")
+
+    def count(self, *, run: str | None = None) -> int:
+        """The number of groups of a run, or of all runs."""
+        return sum(describe(self.folder, file.name).rows for file in self.files(run=run))
 
     def groups(self, *, run: str | None = None) -> Iterator[TraceGroup]:
         """Yields every group in stream order, run after run.
