@@ -22,7 +22,7 @@ from services.data.commands.sample import add_filters, filters_of
 from services.data.pgn.index import index_location
 from services.data.pgn.indexing import write_index
 from services.data.pgn.sources import find_sources
-from services.data.positions.games import write_games
+from services.data.positions.dataset import write_games
 from services.data.positions.recipe import GamesRecipe
 from services.data.store.files import STANDARD_INPUT
 from services.data.tasks.moves import MovesRecipe, write_moves

@@ -31,7 +31,7 @@ from services.data.store.datasets import MANIFEST, ManifestCheck, check_manifest
 from services.data.store.files import BLOCK_BYTES, plain_text, read_chunks
 from services.data.store.folders import Folder, open_file, open_folder
 from services.data.store.jsonl import parse_json, read_jsonl, text_lines
-from services.data.store.parquet import describe, first_rows
+from services.data.store.parquet import describe, read_rows
 from services.data.traces.archive import TraceArchive
 
 EXAMPLES = """  rookery data inspect runs/pairs/pairs.parquet
@@ -159,7 +159,7 @@ def _file(folder: Folder, name: str, *, items: int, count: bool) -> Inspection:
     facts |= {"rows": described.rows, "row groups": described.row_groups, "written by": described.writer}
     if described.kind:
         facts["holds"] = f"{described.kind}, version {described.version}"
-    first = first_rows(folder, name, items)
+    first = list(islice(read_rows(folder, name), items))
     return Inspection(place, form, {**facts, **described.notes}, _schema(described.schema), first, checks)
 
 

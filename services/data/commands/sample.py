@@ -192,7 +192,7 @@ def _add_writing(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--out", metavar="FOLDER", help="folder or URL for positions.parquet and manifest.json"
     )
-    group.add_argument("--form", choices=tuple(FORMS), default="parquet", help="file format (parquet)")
+    group.add_argument("--form", choices=FORMS, default="parquet", help="file format (parquet)")
     add_jobs(group)
     add_number(group, "--games", share, 1.0, "share of the games that is read")
     add_number(group, "--per-game", positive, 1, "the most positions of one phase from one game")

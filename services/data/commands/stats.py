@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from rich.bar import Bar
@@ -72,27 +71,17 @@ def _parser() -> argparse.ArgumentParser:
 def _count(place: str, options: argparse.Namespace, workers: Workers, progress: Progress) -> Statistics:
     folder, name = open_file(place)
     form = Format.PGN if place == STANDARD_INPUT else format_of(folder, name)
-    if form is Format.PARQUET:
-        return _positions(read_records(folder, name, POSITIONS), name, progress)
-    if form is Format.JSONL:
-        return _positions((_position(row, place) for row in read_jsonl(folder, name)), name, progress)
+    if form in (Format.PARQUET, Format.JSONL):
+        progress.begin(f"count {name}", unit="positions")
+        from_lines = (_position(row, place) for row in read_jsonl(folder, name))
+        positions = read_records(folder, name, POSITIONS) if form is Format.PARQUET else from_lines
+        return count_positions(positions, advance=progress.advance)
     statistics = Statistics()
     progress.begin(f"count {name}", unit="games")
     for found in handle_file(place, GameCounter(place, options.replay), workers):
         progress.advance(found.games)
         statistics.merge(found)
     return statistics
-
-
-def _positions(positions: Iterator[Position], name: str, progress: Progress) -> Statistics:
-    progress.begin(f"count {name}", unit="positions")
-    return count_positions(_watched(positions, progress))
-
-
-def _watched(positions: Iterator[Position], progress: Progress) -> Iterator[Position]:
-    for position in positions:
-        progress.advance(1)
-        yield position
 
 
 def _position(row: Any, place: str) -> Position:

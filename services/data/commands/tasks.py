@@ -11,7 +11,7 @@ from typing import Any
 from rookery.errors import InvalidInput, SetupError
 from rookery.formats import FORMATS
 from rookery.rookworld import LAYOUTS
-from services.data.commands.engines import add_workers, workers_of
+from services.data.commands.engines import add_workers, made_parts
 from services.data.commands.flags import (
     above_zero,
     add_jsonl,
@@ -21,15 +21,11 @@ from services.data.commands.flags import (
     command_parser,
     file_name,
     natural,
-    numbered_positions,
     positive,
     recipe_of,
     share,
 )
-from services.data.jobs import Progress, WorkerEngine, engine_name
 from services.data.positions.distinct import read_evaluation_files
-from services.data.positions.numbered import make_parts
-from services.data.store.datasets import Parts
 from services.data.store.files import identify
 from services.data.store.folders import open_folder
 from services.data.tasks.dataset import ROOKWORLD, TaskRecipe, needs_engine, task_shard, write_tasks
@@ -72,22 +68,17 @@ def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
         options.lines, options.candidates, options.temperature, options.best_share, options.uniform_share
     )
     recipe = recipe_of(TaskRecipe, options, mix=mix, targets=targets)
-    folder = open_folder(options.out)
-    with numbered_positions(options) as (positions, origin), workers_of(options) as workers:
-        terms = {"positions": origin, "count": options.count, "recipe": asdict(recipe)}
-        engine = None
-        if needs_engine(options.task):
-            engine = WorkerEngine(options.engine, next(workers.map(engine_name, [options.engine])))
-            terms["engine"] = engine.name
-        parts = Parts(folder, EXAMPLES, terms=terms)
-        work = partial(workers.map, partial(task_shard, recipe, engine))
-        with Progress() as progress:
-            progress.begin(options.task, unit="examples", total=options.count)
-            make_parts(positions, parts, work, wanted=options.count, advance=progress.advance)
-        examples = chain.from_iterable(parts.read(part) for part in sorted(parts.done))
-        manifest = write_tasks(examples, folder, terms=terms, jsonl=options.jsonl, text=options.text)
-        parts.clear()
-    return manifest
+    with made_parts(
+        options,
+        EXAMPLES,
+        partial(task_shard, recipe),
+        stage=options.task,
+        terms={"recipe": asdict(recipe)},
+        has_engine=needs_engine(options.task),
+    ) as (parts, terms):
+        examples = chain.from_iterable(map(parts.read, sorted(parts.done)))
+        folder = open_folder(options.out)
+        return write_tasks(examples, folder, terms=terms, jsonl=options.jsonl, text=options.text)
 
 
 def _puzzles(options: argparse.Namespace) -> dict[str, Any]:

@@ -5,7 +5,7 @@ and named. The file may be compressed or remote, and is read in blocks.
 
 The puzzles with the smallest ranks are taken. A rank depends only on the seed and a puzzle's first position.
 So the order of the table does not matter, and of puzzles with the same question only one is taken. Memory
-use is about three times the puzzles taken, however long the table is.
+use is a few times the puzzles taken, however long the table is.
 """
 
 import csv
@@ -13,7 +13,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from pathlib import Path
 
 import chess
@@ -167,23 +166,15 @@ class _SmallestRanks:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._heap: list[int] = []  # negated, so that the largest rank comes first
         self._held: dict[int, NumberedPuzzle] = {}
 
     def add(self, rank: int, puzzle: NumberedPuzzle) -> None:
-        if rank in self._held or (len(self._heap) >= self.size and rank > -self._heap[0]):
-            return
-        heappush(self._heap, -rank)
-        self._held[rank] = puzzle
-        self.shrink(self.size)
-
-    def shrink(self, size: int) -> None:
-        self.size = size
-        while len(self._heap) > size:
-            del self._held[-heappop(self._heap)]
+        self._held.setdefault(rank, puzzle)
+        if len(self._held) > 2 * self.size:
+            self._held = dict(self.ranked())
 
     def ranked(self) -> list[tuple[int, NumberedPuzzle]]:
-        return sorted(self._held.items())
+        return sorted(self._held.items())[: self.size]
 
 
 def select_puzzles(
@@ -223,7 +214,7 @@ class _ByTheme:
                 self._of[theme] = _SmallestRanks(0)
                 share = -(-self._count // len(self._of))
                 for smallest in self._of.values():
-                    smallest.shrink(share)
+                    smallest.size = share
             self._of[theme].add(rank, numbered)
 
     def even(self, count: int) -> Iterator[tuple[int, NumberedPuzzle]]:
