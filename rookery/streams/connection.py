@@ -4,12 +4,13 @@ import asyncio
 import logging
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple, Self, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
+from redis.commands.core import Script
 from redis.retry import Retry
 
 from rookery.errors import SetupError, Unavailable
@@ -128,6 +129,7 @@ class RunConnection:
             retry=Retry(NoBackoff(), 0),  # `_call` repeats, and counts
             redis_connect_func=self.connections.add,
         )
+        self._scripts: dict[str, Script] = {}
 
     async def stop_waiting(self, stopping: asyncio.Event) -> None:
         """Ends the waiting of all calls once the service stops: a background task of the service."""
@@ -169,6 +171,13 @@ class RunConnection:
         except Unavailable as error:
             return str(error)
         return None
+
+    def _script(self, script: str, names: Sequence[str], *args: str | bytes | float) -> Any:
+        """The answer of a Lua script, for the run's keys of these names."""
+        if script not in self._scripts:
+            self._scripts[script] = self._redis.register_script(script)
+        keys = [self.key(name) for name in names]
+        return self._call(lambda: self._scripts[script](keys=keys, args=args))
 
     def _call(self, call: Callable[[], T]) -> T:
         with ExitStack() as exits:

@@ -170,17 +170,11 @@ class DeadLetter:
 class DeadLetters(Reader):
     """Moves entries of a run's streams to `dead`, and back."""
 
-    def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
-        super().__init__(url, run, stopping=stopping)
-        self._dead_letter = self._redis.register_script(lua.DEAD_LETTER)
-        self._replay = self._redis.register_script(lua.REPLAY_DEAD)
-
     @recorded
     def dead_letter(self, stream: str, entry_id: str, *, group: str, reason: str) -> None:
         """Moves a held entry to `dead`, with the reason. `dead` keeps the newest `DEAD_LIMIT` entries."""
-        keys = [*self._shared_keys(stream), self.key("dead"), self.key(f"{stream}:faults")]
-        args: list[str | int] = [group, entry_id, stream, reason, DEAD_LIMIT]
-        self._call(lambda: self._dead_letter(keys=keys, args=args))
+        names = [*shared_keys(stream), "dead", f"{stream}:faults"]
+        self._script(lua.DEAD_LETTER, names, group, entry_id, stream, reason, DEAD_LIMIT)
         logger.error("dead-lettered entry %s of %s: %s", entry_id, stream, reason)
 
     def dead_letters(self) -> list[DeadLetter]:
@@ -203,14 +197,14 @@ class DeadLetters(Reader):
 
         A group counts as generated again, so the account holds: it has been dead once, and is in the stream.
         """
-        keys = [self.key(name) for name in ("dead", letter.stream, "counts")]
-        return bool(self._call(lambda: self._replay(keys=keys, args=[letter.id])))
+        return bool(self._script(lua.REPLAY_DEAD, ["dead", letter.stream, "counts"], letter.id))
 
     @recorded
     def drop_dead(self, letter: DeadLetter) -> bool:
         """Deletes an entry from `dead`; it stays counted. Returns False if it is no longer there."""
         return bool(self._call(lambda: self._redis.xdel(self.key("dead"), letter.id)))
 
-    def _shared_keys(self, stream: str) -> list[str]:
-        parts = (stream, "counts", f"{stream}:archive", f"{stream}:settled", f"{stream}:archived")
-        return [self.key(part) for part in parts]
+
+def shared_keys(stream: str) -> list[str]:
+    """The keys of a stream that the trainer and the archive share: KEYS[1] to KEYS[5] of the scripts."""
+    return [stream, "counts", f"{stream}:archive", f"{stream}:settled", f"{stream}:archived"]
