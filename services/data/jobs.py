@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
@@ -29,6 +30,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _END = object()
+
+
+def batched(items: Iterator[T], size: int) -> Iterator[list[T]]:
+    """Yields lists of `size` items, the last one shorter."""
+    while batch := list(islice(items, size)):
+        yield batch
 
 
 def prefetched(items: Iterator[T]) -> Iterator[T]:

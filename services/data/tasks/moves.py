@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import chess
 
@@ -29,7 +29,7 @@ from rookery.errors import InvalidInput
 from rookery.processes.workers import Workers
 from rookery.prompt import mirrored_move, render
 from rookery.trace import Phase, Position, Prompt
-from services.data.jobs import Progress
+from services.data.jobs import Progress, batched
 from services.data.pgn.games import Game, SkippedGame, Split, in_split
 from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame
@@ -41,8 +41,6 @@ from services.data.store.datasets import save_manifest, versions
 from services.data.store.files import STANDARD_INPUT, Source, identify
 from services.data.store.folders import WrittenFile, open_folder
 from services.data.store.jsonl import JsonlWriter, jsonl_writer
-
-T = TypeVar("T")
 
 GAMES_A_BATCH = 200
 
@@ -137,16 +135,11 @@ def _read(
         progress.begin(f"read {Path(source.path).name}", unit="games")
         checked = (raw.checked() for raw in read_raw_games(source.path))
         raws = (raw for raw in checked if raw.defect or in_split(raw.id, split))
-        for parsed in workers.map(partial(_parse, source), _batches(raws)):
+        for parsed in workers.map(partial(_parse, source), batched(raws, GAMES_A_BATCH)):
             for game in parsed:
                 skipped.append(game) if isinstance(game, SkippedGame) else games.append(game)
             progress.advance(len(parsed))
     return games, skipped
-
-
-def _batches(items: Iterator[T]) -> Iterator[list[T]]:
-    while batch := list(islice(items, GAMES_A_BATCH)):
-        yield batch
 
 
 def _parse(source: Source, batch: list[RawGame]) -> list[Game | SkippedGame]:
@@ -171,7 +164,7 @@ def _write(
     progress.begin("write", unit="positions", total=sum(map(len, picked)))
     with tempfile.TemporaryFile() as spool:
         offset = 0
-        for lines in workers.map(partial(_lines_of_batch, recipe), _batches(chosen)):
+        for lines in workers.map(partial(_lines_of_batch, recipe), batched(chosen, GAMES_A_BATCH)):
             for line in lines:
                 if line.key in excluded:
                     counts["in_exams"] += 1
