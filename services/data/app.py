@@ -159,16 +159,7 @@ def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
     def game(id: str) -> GameBody:
         """A game by the `game_id` of a position, or by source and number as positions are named."""
         found, text = order.games.find(id)
-        return GameBody(
-            id=found.id,
-            source=found.source,
-            number=found.number,
-            start_fen=found.start_fen,
-            moves=found.uci_moves(),
-            white_elo=found.white_elo,
-            black_elo=found.black_elo,
-            pgn=text,
-        )
+        return GameBody(**found.shown(pgn=text))
 
     return app
 

@@ -8,7 +8,6 @@ import asyncio
 import logging
 import random
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -151,13 +150,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 async def _serve(settings: FeedSettings) -> None:
-    stopped = threading.Event()
-    streams = RunStreams(settings.redis_url, settings.run, stopping=stopped)
-
-    async def stop_waiting(stopping: asyncio.Event) -> None:
-        await stopping.wait()
-        stopped.set()
-
+    streams = RunStreams(settings.redis_url, settings.run)
     with numbered_positions(settings) as position:
         feed = Feed(
             streams,
@@ -175,7 +168,7 @@ async def _serve(settings: FeedSettings) -> None:
                 port_setting="--port (FEED_PORT)",
                 access=settings.access,
                 ready=streams.unreachable,
-                background=(stop_waiting, feed.run),
+                background=(streams.stop_waiting, feed.run),
             )
         )
 

@@ -66,18 +66,7 @@ class DataServicer(data_pb2_grpc.DataServiceServicer):
     ) -> data_pb2.GetGameResponse:
         async with grpc_errors(context):
             game, text = await asyncio.to_thread(self._order.games.find, request.id)
-        return data_pb2.GetGameResponse(
-            game=data_pb2.Game(
-                id=game.id,
-                source=game.source,
-                number=game.number,
-                start_fen=game.start_fen,
-                moves=game.uci_moves(),
-                white_elo=game.white_elo,
-                black_elo=game.black_elo,
-                pgn=text,
-            )
-        )
+        return data_pb2.GetGameResponse(game=data_pb2.Game(**game.shown(pgn=text)))
 
     def _draw(self, numbers: range, seed: int, split: Split) -> list[Position]:
         return [self._order.position(number, seed=seed, split=split) for number in numbers]

@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
+from typing import get_args
 
 from rookery.errors import NotFound
 from rookery.metrics import GAMES_SKIPPED
 from services.data.pgn.games import Game, SkippedGame, Split, in_split
-from services.data.pgn.index import GAME_ID, Index, LazyNumbers, find_index
+from services.data.pgn.index import GAME_ID, Index, find_index
 from services.data.pgn.parser import parse, skip
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import read_raw_games
@@ -58,8 +59,11 @@ class SpooledFile:
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def game_numbers(self, split: Split) -> Sequence[int]:
-        return range(len(self)) if split == "all" else self._members[split]
+    def count(self, split: Split) -> int:
+        return len(self) if split == "all" else len(self._members[split])
+
+    def number(self, split: Split, index: int) -> int:
+        return index if split == "all" else self._members[split][index]
 
     def raw(self, number: int) -> RawGame:
         start, end = self._ends[number], self._ends[number + 1]
@@ -101,9 +105,8 @@ class GameCollection:
         self.sources = [file.source for file in self._files]
         self.skipped: dict[int, SkippedGame] = {}
         self._first_of = [0, *accumulate(map(len, self._files))]
-        self._members = {
-            split: _Joined([file.game_numbers(split) for file in self._files], self._first_of)
-            for split in ("train", "heldout")
+        self._before = {
+            split: [0, *accumulate(file.count(split) for file in self._files)] for split in get_args(Split)
         }
         self._parse = lru_cache(GAMES_KEPT)(self._load)
         for first, file in zip(self._first_of, self._files, strict=False):
@@ -114,15 +117,21 @@ class GameCollection:
             "%d games in %s, %d of them held out",
             len(self),
             ", ".join(repr(source.path) for source in self.sources),
-            len(self._members["heldout"]),
+            self.count("heldout"),
         )
 
     def __len__(self) -> int:
         return self._first_of[-1]
 
-    def game_numbers(self, split: Split) -> Sequence[int]:
-        """The numbers of the games of a split. The split `all` includes broken games."""
-        return range(len(self)) if split == "all" else self._members[split]
+    def count(self, split: Split) -> int:
+        """The number of a split's games. The split `all` includes broken games."""
+        return self._before[split][-1]
+
+    def number(self, split: Split, index: int) -> int:
+        """The number of the game at `index` among those of a split, both counted from 0."""
+        before = self._before[split]
+        part = bisect_right(before, index) - 1
+        return self._first_of[part] + self._files[part].number(split, index - before[part])
 
     def game(self, number: int) -> Game | None:
         """A game, or None if it is broken. Each broken game is counted and logged once."""
@@ -184,20 +193,3 @@ class GameCollection:
         self.skipped[number] = game
         GAMES_SKIPPED.labels(game.defect.value).inc()
         logger.warning("skipped %s", game)
-
-
-class _Joined(LazyNumbers):
-    """Numbers of the games of several files, as numbers in the collection."""
-
-    def __init__(self, parts: Sequence[Sequence[int]], first_of: Sequence[int]) -> None:
-        self._parts = parts
-        self._first_of = first_of
-        self._ends = list(accumulate(map(len, parts)))
-
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    def at(self, index: int) -> int:
-        part = bisect_right(self._ends, index)
-        before = self._ends[part - 1] if part else 0
-        return self._first_of[part] + self._parts[part][index - before]

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import chess
 import chess.pgn
@@ -87,6 +87,12 @@ class Game:
     def uci_moves(self) -> list[str]:
         """The moves in UCI, from `start_fen` on."""
         return [move.uci() for _, _, move in self.replay()]
+
+    def shown(self, *, pgn: str) -> dict[str, Any]:
+        """The game as the service shows it, with its text and its moves in UCI."""
+        names = ("id", "source", "number", "start_fen", "white_elo", "black_elo")
+        values = {name: getattr(self, name) for name in names}
+        return values | {"moves": self.uci_moves(), "pgn": pgn}
 
     def board(self, ply: int) -> chess.Board:
         """The board before move `ply`, with the moves so far on its stack."""

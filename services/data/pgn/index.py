@@ -9,7 +9,6 @@ of the index are in memory.
 import hashlib
 import json
 import re
-from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import accumulate
 from threading import Lock
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -108,25 +107,6 @@ def find_index(location: str) -> "Index | None":
     return index
 
 
-class LazyNumbers(Sequence[int]):
-    """A sequence whose items are computed when they are accessed."""
-
-    @abstractmethod
-    def at(self, index: int) -> int:
-        """The item at `index`, which is in range."""
-
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[int]: ...
-    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
-        if isinstance(index, slice):
-            return [self.at(one) for one in range(*index.indices(len(self)))]
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        return self.at(index)
-
-
 class Index:
     """The index beside the file at `location`. Thread-safe.
 
@@ -167,16 +147,20 @@ class Index:
     def close(self) -> None:
         self._opened.close()
 
-    def game_numbers(self, split: Split) -> Sequence[int]:
-        """The numbers of a split's games, counted from 0. The split `all` includes broken games."""
-        return range(len(self)) if split == "all" else _SplitNumbers(self._counted[split], self, split)
+    def count(self, split: Split) -> int:
+        """The number of a split's games. The split `all` includes broken games."""
+        return len(self) if split == "all" else self._counted[split][-1]
 
-    def sound_game(self, group: int, place: int, split: Split) -> int:
-        """The number of the sound game at index `place` among those of a split in one row group."""
+    def number(self, split: Split, index: int) -> int:
+        """The number of the game at `index` among those of a split, both counted from 0."""
+        if split == "all":
+            return index
+        counted = self._counted[split]
+        group = bisect_right(counted, index) - 1
         ids, sound = self._column(group, "id"), self._column(group, "defect") == ""
         heldout = ids >= np.uint64(FIRST_HELDOUT)
         wanted = sound & (heldout if split == "heldout" else ~heldout)
-        return group * ROWS + int(np.flatnonzero(wanted)[place])
+        return group * ROWS + int(np.flatnonzero(wanted)[index - counted[group]])
 
     def find(self, id: str) -> int | None:
         """The number of the first game with an id of 16 hex digits, or None. Reads the ids up to it."""
@@ -222,19 +206,3 @@ class Index:
         with self._lock:
             column = self._file.read_row_group(group, columns=[name])[name]
         return np.asarray(column.to_numpy())
-
-
-class _SplitNumbers(LazyNumbers):
-    """The numbers of the sound games of a split."""
-
-    def __init__(self, counted: list[int], index: Index, split: Split) -> None:
-        self._counted = counted
-        self._index = index
-        self._split = split
-
-    def __len__(self) -> int:
-        return self._counted[-1]
-
-    def at(self, index: int) -> int:
-        group = bisect_right(self._counted, index) - 1
-        return self._index.sound_game(group, index - self._counted[group], self._split)

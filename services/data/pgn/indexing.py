@@ -1,7 +1,6 @@
 """Writes the index of a file of games. `services.data.pgn.index` reads it."""
 
 from collections.abc import Generator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 from typing import Any, Self
@@ -18,7 +17,7 @@ from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import handle_file
 from services.data.pgn.scanner import Keep
 from services.data.pgn.tags import Facts, read_facts
-from services.data.store.files import Fingerprint, identify
+from services.data.store.files import Source
 from services.data.store.folders import open_file
 
 _NAMES = pa.dictionary(pa.int32(), pa.string())
@@ -47,21 +46,20 @@ def write_index(location: str, *, jobs: int = 1) -> IndexHeader:
         SetupError: the file cannot be read, or the index cannot be written.
     """
     pieces, sizes = pieces_of(location), [0]
-    fingerprint = Fingerprint(location)
+    sources: list[Source] = []
     folder, name = open_file(index_location(location))
-    with Progress() as progress, Workers(jobs) as workers, ThreadPoolExecutor(1) as aside:
+    with Progress() as progress, Workers(jobs) as workers:
         progress.begin(f"index {location.rpartition('/')[2]}", unit="games")
-        hashing = aside.submit(identify, location) if len(pieces) > 1 else None
         with folder.write(name) as draft, pq.ParquetWriter(draft, _SCHEMA, compression="zstd") as writer:
             table = _Table(writer)
-            found = handle_file(location, _Indexer(), workers, fingerprint.update, sizes.append)
+            found = handle_file(location, _Indexer(), workers, sources.append, sizes.append)
             for findings in found:
                 progress.advance(len(findings.rows))
                 table.add(findings.rows)
             table.flush()
             starts = zip((piece.start for piece in pieces), accumulate(sizes), strict=False)
             header = IndexHeader(
-                source=hashing.result() if hashing else fingerprint.source,
+                source=sources[0],
                 edges=edges_hash(location),
                 is_text=pieces[0].is_text,
                 entries=((0, 0),) if pieces[0].is_text else tuple(starts),

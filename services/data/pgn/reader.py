@@ -7,6 +7,7 @@ piece cannot be decompressed, the game at that point and the rest of the piece a
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
@@ -16,7 +17,7 @@ from services.data.jobs import prefetched
 from services.data.pgn.pieces import Piece, Watch, pieces_of
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.scanner import Keep, Scanner, beginning
-from services.data.store.files import DamagedFile
+from services.data.store.files import DamagedFile, Fingerprint, Source, identify
 
 BATCH = 512
 BATCH_BYTES = 1 << 22
@@ -72,32 +73,39 @@ def handle_file(
     location: str,
     handler: Handler[F],
     workers: Workers,
-    watch: Watch | None = None,
+    identified: Callable[[Source], None] | None = None,
     measure: Callable[[int], None] | None = None,
 ) -> Iterator[F]:
     """Yields the findings about the games of a file, in order and in portions. Workers share the pieces.
 
-    A file of one piece is read in this process, and only the chosen games go to the workers. `watch` is
-    called with its stored bytes. A file of several pieces is read by the workers: then `watch` is not called,
-    and `measure` is called with the plain size of each piece.
+    A file of one piece is read in this process, and only the chosen games go to the workers. A file of
+    several pieces is read by the workers; then `measure` is called with the plain size of each piece. At the
+    end, `identified` is called with the size and SHA-256 of the file.
 
     Raises:
         SetupError: the file cannot be read.
     """
     pieces = pieces_of(location)
     if len(pieces) == 1:
-        scanner = Scanner(handler.keep)
+        scanner, fingerprint = Scanner(handler.keep), Fingerprint(location)
+        watch = fingerprint.update if identified else None
         chosen = _Chosen(handler.choose(_read(scanner, pieces, watch)))
         yield from workers.map(handler.handle, chosen)
+        if identified:
+            identified(fingerprint.source)
         chosen.rest.games = scanner.games
         yield chosen.rest
         return
-    seam = PieceJoiner(handler)
-    for portion in workers.map(partial(_PieceReader[F], handler), pieces):
-        if measure:
-            measure(portion.size)
-        yield from seam.join(portion)
-    yield from seam.finish()
+    with ThreadPoolExecutor(1) as aside:
+        hashing = aside.submit(identify, location) if identified else None
+        seam = PieceJoiner(handler)
+        for portion in workers.map(partial(_PieceReader[F], handler), pieces):
+            if measure:
+                measure(portion.size)
+            yield from seam.join(portion)
+        yield from seam.finish()
+        if identified and hashing:
+            identified(hashing.result())
 
 
 class PieceJoiner(Generic[F]):

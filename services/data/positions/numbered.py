@@ -78,19 +78,19 @@ class PositionOrder:
         return self._of_phase(self._shares.draw(rng), rng, split) or self._of_any(rng, split)
 
     def _of_phase(self, phase: Phase, rng: random.Random, split: Split) -> Position | None:
-        numbers = self.games.game_numbers(split)
-        for _ in range(_GAMES_TRIED if numbers else 0):
-            game = self.games.game(numbers[int(rng.random() * len(numbers))])
+        count = self.games.count(split)
+        for _ in range(_GAMES_TRIED if count else 0):
+            game = self.games.game(self.games.number(split, int(rng.random() * count)))
             position = _ply_of(game, game.plies(phase), rng) if game else None
             if position:
                 return position
         return None
 
     def _of_any(self, rng: random.Random, split: Split) -> Position:
-        numbers = self.games.game_numbers(split)
-        first = int(rng.random() * len(numbers))
-        for step in range(len(numbers)):
-            game = self.games.game(numbers[(first + step) % len(numbers)])
+        count = self.games.count(split)
+        first = int(rng.random() * count)
+        for step in range(count):
+            game = self.games.game(self.games.number(split, (first + step) % count))
             plies = [ply for phase in Phase for ply in game.plies(phase)] if game else []
             position = _ply_of(game, plies, rng) if game else None
             if position:

@@ -9,7 +9,6 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Self, TypeVar
 
 import numpy as np
@@ -18,13 +17,12 @@ from numpy.typing import NDArray
 from rookery.processes.workers import Workers
 from rookery.trace import Phase, Position
 from services.data.jobs import Progress
-from services.data.pgn.pieces import pieces_of
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import nothing_to_sample
 from services.data.positions.candidates import CandidateFinder, CandidateFindings, PositionFinder
 from services.data.positions.distinct import PositionKeys
 from services.data.positions.recipe import PositionRecipe, splitmix64
-from services.data.store.files import Fingerprint, Source, identify
+from services.data.store.files import Source
 
 T = TypeVar("T")
 
@@ -115,17 +113,12 @@ def find_candidates(
 
     The files are added to `sources`.
     """
-    with Progress() as progress, Workers(jobs) as workers, ThreadPoolExecutor(1) as aside:
+    with Progress() as progress, Workers(jobs) as workers:
         for number, finder in enumerate(finders):
-            location = finder.location
-            progress.begin(f"read {location.rpartition('/')[2]}", unit="games")
-            fingerprint = Fingerprint(location)
-            # Other processes read a file of several pieces, so it is hashed separately meanwhile.
-            hashing = aside.submit(identify, location) if len(pieces_of(location)) > 1 else None
-            for found in handle_file(location, finder, workers, fingerprint.update):
+            progress.begin(f"read {finder.location.rpartition('/')[2]}", unit="games")
+            for found in handle_file(finder.location, finder, workers, sources.append):
                 progress.advance(found.sound + found.skipped.total() + found.rejected.total())
                 yield number, found
-            sources.append(hashing.result() if hashing else fingerprint.source)
 
 
 class PositionSampler:

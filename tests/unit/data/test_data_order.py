@@ -16,7 +16,7 @@ from services.data.pgn.collection import GameCollection
 from services.data.pgn.games import Game, in_split
 from services.data.positions.numbered import PositionOrder
 from services.data.positions.recipe import Shares
-from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, game
+from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, game, numbers_of
 
 NUMBERS = st.integers(0, 1 << 63)
 SEEDS = st.integers(0, (1 << 64) - 1)
@@ -97,9 +97,9 @@ def test_shares(order: PositionOrder) -> None:
 
 
 def test_splits_share_no_game(collection: GameCollection) -> None:
-    train, heldout = set(collection.game_numbers("train")), set(collection.game_numbers("heldout"))
+    train, heldout = set(numbers_of(collection, "train")), set(numbers_of(collection, "heldout"))
     assert train.isdisjoint(heldout)
-    assert train | heldout == set(collection.game_numbers("all"))
+    assert train | heldout == set(numbers_of(collection, "all"))
     assert 0.03 < len(heldout) / len(collection) < 0.07
 
 

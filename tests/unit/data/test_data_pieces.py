@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from rookery.processes.workers import Workers
 from services.data.pgn import pieces
-from services.data.pgn.pieces import Watch
 from services.data.pgn.rawgame import Defect, RawGame, tickets_of
 from services.data.pgn.reader import handle_file, read_raw_games
 from services.data.pgn.scanner import Keep
@@ -56,8 +55,8 @@ class Every:
 ALONE = Workers(1)
 
 
-def piecewise(location: Path, workers: Workers = ALONE, watch: Watch | None = None) -> list[RawGame]:
-    found = list(handle_file(str(location), Every(), workers, watch))
+def piecewise(location: Path, workers: Workers = ALONE) -> list[RawGame]:
+    found = list(handle_file(str(location), Every(), workers))
     raws = [raw for part in found for raw in part.raws]
     assert sum(part.games for part in found) == len(raws)
     return raws

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import zstandard
 
-from services.data.pgn.games import Game, SkippedGame
+from services.data.pgn.collection import GameCollection
+from services.data.pgn.games import Game, SkippedGame, Split
 from services.data.pgn.parser import parse
 from services.data.pgn.rawgame import Defect, RawGame
 from services.data.pgn.reader import read_raw_games
@@ -61,3 +62,8 @@ def sound(text: str) -> Game:
     parsed = parse(RawGame(1, text.encode()), SOURCE)
     assert isinstance(parsed, Game), parsed
     return parsed
+
+
+def numbers_of(games: GameCollection, split: Split) -> list[int]:
+    """The numbers of a split's games."""
+    return [games.number(split, index) for index in range(games.count(split))]
