@@ -92,10 +92,13 @@ def _autobatch(argv: list[str]) -> int:
 
 
 def _tiny(argv: list[str]) -> int:
-    from services.trainer.tiny import TinySettings, build_tiny
+    from services.trainer.tiny import TinySettings, add_words, build_tiny
 
     settings = TinySettings.parse(argv[1:], prog="python -m services.trainer tiny")
-    build_tiny(**settings.model_dump())
+    if settings.model and settings.words:
+        add_words(settings.model, settings.words, settings.out)
+    else:
+        build_tiny(**settings.model_dump(exclude={"model", "words"}))
     return 0
 
 
