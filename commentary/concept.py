@@ -7,8 +7,9 @@ calls `detect`; the templates say it and read it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
 import chess
 
@@ -18,6 +19,12 @@ from commentary.template import Template
 
 Values = Mapping[str, Any]
 Weight = float | Callable[[chess.Board, Values], float]
+Truth = Callable[..., bool | None]
+F = TypeVar("F", bound=Truth)
+
+
+def _unsaid(context: Any, **slots: Any) -> bool | None:
+    raise NotImplementedError("a concept without a truth")
 
 
 @dataclass(frozen=True)
@@ -31,12 +38,24 @@ class Concept:
 
     name: str
     topic: str
-    holds: Callable[..., bool | None]
-    templates: tuple[Template, ...]
+    holds: Truth
+    templates: tuple[Template, ...] = ()
     detect: Callable[[Any], Iterable[Values]] | None = None
     weight: Weight = 1.0
     favours: str = ""
     about_moves: bool = False
+
+    def says(self, *templates: str) -> Concept:
+        """The concept with its templates, in the registry from now on."""
+        start = "{move} " if self.about_moves else ""
+        compiled = tuple(Template.of(template, start) for template in templates)
+        CONCEPTS[self.name] = replace(self, templates=compiled)
+        return CONCEPTS[self.name]
+
+    def __call__(self, holds: F) -> F:
+        """Decorates the function that decides whether it is so."""
+        CONCEPTS[self.name] = replace(self, holds=holds)
+        return holds
 
     def options(self, naming: Naming, values: Values) -> list[Template]:
         """The templates that may be written with some values."""
@@ -93,45 +112,24 @@ CONCEPTS: dict[str, Concept] = {}
 """All of them by name; importing `commentary.concepts` fills it."""
 
 
-def concept(
-    name: str,
-    *templates: str,
-    topic: str,
-    holds: Callable[..., bool | None],
-    detect: Callable[[Any], Iterable[Values]] | None = None,
-    weight: Weight = 1.0,
-    favours: str = "",
-) -> Concept:
-    """Declares a concept of positions, or one that the writer uses where it has a reason to."""
+def concept(name: str, *, topic: str, holds: Truth = _unsaid, **facts: Any) -> Concept:
+    """Declares a concept of positions, or one that the writer uses where it has a reason to.
+
+        @concept("isolated pawn", topic="pawns", detect=_isolated, favours="-side").says(
+            "{pawn} ~be isolated",
+            "||{pawn} ~have no neighbours",
+        )
+        def _is_isolated(context: Context, pawn: int) -> bool: ...
+
+    The truth is the function below it, or `holds`. `facts` are the other fields of `Concept`.
+    """
     if name in CONCEPTS:
         raise ValueError(f"two concepts are named {name!r}")
-    compiled = tuple(map(Template.of, templates))
-    CONCEPTS[name] = Concept(name, topic, holds, compiled, detect, weight, favours)
-    return CONCEPTS[name]
+    return Concept(name, topic, holds, **facts)
 
 
-def move_concept(
-    name: str,
-    *templates: str,
-    topic: str = "moves",
-    holds: Callable[..., bool | None],
-    detect: Callable[[Step], Iterable[Values]] | None = None,
-    weight: Weight = 1.0,
-) -> Concept:
-    """Declares something that a move does; its templates begin with the verb."""
-    if name in CONCEPTS:
-        raise ValueError(f"two concepts are named {name!r}")
-    compiled = tuple(Template.of(_with_subject(template)) for template in templates)
-    CONCEPTS[name] = Concept(name, topic, holds, compiled, detect, weight, about_moves=True)
-    return CONCEPTS[name]
-
-
-def _with_subject(template: str) -> str:
-    """The template with the move as its subject."""
-    for prefix in ("||", *(f"{voice}|" for voice in ("notebook", "annotator", "coach", "calculator"))):
-        if template.startswith(prefix):
-            return f"{prefix}{{move}} {template.removeprefix(prefix)}"
-    return f"{{move}} {template}"
+move_concept = partial(concept, topic="moves", about_moves=True)
+"""Declares something that a move does; its templates begin with the verb."""
 
 
 def position_findings(board: chess.Board) -> list[Finding]:

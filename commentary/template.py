@@ -94,11 +94,11 @@ class Template:
     written: bool
 
     @classmethod
-    def of(cls, source: str) -> Template:
-        """Compiles a template; one that begins with `||` is read and never written."""
+    def of(cls, source: str, start: str = "") -> Template:
+        """Compiles a template, with `start` before it; one that begins with `||` is only read."""
         voices = _VOICES.match(source)
         text = source[voices.end() :] if voices else source.removeprefix("||")
-        items = _parsed(text)
+        items = _parsed(start + text)
         first = items[0]
         subject = first if isinstance(first, Slot) and first.type.subject and items[1:] else None
         rest = items[1:] if subject else items

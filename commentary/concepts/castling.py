@@ -38,6 +38,31 @@ def _central(board: chess.Board) -> Iterator[Values]:
             }
 
 
+def _may_castle(
+    context: Context, side: bool | None = None, wing: str = "", wings: bool | None = None
+) -> bool:
+    colour = bool(side if side is not None else wings)
+    rights = [predicates.has_castling_right(context.board, colour, kingside=one) for one in (True, False)]
+    if wing not in ("kingside", "queenside", ""):
+        return False
+    return {"kingside": rights[0], "queenside": rights[1], "": all(rights)}[wing]
+
+
+@concept(
+    "king in the centre",
+    detect=_central,
+    weight=lambda board, v: (
+        0.7 + min(1.5, board.ply() / 30) + (1.2 if v["stuck"] is not None else 0) if board.queens else 0.5
+    ),
+    favours="-barred",
+).says(
+    "{king} ~(be||sit|stand|remain) (still |||stuck |caught )in the centre( of the board)?",
+    "{king} ~have not left the (centre||middle)( yet)?",
+    "{king} ~be still in the centre, but {side} can still castle {wing:word}",
+    "{stuck:piece} ~be (stuck|caught) in the centre",
+    "{stuck:piece} ~(stand|be stuck) in the centre and {barred:side} can no longer castle",
+    "||{king} (~be|~sit|~stand|~remain) (still )?in the middle( of the board)?",
+)
 def _is_central(
     context: Context,
     king: int | None = None,
@@ -56,48 +81,21 @@ def _is_central(
     return no_longer and (not wing or (side is not None and _may_castle(context, side, wing)))
 
 
-def _may_castle(
-    context: Context, side: bool | None = None, wing: str = "", wings: bool | None = None
-) -> bool:
-    colour = bool(side if side is not None else wings)
-    rights = [predicates.has_castling_right(context.board, colour, kingside=one) for one in (True, False)]
-    if wing not in ("kingside", "queenside", ""):
-        return False
-    return {"kingside": rights[0], "queenside": rights[1], "": all(rights)}[wing]
-
-
-concept(
-    "king in the centre",
-    "{king} ~(be||sit|stand|remain) (still |||stuck |caught )in the centre( of the board)?",
-    "{king} ~have not left the (centre||middle)( yet)?",
-    "{king} ~be still in the centre, but {side} can still castle {wing:word}",
-    "{stuck:piece} ~be (stuck|caught) in the centre",
-    "{stuck:piece} ~(stand|be stuck) in the centre and {barred:side} can no longer castle",
-    "||{king} (~be|~sit|~stand|~remain) (still )?in the middle( of the board)?",
-    detect=_central,
-    holds=_is_central,
-    weight=lambda board, v: (
-        (0.7 + min(1.5, board.ply() / 30) + (1.2 if v["stuck"] is not None else 0)) if board.queens else 0.5
-    ),
-    favours="-barred",
-)
-concept(
-    "castling rights",
+concept("castling rights", holds=_may_castle, favours="side").says(
     "{side} ~(keep||have) the right to castle {wing:word}",
     "{side} (may|can) still castle {wing:word}",
     "{wings:side} (may|can) still castle on either side",
     "||{side} still ~have the right to castle {wing:word}",
     "||{wings:side} (still )?~(keep|have) the right to castle (on )?(either side|both sides)",
-    holds=_may_castle,
-    favours="side",
 )
 concept(
     "no more castling",
+    holds=lambda context, side: not context.board.has_castling_rights(side),
+    favours="-side",
+).says(
     "{side} can no longer castle",
     "{side} ~have lost the right to castle",
     "||{side} (cannot castle any more|may no longer castle)",
-    holds=lambda context, side: not context.board.has_castling_rights(side),
-    favours="-side",
 )
 
 
@@ -158,6 +156,13 @@ def _file_at_king(
 
 concept(
     "file towards the king",
+    detect=_lines,
+    holds=lambda context, king, free=None, **others: _file_at_king(
+        context, king, **{"beside": free} if free is not None else {}, **others
+    ),
+    weight=_line_weight,
+    favours="-side",
+).says(
     "{beside:file} ~be {word} next to {king}, and {piece} (already stands on||occupies|stands on) it",
     "{front:file} ~be {word} in front of {king}, and {piece} (already stands on||occupies|stands on) it",
     "{free:file} ~be {word} (next to||beside|by|around) {king}",
@@ -165,12 +170,6 @@ concept(
     "{half:half_file} ~run (right |straight )?(past|towards||beside|by|to|alongside) {king}",
     "||{beside:file} ~be {word} (right )?(next to|beside|in front of|by|around) {king}",
     "||{beside:file} ~(run|lead) (right |straight )?(past|beside|by|to|towards|alongside) {king}",
-    detect=_lines,
-    holds=lambda context, king, free=None, **others: _file_at_king(
-        context, king, **({"beside": free} if free is not None else {}), **others
-    ),
-    weight=_line_weight,
-    favours="-side",
 )
 
 
@@ -191,6 +190,16 @@ def _besieged(board: chess.Board) -> Iterator[Values]:
             }
 
 
+@concept(
+    "pieces around the king",
+    detect=_besieged,
+    weight=lambda board, values: 1.6 + 0.6 * len(values["near"]),
+    favours="-side",
+).says(
+    "{pieces} (both |all |)?~(bear on|aim at|eye||attack|bear down on|look at|cover) squares (around|next to||beside|near) {king}",
+    "{number:count} {colour:word} pieces (bear on|aim at|eye||attack|cover) squares (around|next to||beside) {king}",
+    "||{pieces} ~be (both |all )?(trained|pointed|aimed) at squares (next to|around|beside) {king}",
+)
 def _bear_on(
     context: Context, king: int, pieces: Sequence[int] | None = None, number: int = 0, colour: str = ""
 ) -> bool:
@@ -201,15 +210,3 @@ def _bear_on(
     if pieces is not None:
         return set(pieces) <= set(near)
     return len(near) == number and colour in ("", "enemy", "white" if not side else "black")
-
-
-concept(
-    "pieces around the king",
-    "{pieces} (both |all |)?~(bear on|aim at|eye||attack|bear down on|look at|cover) squares (around|next to||beside|near) {king}",
-    "{number:count} {colour:word} pieces (bear on|aim at|eye||attack|cover) squares (around|next to||beside) {king}",
-    "||{pieces} ~be (both |all )?(trained|pointed|aimed) at squares (next to|around|beside) {king}",
-    detect=_besieged,
-    holds=_bear_on,
-    weight=lambda board, values: 1.6 + 0.6 * len(values["near"]),
-    favours="-side",
-)

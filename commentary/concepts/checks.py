@@ -34,6 +34,19 @@ def _checked(board: chess.Board) -> Iterator[Values]:
         }
 
 
+@concept("check", detect=_checked, weight=40.0, favours="-side").says(
+    "{side} ~be (|already )in check( here| now)? from {checker}",
+    "{checker} (~give check|~be giving check)",
+    "{side} ~be in check from {checker}, and there are only {few:count} legal replies",
+    "{checker} ~give check, and there are just {few:count} legal replies",
+    "{one:piece} ~give check, and there is only one legal reply",
+    "there are only {few:count} legal replies to the check (from|by) {checker}",
+    "{double:pieces} both give check",
+    "{side} ~be in check, and it is double check from {double:pieces}",
+    "||{side} ~be (already )?in check( here| now)?",
+    "||{king:piece} ~be in check( from {checker})?",
+    "||{checker} ~check {king:piece}",
+)
 def _gives_check(
     context: Context,
     side: bool | None = None,
@@ -60,36 +73,13 @@ def _gives_check(
     )
 
 
-concept(
-    "check",
-    "{side} ~be (|already )in check( here| now)? from {checker}",
-    "{checker} (~give check|~be giving check)",
-    "{side} ~be in check from {checker}, and there are only {few:count} legal replies",
-    "{checker} ~give check, and there are just {few:count} legal replies",
-    "{one:piece} ~give check, and there is only one legal reply",
-    "there are only {few:count} legal replies to the check (from|by) {checker}",
-    "{double:pieces} both give check",
-    "{side} ~be in check, and it is double check from {double:pieces}",
-    "||{side} ~be (already )?in check( here| now)?",
-    "||{king:piece} ~be in check( from {checker})?",
-    "||{checker} ~check {king:piece}",
-    detect=_checked,
-    holds=_gives_check,
-    weight=40.0,
-    favours="-side",
-)
-concept(
-    "legal replies",
+concept("legal replies", holds=lambda context, n: context.board.legal_moves.count() == n).says(
     "||there ~be (just |only |exactly )?{n:count} legal (moves?|reply|replies|answers?)( here)?",
-    holds=lambda context, n: context.board.legal_moves.count() == n,
 )
-concept(
-    "side to move",
+concept("side to move", holds=lambda context, side: context.board.turn == side, weight=0.2).says(
     "{side} to move",
     "||{side} ~be to (move|play)( next)?",
     "||it ~be {side:owner} (turn|move)( to (move|play))?",
     "||it ~be {side} to (play|move)",
     "||it ~be {side} who must (give way|move|step aside)",
-    holds=lambda context, side: context.board.turn == side,
-    weight=0.2,
 )

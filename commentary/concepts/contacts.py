@@ -43,22 +43,13 @@ def _loose(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "piece": square, "attacker": one, "attackers": attackers}
 
 
-def _is_loose(
-    context: Context, piece: int, attacker: int | None = None, attackers: Sequence[int] = ()
-) -> bool:
-    named = {*attackers, *([] if attacker is None else [attacker])}
-    found = predicates.attackers(context.board, piece)
-    return bool(found) and named <= found and not predicates.defenders(context.board, piece)
-
-
 def _loose_weight(board: chess.Board, values: Values) -> float:
     value = worth(board, values["piece"])
     ripe = 1.5 if values["side"] != board.turn else 0.0
     return (3.0 if value > 1 else 1.6) + 0.5 * value + ripe
 
 
-concept(
-    "loose piece",
+@concept("loose piece", detect=_loose, weight=_loose_weight, favours="-side").says(
     "{piece} ~be attacked by {attackers:pieces} and undefended",
     "{attacker} attacks {piece}, which (nothing defends|has no protection)",
     "{piece} ~hang to {attacker}",
@@ -69,44 +60,54 @@ concept(
     "{piece} ~be (hanging||en prise|left hanging|attacked and undefended)",
     "||{piece} ~hang",
     "||nothing ~(defend|protect|guard) {piece} against {attacker}",
-    detect=_loose,
-    holds=_is_loose,
-    weight=_loose_weight,
-    favours="-side",
 )
+def _is_loose(
+    context: Context, piece: int, attacker: int | None = None, attackers: Sequence[int] = ()
+) -> bool:
+    named = {*attackers, *([] if attacker is None else [attacker])}
+    found = predicates.attackers(context.board, piece)
+    return bool(found) and named <= found and not predicates.defenders(context.board, piece)
+
+
 concept(
     "hanging pieces",
-    "||{pieces} ~be (both |all )?(hanging|en prise)",
     holds=lambda context, pieces: all(predicates.hangs(context.board, square) for square in pieces),
+).says(
+    "||{pieces} ~be (both |all )?(hanging|en prise)",
 )
 concept(
     "undefended",
+    holds=lambda context, pieces: not any(predicates.defenders(context.board, square) for square in pieces),
+).says(
     "||{pieces} ~(be|stand|sit|be left) (both |all |still |also |now )?(left )?" + _NO_GUARD,
     "||{pieces} ~have no (defender|protection|defenders)( at all)?",
     "||nothing ~(defend|protect|guard) {pieces}",
     "||(nobody|no piece) ~(defend|protect|guard) {pieces}",
     "||{pieces} (nothing|nobody|no piece) ~(defend|protect|guard)",
-    holds=lambda context, pieces: not any(predicates.defenders(context.board, square) for square in pieces),
 )
 concept(
     "attack",
-    "||{pieces} (both |all )?~(attack|hit|eye|target) {targets:prey}( again| there)?",
-    "||{targets:pieces} ~be (also |now |already )?(attacked|hit|under attack|under fire)( by {pieces}| from {pieces})?",
     holds=lambda context, targets, pieces=(): all(
-        predicates.attackers(context.board, target)
-        and all(predicates.attacks(context.board, piece, target) for piece in pieces)
-        for target in targets
+
+            predicates.attackers(context.board, target)
+            and all(predicates.attacks(context.board, piece, target) for piece in pieces)
+            for target in targets
+
     ),
     weight=0.8,
+).says(
+    "||{pieces} (both |all )?~(attack|hit|eye|target) {targets:prey}( again| there)?",
+    "||{targets:pieces} ~be (also |now |already )?(attacked|hit|under attack|under fire)( by {pieces}| from {pieces})?",
 )
 concept(
     "defence",
-    "||{pieces} ~(defend|protect|guard|hold|cover) {wards:pieces}",
-    "||{wards:pieces} ~be (well |also |still )?(defended|protected|guarded|held|supported) by {pieces}",
     holds=lambda context, wards, pieces: all(
         predicates.defends(context.board, piece, ward) for piece in pieces for ward in wards
     ),
     weight=0.8,
+).says(
+    "||{pieces} ~(defend|protect|guard|hold|cover) {wards:pieces}",
+    "||{wards:pieces} ~be (well |also |still )?(defended|protected|guarded|held|supported) by {pieces}",
 )
 
 
@@ -129,6 +130,19 @@ def _pressed(board: chess.Board) -> Iterator[Values]:
             }
 
 
+def _pressed_weight(board: chess.Board, values: Values) -> float:
+    value = worth(board, values["piece"])
+    cheapest = min(worth(board, square) for square in values["attackers"])
+    return 1.0 + 0.4 * value + (1.0 if cheapest < value else 0.0)
+
+
+@concept("pressed piece", detect=_pressed, weight=_pressed_weight, favours="-side").says(
+    "{piece} ~be under attack from {attackers:pieces}",
+    "{piece} ~be attacked {times} and (only |)defended {guards:times}",
+    "{piece} ~be attacked by {attackers:pieces} and defended only by {defender}",
+    "only {defender} defends {piece}, and {attackers:pieces} ~(attack||hit) it",
+    "{piece} ~(rely||depend) on {defender} for protection, and {attackers:pieces} ~(attack||hit) it",
+)
 def _is_pressed(
     context: Context,
     piece: int,
@@ -143,31 +157,14 @@ def _is_pressed(
     return named and only and (times is None or (len(hitting), len(guarding)) == (times, guards))
 
 
-def _pressed_weight(board: chess.Board, values: Values) -> float:
-    value = worth(board, values["piece"])
-    cheapest = min(worth(board, square) for square in values["attackers"])
-    return 1.0 + 0.4 * value + (1.0 if cheapest < value else 0.0)
-
-
-concept(
-    "pressed piece",
-    "{piece} ~be under attack from {attackers:pieces}",
-    "{piece} ~be attacked {times} and (only |)defended {guards:times}",
-    "{piece} ~be attacked by {attackers:pieces} and defended only by {defender}",
-    "only {defender} defends {piece}, and {attackers:pieces} ~(attack||hit) it",
-    "{piece} ~(rely||depend) on {defender} for protection, and {attackers:pieces} ~(attack||hit) it",
-    detect=_pressed,
-    holds=_is_pressed,
-    weight=_pressed_weight,
-    favours="-side",
-)
 concept(
     "only defender",
+    holds=lambda context, piece, defender: predicates.defenders(context.board, piece) == {defender},
+).says(
     "||{piece} ~be (only |just |still )?(defended|protected|guarded|held) (only )?by {defender}( alone)?",
     "||{piece} ~rely on {defender}( alone)?( for protection)?",
     "||only {defender} ~(defend|protect|guard|hold) {piece}",
     "||{defender} alone ~(defend|protect|guard|hold) {piece}",
-    holds=lambda context, piece, defender: predicates.defenders(context.board, piece) == {defender},
 )
 
 
@@ -184,6 +181,20 @@ def _overloaded(board: chess.Board) -> Iterator[Values]:
                 yield {"side": side, "guard": guard, "wards": squares[:2]}
 
 
+@concept(
+    "overloaded piece",
+    detect=_overloaded,
+    weight=lambda board, values: 1.4 + 0.5 * sum(worth(board, square) for square in values["wards"]),
+    favours="-side",
+).says(
+    "{guard} ~be (overloaded|overworked): it alone (defends|holds||guards) {wards:pieces}",
+    "{guard} alone (guards||defends|holds) {wards:pieces}",
+    "{wards:pieces} depend on {guard} alone",
+    "{guard} ~have two jobs at once: it is the only defender of {wards:pieces}",
+    "{guard} ~be the only defender of {wards:pieces}",
+    "||{guard} ~be (overloaded|overworked)( here)?",
+    "||{guard} ~have (two|too many) (jobs|tasks|duties)( to do| at once)?",
+)
 def _is_overloaded(context: Context, guard: int, wards: Sequence[int] | None = None) -> bool:
     found = [
         square
@@ -193,19 +204,3 @@ def _is_overloaded(context: Context, guard: int, wards: Sequence[int] | None = N
         and predicates.defenders(context.board, square) == {guard}
     ]
     return len(found) >= 2 and set(wards or ()) <= set(found)
-
-
-concept(
-    "overloaded piece",
-    "{guard} ~be (overloaded|overworked): it alone (defends|holds||guards) {wards:pieces}",
-    "{guard} alone (guards||defends|holds) {wards:pieces}",
-    "{wards:pieces} depend on {guard} alone",
-    "{guard} ~have two jobs at once: it is the only defender of {wards:pieces}",
-    "{guard} ~be the only defender of {wards:pieces}",
-    "||{guard} ~be (overloaded|overworked)( here)?",
-    "||{guard} ~have (two|too many) (jobs|tasks|duties)( to do| at once)?",
-    detect=_overloaded,
-    holds=_is_overloaded,
-    weight=lambda board, values: 1.4 + 0.5 * sum(worth(board, square) for square in values["wards"]),
-    favours="-side",
-)

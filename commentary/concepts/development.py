@@ -26,25 +26,19 @@ def _castles(step: Step) -> Iterator[Values]:
         yield {"wing": wing, "short": word, "king": step.target}
 
 
+@move_concept("castles", detect=_castles, weight=4.0).says(
+    "~castle ({wing:word}|{short:word})",
+    "~(get|tuck||bring) {king} (out of||away from) the centre",
+    "~bring {king} to safety by castling",
+    "||~castle",
+    "||~tuck {king} away from the centre",
+)
 def _is_castling(context: Context, wing: str = "", short: str = "", king: int | None = None) -> bool:
     if not context.before.is_castling(context.move):
         return False
     names = ("kingside", "short") if context.to > context.move.from_square else ("queenside", "long")
     own = predicates.all_of(context.board, context.before.turn, "king")[0]
     return all(word in ("", *names) for word in (wing, short)) and king in (None, own)
-
-
-move_concept(
-    "castles",
-    "~castle ({wing:word}|{short:word})",
-    "~(get|tuck||bring) {king} (out of||away from) the centre",
-    "~bring {king} to safety by castling",
-    "||~castle",
-    "||~tuck {king} away from the centre",
-    detect=_castles,
-    holds=_is_castling,
-    weight=4.0,
-)
 
 
 def _develops(step: Step) -> Iterator[Values]:
@@ -56,14 +50,7 @@ def _develops(step: Step) -> Iterator[Values]:
         }
 
 
-def _is_developing(context: Context, kind: int | None = None, last: int | None = None) -> bool:
-    before, after = (home_count(board, context.before.turn) for board in (context.before, context.board))
-    right = kind in (None, context.board.piece_type_at(context.to)) and last in (None, context.to)
-    return after < before and right and (last is None or after == 0)
-
-
-move_concept(
-    "develops",
+@move_concept("develops", detect=_develops, weight=2.5).says(
     "~(develop||bring out) a {kind}",
     "~bring out a {kind}",
     "~develop {moved}",
@@ -71,10 +58,12 @@ move_concept(
     "~bring out {last:piece}, the last minor piece at home",
     "||~(develop|bring out) (a|another|the last) piece",
     "||~complete (the )?development( of the minor pieces)?",
-    detect=_develops,
-    holds=_is_developing,
-    weight=2.5,
 )
+def _is_developing(context: Context, kind: int | None = None, last: int | None = None) -> bool:
+    before, after = (home_count(board, context.before.turn) for board in (context.before, context.board))
+    right = kind in (None, context.board.piece_type_at(context.to)) and last in (None, context.to)
+    return after < before and right and (last is None or after == 0)
+
 
 # -- files ---------------------------------------------------------------------------------------
 
@@ -88,13 +77,14 @@ def _opens_file(step: Step) -> Iterator[Values]:
 
 move_concept(
     "opens a file",
-    "~open {file}( up)?",
-    "~clear {file}",
     detect=_opens_file,
     holds=lambda context, file: (
-        predicates.is_open(context.board, file) and not predicates.is_open(context.before, file)
+        predicates.is_open(context.board, file) and (not predicates.is_open(context.before, file))
     ),
     weight=2.0,
+).says(
+    "~open {file}( up)?",
+    "~clear {file}",
 )
 
 
@@ -114,6 +104,13 @@ def _takes_file(step: Step) -> Iterator[Values]:
         }
 
 
+@move_concept("takes a file", detect=_takes_file, weight=2.6).says(
+    "~(occupy|take|claim|seize||use) ({open:open_file}|{half:half_file})",
+    "~(put {moved} on|bring {moved} to||post {moved} on|swing {moved} to) ({open:open_file}|{half:half_file})",
+    "||~(put|bring|place|post|swing) {moved} (on|to) {file}",
+    "||~(occupy|take|claim|seize|use) {file}",
+    "||~(put|bring|place|post|swing|take) a rook (on|to) {rook:file}",
+)
 def _is_on_file(
     context: Context,
     open: int | None = None,
@@ -128,19 +125,6 @@ def _is_on_file(
     return right and name in ("rook", "queen") and (rook is None or name == "rook") and clear
 
 
-move_concept(
-    "takes a file",
-    "~(occupy|take|claim|seize||use) ({open:open_file}|{half:half_file})",
-    "~(put {moved} on|bring {moved} to||post {moved} on|swing {moved} to) ({open:open_file}|{half:half_file})",
-    "||~(put|bring|place|post|swing) {moved} (on|to) {file}",
-    "||~(occupy|take|claim|seize|use) {file}",
-    "||~(put|bring|place|post|swing|take) a rook (on|to) {rook:file}",
-    detect=_takes_file,
-    holds=_is_on_file,
-    weight=2.6,
-)
-
-
 def _takes_seventh(step: Step) -> Iterator[Values]:
     seventh, eighth = (chess.BB_RANK_7, chess.BB_RANK_8) if step.mover else (chess.BB_RANK_2, chess.BB_RANK_1)
     prey = step.enemy(step.after) & (step.after.pawns & seventh | step.after.kings & (seventh | eighth))
@@ -151,15 +135,16 @@ def _takes_seventh(step: Step) -> Iterator[Values]:
 
 move_concept(
     "takes the seventh",
-    "~(invade|reach|seize||enter|penetrate to) the seventh rank",
-    "~penetrate to the seventh",
-    "||~(invade|reach|seize|enter) the seventh",
     detect=_takes_seventh,
     holds=lambda context: (
         predicates.name_at(context.board, context.to) == "rook"
         and chess.square_rank(context.to) == (6 if context.before.turn else 1)
     ),
     weight=3.0,
+).says(
+    "~(invade|reach|seize||enter|penetrate to) the seventh rank",
+    "~penetrate to the seventh",
+    "||~(invade|reach|seize|enter) the seventh",
 )
 
 
@@ -176,6 +161,11 @@ def _doubles(step: Step) -> Iterator[Values]:
         yield {"file": file, "rooks": file if both else None}
 
 
+@move_concept("doubles on a file", detect=_doubles, weight=2.8).says(
+    "~(double|stack||double up) the heavy pieces on {file}",
+    "~double (the |)rooks on {rooks:file}",
+    "||~double (heavy pieces )?on {file}",
+)
 def _is_doubling(context: Context, file: int | None = None, rooks: int | None = None) -> bool:
     board, place = context.board, context.to
     names = ("rook",) if rooks is not None else ("rook", "queen")
@@ -184,14 +174,3 @@ def _is_doubling(context: Context, file: int | None = None, rooks: int | None = 
         return False
     own = predicates.all_of(board, context.before.turn, *names)
     return any(chess.square_file(s) == named and s in board.attacks(place) for s in own)
-
-
-move_concept(
-    "doubles on a file",
-    "~(double|stack||double up) the heavy pieces on {file}",
-    "~double (the |)rooks on {rooks:file}",
-    "||~double (heavy pieces )?on {file}",
-    detect=_doubles,
-    holds=_is_doubling,
-    weight=2.8,
-)

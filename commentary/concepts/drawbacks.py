@@ -29,22 +29,16 @@ def _leaves_loose(step: Step) -> Iterator[Values]:
         yield {"pieces": sorted(loose, key=lambda square: -worth(step.after, square))[:2]}
 
 
+@move_concept("leaves pieces loose", detect=_leaves_loose, weight=-3.0).says(
+    "~leave {pieces} (hanging|undefended|without a defender||unprotected|loose|en prise|unguarded)",
+    "~(abandon||desert) {pieces}",
+    "~leave {pieces} in the lurch",
+)
 def _is_left_loose(context: Context, pieces: Sequence[int]) -> bool:
     return all(
         predicates.hangs(context.board, square) and bool(predicates.defenders(context.before, square))
         for square in pieces
     )
-
-
-move_concept(
-    "leaves pieces loose",
-    "~leave {pieces} (hanging|undefended|without a defender||unprotected|loose|en prise|unguarded)",
-    "~(abandon||desert) {pieces}",
-    "~leave {pieces} in the lurch",
-    detect=_leaves_loose,
-    holds=_is_left_loose,
-    weight=-3.0,
-)
 
 
 def _exposed(step: Step) -> Iterator[Values]:
@@ -60,23 +54,17 @@ def _exposed(step: Step) -> Iterator[Values]:
         yield {"attacker": best.from_square}
 
 
-def _can_be_taken(context: Context, attacker: int | None = None) -> bool:
-    board, square = context.board, context.to
-    takers = {reply.from_square for reply in board.legal_moves if predicates.captured(board, reply) == square}
-    return bool(takers) and (attacker is None or attacker in takers)
-
-
-move_concept(
-    "exposes the moved piece",
+@move_concept("exposes the moved piece", detect=_exposed, weight=-3.5).says(
     "~put {moved} where {attacker} can take it",
     "~run into {attacker}",
     "~(put|leave) {moved} en prise to {attacker}",
     "||~(put|leave) {moved} en prise",
     "||~put {moved} where {attacker} attacks it",
-    detect=_exposed,
-    holds=_can_be_taken,
-    weight=-3.5,
 )
+def _can_be_taken(context: Context, attacker: int | None = None) -> bool:
+    board, square = context.board, context.to
+    takers = {reply.from_square for reply in board.legal_moves if predicates.captured(board, reply) == square}
+    return bool(takers) and (attacker is None or attacker in takers)
 
 
 def _forfeits(step: Step) -> Iterator[Values]:
@@ -85,6 +73,11 @@ def _forfeits(step: Step) -> Iterator[Values]:
         yield {}
 
 
+@move_concept("forfeits castling", detect=_forfeits, weight=-2.0).says(
+    "~(give up||forfeit|lose) (the right to castle|castling)",
+    "~forfeit the right to castle",
+    "~end any hope of castling",
+)
 def _castling_lost(context: Context) -> bool:
     side = context.before.turn
     had, has = (
@@ -92,17 +85,6 @@ def _castling_lost(context: Context) -> bool:
         for board in (context.before, context.board)
     )
     return had and not has and not context.before.is_castling(context.move)
-
-
-move_concept(
-    "forfeits castling",
-    "~(give up||forfeit|lose) (the right to castle|castling)",
-    "~forfeit the right to castle",
-    "~end any hope of castling",
-    detect=_forfeits,
-    holds=_castling_lost,
-    weight=-2.0,
-)
 
 
 def _spoils(step: Step) -> Iterator[Values]:
@@ -118,21 +100,15 @@ def _spoils(step: Step) -> Iterator[Values]:
             yield {"flaw": "doubled"}
 
 
-def _is_spoilt(context: Context, flaw: str, side: bool | None = None) -> bool:
-    truth = {"isolated": predicates.is_isolated, "doubled": predicates.is_doubled}.get(flaw)
-    if truth is None or side not in (None, context.before.turn):
-        return False
-    return truth(context.board, context.to) and not truth(context.before, context.move.from_square)
-
-
-move_concept(
-    "spoils the pawns",
+@move_concept("spoils the pawns", detect=_spoils, weight=-1.5).says(
     "~leave {moved} {flaw:word}",
     "~let {moved} become {flaw:word}",
     "~make {moved} {flaw:word}",
     "||~saddle {side:object} with (a|an) {flaw:word} pawn",
     "||~accept (a|an) {flaw:word} pawn on {here:square}",
-    detect=_spoils,
-    holds=_is_spoilt,
-    weight=-1.5,
 )
+def _is_spoilt(context: Context, flaw: str, side: bool | None = None) -> bool:
+    truth = {"isolated": predicates.is_isolated, "doubled": predicates.is_doubled}.get(flaw)
+    if truth is None or side not in (None, context.before.turn):
+        return False
+    return truth(context.board, context.to) and not truth(context.before, context.move.from_square)

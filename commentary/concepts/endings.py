@@ -21,14 +21,6 @@ def _both_shades(board: chess.Board, side: chess.Color) -> bool:
     )
 
 
-def _opposite(context: Context) -> bool:
-    bishops = [all_of(context.board, side, "bishop") for side in chess.COLORS]
-    if [len(squares) for squares in bishops] != [1, 1]:
-        return False
-    one, other = ((chess.square_file(s) + chess.square_rank(s)) % 2 for (s,) in bishops)
-    return one != other
-
-
 def _is_ending(context: Context, kind: int) -> bool:
     board = context.board
     left = {chess.piece_name(piece.piece_type) for piece in board.piece_map().values()} - {"king", "pawn"}
@@ -47,14 +39,15 @@ def _bishop_pair(board: chess.Board) -> Iterator[Values]:
 
 concept(
     "bishop pair",
-    "{side} ~(have|own) the (bishop pair|two bishops|pair of bishops)",
-    "the (bishop pair||two bishops|pair of bishops) (~belong to||~favour) {side:object}",
     detect=_bishop_pair,
     holds=lambda context, side: (
-        _both_shades(context.board, side) and not _both_shades(context.board, not side)
+        _both_shades(context.board, side) and (not _both_shades(context.board, not side))
     ),
     weight=2.3,
     favours="side",
+).says(
+    "{side} ~(have|own) the (bishop pair|two bishops|pair of bishops)",
+    "the (bishop pair||two bishops|pair of bishops) (~belong to||~favour) {side:object}",
 )
 
 
@@ -65,15 +58,21 @@ def _opposite_bishops(board: chess.Board) -> Iterator[Values]:
         yield {}
 
 
-concept(
+@concept(
     "opposite bishops",
+    detect=_opposite_bishops,
+    weight=lambda board, values: 1.8 if board.knights | board.rooks | board.queens else 4.0,
+).says(
     "there are (bishops of opposite colours|opposite-coloured bishops)( on the board)?",
     "the bishops ~(be of|run on||travel on) opposite colours",
     "||(bishops of opposite colours|opposite-coloured bishops) ~be on the board",
-    detect=_opposite_bishops,
-    holds=_opposite,
-    weight=lambda board, values: 1.8 if board.knights | board.rooks | board.queens else 4.0,
 )
+def _opposite(context: Context) -> bool:
+    bishops = [all_of(context.board, side, "bishop") for side in chess.COLORS]
+    if [len(squares) for squares in bishops] != [1, 1]:
+        return False
+    one, other = ((chess.square_file(s) + chess.square_rank(s)) % 2 for (s,) in bishops)
+    return one != other
 
 
 def _ending(board: chess.Board) -> Iterator[Values]:
@@ -88,14 +87,15 @@ def _ending(board: chess.Board) -> Iterator[Values]:
 
 concept(
     "ending",
+    detect=_ending,
+    holds=lambda context, kind=0, pure=0, others=0, side=None: _is_ending(context, kind or pure or others),
+    weight=4.2,
+).says(
     "(it|this) ~be a {kind} (ending|endgame)( now)?",
     "(it|this) ~be a pure {pure:kind} (ending|endgame)",
     "only {others:kind}s and pawns ~be left( besides the kings)?",
     "||{side} ~have a (pure )?{kind} (ending|endgame)",
     "||only kings and {pure:kind}s ~be left",
-    detect=_ending,
-    holds=lambda context, kind=0, pure=0, others=0, side=None: _is_ending(context, kind or pure or others),
-    weight=4.2,
 )
 
 
@@ -107,10 +107,11 @@ def _queens_off(board: chess.Board) -> Iterator[Values]:
 
 concept(
     "queens off",
-    "(the queens|queens) (are off|are off the board||have come off|have gone|come off)( the board)?",
-    "(the )?queens have been (exchanged||traded|swapped)( off)?",
-    "there are no queens( left)? on the board",
     detect=_queens_off,
     holds=lambda context: not any(all_of(context.board, side, "queen") for side in chess.COLORS),
     weight=1.4,
+).says(
+    "(the queens|queens) (are off|are off the board||have come off|have gone|come off)( the board)?",
+    "(the )?queens have been (exchanged||traded|swapped)( off)?",
+    "there are no queens( left)? on the board",
 )

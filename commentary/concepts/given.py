@@ -17,6 +17,12 @@ concept = partial(registry.concept, topic="given", weight=0.1)
 move_concept = partial(registry.move_concept, topic="given", weight=0.1)
 
 
+@concept("piece on a square").says(
+    "||{piece:some} ~(be|stand|sit) (currently |already |now |still )?(located |placed |positioned |posted )?(on|at) (the )?(square )?{squares}",
+    "||{piece:some}: {squares}",
+    "||{side} {kind}(s)?: {squares}",
+    "||{side} (~have )?(a |the |its |their )?{kind}(s)? (on|at) {squares}",
+)
 def _stands_on(
     context: Context,
     squares: Sequence[int],
@@ -28,40 +34,13 @@ def _stands_on(
     return bool(squares) and set(squares) <= set(found)
 
 
-concept(
-    "piece on a square",
-    "||{piece:some} ~(be|stand|sit) (currently |already |now |still )?(located |placed |positioned |posted )?(on|at) (the )?(square )?{squares}",
-    "||{piece:some}: {squares}",
-    "||{side} {kind}(s)?: {squares}",
-    "||{side} (~have )?(a |the |its |their )?{kind}(s)? (on|at) {squares}",
-    holds=_stands_on,
-)
-concept(
-    "there is a piece",
+concept("there is a piece", holds=lambda context, piece: bool(piece)).says(
     "||there ~be (indeed |also |still )?{piece:some}",
-    holds=lambda context, piece: bool(piece),
 )
-concept(
-    "own colour",
+concept("own colour", holds=lambda context, colour: colour == context.mover).says(
     "||{us:side} ~be (playing )?(as )?(the )?{colour}( pieces)?",
     "||{us:side} ~be (playing )?(as )?{colour:side}",
-    holds=lambda context, colour: colour == context.mover,
 )
-
-
-def _castled(context: Context, side: bool | None = None, wing: str = "") -> bool:
-    sides = [colour for colour in chess.COLORS if side in (None, colour)]
-    found = [_wing_castled_to(context.board, colour) for colour in sides]
-    return all(found) and all(wing in ("", name) for name in found)
-
-
-def _not_castled(context: Context, side: bool | None = None) -> bool:
-    sides = [colour for colour in chess.COLORS if side in (None, colour)]
-    if any(_wing_castled_to(context.board, colour) for colour in sides):
-        return False
-    if not all(context.board.has_castling_rights(colour) for colour in sides):
-        raise Unknown("a king may have castled and walked on")
-    return True
 
 
 def _wing_castled_to(board: chess.Board, side: chess.Color) -> str:
@@ -76,24 +55,69 @@ def _wing_castled_to(board: chess.Board, side: chess.Color) -> str:
     return ""
 
 
-concept(
-    "castled",
+@concept("castled").says(
     "||both (sides|kings|players) (have|are) castled( on the)?( {wing:word})?",
     "||{side} ~have (already )?castled( on the)?( {wing:word})?",
-    holds=_castled,
 )
-concept(
-    "not castled",
+def _castled(context: Context, side: bool | None = None, wing: str = "") -> bool:
+    sides = [colour for colour in chess.COLORS if side in (None, colour)]
+    found = [_wing_castled_to(context.board, colour) for colour in sides]
+    return all(found) and all(wing in ("", name) for name in found)
+
+
+@concept("not castled").says(
     "||{side} ~have not (yet )?castled( yet)?",
     "||neither (side|king|player) ~have castled( yet)?",
-    holds=_not_castled,
 )
+def _not_castled(context: Context, side: bool | None = None) -> bool:
+    sides = [colour for colour in chess.COLORS if side in (None, colour)]
+    if any(_wing_castled_to(context.board, colour) for colour in sides):
+        return False
+    if not all(context.board.has_castling_rights(colour) for colour in sides):
+        raise Unknown("a king may have castled and walked on")
+    return True
 
 
+@concept("no castling rights").says(
+    "||there ~be no castling rights( available)?( left)?( for either side)?",
+    "||no castling rights(( ~be)? (available|present|left)| remain| exist)?( for either side)?",
+    "||(neither side|nobody) can castle( any more)?",
+    "||neither side ~have (any )?castling rights( left| available)?",
+    "||{side} ~have no castling rights( left| available)?",
+)
 def _no_rights(context: Context, side: bool | None = None) -> bool:
     return not any(context.board.has_castling_rights(s) for s in chess.COLORS if side in (None, s))
 
 
+concept("no en passant", holds=lambda context, side=None: not context.board.has_legal_en_passant()).says(
+    "||there ~be no en passant (target )?(square|squares|capture|captures)( available| possible)?",
+    "||no en passant (target )?(square|squares|capture|captures)(( ~be)? (available|possible|present))?",
+    "||{side} ~have no en passant (target )?(square|squares|capture|captures)",
+)
+concept(
+    "clock",
+    holds=lambda context, half=None, full=None: (
+        half in (None, context.board.halfmove_clock) and full in (None, context.board.fullmove_number)
+    ),
+).says(
+    "||the (halfmove|half-move) clock ~be (currently )?(at )?{half:count}",
+    "||the (fullmove|full-move|full move) (number|count|counter) ~be (currently )?(at )?{full:count}",
+)
+concept(
+    "empty square",
+    holds=lambda context, squares: not any(context.board.piece_at(square) for square in squares),
+).says(
+    "||{squares} ~be (both |all )?(empty|clear|free|vacant|unoccupied)",
+    "||there ~be (nothing|no piece|no pieces) on {squares}",
+    "||nothing ~(stand|be) on {squares}",
+)
+
+
+@concept("occupied square").says(
+    "||{squares} ~be (already )?occupied( by {piece:some})?",
+    "||{squares} ~be (already )?occupied by (a|an) ({colour} )?{kind}",
+    "||there ~be (a|an) {colour} {kind} (on|at) {squares}",
+)
 def _is_occupied(
     context: Context,
     squares: Sequence[int],
@@ -107,6 +131,12 @@ def _is_occupied(
     ) and (not piece or set(squares) <= set(piece))
 
 
+@concept("so many pieces").says(
+    "||{side} (still )?~have (only |just |still )?{n:count} {kind}(s)?( left)?",
+    "||both sides (still )?~have (only |just |still )?{n:count} {kind}(s)?( left)?",
+    "||{side} (still )?~have (only |just |still )?{units:units}( left)?",
+    "||both sides (still )?~have (only |just |still )?{units:units}( left)?",
+)
 def _has_so_many(
     context: Context, units: Counter[str] | None = None, kind: int = 0, n: int = 0, side: bool | None = None
 ) -> bool:
@@ -123,63 +153,18 @@ def _has_so_many(
 
 
 concept(
-    "no castling rights",
-    "||there ~be no castling rights( available)?( left)?( for either side)?",
-    "||no castling rights(( ~be)? (available|present|left)| remain| exist)?( for either side)?",
-    "||(neither side|nobody) can castle( any more)?",
-    "||neither side ~have (any )?castling rights( left| available)?",
-    "||{side} ~have no castling rights( left| available)?",
-    holds=_no_rights,
-)
-concept(
-    "no en passant",
-    "||there ~be no en passant (target )?(square|squares|capture|captures)( available| possible)?",
-    "||no en passant (target )?(square|squares|capture|captures)(( ~be)? (available|possible|present))?",
-    "||{side} ~have no en passant (target )?(square|squares|capture|captures)",
-    holds=lambda context, side=None: not context.board.has_legal_en_passant(),
-)
-concept(
-    "clock",
-    "||the (halfmove|half-move) clock ~be (currently )?(at )?{half:count}",
-    "||the (fullmove|full-move|full move) (number|count|counter) ~be (currently )?(at )?{full:count}",
-    holds=lambda context, half=None, full=None: (
-        half in (None, context.board.halfmove_clock) and full in (None, context.board.fullmove_number)
-    ),
-)
-concept(
-    "empty square",
-    "||{squares} ~be (both |all )?(empty|clear|free|vacant|unoccupied)",
-    "||there ~be (nothing|no piece|no pieces) on {squares}",
-    "||nothing ~(stand|be) on {squares}",
-    holds=lambda context, squares: not any(context.board.piece_at(square) for square in squares),
-)
-concept(
-    "occupied square",
-    "||{squares} ~be (already )?occupied( by {piece:some})?",
-    "||{squares} ~be (already )?occupied by (a|an) ({colour} )?{kind}",
-    "||there ~be (a|an) {colour} {kind} (on|at) {squares}",
-    holds=_is_occupied,
-)
-concept(
-    "so many pieces",
-    "||{side} (still )?~have (only |just |still )?{n:count} {kind}(s)?( left)?",
-    "||both sides (still )?~have (only |just |still )?{n:count} {kind}(s)?( left)?",
-    "||{side} (still )?~have (only |just |still )?{units:units}( left)?",
-    "||both sides (still )?~have (only |just |still )?{units:units}( left)?",
-    holds=_has_so_many,
-)
-concept(
     "not in check",
-    "||{side} ~be not (currently )?(in|under) check",
-    "||{king:piece} ~be not (currently )?(in check|under check|checked)",
-    "||neither (side|king) ~be (currently )?in check",
     holds=lambda context, side=None, king=None: (
         not (
             context.board.is_check()
             and side in (None, context.board.turn)
-            and king in (None, context.board.king(context.board.turn))
+            and (king in (None, context.board.king(context.board.turn)))
         )
     ),
+).says(
+    "||{side} ~be not (currently )?(in|under) check",
+    "||{king:piece} ~be not (currently )?(in check|under check|checked)",
+    "||neither (side|king) ~be (currently )?in check",
 )
 
 
@@ -193,12 +178,13 @@ def _moves_there(
 
 move_concept(
     "moves a piece",
-    "||~(involve moving|suggest moving|mean moving|move|bring|place|put|take) {piece:before} (from {origin:square} )?(to|on) {goal:square}",
-    "||~(involve|suggest|mean) {piece:before} moving (from {origin:square} )?to {goal:square}",
-    "||~(involve moving|suggest moving|move) (the|a|{side:owner}) {kind} (from {origin:square} )?to {goal:square}",
     holds=lambda context, side=None, **named: (
         side in (None, context.before.turn) and _moves_there(context, **named)
     ),
+).says(
+    "||~(involve moving|suggest moving|mean moving|move|bring|place|put|take) {piece:before} (from {origin:square} )?(to|on) {goal:square}",
+    "||~(involve|suggest|mean) {piece:before} moving (from {origin:square} )?to {goal:square}",
+    "||~(involve moving|suggest moving|move) (the|a|{side:owner}) {kind} (from {origin:square} )?to {goal:square}",
 )
 
 
@@ -220,35 +206,28 @@ def _is_illegal(context: Context, foe: Foe) -> bool:
     return False
 
 
-concept(
-    "legal move",
+concept("legal move", holds=lambda context, foe: not _is_illegal(context, foe)).says(
     "||{foe:named_move} ~be (also )?(a |an )?(legal|valid|allowed|possible)( move)?( for {us:object})?",
-    holds=lambda context, foe: not _is_illegal(context, foe),
 )
-concept(
-    "illegal move",
+concept("illegal move", holds=_is_illegal).says(
     "||{foe:named_move} ~be not (a |an )?(legal|valid|allowed|possible)( move)?",
     "||{foe:named_move} ~be (also )?(an )?(illegal|invalid|impossible)( move)?",
-    holds=_is_illegal,
 )
-concept(
-    "can move",
+concept("can move", holds=_can_move).says(
     "||{piece} can (also |legally |safely |then |now )?(move|go|be moved|advance|jump|retreat|step) (to|onto) {goals:squares}",
     "||(moving |move |go )?(from )?{origin:square} to {goals:squares} ~be (also )?(a )?(legal|valid|allowed|possible)( move)?",
     "||moving {piece} to {goals:squares} ~be (also )?(a )?(legal|valid|allowed|possible)( move)?",
     "||(moving |move |go )?(from )?{origin:square} (to|->) {goals:squares}: (also )?(legal|valid)",
-    holds=_can_move,
 )
-concept(
-    "cannot move",
+concept("cannot move", holds=lambda context, piece, goal: not _can_move(context, [goal], piece)).says(
     "||{piece} cannot (legally |safely )?(move|go|be moved|advance|jump|retreat|step) (to|onto) {goal:square}",
-    holds=lambda context, piece, goal: not _can_move(context, [goal], piece),
 )
 concept(
     "same move",
+    holds=lambda context, other, one=None, origin=None, goal=None: (
+        one in (None, other) and origin in (None, other.from_square) and (goal in (None, other.to_square))
+    ),
+).says(
     "||{one:candidate} (corresponds to|translates to|becomes|equals|=|means|is represented by|is represented as) {other:candidate}( in uci( notation| format)?)?",
     "||(moving |move )?(from )?{origin:square} to {goal:square}( ~be| would be|:| becomes|,| ->) {other:candidate}( in uci( notation| format)?)?",
-    holds=lambda context, other, one=None, origin=None, goal=None: (
-        one in (None, other) and origin in (None, other.from_square) and goal in (None, other.to_square)
-    ),
 )

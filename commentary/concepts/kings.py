@@ -93,22 +93,15 @@ def _sheltered(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "king": king, "pawns": pawns}
 
 
-def _is_sheltered(context: Context, king: int, pawns: Sequence[int]) -> bool:
-    return len(pawns) >= 2 and set(pawns) <= _cover(context, king)
-
-
-concept(
-    "king shelter",
+@concept("king shelter", detect=_sheltered, weight=1.1, favours="side").says(
     "{king} ~(sit|hide||stand|shelter|live|be|be tucked away) (safely )?behind its pawns on {pawns:squares}",
     "{king} ~be (tucked away behind|sheltered by|covered by||well sheltered by|protected by|shielded by) its pawns on {pawns:squares}",
     "{king} ~have its pawns on {pawns:squares} in front of it",
     "||{king} ~(sit|hide|stand|shelter|live|be|be tucked away) (safely |snugly )?behind (its )?{pawns:pieces}",
     "||{king} ~be (well |decently |reasonably )?(sheltered|covered|protected|shielded) by (its )?{pawns:pieces}",
-    detect=_sheltered,
-    holds=_is_sheltered,
-    weight=1.1,
-    favours="side",
 )
+def _is_sheltered(context: Context, king: int, pawns: Sequence[int]) -> bool:
+    return len(pawns) >= 2 and set(pawns) <= _cover(context, king)
 
 
 def _bare(board: chess.Board) -> Iterator[Values]:
@@ -119,11 +112,6 @@ def _bare(board: chess.Board) -> Iterator[Values]:
 
 concept(
     "king without pawns",
-    "{king} ~have no pawn (cover||shelter|shield)(| at all)( left)?",
-    "{king} ~stand without (any )?pawn cover",
-    "not a single pawn (covers||shields|shelters) {king}",
-    "no pawn (shelters||covers|shields) {king}",
-    "there is no pawn in front of {king}",
     detect=_bare,
     holds=lambda context, king: not _cover(context, king),
     weight=lambda board, v: (
@@ -132,6 +120,12 @@ concept(
         else 1.0
     ),
     favours="-side",
+).says(
+    "{king} ~have no pawn (cover||shelter|shield)(| at all)( left)?",
+    "{king} ~stand without (any )?pawn cover",
+    "not a single pawn (covers||shields|shelters) {king}",
+    "no pawn (shelters||covers|shields) {king}",
+    "there is no pawn in front of {king}",
 )
 
 
@@ -162,6 +156,13 @@ def _back_rank_is_bare(context: Context, side: chess.Color) -> bool:
     )
 
 
+@concept("weak back rank", detect=_boxed_in, weight=2.4, favours="-side").says(
+    "{side:owner} back rank ~be (weak||a worry|a concern|vulnerable)",
+    "the back rank ~be a worry for {side:object}",
+    "{pawns:pieces} box in {king}, and no rook or queen guards {side:owner} back rank",
+    "{king} ~have no luft, and {side:owner} back rank is unguarded",
+    "{king} ~be boxed in by its own pawns, and no rook or queen guards {side:owner} back rank",
+)
 def _is_weak(
     context: Context, side: bool | None = None, king: int | None = None, pawns: Sequence[int] = ()
 ) -> bool:
@@ -173,30 +174,14 @@ def _is_weak(
     return _is_boxed_in(context, own, pawns) and threat and _back_rank_is_bare(context, colour)
 
 
-concept(
-    "weak back rank",
-    "{side:owner} back rank ~be (weak||a worry|a concern|vulnerable)",
-    "the back rank ~be a worry for {side:object}",
-    "{pawns:pieces} box in {king}, and no rook or queen guards {side:owner} back rank",
-    "{king} ~have no luft, and {side:owner} back rank is unguarded",
-    "{king} ~be boxed in by its own pawns, and no rook or queen guards {side:owner} back rank",
-    detect=_boxed_in,
-    holds=_is_weak,
-    weight=2.4,
-    favours="-side",
-)
-concept(
-    "boxed-in king",
+concept("boxed-in king", holds=_is_boxed_in).says(
     "||{king} ~be boxed in by its own pawns( on {pawns:squares})?",
     "||{king} ~have no (luft|air|way off the back rank|escape from the back rank)",
     "||{pawns:pieces} ~box in {king}",
-    holds=_is_boxed_in,
 )
-concept(
-    "bare back rank",
+concept("bare back rank", holds=lambda context, side: _back_rank_is_bare(context, side)).says(
     "||no rook or queen ~(guard|stay on|stand on|be left on) {side:owner} back rank",
     "||{side:owner} back rank ~be (unguarded|bare)( by rook or queen)?",
-    holds=lambda context, side: _back_rank_is_bare(context, side),
 )
 
 
@@ -213,6 +198,12 @@ def _active(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "king": king, "other": other}
 
 
+@concept("active king", detect=_active, weight=2.0, favours="side").says(
+    "{king} ~be (active|already in play||in play), while {other} is (still back home|passive||back home)",
+    "{king} ~be (already )?(well up the board||active|in play|in the fight)",
+    "{king} ~have already come out( into play)?",
+    "||{king} ~have (already )?(walked out|marched|come out) (into play|to the middle|up the board)",
+)
 def _is_active(context: Context, king: int, other: int | None = None) -> bool:
     side = side_of_king(context, king)
     passive = other is None or (
@@ -221,26 +212,11 @@ def _is_active(context: Context, king: int, other: int | None = None) -> bool:
     return 2 <= chess.square_rank(king) <= 5 and passive
 
 
+@concept("passive king").says(
+    "||{king} (~be|~stand|~sit) (still )?(on the back ranks|passive|back home|on its first two ranks)",
+)
 def _is_passive(context: Context, king: int) -> bool:
     return chess.square_rank(king) in ((0, 1) if side_of_king(context, king) else (7, 6))
-
-
-concept(
-    "active king",
-    "{king} ~be (active|already in play||in play), while {other} is (still back home|passive||back home)",
-    "{king} ~be (already )?(well up the board||active|in play|in the fight)",
-    "{king} ~have already come out( into play)?",
-    "||{king} ~have (already )?(walked out|marched|come out) (into play|to the middle|up the board)",
-    detect=_active,
-    holds=_is_active,
-    weight=2.0,
-    favours="side",
-)
-concept(
-    "passive king",
-    "||{king} (~be|~stand|~sit) (still )?(on the back ranks|passive|back home|on its first two ranks)",
-    holds=_is_passive,
-)
 
 
 def _opposition(board: chess.Board) -> Iterator[Values]:
@@ -251,21 +227,14 @@ def _opposition(board: chess.Board) -> Iterator[Values]:
         yield {"side": board.turn}
 
 
+@concept("opposition", detect=_opposition, weight=3.2, favours="-side").says(
+    "the kings stand in (|direct )opposition, and it is {side:object} who must give way",
+    "the kings stand in direct opposition with {side:object} to move",
+    "||the kings (~stand in|~be in|face each other in) (the )?(direct )?opposition",
+    "||the kings ~face each other, one square apart",
+)
 def _kings_oppose(context: Context, side: bool | None = None) -> bool:
     one, other = (predicates.all_of(context.board, colour, "king")[0] for colour in chess.COLORS)
     files = abs(chess.square_file(one) - chess.square_file(other))
     ranks = abs(chess.square_rank(one) - chess.square_rank(other))
     return sorted((files, ranks)) == [0, 2] and (side is None or context.board.turn == side)
-
-
-concept(
-    "opposition",
-    "the kings stand in (|direct )opposition, and it is {side:object} who must give way",
-    "the kings stand in direct opposition with {side:object} to move",
-    "||the kings (~stand in|~be in|face each other in) (the )?(direct )?opposition",
-    "||the kings ~face each other, one square apart",
-    detect=_opposition,
-    holds=_kings_oppose,
-    weight=3.2,
-    favours="-side",
-)

@@ -130,6 +130,91 @@ def _has_for(context: Context, side: chess.Color, more: Counter[str], less: Coun
     return any(fits(more, one) and fits(less, other) for one, other in readings)
 
 
+# -- concepts ------------------------------------------------------------------------------------
+
+
+@concept("level material", detect=partial(_detect, "level material"), weight=2.2).says(
+    "(material|the material) ~be (level|even|equal||balanced)( on both sides)?",
+    "the material count ~be (level|even||equal)",
+    "there is nothing between the sides in material",
+    "material ~be (equal|even) on both sides",
+    "both sides are equal in material",
+    "(nobody|neither side) ~be ahead in material",
+    "||(the )?material (count |balance |situation )?(~be )?(level|even|equal|balanced)( (for|on) both sides)?",
+    "||both sides ~have (equal|even|the same amount of) material",
+)
+def _is_level(context: Context) -> bool:
+    return total(context.board, chess.WHITE) == total(context.board, chess.BLACK)
+
+
+concept(
+    "same pieces",
+    holds=lambda context: not surplus(context.board, True) and (not surplus(context.board, False)),
+).says(
+    "||(both sides|each side) ~have (exactly )?the same (pieces|material|forces)( left)?",
+    "||the (pieces|forces) ~be the same on both sides",
+)
+concept(
+    "nearly level material",
+    holds=lambda context: abs(total(context.board, True) - total(context.board, False)) <= 1,
+    weight=0.2,
+).says(
+    "||(the )?material (count |balance |situation )?~be (roughly|relatively|about|approximately|nearly|almost|fairly) (equal|even|level|balanced)( (for|on) both sides)?",
+)
+concept(
+    "more material",
+    holds=lambda context, side=None, other=None: (
+        total(context.board, side if side is not None else not other)
+        > total(context.board, other if other is not None else not side)
+    ),
+    weight=0.2,
+).says(
+    "||{side} ~be (slightly |clearly )?(ahead|up) (in|on) material",
+    "||{other:side} ~be (slightly |clearly )?(behind|down) (in|on) material",
+    "||{side} ~have (a |the )?(slight |small |clear |significant )?(material advantage|material edge|advantage in material|more material)",
+)
+concept(
+    "more of a kind",
+    holds=lambda context, kind, side=None, other=None: (
+        count(context.board, side if side is not None else not other, chess.piece_name(kind))
+        > count(context.board, other if other is not None else not side, chess.piece_name(kind))
+    ),
+    weight=0.2,
+).says(
+    "||{side} ~have (one )?more {kind}s?( than {other:object})?",
+    "||{other:side} ~have (one )?fewer {kind}s?( than {side:object})?",
+)
+concept(
+    "unbalanced material",
+    holds=lambda context: bool(surplus(context.board, True)) and bool(surplus(context.board, False)),
+).says(
+    "||the material ~be (unbalanced|lopsided|imbalanced)",
+)
+concept(
+    "one for another",
+    detect=partial(_detect, "one for another"),
+    holds=lambda context, more, less, side=None, even=None: _has_for(
+        context, bool(side if side is not None else even), more, less
+    ),
+    weight=_lead_weight,
+    favours="side",
+).says(
+    "{side} ~have {more:units} (for|against) {less:units}",
+    "the material is unbalanced: {even:side} ~have {more:units} for {less:units}",
+)
+
+
+@concept(
+    "material ahead", detect=partial(_detect, "material ahead"), weight=_lead_weight, favours="side"
+).says(
+    "{side} ~be ((just|already|still|now|simply|effectively) )?{units} (up|ahead|to the good)",
+    "{other:side} ~be ((just|already|still|now) )?{units} (down|behind||short)",
+    "{side} ~have an extra {extra:kind}",
+    "||{side} ~be ((already|still|now) )?(up|up by|ahead by|leading by) {units}",
+    "||{other:side} ~be ((already|still|now) )?(down|down by|behind by) {units}",
+    "{side} ~be a {minor:word} (up|ahead)",
+    "{other:side} ~be a {minor:word} (down|behind)",
+)
 def _is_ahead(
     context: Context,
     side: bool | None = None,
@@ -145,115 +230,20 @@ def _is_ahead(
     return _has_for(context, bool(leader), named, Counter())
 
 
+@concept("far ahead", detect=partial(_detect, "far ahead"), weight=_lead_weight, favours="side").says(
+    "{side} ~be (far|well||miles|a long way) ahead (in||on) material",
+    "{other:side} ~be (far|well||a long way) behind (in||on) material",
+)
 def _far_ahead(context: Context, side: bool | None = None, other: bool | None = None) -> bool:
     leader = bool(side if side is not None else not other)
     return total(context.board, leader) - total(context.board, not leader) >= _MUCH
 
 
+@concept("exchange up", detect=partial(_detect, "exchange up"), weight=_lead_weight, favours="side").says(
+    "{side} ~be ((just|already|still|now) )?the exchange (up|ahead||to the good)",
+    "{other:side} ~be ((just|already|still|now) )?the exchange (down||behind)",
+)
 def _exchange_up(context: Context, side: bool | None = None, other: bool | None = None) -> bool:
     leader = side if side is not None else not other
     ours, theirs = surplus(context.board, bool(leader)), surplus(context.board, not leader)
     return ours == Counter({"rook": 1}) and theirs in (Counter({"knight": 1}), Counter({"bishop": 1}))
-
-
-def _is_level(context: Context) -> bool:
-    return total(context.board, chess.WHITE) == total(context.board, chess.BLACK)
-
-
-# -- concepts ------------------------------------------------------------------------------------
-
-concept(
-    "level material",
-    "(material|the material) ~be (level|even|equal||balanced)( on both sides)?",
-    "the material count ~be (level|even||equal)",
-    "there is nothing between the sides in material",
-    "material ~be (equal|even) on both sides",
-    "both sides are equal in material",
-    "(nobody|neither side) ~be ahead in material",
-    "||(the )?material (count |balance |situation )?(~be )?(level|even|equal|balanced)( (for|on) both sides)?",
-    "||both sides ~have (equal|even|the same amount of) material",
-    detect=partial(_detect, "level material"),
-    holds=_is_level,
-    weight=2.2,
-)
-concept(
-    "same pieces",
-    "||(both sides|each side) ~have (exactly )?the same (pieces|material|forces)( left)?",
-    "||the (pieces|forces) ~be the same on both sides",
-    holds=lambda context: not surplus(context.board, True) and not surplus(context.board, False),
-)
-concept(
-    "nearly level material",
-    "||(the )?material (count |balance |situation )?~be (roughly|relatively|about|approximately|nearly|almost|fairly) (equal|even|level|balanced)( (for|on) both sides)?",
-    holds=lambda context: abs(total(context.board, True) - total(context.board, False)) <= 1,
-    weight=0.2,
-)
-concept(
-    "more material",
-    "||{side} ~be (slightly |clearly )?(ahead|up) (in|on) material",
-    "||{other:side} ~be (slightly |clearly )?(behind|down) (in|on) material",
-    "||{side} ~have (a |the )?(slight |small |clear |significant )?(material advantage|material edge|advantage in material|more material)",
-    holds=lambda context, side=None, other=None: (
-        total(context.board, side if side is not None else not other)
-        > total(context.board, other if other is not None else not side)
-    ),
-    weight=0.2,
-)
-concept(
-    "more of a kind",
-    "||{side} ~have (one )?more {kind}s?( than {other:object})?",
-    "||{other:side} ~have (one )?fewer {kind}s?( than {side:object})?",
-    holds=lambda context, kind, side=None, other=None: (
-        count(context.board, side if side is not None else not other, chess.piece_name(kind))
-        > count(context.board, other if other is not None else not side, chess.piece_name(kind))
-    ),
-    weight=0.2,
-)
-concept(
-    "unbalanced material",
-    "||the material ~be (unbalanced|lopsided|imbalanced)",
-    holds=lambda context: bool(surplus(context.board, True)) and bool(surplus(context.board, False)),
-)
-concept(
-    "one for another",
-    "{side} ~have {more:units} (for|against) {less:units}",
-    "the material is unbalanced: {even:side} ~have {more:units} for {less:units}",
-    detect=partial(_detect, "one for another"),
-    holds=lambda context, more, less, side=None, even=None: _has_for(
-        context, bool(side if side is not None else even), more, less
-    ),
-    weight=_lead_weight,
-    favours="side",
-)
-concept(
-    "material ahead",
-    "{side} ~be ((just|already|still|now|simply|effectively) )?{units} (up|ahead|to the good)",
-    "{other:side} ~be ((just|already|still|now) )?{units} (down|behind||short)",
-    "{side} ~have an extra {extra:kind}",
-    "||{side} ~be ((already|still|now) )?(up|up by|ahead by|leading by) {units}",
-    "||{other:side} ~be ((already|still|now) )?(down|down by|behind by) {units}",
-    "{side} ~be a {minor:word} (up|ahead)",
-    "{other:side} ~be a {minor:word} (down|behind)",
-    detect=partial(_detect, "material ahead"),
-    holds=_is_ahead,
-    weight=_lead_weight,
-    favours="side",
-)
-concept(
-    "far ahead",
-    "{side} ~be (far|well||miles|a long way) ahead (in||on) material",
-    "{other:side} ~be (far|well||a long way) behind (in||on) material",
-    detect=partial(_detect, "far ahead"),
-    holds=_far_ahead,
-    weight=_lead_weight,
-    favours="side",
-)
-concept(
-    "exchange up",
-    "{side} ~be ((just|already|still|now) )?the exchange (up|ahead||to the good)",
-    "{other:side} ~be ((just|already|still|now) )?the exchange (down||behind)",
-    detect=partial(_detect, "exchange up"),
-    holds=_exchange_up,
-    weight=_lead_weight,
-    favours="side",
-)

@@ -71,6 +71,49 @@ def _steps_left(
     return predicates.steps_to_go(square, colour) == steps
 
 
+def _blockades(context: Context, blocker: int, pawn: int) -> bool:
+    side = context.owner(pawn)
+    enemies = context.board.color_at(blocker) == (not side)
+    return (
+        enemies and predicates.is_pawn(context.board, pawn) and predicates.ahead_of(pawn, side)[0] == blocker
+    )
+
+
+concept(
+    "passed pawn",
+    detect=_passers,
+    holds=partial(all_are, predicates.is_passed),
+    weight=_passer_weight,
+    favours="side",
+).says(
+    "{pawn} ~be (a passed pawn|passed||a passer)( now| as well)?",
+    "{side} ~have a (passed pawn|passer) on {pawn:square}",
+    "no (pawn|enemy pawn) can (stop||ever stop) {pawn}",
+    "||{pawns:pieces} ~be (both |all )?passed( pawns)?",
+    "||{side} ~(own|get) a (passed pawn|passer) on {pawn:square}",
+    "||{side} ~(have|get) (passed pawns|passers) on {pawns:squares}",
+)
+concept(
+    "protected passed pawn",
+    detect=_guarded_passers,
+    holds=partial(all_are, _guarded),
+    weight=lambda board, values: 0.7 + _passer_weight(board, values),
+    favours="side",
+).says(
+    "{side} ~have a protected (passed pawn|passer) on {pawn:square}",
+    "{pawn} ~be (a protected passer|passed and protected||a protected passed pawn)( by a pawn)?",
+)
+
+
+@concept(
+    "passed pawn near promotion",
+    detect=_near_passers,
+    weight=lambda board, values: 0.5 + _passer_weight(board, values),
+    favours="side",
+).says(
+    "{pawn} ~be passed and only {steps:count} steps from queening",
+    "{one:piece} ~be passed and only one step from queening",
+)
 def _passed_and_near(
     context: Context, pawn: int | None = None, one: int | None = None, steps: int = 1
 ) -> bool:
@@ -82,71 +125,33 @@ def _passed_and_near(
     )
 
 
-def _blockades(context: Context, blocker: int, pawn: int) -> bool:
-    side = context.owner(pawn)
-    enemies = context.board.color_at(blocker) == (not side)
-    return (
-        enemies and predicates.is_pawn(context.board, pawn) and predicates.ahead_of(pawn, side)[0] == blocker
-    )
-
-
-def _passed_but_blocked(context: Context, blocker: int, pawn: int) -> bool:
-    return predicates.is_passed(context.board, pawn) and _blockades(context, blocker, pawn)
-
-
-concept(
-    "passed pawn",
-    "{pawn} ~be (a passed pawn|passed||a passer)( now| as well)?",
-    "{side} ~have a (passed pawn|passer) on {pawn:square}",
-    "no (pawn|enemy pawn) can (stop||ever stop) {pawn}",
-    "||{pawns:pieces} ~be (both |all )?passed( pawns)?",
-    "||{side} ~(own|get) a (passed pawn|passer) on {pawn:square}",
-    "||{side} ~(have|get) (passed pawns|passers) on {pawns:squares}",
-    detect=_passers,
-    holds=partial(all_are, predicates.is_passed),
-    weight=_passer_weight,
-    favours="side",
-)
-concept(
-    "protected passed pawn",
-    "{side} ~have a protected (passed pawn|passer) on {pawn:square}",
-    "{pawn} ~be (a protected passer|passed and protected||a protected passed pawn)( by a pawn)?",
-    detect=_guarded_passers,
-    holds=partial(all_are, _guarded),
-    weight=lambda board, values: 0.7 + _passer_weight(board, values),
-    favours="side",
-)
-concept(
-    "passed pawn near promotion",
-    "{pawn} ~be passed and only {steps:count} steps from queening",
-    "{one:piece} ~be passed and only one step from queening",
-    detect=_near_passers,
-    holds=_passed_and_near,
-    weight=lambda board, values: 0.5 + _passer_weight(board, values),
-    favours="side",
-)
 concept(
     "steps to promotion",
-    "{pawn} ~be (just |only )?{steps:count} (steps||step|move|moves|square|squares) (away |)from (promotion|queening||promoting)",
-    "{pawn} ~need (just|only) {steps:count} more (moves||move|steps) to (queen||promote)",
     detect=lambda board: (values for values in _near_passers(board) if values["steps"] is not None),
     holds=_steps_left,
     weight=lambda board, values: 0.4 + _passer_weight(board, values),
     favours="side",
+).says(
+    "{pawn} ~be (just |only )?{steps:count} (steps||step|move|moves|square|squares) (away |)from (promotion|queening||promoting)",
+    "{pawn} ~need (just|only) {steps:count} more (moves||move|steps) to (queen||promote)",
 )
-concept(
+
+
+@concept(
     "blockaded passed pawn",
+    detect=_blocked_passers,
+    weight=lambda board, values: 0.2 + _passer_weight(board, values),
+).says(
     "{pawn} ~be passed, but {blocker} stands in front of it",
     "{blocker} ~blockade {pawn}",
-    detect=_blocked_passers,
-    holds=_passed_but_blocked,
-    weight=lambda board, values: 0.2 + _passer_weight(board, values),
 )
-concept(
-    "blockade",
+def _passed_but_blocked(context: Context, blocker: int, pawn: int) -> bool:
+    return predicates.is_passed(context.board, pawn) and _blockades(context, blocker, pawn)
+
+
+concept("blockade", holds=_blockades).says(
     "||{blocker} ~(block|stand in front of|stand in the way of|be planted in front of|hold up) {pawn}",
     "||{pawn} ~be (blocked|blockaded|stopped|held up) by {blocker}",
-    holds=_blockades,
 )
 
 
@@ -166,6 +171,11 @@ def _connected(board: chess.Board) -> Iterator[Values]:
                     yield {"side": side, "pawns": [one, other]}
 
 
+@concept("connected passed pawns", detect=_connected, weight=4.5, favours="side").says(
+    "{side} ~have connected (passed pawns|passers) on {pawns:squares}",
+    "{pawns:pieces} ~be connected passers",
+    "||{pawns:pieces} ~be connected( passed pawns)?",
+)
 def _are_connected(context: Context, pawns: Sequence[int], side: bool | None = None) -> bool:
     if len(pawns) != 2 or not all_are(predicates.is_passed, context, pawns=pawns, side=side):
         return False
@@ -176,15 +186,3 @@ def _are_connected(context: Context, pawns: Sequence[int], side: bool | None = N
         and chess.square_file(other) in predicates.files_beside(one)
         and len({context.board.color_at(s) for s in pawns}) == 1
     )
-
-
-concept(
-    "connected passed pawns",
-    "{side} ~have connected (passed pawns|passers) on {pawns:squares}",
-    "{pawns:pieces} ~be connected passers",
-    "||{pawns:pieces} ~be connected( passed pawns)?",
-    detect=_connected,
-    holds=_are_connected,
-    weight=4.5,
-    favours="side",
-)

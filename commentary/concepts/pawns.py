@@ -96,16 +96,17 @@ def _isolated_weight(board: chess.Board, values: Values) -> float:
 
 concept(
     "isolated pawn",
+    detect=_isolated,
+    holds=partial(all_are, predicates.is_isolated),
+    weight=_isolated_weight,
+    favours="-side",
+).says(
     "{pawn} ~be (isolated|an isolated pawn)( now| as well)?",
     "{side} ~have an isolated pawn on {pawn:square}",
     "{side} ~have to live with an isolated pawn on {pawn:square}",
     "{pawn} ~have no (neighbours|fellow pawn on either neighbouring file)",
     "{pawns:pieces} ~be (isolated|all isolated||both isolated)",
     "{side} ~have isolated pawns on {pawns:squares}",
-    detect=_isolated,
-    holds=partial(all_are, predicates.is_isolated),
-    weight=_isolated_weight,
-    favours="-side",
 )
 
 
@@ -117,6 +118,12 @@ def _doubled(board: chess.Board) -> Iterator[Values]:
                 yield {"side": side, "pawns": pawns, "file": file}
 
 
+@concept("doubled pawns", detect=_doubled, weight=1.4, favours="-side").says(
+    "{side} ~have doubled pawns on ({file}|{pawns:squares})",
+    "{pawns:pieces} ~be doubled",
+    "||{side} ~(get|be left with) doubled pawns on {file}",
+    "||{pawn} ~be (a )?doubled( pawn)?",
+)
 def _are_doubled(
     context: Context,
     pawns: Sequence[int] = (),
@@ -127,19 +134,6 @@ def _are_doubled(
     if file >= 0:
         return side is not None and len(predicates.pawns_on(context.board, file, side)) > 1
     return all_are(predicates.is_doubled, context, pawn, pawns, side)
-
-
-concept(
-    "doubled pawns",
-    "{side} ~have doubled pawns on ({file}|{pawns:squares})",
-    "{pawns:pieces} ~be doubled",
-    "||{side} ~(get|be left with) doubled pawns on {file}",
-    "||{pawn} ~be (a )?doubled( pawn)?",
-    detect=_doubled,
-    holds=_are_doubled,
-    weight=1.4,
-    favours="-side",
-)
 
 
 def _backward(board: chess.Board) -> Iterator[Values]:
@@ -155,13 +149,14 @@ def _backward(board: chess.Board) -> Iterator[Values]:
 
 concept(
     "backward pawn",
-    "{pawn} ~be (backward|a backward pawn)( now| as well)?",
-    "{side} ~have a backward pawn on {pawn:square}",
-    "{pawn} (~have been left behind by|~lag behind) its neighbours",
     detect=_backward,
     holds=partial(all_are, predicates.is_backward),
     weight=1.6,
     favours="-side",
+).says(
+    "{pawn} ~be (backward|a backward pawn)( now| as well)?",
+    "{side} ~have a backward pawn on {pawn:square}",
+    "{pawn} (~have been left behind by|~lag behind) its neighbours",
 )
 
 
@@ -176,6 +171,19 @@ def _majorities(board: chess.Board) -> Iterator[Values]:
             yield {"side": white > black, "wing": wing, "own": max(white, black), "theirs": min(white, black)}
 
 
+@concept(
+    "pawn majority",
+    detect=_majorities,
+    weight=lambda board, values: 0.6 if board.queens else 1.9,
+    favours="side",
+).says(
+    "{side} ~have (a|the) {wing:word} (majority||pawn majority)",
+    "{side} ~have more pawns on the {wing:word}",
+    "on the {wing:word} {side} ~have {own:count} pawns against {theirs:count}",
+    "the {wing:word} majority ~belong to {side:object}",
+    "{side} ~have {own:count} pawns (against||to|versus) {theirs:count} on the {wing:word}",
+    "{side} ~have a {wing:word} majority of {own:count} (against||to|versus) {theirs:count}",
+)
 def _has_majority(
     context: Context, side: bool, wing: str, own: int | None = None, theirs: int | None = None
 ) -> bool:
@@ -190,21 +198,6 @@ def _has_majority(
     return pawns[side] > pawns[not side] and exact
 
 
-concept(
-    "pawn majority",
-    "{side} ~have (a|the) {wing:word} (majority||pawn majority)",
-    "{side} ~have more pawns on the {wing:word}",
-    "on the {wing:word} {side} ~have {own:count} pawns against {theirs:count}",
-    "the {wing:word} majority ~belong to {side:object}",
-    "{side} ~have {own:count} pawns (against||to|versus) {theirs:count} on the {wing:word}",
-    "{side} ~have a {wing:word} majority of {own:count} (against||to|versus) {theirs:count}",
-    detect=_majorities,
-    holds=_has_majority,
-    weight=lambda board, values: 0.6 if board.queens else 1.9,
-    favours="side",
-)
-
-
 def _centre(board: chess.Board) -> Iterator[Values]:
     for side in (chess.WHITE, chess.BLACK):
         own, enemy = (board.pieces(chess.PAWN, colour) for colour in (side, not side))
@@ -213,23 +206,16 @@ def _centre(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "pawns": pawns}
 
 
-def _holds_centre(context: Context, side: bool, pawns: Sequence[int]) -> bool:
-    central = [square for square in _CENTRE if predicates.is_pawn(context.board, square)]
-    theirs = sum(context.board.color_at(square) != side for square in central)
-    return context.owner(*pawns) == side and set(pawns) <= set(central) and theirs <= 1
-
-
-concept(
-    "pawn centre",
+@concept("pawn centre", detect=_centre, weight=2.2, favours="side").says(
     "{side} ~have pawns on {pawns:squares} in the centre",
     "pawns on {pawns:squares} give {side:object} the centre",
     "{side} ~(hold|control|claim||occupy) the centre with pawns on {pawns:squares}",
     "{side} ~have the (bigger||greater) share of the centre with pawns on {pawns:squares}",
-    detect=_centre,
-    holds=_holds_centre,
-    weight=2.2,
-    favours="side",
 )
+def _holds_centre(context: Context, side: bool, pawns: Sequence[int]) -> bool:
+    central = [square for square in _CENTRE if predicates.is_pawn(context.board, square)]
+    theirs = sum(context.board.color_at(square) != side for square in central)
+    return context.owner(*pawns) == side and set(pawns) <= set(central) and theirs <= 1
 
 
 def _rams(board: chess.Board) -> Iterator[Values]:
@@ -240,6 +226,9 @@ def _rams(board: chess.Board) -> Iterator[Values]:
             return
 
 
+@concept("locked pawns", detect=_rams, weight=1.0).says(
+    "{one} and {other} (block each other|stand head to head|are locked together||are locked|face each other)",
+)
 def _ram(context: Context, one: int, other: int) -> bool:
     board = context.board
     white, black = (one, other) if board.color_at(one) == chess.WHITE else (other, one)
@@ -250,12 +239,3 @@ def _ram(context: Context, one: int, other: int) -> bool:
         and predicates.is_pawn(board, black)
         and black == white + 8
     )
-
-
-concept(
-    "locked pawns",
-    "{one} and {other} (block each other|stand head to head|are locked together||are locked|face each other)",
-    detect=_rams,
-    holds=_ram,
-    weight=1.0,
-)

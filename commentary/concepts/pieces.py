@@ -76,16 +76,17 @@ def _outposts(board: chess.Board) -> Iterator[Values]:
 
 concept(
     "outpost",
+    detect=_outposts,
+    holds=lambda context, piece: is_outpost(context.board, piece),
+    weight=2.7,
+    favours="side",
+).says(
     "{piece} ~(sit||stand|be|settle) on an outpost( there)?",
     "{piece} ~have (settled on an outpost|an outpost there||an outpost)",
     "{piece} ~be (firmly planted||securely planted|anchored|established) on an outpost",
     "no (enemy |black |white )?pawn can (ever |)chase {piece} away",
     "{piece} ~be out of reach of (|the |any )(enemy )?pawns",
     "{piece} cannot be (driven away||chased away|kicked away) by pawns",
-    detect=_outposts,
-    holds=lambda context, piece: is_outpost(context.board, piece),
-    weight=2.7,
-    favours="side",
 )
 
 
@@ -109,6 +110,23 @@ def _undeveloped(board: chess.Board) -> Iterator[Values]:
             }
 
 
+@concept(
+    "undeveloped pieces",
+    detect=_undeveloped,
+    weight=lambda board, values: (
+        0.8 + 0.25 * len(at_home(board, values["side"])) + (1.2 if values["late"] is not None else 0.0)
+    ),
+    favours="-late",
+).says(
+    "{side} ~have {number:count} minor pieces (still at home|undeveloped||at home)",
+    "{side} ~have (yet to develop|still to bring out||still to develop|yet to bring out) {pieces}",
+    "{single:piece} ~be still on its (original||starting) square",
+    "{pieces} ~(be|be||stand|sit) (still||both still|still both|all still) (at home||undeveloped|on their original squares)",
+    "{late:side} ~be (behind in development|slightly behind in development||clearly behind in development)",
+    "{other:side} ~be (ahead in development|better developed)",
+    "||{side} ~have {number:count} minor piece (still at home|undeveloped)",
+    "||{pieces} ~(be|stand|sit) (at home|undeveloped|on its (original|starting) square)",
+)
 def _are_at_home(
     context: Context,
     side: bool | None = None,
@@ -130,25 +148,6 @@ def _are_at_home(
     return right and all(predicates.name_at(board, s) == name for s, name in zip(found, names, strict=True))
 
 
-concept(
-    "undeveloped pieces",
-    "{side} ~have {number:count} minor pieces (still at home|undeveloped||at home)",
-    "{side} ~have (yet to develop|still to bring out||still to develop|yet to bring out) {pieces}",
-    "{single:piece} ~be still on its (original||starting) square",
-    "{pieces} ~(be|be||stand|sit) (still||both still|still both|all still) (at home||undeveloped|on their original squares)",
-    "{late:side} ~be (behind in development|slightly behind in development||clearly behind in development)",
-    "{other:side} ~be (ahead in development|better developed)",
-    "||{side} ~have {number:count} minor piece (still at home|undeveloped)",
-    "||{pieces} ~(be|stand|sit) (at home|undeveloped|on its (original|starting) square)",
-    detect=_undeveloped,
-    holds=_are_at_home,
-    weight=lambda board, values: (
-        0.8 + 0.25 * len(at_home(board, values["side"])) + (1.2 if values["late"] is not None else 0.0)
-    ),
-    favours="-late",
-)
-
-
 # -- bad pieces ----------------------------------------------------------------------------------
 
 
@@ -165,6 +164,12 @@ def _bad_bishops(board: chess.Board) -> Iterator[Values]:
                 yield {"bishop": square, "side": side}
 
 
+@concept("bad bishop", detect=_bad_bishops, weight=1.8, favours="-side").says(
+    "{bishop} ~be (hemmed in||restricted|hampered) by its own pawns",
+    "{bishop} ~(bite||bites) on its own pawns",
+    "{bishop} ~be a bad bishop, (hemmed in by|stuck behind) its own pawns",
+    "||{bishop} ~be (bad|a bad bishop|a bad piece|the bad bishop)",
+)
 def _is_hemmed_in(context: Context, bishop: int) -> bool:
     """At most three squares to go to, and three own pawns of its colour that cannot step forward."""
     board, side = context.board, context.owner(bishop)
@@ -179,19 +184,6 @@ def _is_hemmed_in(context: Context, bishop: int) -> bool:
     return predicates.name_at(board, bishop) == "bishop" and len(free) <= _HEMMED_SQUARES and len(fixed) >= 3
 
 
-concept(
-    "bad bishop",
-    "{bishop} ~be (hemmed in||restricted|hampered) by its own pawns",
-    "{bishop} ~(bite||bites) on its own pawns",
-    "{bishop} ~be a bad bishop, (hemmed in by|stuck behind) its own pawns",
-    "||{bishop} ~be (bad|a bad bishop|a bad piece|the bad bishop)",
-    detect=_bad_bishops,
-    holds=_is_hemmed_in,
-    weight=1.8,
-    favours="-side",
-)
-
-
 def _immobile(board: chess.Board) -> Iterator[Values]:
     for side in (chess.WHITE, chess.BLACK):
         own = board.occupied_co[side]
@@ -201,27 +193,23 @@ def _immobile(board: chess.Board) -> Iterator[Values]:
                 yield {"piece": square, "side": side}
 
 
+@concept("piece without moves", detect=_immobile, weight=2.2, favours="-side").says(
+    "{piece} ~have (no squares to go to|no moves|nowhere to go||no squares)( at all)?",
+    "{piece} ~be shut in( completely)?",
+    "{piece} cannot move( at all)?",
+)
 def _has_no_moves(context: Context, piece: int) -> bool:
     side = context.owner(piece)
     return all(context.board.color_at(target) == side for target in context.board.attacks(piece))
 
 
 concept(
-    "piece without moves",
-    "{piece} ~have (no squares to go to|no moves|nowhere to go||no squares)( at all)?",
-    "{piece} ~be shut in( completely)?",
-    "{piece} cannot move( at all)?",
-    detect=_immobile,
-    holds=_has_no_moves,
-    weight=2.2,
-    favours="-side",
-)
-concept(
     "own piece",
-    "||{side} ~(have|own|get|hold) {piece}( there)?",
-    "||{side} ~have {pieces}",
     holds=lambda context, side, piece=None, pieces=(): (
         context.owner(*([piece] if piece is not None else pieces)) == side
     ),
     weight=0.3,
+).says(
+    "||{side} ~(have|own|get|hold) {piece}( there)?",
+    "||{side} ~have {pieces}",
 )

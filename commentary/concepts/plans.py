@@ -27,23 +27,17 @@ def _keeps_defended(step: Step) -> Iterator[Values]:
         yield {"wards": wards[:2]}
 
 
+@move_concept("keeps defended", detect=_keeps_defended, weight=1.2).says(
+    "~keep {wards:pieces} (defended|protected||guarded)",
+    "~keep an eye on {wards:pieces}",
+    "~go on (defending|guarding||protecting) {wards:pieces}",
+)
 def _still_guards(context: Context, wards: Sequence[int]) -> bool:
     return all(
         predicates.defends(context.board, context.to, ward)
         and predicates.defends(context.before, context.move.from_square, ward)
         for ward in wards
     )
-
-
-move_concept(
-    "keeps defended",
-    "~keep {wards:pieces} (defended|protected||guarded)",
-    "~keep an eye on {wards:pieces}",
-    "~go on (defending|guarding||protecting) {wards:pieces}",
-    detect=_keeps_defended,
-    holds=_still_guards,
-    weight=1.2,
-)
 
 
 def _activates(step: Step) -> Iterator[Values]:
@@ -54,21 +48,15 @@ def _activates(step: Step) -> Iterator[Values]:
         yield {}
 
 
-def _is_more_active(context: Context) -> bool:
-    now, then = len(context.board.attacks(context.to)), len(context.before.attacks(context.move.from_square))
-    return now >= then + _MORE_SQUARES
-
-
-move_concept(
-    "activates the moved piece",
+@move_concept("activates the moved piece", detect=_activates, weight=1.7).says(
     "~put {moved} on a (more active|better||more useful) square",
     "~bring {moved} to a (more active|better) square",
     "~improve (the position of |){moved}",
     "~make {moved} more active",
-    detect=_activates,
-    holds=_is_more_active,
-    weight=1.7,
 )
+def _is_more_active(context: Context) -> bool:
+    now, then = len(context.board.attacks(context.to)), len(context.before.attacks(context.move.from_square))
+    return now >= then + _MORE_SQUARES
 
 
 def _connected(board: chess.Board, side: chess.Color) -> bool:
@@ -91,13 +79,14 @@ def _rooks_see_each_other(board: chess.Board, side: chess.Color) -> bool:
 
 move_concept(
     "connects the rooks",
-    "~connect the rooks",
     detect=_connects,
     holds=lambda context: (
         _rooks_see_each_other(context.board, context.before.turn)
-        and not _rooks_see_each_other(context.before, context.before.turn)
+        and (not _rooks_see_each_other(context.before, context.before.turn))
     ),
     weight=2.0,
+).says(
+    "~connect the rooks",
 )
 
 
@@ -117,22 +106,19 @@ def _approaches(step: Step) -> Iterator[Values]:
         }
 
 
+@move_concept("brings the king nearer", detect=_approaches, weight=1.6).says(
+    "~(approach|step towards|head for||walk towards) {pawn}",
+    "~bring {moved} (nearer|closer) to {pawn}",
+)
 def _is_nearer(context: Context, pawn: int) -> bool:
     moved = predicates.name_at(context.board, context.to) == "king"
     now, then = (chess.square_distance(square, pawn) for square in (context.to, context.move.from_square))
     return moved and predicates.is_pawn(context.board, pawn) and now < then
 
 
-move_concept(
-    "brings the king nearer",
-    "~(approach|step towards|head for||walk towards) {pawn}",
-    "~bring {moved} (nearer|closer) to {pawn}",
-    detect=_approaches,
-    holds=_is_nearer,
-    weight=1.6,
+@move_concept("prepares", weight=1.0).says(
+    "~(prepare|make ready for|get ready for|set up||plan) {foe}",
 )
-
-
 def _follows(context: Context, foe: Foe) -> bool:
     """The engine's line goes on with that move once the other side has replied."""
     line, played = context.evidence(), len(context.moves)
@@ -141,11 +127,3 @@ def _follows(context: Context, foe: Foe) -> bool:
     board = context.board.copy(stack=False)
     board.push_uci(line.moves[played])
     return foe(board).uci() == line.moves[played + 1]
-
-
-move_concept(
-    "prepares",
-    "~(prepare|make ready for|get ready for|set up||plan) {foe}",
-    holds=_follows,
-    weight=1.0,
-)

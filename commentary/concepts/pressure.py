@@ -29,11 +29,12 @@ def _forks(step: Step) -> Iterator[Values]:
 
 move_concept(
     "forks",
-    "~fork {targets:prey}",
-    "~attack {targets:prey} (at the same time|simultaneously||at once)",
     detect=_forks,
     holds=lambda context, targets: predicates.forks(context.board, context.to, targets),
     weight=7.0,
+).says(
+    "~fork {targets:prey}",
+    "~attack {targets:prey} (at the same time|simultaneously||at once)",
 )
 
 
@@ -50,15 +51,11 @@ def _hits(context: Context, targets: Sequence[int]) -> bool:
     return all(predicates.attacks(context.board, context.to, target) for target in targets)
 
 
-move_concept(
-    "attacks",
+move_concept("attacks", detect=_attacks, holds=_hits, weight=4.0).says(
     "~(attack|hit||harass|bother|chase|question|kick|target) {targets:prey}( at once| with tempo)?",
     "~(go after|take aim at||aim at|look at) {targets:prey}",
     "~put the question to {targets:prey}",
     "||~(pile up on|put pressure on|put more pressure on|turn on) {targets:prey}",
-    detect=_attacks,
-    holds=_hits,
-    weight=4.0,
 )
 
 
@@ -68,20 +65,14 @@ def _levers(step: Step) -> Iterator[Values]:
         yield {"targets": list(chess.scan_forward(prey))}
 
 
-def _strikes(context: Context, targets: Sequence[int]) -> bool:
-    pawn = predicates.is_pawn(context.board, context.to)
-    return pawn and _hits(context, targets)
-
-
-move_concept(
-    "pawn strikes",
+@move_concept("pawn strikes", detect=_levers, weight=3.5).says(
     "~challenge {targets:prey}",
     "~(strike at|chip away at|hit at) {targets:prey}",
     "~attack {targets:prey} with a pawn",
-    detect=_levers,
-    holds=_strikes,
-    weight=3.5,
 )
+def _strikes(context: Context, targets: Sequence[int]) -> bool:
+    pawn = predicates.is_pawn(context.board, context.to)
+    return pawn and _hits(context, targets)
 
 
 def _fresh(step: Step) -> Iterator[chess.Square]:
@@ -104,10 +95,11 @@ def _piles_up(step: Step) -> Iterator[Values]:
 
 move_concept(
     "piles up",
-    "~(pile up on|put more pressure on|turn on) {target}, which is pinned",
     detect=_piles_up,
     holds=lambda context, target: _hits(context, [target]) and predicates.is_pinned(context.board, target),
     weight=4.4,
+).says(
+    "~(pile up on|put more pressure on|turn on) {target}, which is pinned",
 )
 
 
@@ -122,6 +114,11 @@ def _outnumbers(step: Step) -> Iterator[Values]:
             yield {"target": target, "order": now if 2 <= now <= 4 else None, "times": now, "guards": guards}
 
 
+@move_concept("adds an attacker", detect=_outnumbers, weight=3.6).says(
+    "~(bring||add) a {order:ordinal} attacker against {target}",
+    "~attack {target} (a {order:ordinal} time|once more)",
+    "~put pressure on {target}, which is attacked {times} and defended {guards:times}",
+)
 def _adds_attacker(
     context: Context, target: int, order: int | None = None, times: int | None = None, guards: int = 0
 ) -> bool:
@@ -132,17 +129,6 @@ def _adds_attacker(
     counted = times is None or (len(hitting), len(guarding)) == (times, guards)
     enough = times is not None or len(hitting) >= 2
     return context.to in hitting and enough and order in (None, len(hitting)) and counted
-
-
-move_concept(
-    "adds an attacker",
-    "~(bring||add) a {order:ordinal} attacker against {target}",
-    "~attack {target} (a {order:ordinal} time|once more)",
-    "~put pressure on {target}, which is attacked {times} and defended {guards:times}",
-    detect=_outnumbers,
-    holds=_adds_attacker,
-    weight=3.6,
-)
 
 
 def _targets_pawn(step: Step) -> Iterator[Values]:
@@ -161,20 +147,14 @@ def _targets_pawn(step: Step) -> Iterator[Values]:
             return
 
 
+@move_concept("targets a weak pawn", detect=_targets_pawn, weight=2.4).says(
+    "~(attack|take aim at|go after|put pressure on) {pawn}, which is {flaw:word}",
+)
 def _is_flawed(context: Context, pawn: int, flaw: str) -> bool:
     truths = {"isolated": predicates.is_isolated, "backward": predicates.is_backward}
     truths["undefended"] = lambda board, square: not predicates.defenders(board, square)
     right = flaw in truths and truths[flaw](context.board, pawn)
     return right and predicates.is_pawn(context.board, pawn) and _hits(context, [pawn])
-
-
-move_concept(
-    "targets a weak pawn",
-    "~(attack|take aim at|go after|put pressure on) {pawn}, which is {flaw:word}",
-    detect=_targets_pawn,
-    holds=_is_flawed,
-    weight=2.4,
-)
 
 
 def _offers_trade(step: Step) -> Iterator[Values]:
@@ -188,6 +168,11 @@ def _offers_trade(step: Step) -> Iterator[Values]:
             return
 
 
+@move_concept("offers a trade", detect=_offers_trade, weight=3.0).says(
+    "~(offer|propose) (an exchange|a trade) of (the )?{kind}s",
+    "~offer to (exchange||trade|swap) (the )?{kind}s",
+    "~oppose {target}",
+)
 def _trade_offered(context: Context, kind: int | None = None, target: int | None = None) -> bool:
     board, own = context.board, context.to
     prey = [s for s in board.attacks(own) if board.color_at(s) == board.turn] if target is None else [target]
@@ -201,16 +186,6 @@ def _trade_offered(context: Context, kind: int | None = None, target: int | None
         for s in prey
     )
 
-
-move_concept(
-    "offers a trade",
-    "~(offer|propose) (an exchange|a trade) of (the )?{kind}s",
-    "~offer to (exchange||trade|swap) (the )?{kind}s",
-    "~oppose {target}",
-    detect=_offers_trade,
-    holds=_trade_offered,
-    weight=3.0,
-)
 
 # -- lines ---------------------------------------------------------------------------------------
 
@@ -226,6 +201,12 @@ def _uncovers(step: Step) -> Iterator[Values]:
                 yield {"slider": slider, "target": target}
 
 
+@move_concept("uncovers an attack", detect=_uncovers, weight=5.0).says(
+    "~(uncover|unmask) an attack by {slider} on {target}",
+    "~open the line for {slider} to hit {target}",
+    "~uncover {slider}, which hits {target}",
+    "||~uncover {slider}",
+)
 def _uncovered(context: Context, slider: int, target: int | None = None) -> bool:
     if slider == context.to or context.board.color_at(slider) != context.before.turn:
         return False
@@ -233,18 +214,6 @@ def _uncovered(context: Context, slider: int, target: int | None = None) -> bool
     return any(
         predicates.attacks(context.board, slider, s) and s not in context.before.attacks(slider) for s in prey
     )
-
-
-move_concept(
-    "uncovers an attack",
-    "~(uncover|unmask) an attack by {slider} on {target}",
-    "~open the line for {slider} to hit {target}",
-    "~uncover {slider}, which hits {target}",
-    "||~uncover {slider}",
-    detect=_uncovers,
-    holds=_uncovered,
-    weight=5.0,
-)
 
 
 def _pins(step: Step) -> Iterator[Values]:
@@ -257,20 +226,18 @@ def _pins(step: Step) -> Iterator[Values]:
             yield {"pinned": pin["pinned"], "behind": pin["behind"]}
 
 
-def _is_pinning(context: Context, pinned: int, behind: int | None = None) -> bool:
-    prizes = set(context.board.piece_map()) - {pinned} if behind is None else {behind}
-    return any(predicates.pins(context.board, context.to, pinned, prize) for prize in prizes)
-
-
-move_concept(
+@move_concept(
     "pins",
+    detect=_pins,
+    weight=lambda board, values: 4.5 if board.piece_type_at(values["pinned"]) != chess.PAWN else 1.4,
+).says(
     "~(pin|tie||nail) {pinned}( down)? (to||against) {behind}",
     "~put {pinned} in a pin( against {behind})?",
     "~pin {pinned}",
-    detect=_pins,
-    holds=_is_pinning,
-    weight=lambda board, values: 4.5 if board.piece_type_at(values["pinned"]) != chess.PAWN else 1.4,
 )
+def _is_pinning(context: Context, pinned: int, behind: int | None = None) -> bool:
+    prizes = set(context.board.piece_map()) - {pinned} if behind is None else {behind}
+    return any(predicates.pins(context.board, context.to, pinned, prize) for prize in prizes)
 
 
 def _unpins(step: Step) -> Iterator[Values]:
@@ -281,19 +248,13 @@ def _unpins(step: Step) -> Iterator[Values]:
             yield {"piece": square}
 
 
+@move_concept("unpins", detect=_unpins, weight=3.3).says(
+    "~unpin {piece}",
+    "~break the pin on {piece}",
+    "~(free {piece} from|get {piece} out of||release {piece} from) the pin",
+)
 def _unpinned(context: Context, piece: int) -> bool:
     own = context.board.color_at(piece) == context.before.turn == context.before.color_at(piece)
     return (
         own and predicates.is_pinned(context.before, piece) and not predicates.is_pinned(context.board, piece)
     )
-
-
-move_concept(
-    "unpins",
-    "~unpin {piece}",
-    "~break the pin on {piece}",
-    "~(free {piece} from|get {piece} out of||release {piece} from) the pin",
-    detect=_unpins,
-    holds=_unpinned,
-    weight=3.3,
-)

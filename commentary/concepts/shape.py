@@ -35,12 +35,13 @@ def _takes_outpost(step: Step) -> Iterator[Values]:
 
 move_concept(
     "takes an outpost",
-    "~(settle on|occupy||land on|claim|take) an outpost",
-    "~take an outpost on {here:square}",
-    "~(plant|put||post|install) {moved} on an outpost",
     detect=_takes_outpost,
     holds=lambda context: is_outpost(context.board, context.to),
     weight=3.2,
+).says(
+    "~(settle on|occupy||land on|claim|take) an outpost",
+    "~take an outpost on {here:square}",
+    "~(plant|put||post|install) {moved} on an outpost",
 )
 
 
@@ -53,22 +54,16 @@ def _centralises(step: Step) -> Iterator[Values]:
         yield {"kind": step.kind if knight else None}
 
 
+@move_concept("centralises", detect=_centralises, weight=1.8).says(
+    "~centralise (a {kind}|{moved})",
+    "~bring (a {kind}|{moved}) (towards||into|to) the centre",
+)
 def _is_central_now(context: Context, kind: int | None = None) -> bool:
     inside = [
         2 <= chess.square_file(s) <= 5 and 2 <= chess.square_rank(s) <= 5
         for s in (context.move.from_square, context.to)
     ]
     return kind in (None, context.board.piece_type_at(context.to)) and inside == [False, True]
-
-
-move_concept(
-    "centralises",
-    "~centralise (a {kind}|{moved})",
-    "~bring (a {kind}|{moved}) (towards||into|to) the centre",
-    detect=_centralises,
-    holds=_is_central_now,
-    weight=1.8,
-)
 
 
 def _covers(step: Step) -> Iterator[Values]:
@@ -82,11 +77,12 @@ def _covers(step: Step) -> Iterator[Values]:
 
 move_concept(
     "covers squares",
-    "~(control|cover|watch|eye||take control of) {fields:squares}",
-    "~take {fields:squares} under control",
     detect=_covers,
     holds=lambda context, fields: set(fields) <= set(context.board.attacks(context.to)),
     weight=0.8,
+).says(
+    "~(control|cover|watch|eye||take control of) {fields:squares}",
+    "~take {fields:squares} under control",
 )
 
 
@@ -103,20 +99,14 @@ def _denies(step: Step) -> Iterator[Values]:
             return
 
 
-def _is_denying(context: Context, square: int, piece: int) -> bool:
-    reached = square in context.board.attacks(piece) and context.board.color_at(piece) == context.board.turn
-    return square in context.board.attacks(context.to) and reached
-
-
-move_concept(
-    "denies a square",
+@move_concept("denies a square", detect=_denies, weight=1.7).says(
     "~take {square} away from {piece}",
     "~deny {piece} the square {square}",
     "~keep {piece} out of {square}",
-    detect=_denies,
-    holds=_is_denying,
-    weight=1.7,
 )
+def _is_denying(context: Context, square: int, piece: int) -> bool:
+    reached = square in context.board.attacks(piece) and context.board.color_at(piece) == context.board.turn
+    return square in context.board.attacks(context.to) and reached
 
 
 def _frees(step: Step) -> Iterator[Values]:
@@ -131,20 +121,14 @@ def _frees(step: Step) -> Iterator[Values]:
         yield {"piece": best}
 
 
+@move_concept("frees a piece", detect=_frees, weight=2.0).says(
+    "~(free|activate|make room for||release|open up|wake up|give more scope to) {piece}",
+    "~open lines for {piece}",
+    "~give {piece} more (scope|room||air|squares)",
+    "||~open (a |the )?(line|diagonal|path) for {piece}",
+)
 def _is_freeing(context: Context, piece: int) -> bool:
     own = context.board.color_at(piece) == context.before.turn and piece != context.to
     slider = predicates.name_at(context.board, piece) in ("bishop", "rook", "queen")
     now, then = (len(board.attacks(piece)) for board in (context.board, context.before))
     return own and slider and now >= then + _MORE_SQUARES
-
-
-move_concept(
-    "frees a piece",
-    "~(free|activate|make room for||release|open up|wake up|give more scope to) {piece}",
-    "~open lines for {piece}",
-    "~give {piece} more (scope|room||air|squares)",
-    "||~open (a |the )?(line|diagonal|path) for {piece}",
-    detect=_frees,
-    holds=_is_freeing,
-    weight=2.0,
-)

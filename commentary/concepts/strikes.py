@@ -26,25 +26,27 @@ def _if(condition: bool, **values: object) -> Iterator[Values]:
 
 move_concept(
     "mates",
+    detect=lambda step: _if(step.after.is_checkmate()),
+    holds=lambda context: context.board.is_checkmate(),
+    weight=100.0,
+).says(
     "~be (mate|checkmate)( at once| on the spot| straight away)?",
     "~mate on the spot",
     "~end the game at once",
     "||~mate( at once| straight away)?",
     "||~(give|deliver) (mate|checkmate)",
     "||~end the game( on the spot)?",
-    detect=lambda step: _if(step.after.is_checkmate()),
-    holds=lambda context: context.board.is_checkmate(),
-    weight=100.0,
 )
 move_concept(
     "stalemates",
+    detect=lambda step: _if(step.after.is_stalemate(), them=not step.mover),
+    holds=lambda context, them=None: context.board.is_stalemate() and them in (None, context.board.turn),
+    weight=-100.0,
+).says(
     "~be (stalemate||a stalemate)",
     "~stalemate {them:object}",
     "~leave {them:object} without a legal move",
     "||~leave {them:object} stalemated",
-    detect=lambda step: _if(step.after.is_stalemate(), them=not step.mover),
-    holds=lambda context, them=None: context.board.is_stalemate() and them in (None, context.board.turn),
-    weight=-100.0,
 )
 
 
@@ -56,19 +58,20 @@ def _promotes(step: Step) -> Iterator[Values]:
 
 move_concept(
     "promotes",
+    detect=_promotes,
+    holds=lambda context, kind=None, queen=None, pawn=None: (
+        context.move.promotion is not None
+        and pawn in (None, context.move.from_square)
+        and (kind in (None, context.move.promotion))
+        and (queen in (None, context.to))
+    ),
+    weight=9.0,
+).says(
     "~promote to a {kind}",
     "~make a new {kind}",
     "~turn {pawn:before} into a {kind}",
     "~(promote|queen) on {queen:square}",
     "||~(promote|queen)( on {queen:square})?",
-    detect=_promotes,
-    holds=lambda context, kind=None, queen=None, pawn=None: (
-        context.move.promotion is not None
-        and pawn in (None, context.move.from_square)
-        and kind in (None, context.move.promotion)
-        and queen in (None, context.to)
-    ),
-    weight=9.0,
 )
 
 
@@ -92,6 +95,17 @@ def _captures(step: Step) -> Iterator[Values]:
     }
 
 
+@move_concept(
+    "captures", detect=_captures, weight=lambda board, values: 8.0 + VALUES[values["kind"]] / 2
+).says(
+    "~take {passing:before} en passant",
+    "~capture {passing:before} en passant",
+    "~(take|capture) {loose:before}, which nothing (defends||protects|guards)",
+    "~(pick up|collect|grab||win) {free:before}",
+    "~(take|capture|remove||eliminate|eat) {plain:before}",
+    "~(exchange|trade||give up|part with) {own:before} for {victim:before}",
+    "||(simply |just )?~(take|capture|remove|grab|collect|snatch|pocket|eat|eliminate|pick up) {victim:before}( en passant)?",
+)
 def _takes(
     context: Context,
     victim: int | None = None,
@@ -106,21 +120,6 @@ def _takes(
     unguarded = loose is None or not predicates.defenders(context.before, square)
     en_passant = passing is None or context.before.is_en_passant(context.move)
     return context.victim == square and right_own and unguarded and en_passant
-
-
-move_concept(
-    "captures",
-    "~take {passing:before} en passant",
-    "~capture {passing:before} en passant",
-    "~(take|capture) {loose:before}, which nothing (defends||protects|guards)",
-    "~(pick up|collect|grab||win) {free:before}",
-    "~(take|capture|remove||eliminate|eat) {plain:before}",
-    "~(exchange|trade||give up|part with) {own:before} for {victim:before}",
-    "||(simply |just )?~(take|capture|remove|grab|collect|snatch|pocket|eat|eliminate|pick up) {victim:before}( en passant)?",
-    detect=_captures,
-    holds=_takes,
-    weight=lambda board, values: 8.0 + VALUES[values["kind"]] / 2,
-)
 
 
 def _checks(step: Step) -> Iterator[Values]:
@@ -143,6 +142,20 @@ def _checks(step: Step) -> Iterator[Values]:
     }
 
 
+@move_concept(
+    "checks",
+    detect=lambda step: (v for v in _checks(step) if v["checker"] is None and v["double"] is None),
+    weight=5.0,
+).says(
+    "~give check( from {plain:square})?",
+    "~come with check",
+    "~check {king}( from {plain:square})?",
+    "~give check and ~leave only {one:count} legal reply",
+    "~be check and ~leave only {few:count} legal replies",
+    "||~(give|be|come with|arrive with) (a )?check",
+    "||~(put|place) {king} (in|under) check",
+    "||~leave (just |only )?{few:count} legal (reply|replies|answers?)",
+)
 def _gives_check(
     context: Context,
     checker: int | None = None,
@@ -160,37 +173,25 @@ def _gives_check(
 
 
 move_concept(
-    "checks",
-    "~give check( from {plain:square})?",
-    "~come with check",
-    "~check {king}( from {plain:square})?",
-    "~give check and ~leave only {one:count} legal reply",
-    "~be check and ~leave only {few:count} legal replies",
-    "||~(give|be|come with|arrive with) (a )?check",
-    "||~(put|place) {king} (in|under) check",
-    "||~leave (just |only )?{few:count} legal (reply|replies|answers?)",
-    detect=lambda step: (v for v in _checks(step) if v["checker"] is None and v["double"] is None),
-    holds=_gives_check,
-    weight=5.0,
-)
-move_concept(
     "discovers check",
-    "~give (|a )discovered check from {checker}",
-    "~uncover a check by {checker}",
-    "||~give (a )?discovered check",
     detect=lambda step: (v for v in _checks(step) if v["checker"] is not None),
     holds=lambda context, checker=None: (
         bool(set(context.board.checkers()) - {context.to})
         and (checker is None or checker in set(context.board.checkers()) - {context.to})
     ),
     weight=5.5,
+).says(
+    "~give (|a )discovered check from {checker}",
+    "~uncover a check by {checker}",
+    "||~give (a )?discovered check",
 )
 move_concept(
     "double check",
-    "~(give||be) (|a )double check",
     detect=lambda step: (v for v in _checks(step) if v["double"]),
     holds=lambda context: len(context.board.checkers()) == 2,
     weight=6.0,
+).says(
+    "~(give||be) (|a )double check",
 )
 
 
@@ -200,43 +201,29 @@ def _threatens_mate(step: Step) -> Iterator[Values]:
         yield {"foe": bare(passed, moves[0])}
 
 
+@move_concept("threatens mate", detect=_threatens_mate, weight=8.0).says(
+    "~threaten mate with {foe}( next)?",
+    "~(threaten|carry the threat of|prepare mate with) {foe:mate}",
+    "||~prepare mate with {foe}",
+)
 def _would_mate(context: Context, foe: Foe) -> bool:
     board = other_turn(context.board)
     return board is not None and foe(board) in predicates.mating_moves(board)
 
 
-move_concept(
-    "threatens mate",
-    "~threaten mate with {foe}( next)?",
-    "~(threaten|carry the threat of|prepare mate with) {foe:mate}",
-    "||~prepare mate with {foe}",
-    detect=_threatens_mate,
-    holds=_would_mate,
-    weight=8.0,
-)
-move_concept(
-    "threatens a move",
+move_concept("threatens a move", holds=is_threat).says(
     "||~(threaten|carry the threat of) (to play )?{foe}( next)?",
-    holds=is_threat,
 )
 
-move_concept(
-    "quiet move",
+move_concept("quiet move", holds=lambda context: not _noisy(context), weight=0.3).says(
     "~(be|look) (quiet||calm|a quiet move|a calm move)",
-    holds=lambda context: not _noisy(context),
-    weight=0.3,
 )
-move_concept(
-    "forcing move",
+move_concept("forcing move", holds=lambda context: _noisy(context), weight=0.3).says(
     "~be forcing",
     "~be a forcing (move||try|line)",
-    holds=lambda context: _noisy(context),
-    weight=0.3,
 )
-move_concept(
-    "only move",
+move_concept("only move", holds=lambda context: context.before.legal_moves.count() == 1).says(
     "~be (the only legal move|forced||the sole legal reply|the only legal reply)",
-    holds=lambda context: context.before.legal_moves.count() == 1,
 )
 
 

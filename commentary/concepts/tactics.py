@@ -51,13 +51,14 @@ def _forks(board: chess.Board) -> Iterator[Values]:
 
 concept(
     "fork",
-    "{attacker} ~fork {targets:prey}",
-    "{attacker} ~have {targets:prey} in a fork",
-    "{attacker} ~attack {targets:prey} at once",
     detect=_forks,
     holds=lambda context, attacker, targets: predicates.forks(context.board, attacker, targets),
     weight=4.6,
     favours="-side",
+).says(
+    "{attacker} ~fork {targets:prey}",
+    "{attacker} ~have {targets:prey} in a fork",
+    "{attacker} ~attack {targets:prey} at once",
 )
 
 
@@ -93,20 +94,12 @@ def pins(board: chess.Board) -> Iterator[Values]:
             yield {"side": board.color_at(first), "pinned": first, "pinner": slider, "behind": second}
 
 
-def _is_pin(context: Context, pinned: int, pinner: int | None = None, behind: int | None = None) -> bool:
-    board = context.board
-    pinners = predicates.attackers(board, pinned) if pinner is None else {pinner}
-    prizes = set(board.piece_map()) - {pinned} if behind is None else {behind}
-    return any(predicates.pins(board, a, pinned, b) for a in pinners for b in prizes)
-
-
 def _pin_weight(board: chess.Board, values: Values) -> float:
     weight = 1.0 if worth(board, values["pinned"]) == 1 else 4.2
     return weight + (0.8 if board.piece_type_at(values["behind"]) == chess.KING else 0.0)
 
 
-concept(
-    "pin",
+@concept("pin", detect=pins, weight=_pin_weight, favours="-side").says(
     "{pinned} ~be pinned (to|against) {behind}( by {pinner})?",
     "{pinned} ~be pinned (|to {behind} )by {pinner}",
     "{pinner} ~(pin|tie||nail) {pinned}( down)? to {behind}",
@@ -115,11 +108,12 @@ concept(
     "||{pinner} ~(pin|tie|nail) {pinned}( down)? against {behind}",
     "||{pinner} ~pin {pinned}",
     "||{pinned} ~be (pinned|tied|nailed)( down)?",
-    detect=pins,
-    holds=_is_pin,
-    weight=_pin_weight,
-    favours="-side",
 )
+def _is_pin(context: Context, pinned: int, pinner: int | None = None, behind: int | None = None) -> bool:
+    board = context.board
+    pinners = predicates.attackers(board, pinned) if pinner is None else {pinner}
+    prizes = set(board.piece_map()) - {pinned} if behind is None else {behind}
+    return any(predicates.pins(board, a, pinned, b) for a in pinners for b in prizes)
 
 
 def _skewers(board: chess.Board) -> Iterator[Values]:
@@ -135,6 +129,10 @@ def _skewers(board: chess.Board) -> Iterator[Values]:
             yield {"side": board.color_at(first), "attacker": slider, "front": first, "behind": second}
 
 
+@concept("skewer", detect=_skewers, weight=4.4, favours="-side").says(
+    "{attacker} ~skewer {front} (and||to|against) {behind}",
+    "{attacker} ~have {front} and {behind} on a skewer",
+)
 def _is_skewer(context: Context, attacker: int, front: int, behind: int) -> bool:
     board = context.board
     enemies = context.owner(front, behind) != board.color_at(attacker)
@@ -142,17 +140,6 @@ def _is_skewer(context: Context, attacker: int, front: int, behind: int) -> bool
     won = prize >= 3 and (prize > own or not predicates.defenders(board, behind))
     line = predicates.in_line(board, attacker, front, behind) and predicates.attacks(board, attacker, front)
     return enemies and line and won and first > own and first >= prize
-
-
-concept(
-    "skewer",
-    "{attacker} ~skewer {front} (and||to|against) {behind}",
-    "{attacker} ~have {front} and {behind} on a skewer",
-    detect=_skewers,
-    holds=_is_skewer,
-    weight=4.4,
-    favours="-side",
-)
 
 
 def _hidden(board: chess.Board) -> Iterator[Values]:
@@ -169,6 +156,13 @@ def _hidden(board: chess.Board) -> Iterator[Values]:
             yield {"side": board.color_at(slider), "slider": slider, "screen": first, "target": second}
 
 
+@concept("hidden attack", detect=_hidden, weight=3.4, favours="side").says(
+    "(if|once) {screen} moves, {slider} (hits|attacks||would hit|would attack) {target}",
+    "{slider} ~be lined up with {target} behind {screen}",
+    "only {screen} stands between {slider} and {target}",
+    "a move of {screen} would uncover an attack by {slider} on {target}",
+    "{screen} ~(mask||hide) an attack by {slider} on {target}",
+)
 def _is_hidden(context: Context, slider: int, screen: int, target: int) -> bool:
     board = context.board
     reaches = screen in board.attacks(slider) and predicates.name_at(board, slider) in (
@@ -178,17 +172,3 @@ def _is_hidden(context: Context, slider: int, screen: int, target: int) -> bool:
     )
     enemies = board.color_at(slider) != board.color_at(target)
     return reaches and enemies and predicates.in_line(board, slider, screen, target)
-
-
-concept(
-    "hidden attack",
-    "(if|once) {screen} moves, {slider} (hits|attacks||would hit|would attack) {target}",
-    "{slider} ~be lined up with {target} behind {screen}",
-    "only {screen} stands between {slider} and {target}",
-    "a move of {screen} would uncover an attack by {slider} on {target}",
-    "{screen} ~(mask||hide) an attack by {slider} on {target}",
-    detect=_hidden,
-    holds=_is_hidden,
-    weight=3.4,
-    favours="side",
-)
