@@ -12,8 +12,6 @@ from commentary.concepts.pawns import ahead, is_passed, steps, stop_of
 from commentary.context import Context
 from commentary.step import Step
 
-# -- passed pawns --------------------------------------------------------------------------------
-
 
 def _pushes(step: Step) -> Iterator[Values]:
     moved = step.kind == chess.PAWN and not step.move.promotion
@@ -80,7 +78,7 @@ def _blockades(step: Step) -> Iterator[Values]:
 
 
 @move_concept("blockades", detect=_blockades, weight=3.0).says(
-    "~(blockade|stand in the way of||block|halt|stop) {pawn}( for now)?",
+    "~(blockade|stand in the way of||block|halt|stop) {pawn}( for now)?"
 )
 def _is_blockading(context: Context, pawn: int) -> bool:
     board, side = context.board, context.board.color_at(pawn)

@@ -21,9 +21,6 @@ def _near(file: int, king: chess.Square) -> bool:
     return abs(file - chess.square_file(king)) <= 1
 
 
-# -- castling ------------------------------------------------------------------------------------
-
-
 def _central(board: chess.Board) -> Iterator[Values]:
     for side, king in middlegame_kings(board):
         if chess.BB_SQUARES[king] & home_rank(side) & CENTRAL:
@@ -97,9 +94,6 @@ concept(
     "{side} ~have lost the right to castle",
     "||{side} (cannot castle any more|may no longer castle)",
 )
-
-
-# -- lines towards the king ----------------------------------------------------------------------
 
 
 def _lines(board: chess.Board) -> Iterator[Values]:

@@ -16,9 +16,6 @@ _FEW = 6
 """Legal replies to a check up to which they are worth counting."""
 
 
-# -- check ---------------------------------------------------------------------------------------
-
-
 def _checked(board: chess.Board) -> Iterator[Values]:
     if board.is_check():
         checkers = list(chess.scan_forward(board.checkers_mask()))
@@ -74,7 +71,7 @@ def _gives_check(
 
 
 concept("legal replies", holds=lambda context, n: context.board.legal_moves.count() == n).says(
-    "||there ~be (just |only |exactly )?{n:count} legal (moves?|reply|replies|answers?)( here)?",
+    "||there ~be (just |only |exactly )?{n:count} legal (moves?|reply|replies|answers?)( here)?"
 )
 concept("side to move", holds=lambda context, side: context.board.turn == side, weight=0.2).says(
     "{side} to move",

@@ -80,8 +80,6 @@ move_concept("candidate", holds=lambda context: True, weight=0.1, topic="choice"
     "||~(be worth a look|make sense|have a point|suggest itself|look natural)",
 )
 
-# -- comparisons ---------------------------------------------------------------------------------
-
 
 def _within(low: int | None, high: int | None, context: Context) -> bool:
     """Whether the move's score lies in a range, and is not the best one's."""
@@ -122,9 +120,7 @@ def _as_good(context: Context, other: chess.Move | None = None) -> bool:
 concept(
     "equal moves",
     holds=lambda context, one, other: abs(context.value(one) - context.value(other)) <= AS_GOOD_CP,
-).says(
-    "there is (little||nothing) to choose between {one:candidate} and {other:candidate}",
-)
+).says("there is (little||nothing) to choose between {one:candidate} and {other:candidate}")
 move_concept(
     "stronger",
     holds=lambda context, other: context.value(context.move) > context.value(other),
@@ -212,7 +208,7 @@ move_concept(
     "~(hold out|last) (the )?longest",
 )
 move_concept("mates by force", holds=lambda context: _mate_of(context) > 0, weight=3.0, topic="choice").says(
-    "~(win|mate) by force",
+    "~(win|mate) by force"
 )
 move_concept("allows mate", holds=lambda context: _mate_of(context) < 0, weight=3.0, topic="choice").says(
     "~(allow|run into||permit) mate",

@@ -33,9 +33,6 @@ def can_be_won(board: chess.Board, square: chess.Square) -> bool:
     return any(board.is_capture(move) and gain(board, move) > 0 for move in moves)
 
 
-# -- loose and outnumbered pieces ----------------------------------------------------------------
-
-
 def _loose(board: chess.Board) -> Iterator[Values]:
     for square, side, attackers, defenders in _attacked(board):
         if not defenders:
@@ -72,9 +69,7 @@ def _is_loose(
 concept(
     "hanging pieces",
     holds=lambda context, pieces: all(predicates.hangs(context.board, square) for square in pieces),
-).says(
-    "||{pieces} ~be (both |all )?(hanging|en prise)",
-)
+).says("||{pieces} ~be (both |all )?(hanging|en prise)")
 concept(
     "undefended",
     holds=lambda context, pieces: not any(predicates.defenders(context.board, square) for square in pieces),
@@ -88,11 +83,9 @@ concept(
 concept(
     "attack",
     holds=lambda context, targets, pieces=(): all(
-
-            predicates.attackers(context.board, target)
-            and all(predicates.attacks(context.board, piece, target) for piece in pieces)
-            for target in targets
-
+        predicates.attackers(context.board, target)
+        and all(predicates.attacks(context.board, piece, target) for piece in pieces)
+        for target in targets
     ),
     weight=0.8,
 ).says(

@@ -15,8 +15,6 @@ from commentary.exchange import passed_turn, worth
 from commentary.naming import bare
 from commentary.step import Step
 
-# -- threats met ---------------------------------------------------------------------------------
-
 
 def _passed(context: Context) -> chess.Board:
     board = predicates.other_turn(context.before)
@@ -46,14 +44,10 @@ move_concept("parries mate", detect=_parries, holds=_stops, weight=9.0).says(
     "~(stop|rule out||prevent|parry) {foe}",
     "||~(stop|rule out|take care of) the threat of {foe}",
 )
-move_concept("stops a threat", holds=_stops, weight=4.6).says(
-    "~(prevent|stop|rule out) {foe}",
-)
+move_concept("stops a threat", holds=_stops, weight=4.6).says("~(prevent|stop|rule out) {foe}")
 
 
-@move_concept("avoids a check", weight=4.6).says(
-    "~(sidestep|avoid|step out of) {foe}",
-)
+@move_concept("avoids a check", weight=4.6).says("~(sidestep|avoid|step out of) {foe}")
 def _no_check(context: Context, foe: Foe) -> bool:
     """What would have been check can be check no more."""
     board = _passed(context)
@@ -135,9 +129,6 @@ def _is_safe_now(context: Context, piece: int | None = None, attacker: int | Non
     hit = predicates.attackers(context.before, context.move.from_square)
     right = piece in (None, context.move.from_square) and (attacker is None or attacker in hit)
     return right and bool(hit) and not predicates.attackers(context.board, context.to)
-
-
-# -- defence -------------------------------------------------------------------------------------
 
 
 def _guards(step: Step) -> chess.Bitboard:

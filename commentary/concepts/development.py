@@ -16,9 +16,6 @@ from commentary.step import Step
 _EARLY_PLIES = 40
 
 
-# -- castling and development --------------------------------------------------------------------
-
-
 def _castles(step: Step) -> Iterator[Values]:
     if step.castles:
         short = step.target > step.origin
@@ -63,9 +60,6 @@ def _is_developing(context: Context, kind: int | None = None, last: int | None =
     before, after = (home_count(board, context.before.turn) for board in (context.before, context.board))
     right = kind in (None, context.board.piece_type_at(context.to)) and last in (None, context.to)
     return after < before and right and (last is None or after == 0)
-
-
-# -- files ---------------------------------------------------------------------------------------
 
 
 def _opens_file(step: Step) -> Iterator[Values]:

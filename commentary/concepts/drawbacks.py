@@ -14,8 +14,6 @@ from commentary.context import Context
 from commentary.exchange import gain, worth
 from commentary.step import Step
 
-# -- drawbacks -----------------------------------------------------------------------------------
-
 
 def _leaves_loose(step: Step) -> Iterator[Values]:
     """Own pieces that were defended can now be taken for nothing; pawns are not counted."""

@@ -35,7 +35,7 @@ def _stands_on(
 
 
 concept("there is a piece", holds=lambda context, piece: bool(piece)).says(
-    "||there ~be (indeed |also |still )?{piece:some}",
+    "||there ~be (indeed |also |still )?{piece:some}"
 )
 concept("own colour", holds=lambda context, colour: colour == context.mover).says(
     "||{us:side} ~be (playing )?(as )?(the )?{colour}( pieces)?",
@@ -207,7 +207,7 @@ def _is_illegal(context: Context, foe: Foe) -> bool:
 
 
 concept("legal move", holds=lambda context, foe: not _is_illegal(context, foe)).says(
-    "||{foe:named_move} ~be (also )?(a |an )?(legal|valid|allowed|possible)( move)?( for {us:object})?",
+    "||{foe:named_move} ~be (also )?(a |an )?(legal|valid|allowed|possible)( move)?( for {us:object})?"
 )
 concept("illegal move", holds=_is_illegal).says(
     "||{foe:named_move} ~be not (a |an )?(legal|valid|allowed|possible)( move)?",
@@ -220,7 +220,7 @@ concept("can move", holds=_can_move).says(
     "||(moving |move |go )?(from )?{origin:square} (to|->) {goals:squares}: (also )?(legal|valid)",
 )
 concept("cannot move", holds=lambda context, piece, goal: not _can_move(context, [goal], piece)).says(
-    "||{piece} cannot (legally |safely )?(move|go|be moved|advance|jump|retreat|step) (to|onto) {goal:square}",
+    "||{piece} cannot (legally |safely )?(move|go|be moved|advance|jump|retreat|step) (to|onto) {goal:square}"
 )
 concept(
     "same move",

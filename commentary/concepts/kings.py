@@ -59,9 +59,6 @@ def middlegame_kings(board: chess.Board) -> Iterator[tuple[chess.Color, chess.Sq
             yield side, king_of(board, side)
 
 
-# -- truths --------------------------------------------------------------------------------------
-
-
 def side_of_king(context: Context, king: chess.Square) -> chess.Color:
     """The side whose king it is."""
     if predicates.name_at(context.board, king) != "king":
@@ -80,9 +77,6 @@ def _cover(context: Context, king: chess.Square) -> set[chess.Square]:
     side = side_of_king(context, king)
     near = _before(king, side, 2)
     return {s for s in near if predicates.is_pawn(context.board, s) and context.board.color_at(s) == side}
-
-
-# -- shelter -------------------------------------------------------------------------------------
 
 
 def _sheltered(board: chess.Board) -> Iterator[Values]:
@@ -127,9 +121,6 @@ concept(
     "no pawn (shelters||covers|shields) {king}",
     "there is no pawn in front of {king}",
 )
-
-
-# -- the back rank -------------------------------------------------------------------------------
 
 
 def _boxed_in(board: chess.Board) -> Iterator[Values]:
@@ -185,9 +176,6 @@ concept("bare back rank", holds=lambda context, side: _back_rank_is_bare(context
 )
 
 
-# -- the endgame ---------------------------------------------------------------------------------
-
-
 def _active(board: chess.Board) -> Iterator[Values]:
     if not is_endgame(board):
         return
@@ -213,7 +201,7 @@ def _is_active(context: Context, king: int, other: int | None = None) -> bool:
 
 
 @concept("passive king").says(
-    "||{king} (~be|~stand|~sit) (still )?(on the back ranks|passive|back home|on its first two ranks)",
+    "||{king} (~be|~stand|~sit) (still )?(on the back ranks|passive|back home|on its first two ranks)"
 )
 def _is_passive(context: Context, king: int) -> bool:
     return chess.square_rank(king) in ((0, 1) if side_of_king(context, king) else (7, 6))

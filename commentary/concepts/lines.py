@@ -66,9 +66,7 @@ def _side_plays(context: Context, line: bool, side: bool | None = None) -> bool:
     return side in (None, line) and is_evident(context)
 
 
-concept("expected line", holds=_is_line, weight=0.3).says(
-    "{us:side} ~(see|expect||get) {line}",
-)
+concept("expected line", holds=_is_line, weight=0.3).says("{us:side} ~(see|expect||get) {line}")
 move_concept("meets", holds=lambda context, line: is_evident(context), weight=0.3, topic="lines").says(
     "~(run into|allow||meet|invite|provoke|lead to|permit|be answered by|be refuted by|lose to|fall to) {line}",
     "~(fail to|be met by) {line}",
@@ -84,8 +82,6 @@ concept("threat", holds=_is_line, weight=2.0).says(
     "||given a free move, {them:side} (would )?~play {line:threat}",
     "||{them:side} ~(want|intend|plan|mean) (to play )?{line:threat}",
 )
-
-# -- what they bring -----------------------------------------------------------------------------
 
 
 def brings(context: Context, side: chess.Color, won: Counter[str], lost: Counter[str]) -> bool:
@@ -139,7 +135,7 @@ concept("wins one for another", holds=_wins, weight=2.0).says(
     "||{other:side} ~have (lost|dropped) {won:units} for {lost:units}",
 )
 concept("gives one for another", holds=_wins).says(
-    "{side} ~have (given||exchanged|traded) {lost:units} for {won:units}",
+    "{side} ~have (given||exchanged|traded) {lost:units} for {won:units}"
 )
 concept("line wins", holds=_wins, weight=2.0).says(
     "{line} wins {won:units} for {side:object}",
@@ -198,9 +194,7 @@ move_concept(
 )
 
 
-@concept("queens come off").says(
-    "the queens (come off|disappear|leave the board||are exchanged|are traded)",
-)
+@concept("queens come off").says("the queens (come off|disappear|leave the board||are exchanged|are traded)")
 def _queens_gone(context: Context) -> bool:
     had = [all_of(context.start, side, "queen") for side in chess.COLORS]
     return all(had) and not any(all_of(context.board, side, "queen") for side in chess.COLORS)

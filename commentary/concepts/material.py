@@ -96,9 +96,6 @@ def _lead_weight(board: chess.Board, values: Values) -> float:
     return 4.5 + min(3, points(more) - points(less)) * 0.5
 
 
-# -- truths --------------------------------------------------------------------------------------
-
-
 def surplus(board: chess.Board, side: chess.Color) -> Counter[str]:
     """What a side has more of than the other, by name."""
     mine = {name: count(board, side, name) - count(board, not side, name) for name in KINDS}
@@ -130,9 +127,6 @@ def _has_for(context: Context, side: chess.Color, more: Counter[str], less: Coun
     return any(fits(more, one) and fits(less, other) for one, other in readings)
 
 
-# -- concepts ------------------------------------------------------------------------------------
-
-
 @concept("level material", detect=partial(_detect, "level material"), weight=2.2).says(
     "(material|the material) ~be (level|even|equal||balanced)( on both sides)?",
     "the material count ~be (level|even||equal)",
@@ -159,7 +153,7 @@ concept(
     holds=lambda context: abs(total(context.board, True) - total(context.board, False)) <= 1,
     weight=0.2,
 ).says(
-    "||(the )?material (count |balance |situation )?~be (roughly|relatively|about|approximately|nearly|almost|fairly) (equal|even|level|balanced)( (for|on) both sides)?",
+    "||(the )?material (count |balance |situation )?~be (roughly|relatively|about|approximately|nearly|almost|fairly) (equal|even|level|balanced)( (for|on) both sides)?"
 )
 concept(
     "more material",
@@ -187,9 +181,7 @@ concept(
 concept(
     "unbalanced material",
     holds=lambda context: bool(surplus(context.board, True)) and bool(surplus(context.board, False)),
-).says(
-    "||the material ~be (unbalanced|lopsided|imbalanced)",
-)
+).says("||the material ~be (unbalanced|lopsided|imbalanced)")
 concept(
     "one for another",
     detect=partial(_detect, "one for another"),

@@ -18,9 +18,6 @@ _NEAR = 3
 """Steps from which on the way to promotion is worth counting."""
 
 
-# -- passed pawns --------------------------------------------------------------------------------
-
-
 def _passers(board: chess.Board) -> Iterator[Values]:
     for square, side in pawns_of(board):
         if is_passed(board, square, side):

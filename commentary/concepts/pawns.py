@@ -72,9 +72,6 @@ def all_are(
     return bool(squares) and right_side and all(truth(context.board, square) for square in squares)
 
 
-# -- weaknesses ----------------------------------------------------------------------------------
-
-
 def _isolated(board: chess.Board) -> Iterator[Values]:
     """The isolated pawns of a side, together when there are two or three; more of them say nothing."""
     for side in (chess.WHITE, chess.BLACK):
@@ -160,9 +157,6 @@ concept(
 )
 
 
-# -- wings and the centre ------------------------------------------------------------------------
-
-
 def _majorities(board: chess.Board) -> Iterator[Values]:
     for wing, letters in _WINGS.items():
         mask = sum(chess.BB_FILES[chess.FILE_NAMES.index(letter)] for letter in letters)
@@ -227,7 +221,7 @@ def _rams(board: chess.Board) -> Iterator[Values]:
 
 
 @concept("locked pawns", detect=_rams, weight=1.0).says(
-    "{one} and {other} (block each other|stand head to head|are locked together||are locked|face each other)",
+    "{one} and {other} (block each other|stand head to head|are locked together||are locked|face each other)"
 )
 def _ram(context: Context, one: int, other: int) -> bool:
     board = context.board

@@ -90,9 +90,6 @@ concept(
 )
 
 
-# -- development ---------------------------------------------------------------------------------
-
-
 def _undeveloped(board: chess.Board) -> Iterator[Values]:
     if board.ply() > _EARLY_PLIES:
         return
@@ -146,9 +143,6 @@ def _are_at_home(
     names = [_HOME[bool(board.color_at(s))].get(s) for s in found]
     right = side is None or context.owner(*found) == side
     return right and all(predicates.name_at(board, s) == name for s, name in zip(found, names, strict=True))
-
-
-# -- bad pieces ----------------------------------------------------------------------------------
 
 
 def _bad_bishops(board: chess.Board) -> Iterator[Values]:

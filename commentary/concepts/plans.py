@@ -85,9 +85,7 @@ move_concept(
         and (not _rooks_see_each_other(context.before, context.before.turn))
     ),
     weight=2.0,
-).says(
-    "~connect the rooks",
-)
+).says("~connect the rooks")
 
 
 def _approaches(step: Step) -> Iterator[Values]:
@@ -116,9 +114,7 @@ def _is_nearer(context: Context, pawn: int) -> bool:
     return moved and predicates.is_pawn(context.board, pawn) and now < then
 
 
-@move_concept("prepares", weight=1.0).says(
-    "~(prepare|make ready for|get ready for|set up||plan) {foe}",
-)
+@move_concept("prepares", weight=1.0).says("~(prepare|make ready for|get ready for|set up||plan) {foe}")
 def _follows(context: Context, foe: Foe) -> bool:
     """The engine's line goes on with that move once the other side has replied."""
     line, played = context.evidence(), len(context.moves)

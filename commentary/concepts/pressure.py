@@ -14,8 +14,6 @@ from commentary.context import Context
 from commentary.exchange import worth
 from commentary.step import Step
 
-# -- pressure ------------------------------------------------------------------------------------
-
 
 def _attacked_before(step: Step, target: chess.Square) -> bool:
     return bool(step.before.attacks_mask(step.origin) & chess.BB_SQUARES[target])
@@ -98,9 +96,7 @@ move_concept(
     detect=_piles_up,
     holds=lambda context, target: _hits(context, [target]) and predicates.is_pinned(context.board, target),
     weight=4.4,
-).says(
-    "~(pile up on|put more pressure on|turn on) {target}, which is pinned",
-)
+).says("~(pile up on|put more pressure on|turn on) {target}, which is pinned")
 
 
 def _outnumbers(step: Step) -> Iterator[Values]:
@@ -148,7 +144,7 @@ def _targets_pawn(step: Step) -> Iterator[Values]:
 
 
 @move_concept("targets a weak pawn", detect=_targets_pawn, weight=2.4).says(
-    "~(attack|take aim at|go after|put pressure on) {pawn}, which is {flaw:word}",
+    "~(attack|take aim at|go after|put pressure on) {pawn}, which is {flaw:word}"
 )
 def _is_flawed(context: Context, pawn: int, flaw: str) -> bool:
     truths = {"isolated": predicates.is_isolated, "backward": predicates.is_backward}
@@ -185,9 +181,6 @@ def _trade_offered(context: Context, kind: int | None = None, target: int | None
         and bool(predicates.defenders(board, own))
         for s in prey
     )
-
-
-# -- lines ---------------------------------------------------------------------------------------
 
 
 def _uncovers(step: Step) -> Iterator[Values]:

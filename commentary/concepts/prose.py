@@ -19,9 +19,7 @@ move_concept(
     "captures with a piece",
     holds=lambda context, victim, piece: context.victim == victim and piece == context.move.from_square,
     weight=2.0,
-).says(
-    "||~(involve capturing|suggest capturing|capture|take) {victim:before} with {piece:before}",
-)
+).says("||~(involve capturing|suggest capturing|capture|take) {victim:before} with {piece:before}")
 
 
 def _reaches(
@@ -61,39 +59,39 @@ concept("controls squares", holds=_reaches, weight=0.3).says(
     "||{side} ~control {squares}",
 )
 concept("controls the centre", holds=_is_central, weight=0.2).says(
-    "||{pieces} ~(control|influence|occupy|cover|eye) (the )?(key |important |some )?(centre|central squares|squares in the centre)( (like|such as|including) {squares})?",
+    "||{pieces} ~(control|influence|occupy|cover|eye) (the )?(key |important |some )?(centre|central squares|squares in the centre)( (like|such as|including) {squares})?"
 )
 move_concept(
     "fights for the centre", holds=lambda context: _is_central(context, [context.to]), weight=0.2
 ).says(
-    "||~(control|contest|occupy|influence|fight for|claim|take control of|strengthen control of|increase control over|stake a claim in) (the |key |important |more of the )?(centre|central squares|central space)",
+    "||~(control|contest|occupy|influence|fight for|claim|take control of|strengthen control of|increase control over|stake a claim in) (the |key |important |more of the )?(centre|central squares|central space)"
 )
 concept(
     "defended",
     holds=lambda context, pieces: all(predicates.defenders(context.board, piece) for piece in pieces),
     weight=0.1,
 ).says(
-    "||{pieces} ~be (well |also |already |still |now |adequately |sufficiently )?(defended|protected|guarded|supported)",
+    "||{pieces} ~be (well |also |already |still |now |adequately |sufficiently )?(defended|protected|guarded|supported)"
 )
 concept(
     "not attacked",
     holds=lambda context, pieces: not any(predicates.attackers(context.board, piece) for piece in pieces),
     weight=0.1,
 ).says(
-    "||{pieces} ~be not (currently |directly |immediately )?(attacked|under attack|threatened|in danger|under threat)",
+    "||{pieces} ~be not (currently |directly |immediately )?(attacked|under attack|threatened|in danger|under threat)"
 )
 concept("threat to take", holds=_could_take, weight=1.0).says(
-    "||{side} ~threaten to (capture|take|win) {target:piece}",
+    "||{side} ~threaten to (capture|take|win) {target:piece}"
 )
 move_concept("threatens to take", holds=_could_take, weight=1.0).says(
-    "||~threaten to (capture|take|win) {target:piece}",
+    "||~threaten to (capture|take|win) {target:piece}"
 )
 concept(
     "centralised piece",
     holds=lambda context, piece: 2 <= chess.square_file(piece) <= 5 and 2 <= chess.square_rank(piece) <= 5,
     weight=0.2,
 ).says(
-    "||{piece} ~be (well |nicely |already )?(centralised|centrally placed|centrally located|on a central square)",
+    "||{piece} ~be (well |nicely |already )?(centralised|centrally placed|centrally located|on a central square)"
 )
 move_concept(
     "captures a kind",
@@ -101,9 +99,7 @@ move_concept(
         context.victim is not None and context.before.piece_type_at(context.victim) == kind
     ),
     weight=0.5,
-).says(
-    "||~(capture|take|win|grab|remove|eliminate|pick up) (a|an) (black |white |enemy |free )?{kind}",
-)
+).says("||~(capture|take|win|grab|remove|eliminate|pick up) (a|an) (black |white |enemy |free )?{kind}")
 move_concept(
     "trades",
     holds=lambda context, kind: (
@@ -112,6 +108,4 @@ move_concept(
         == {kind}
     ),
     weight=0.5,
-).says(
-    "||~(trade|exchange|swap)( off)? (a pair of |the )?{kind}s",
-)
+).says("||~(trade|exchange|swap)( off)? (a pair of |the )?{kind}s")

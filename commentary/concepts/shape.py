@@ -21,8 +21,6 @@ _EARLY_PLIES = 40
 _MORE_SQUARES = 3
 """Squares a piece must gain to be called freed."""
 
-# -- squares -------------------------------------------------------------------------------------
-
 
 def _takes_outpost(step: Step) -> Iterator[Values]:
     if step.kind not in (chess.KNIGHT, chess.BISHOP):

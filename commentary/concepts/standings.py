@@ -105,7 +105,7 @@ concept("equal", holds=_is_equal).says(
     "||it ~(be|remain|stay|look|seem) (still |about |roughly |more or less |approximately )?(equal|level|balanced|even)",
 )
 concept("with equality", holds=_is_equal).says(
-    "with (equal chances|equality|balanced play|roughly equal play||even chances|roughly equal chances|an equal game)",
+    "with (equal chances|equality|balanced play|roughly equal play||even chances|roughly equal chances|an equal game)"
 )
 concept(
     "advantage for", holds=lambda context, word, side: word in _WORDS and _is(_WORDS[word], context, side)

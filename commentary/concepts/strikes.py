@@ -16,8 +16,6 @@ from commentary.naming import bare
 from commentary.predicates import other_turn
 from commentary.step import Step
 
-# -- blows ---------------------------------------------------------------------------------------
-
 
 def _if(condition: bool, **values: object) -> Iterator[Values]:
     if condition:
@@ -190,9 +188,7 @@ move_concept(
     detect=lambda step: (v for v in _checks(step) if v["double"]),
     holds=lambda context: len(context.board.checkers()) == 2,
     weight=6.0,
-).says(
-    "~(give||be) (|a )double check",
-)
+).says("~(give||be) (|a )double check")
 
 
 def _threatens_mate(step: Step) -> Iterator[Values]:
@@ -212,18 +208,18 @@ def _would_mate(context: Context, foe: Foe) -> bool:
 
 
 move_concept("threatens a move", holds=is_threat).says(
-    "||~(threaten|carry the threat of) (to play )?{foe}( next)?",
+    "||~(threaten|carry the threat of) (to play )?{foe}( next)?"
 )
 
 move_concept("quiet move", holds=lambda context: not _noisy(context), weight=0.3).says(
-    "~(be|look) (quiet||calm|a quiet move|a calm move)",
+    "~(be|look) (quiet||calm|a quiet move|a calm move)"
 )
 move_concept("forcing move", holds=lambda context: _noisy(context), weight=0.3).says(
     "~be forcing",
     "~be a forcing (move||try|line)",
 )
 move_concept("only move", holds=lambda context: context.before.legal_moves.count() == 1).says(
-    "~be (the only legal move|forced||the sole legal reply|the only legal reply)",
+    "~be (the only legal move|forced||the sole legal reply|the only legal reply)"
 )
 
 

@@ -31,9 +31,6 @@ def men(board: chess.Board, side: chess.Color) -> Iterator[chess.Square]:
     return chess.scan_forward(board.occupied_co[side] & ~board.kings)
 
 
-# -- forks ---------------------------------------------------------------------------------------
-
-
 def fork_targets(board: chess.Board, attacker: chess.Square) -> list[chess.Square]:
     """What a fork by the piece on `attacker` would count: king, pieces worth more, undefended pieces."""
     side, own = board.color_at(attacker), worth(board, attacker)
@@ -60,9 +57,6 @@ concept(
     "{attacker} ~have {targets:prey} in a fork",
     "{attacker} ~attack {targets:prey} at once",
 )
-
-
-# -- lines ---------------------------------------------------------------------------------------
 
 
 def _behind(board: chess.Board, slider: chess.Square, first: chess.Square) -> chess.Square | None:
