@@ -132,6 +132,18 @@ move_concept = partial(concept, topic="moves", about_moves=True)
 """Declares something that a move does; its templates begin with the verb."""
 
 
+def every(truth: Callable[[chess.Board, int], object]) -> Truth:
+    """The truth of a concept about squares or files: `truth` holds of each, and each is of the side named."""
+    return partial(_all_are, truth)
+
+
+def _all_are(truth: Callable[[chess.Board, int], object], context: Any, **named: Any) -> bool:
+    side = named.pop("side", None)
+    found = [n for value in named.values() for n in (value if isinstance(value, Iterable) else [value])]
+    right = side is None or all(context.board.color_at(square) == side for square in found)
+    return bool(found) and right and all(truth(context.board, n) for n in found)
+
+
 def position_findings(board: chess.Board) -> list[Finding]:
     """Everything worth knowing about a board."""
     return [

@@ -249,6 +249,11 @@ class Context:
         return self.move
 
     @property
+    def origin(self) -> chess.Square:
+        """Where the piece that moves comes from."""
+        return self.move.from_square
+
+    @property
     def to(self) -> chess.Square:
         """Where the move of the clause goes."""
         return self.move.to_square

@@ -124,6 +124,11 @@ def ahead_of(square: chess.Square, side: chess.Color) -> list[chess.Square]:
     return [chess.square(file, r) for r in ranks]
 
 
+def is_dark(square: chess.Square) -> bool:
+    """Whether the square is a dark one."""
+    return (chess.square_file(square) + chess.square_rank(square)) % 2 == 0
+
+
 def is_pawn(board: chess.Board, square: chess.Square) -> bool:
     """Whether a pawn stands there."""
     return name_at(board, square) == "pawn"

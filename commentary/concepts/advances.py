@@ -19,11 +19,8 @@ def _pushes(step: Step) -> Iterator[Values]:
         return
     if is_passed(step.before, step.origin, step.mover):
         left = steps(step.target, step.mover)
-        yield {
-            "pawn": step.origin,
-            "near": left if 1 < left <= 3 else None,
-            "next": step.target if left == 1 else None,
-        }
+        near, next_to_it = (left if 1 < left <= 3 else None), (step.target if left == 1 else None)
+        yield {"pawn": step.origin, "near": near, "next": next_to_it}
 
 
 @move_concept("pushes a passed pawn", detect=_pushes, weight=3.8).says(
@@ -35,17 +32,10 @@ def _pushes(step: Step) -> Iterator[Values]:
     "||~(push|advance|run) {pawn:passer}( forward| on| further)?",
     "||~push {pawn:before}( on| further)?",
 )
-def _is_pushing(
-    context: Context,
-    pawn: int,
-    near: int | None = None,
-    next: int | None = None,
-) -> bool:
-    right = next in (None, context.to)
+def _is_pushing(context: Context, pawn: int, near: int | None = None, next: int | None = None) -> bool:
     left = predicates.steps_to_go(context.to, context.before.turn)
-    counted = near in (None, left) and (next is None or left == 1)
-    right = right and pawn == context.move.from_square
-    return right and counted and predicates.is_passed(context.before, pawn)
+    counted = near in (None, left) and (next is None or (next == context.to and left == 1))
+    return pawn == context.origin and counted and predicates.is_passed(context.before, pawn)
 
 
 def _makes_passer(step: Step) -> Iterator[Values]:
@@ -62,10 +52,11 @@ def _makes_passer(step: Step) -> Iterator[Values]:
     "||~give {side:object} a passed pawn",
 )
 def _is_new_passer(context: Context, side: bool | None = None) -> bool:
-    fresh = predicates.is_passed(context.board, context.to) and not predicates.is_passed(
-        context.before, context.move.from_square
+    was, now = (
+        predicates.is_passed(context.before, context.origin),
+        predicates.is_passed(context.board, context.to),
     )
-    return fresh and side in (None, context.before.turn)
+    return now and not was and side in (None, context.before.turn)
 
 
 def _blockades(step: Step) -> Iterator[Values]:

@@ -23,7 +23,6 @@ def _checked(board: chess.Board) -> Iterator[Values]:
         single = len(checkers) == 1
         yield {
             "side": board.turn,
-            "checkers": checkers,
             "checker": checkers[0] if single else None,
             "double": None if single else checkers,
             "few": replies if 1 < replies <= _FEW and single else None,
@@ -46,28 +45,19 @@ def _checked(board: chess.Board) -> Iterator[Values]:
 )
 def _gives_check(
     context: Context,
-    side: bool | None = None,
     checker: int | None = None,
-    checkers: Sequence[int] = (),
+    one: int | None = None,
     double: Sequence[int] = (),
     few: int | None = None,
-    one: int | None = None,
+    side: bool | None = None,
     king: int | None = None,
 ) -> bool:
-    found = set(context.board.checkers())
-    named = {s for s in (checker, one) if s is not None} | set(checkers) | set(double)
-    right_side = side is None or context.board.turn == side
-    right_king = king is None or king == context.board.king(context.board.turn)
+    board, found = context.board, set(context.board.checkers())
+    named = {s for s in (checker, one) if s is not None} | set(double)
+    whose = side in (None, board.turn) and king in (None, board.king(board.turn))
     replies = few if few is not None else 1 if one is not None else None
-    counted = replies is None or context.board.legal_moves.count() == replies
-    return (
-        bool(found)
-        and named <= found
-        and right_side
-        and right_king
-        and counted
-        and (not double or set(double) == found)
-    )
+    counted = replies in (None, board.legal_moves.count())
+    return bool(found) and named <= found and whose and counted and (not double or named == found)
 
 
 concept("legal replies", holds=lambda context, n: context.board.legal_moves.count() == n).says(

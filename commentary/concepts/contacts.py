@@ -9,7 +9,7 @@ import chess
 
 from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values
+from commentary.concept import Values, every
 from commentary.concepts.tactics import men
 from commentary.context import Context
 from commentary.exchange import gain, worth
@@ -62,46 +62,36 @@ def _is_loose(
     context: Context, piece: int, attacker: int | None = None, attackers: Sequence[int] = ()
 ) -> bool:
     named = {*attackers, *([] if attacker is None else [attacker])}
-    found = predicates.attackers(context.board, piece)
-    return bool(found) and named <= found and not predicates.defenders(context.board, piece)
+    return predicates.hangs(context.board, piece) and named <= predicates.attackers(context.board, piece)
 
 
-concept(
-    "hanging pieces",
-    holds=lambda context, pieces: all(predicates.hangs(context.board, square) for square in pieces),
-).says("||{pieces} ~be (both |all )?(hanging|en prise)")
-concept(
-    "undefended",
-    holds=lambda context, pieces: not any(predicates.defenders(context.board, square) for square in pieces),
-).says(
+concept("hanging pieces", holds=every(predicates.hangs)).says(
+    "||{pieces} ~be (both |all )?(hanging|en prise)"
+)
+concept("undefended", holds=every(lambda board, piece: not predicates.defenders(board, piece))).says(
     "||{pieces} ~(be|stand|sit|be left) (both |all |still |also |now )?(left )?" + _NO_GUARD,
     "||{pieces} ~have no (defender|protection|defenders)( at all)?",
     "||nothing ~(defend|protect|guard) {pieces}",
     "||(nobody|no piece) ~(defend|protect|guard) {pieces}",
     "||{pieces} (nothing|nobody|no piece) ~(defend|protect|guard)",
 )
-concept(
-    "attack",
-    holds=lambda context, targets, pieces=(): all(
-        predicates.attackers(context.board, target)
-        and all(predicates.attacks(context.board, piece, target) for piece in pieces)
-        for target in targets
-    ),
-    weight=0.8,
-).says(
+
+
+@concept("attack", weight=0.8).says(
     "||{pieces} (both |all )?~(attack|hit|eye|target) {targets:prey}( again| there)?",
     "||{targets:pieces} ~be (also |now |already )?(attacked|hit|under attack|under fire)( by {pieces}| from {pieces})?",
 )
-concept(
-    "defence",
-    holds=lambda context, wards, pieces: all(
-        predicates.defends(context.board, piece, ward) for piece in pieces for ward in wards
-    ),
-    weight=0.8,
-).says(
+def _are_attacked(context: Context, targets: Sequence[int], pieces: Sequence[int] = ()) -> bool:
+    hitting = [predicates.attackers(context.board, target) for target in targets]
+    return all(found and set(pieces) <= found for found in hitting)
+
+
+@concept("defence", weight=0.8).says(
     "||{pieces} ~(defend|protect|guard|hold|cover) {wards:pieces}",
     "||{wards:pieces} ~be (well |also |still )?(defended|protected|guarded|held|supported) by {pieces}",
 )
+def _are_defended(context: Context, wards: Sequence[int], pieces: Sequence[int]) -> bool:
+    return all(set(pieces) <= predicates.defenders(context.board, ward) for ward in wards)
 
 
 def _pressed(board: chess.Board) -> Iterator[Values]:
@@ -113,14 +103,10 @@ def _pressed(board: chess.Board) -> Iterator[Values]:
     for square, side, attackers, defenders in _attacked(board):
         view = turns.get(not side)
         if defenders and view is not None and can_be_won(view, square):
-            yield {
-                "side": side,
-                "piece": square,
-                "attackers": attackers,
-                "defender": defenders[0] if len(defenders) == 1 else None,
-                "times": len(attackers) if len(attackers) > len(defenders) else None,
-                "guards": len(defenders),
-            }
+            only = defenders[0] if len(defenders) == 1 else None
+            times = len(attackers) if len(attackers) > len(defenders) else None
+            contact = {"side": side, "piece": square, "attackers": attackers, "defender": only}
+            yield {**contact, "times": times, "guards": len(defenders)}
 
 
 def _pressed_weight(board: chess.Board, values: Values) -> float:
@@ -137,28 +123,23 @@ def _pressed_weight(board: chess.Board, values: Values) -> float:
     "{piece} ~(rely||depend) on {defender} for protection, and {attackers:pieces} ~(attack||hit) it",
 )
 def _is_pressed(
-    context: Context,
-    piece: int,
-    attackers: Sequence[int] | None = None,
-    defender: int | None = None,
-    times: int | None = None,
-    guards: int = 0,
+    context: Context, piece: int, attackers: Sequence[int] = (), defender: int | None = None, **counted: int
 ) -> bool:
     hitting, guarding = predicates.attackers(context.board, piece), predicates.defenders(context.board, piece)
-    named = set(attackers or ()) <= hitting and bool(hitting)
-    only = defender is None or guarding == {defender}
-    return named and only and (times is None or (len(hitting), len(guarding)) == (times, guards))
+    right = counted in ({}, {"times": len(hitting), "guards": len(guarding)})
+    return (
+        bool(hitting) and set(attackers) <= hitting and right and (defender is None or guarding == {defender})
+    )
 
 
-concept(
-    "only defender",
-    holds=lambda context, piece, defender: predicates.defenders(context.board, piece) == {defender},
-).says(
+@concept("only defender").says(
     "||{piece} ~be (only |just |still )?(defended|protected|guarded|held) (only )?by {defender}( alone)?",
     "||{piece} ~rely on {defender}( alone)?( for protection)?",
     "||only {defender} ~(defend|protect|guard|hold) {piece}",
     "||{defender} alone ~(defend|protect|guard|hold) {piece}",
 )
+def _is_only_defender(context: Context, piece: int, defender: int) -> bool:
+    return predicates.defenders(context.board, piece) == {defender}
 
 
 def _overloaded(board: chess.Board) -> Iterator[Values]:
@@ -174,12 +155,11 @@ def _overloaded(board: chess.Board) -> Iterator[Values]:
                 yield {"side": side, "guard": guard, "wards": squares[:2]}
 
 
-@concept(
-    "overloaded piece",
-    detect=_overloaded,
-    weight=lambda board, values: 1.4 + 0.5 * sum(worth(board, square) for square in values["wards"]),
-    favours="-side",
-).says(
+def _overload_weight(board: chess.Board, values: Values) -> float:
+    return 1.4 + 0.5 * sum(worth(board, square) for square in values["wards"])
+
+
+@concept("overloaded piece", detect=_overloaded, weight=_overload_weight, favours="-side").says(
     "{guard} ~be (overloaded|overworked): it alone (defends|holds||guards) {wards:pieces}",
     "{guard} alone (guards||defends|holds) {wards:pieces}",
     "{wards:pieces} depend on {guard} alone",

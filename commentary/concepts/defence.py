@@ -95,7 +95,7 @@ move_concept(
     "leaves check",
     detect=lambda step: (v for v in _check_met(step) if step.kind == chess.KING),
     holds=lambda context: (
-        context.before.is_check() and predicates.name_at(context.before, context.move.from_square) == "king"
+        context.before.is_check() and predicates.name_at(context.before, context.origin) == "king"
     ),
     weight=1.0,
 ).says(
@@ -126,8 +126,8 @@ def _escapes(step: Step) -> Iterator[Values]:
     "||~(move|take|bring|get|pull) {piece:before} out of (reach|danger|the way) of {attacker:before}",
 )
 def _is_safe_now(context: Context, piece: int | None = None, attacker: int | None = None) -> bool:
-    hit = predicates.attackers(context.before, context.move.from_square)
-    right = piece in (None, context.move.from_square) and (attacker is None or attacker in hit)
+    hit = predicates.attackers(context.before, context.origin)
+    right = piece in (None, context.origin) and (attacker is None or attacker in hit)
     return right and bool(hit) and not predicates.attackers(context.board, context.to)
 
 

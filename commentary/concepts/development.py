@@ -33,7 +33,7 @@ def _castles(step: Step) -> Iterator[Values]:
 def _is_castling(context: Context, wing: str = "", short: str = "", king: int | None = None) -> bool:
     if not context.before.is_castling(context.move):
         return False
-    names = ("kingside", "short") if context.to > context.move.from_square else ("queenside", "long")
+    names = ("kingside", "short") if context.to > context.origin else ("queenside", "long")
     own = predicates.all_of(context.board, context.before.turn, "king")[0]
     return all(word in ("", *names) for word in (wing, short)) and king in (None, own)
 

@@ -109,4 +109,4 @@ def _is_spoilt(context: Context, flaw: str, side: bool | None = None) -> bool:
     truth = {"isolated": predicates.is_isolated, "doubled": predicates.is_doubled}.get(flaw)
     if truth is None or side not in (None, context.before.turn):
         return False
-    return truth(context.board, context.to) and not truth(context.before, context.move.from_square)
+    return truth(context.board, context.to) and not truth(context.before, context.origin)

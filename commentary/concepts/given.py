@@ -171,8 +171,8 @@ concept(
 def _moves_there(
     context: Context, goal: int, piece: int | None = None, origin: int | None = None, kind: int | None = None
 ) -> bool:
-    moved = context.before.piece_type_at(context.move.from_square)
-    from_there = all(square in (None, context.move.from_square) for square in (piece, origin))
+    moved = context.before.piece_type_at(context.origin)
+    from_there = all(square in (None, context.origin) for square in (piece, origin))
     return from_there and goal == context.to and kind in (None, moved)
 
 

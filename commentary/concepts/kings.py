@@ -104,23 +104,21 @@ def _bare(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "king": king}
 
 
-concept(
-    "king without pawns",
-    detect=_bare,
-    holds=lambda context, king: not _cover(context, king),
-    weight=lambda board, v: (
-        (3.4 if not chess.BB_SQUARES[v["king"]] & home_rank(v["side"]) & CENTRAL else 1.2)
-        if board.pieces_mask(chess.QUEEN, not v["side"])
-        else 1.0
-    ),
-    favours="-side",
-).says(
+def _bare_weight(board: chess.Board, values: Values) -> float:
+    if not board.pieces_mask(chess.QUEEN, not values["side"]):
+        return 1.0
+    return 1.2 if chess.BB_SQUARES[values["king"]] & home_rank(values["side"]) & CENTRAL else 3.4
+
+
+@concept("king without pawns", detect=_bare, weight=_bare_weight, favours="-side").says(
     "{king} ~have no pawn (cover||shelter|shield)(| at all)( left)?",
     "{king} ~stand without (any )?pawn cover",
     "not a single pawn (covers||shields|shelters) {king}",
     "no pawn (shelters||covers|shields) {king}",
     "there is no pawn in front of {king}",
 )
+def _is_bare(context: Context, king: int) -> bool:
+    return not _cover(context, king)
 
 
 def _boxed_in(board: chess.Board) -> Iterator[Values]:
@@ -141,10 +139,8 @@ def _is_boxed_in(context: Context, king: int, pawns: Sequence[int] = ()) -> bool
 
 
 def _back_rank_is_bare(context: Context, side: chess.Color) -> bool:
-    home = 0 if side == chess.WHITE else 7
-    return not any(
-        chess.square_rank(s) == home for s in predicates.all_of(context.board, side, "rook", "queen")
-    )
+    pieces = predicates.all_of(context.board, side, "rook", "queen")
+    return not any(chess.square_rank(square) == (0 if side else 7) for square in pieces)
 
 
 @concept("weak back rank", detect=_boxed_in, weight=2.4, favours="-side").says(
@@ -154,15 +150,11 @@ def _back_rank_is_bare(context: Context, side: chess.Color) -> bool:
     "{king} ~have no luft, and {side:owner} back rank is unguarded",
     "{king} ~be boxed in by its own pawns, and no rook or queen guards {side:owner} back rank",
 )
-def _is_weak(
-    context: Context, side: bool | None = None, king: int | None = None, pawns: Sequence[int] = ()
-) -> bool:
-    colour = side if side is not None else side_of_king(context, king if king is not None else chess.A1)
-    own = predicates.all_of(context.board, colour, "king")[0]
-    if king not in (None, own):
-        return False
-    threat = predicates.count(context.board, not colour, "rook", "queen") > 0
-    return _is_boxed_in(context, own, pawns) and threat and _back_rank_is_bare(context, colour)
+def _is_weak(context: Context, side: bool, king: int | None = None, pawns: Sequence[int] = ()) -> bool:
+    own = predicates.all_of(context.board, side, "king")[0]
+    threat = predicates.count(context.board, not side, "rook", "queen") > 0
+    boxed_in = king in (None, own) and _is_boxed_in(context, own, pawns)
+    return boxed_in and threat and _back_rank_is_bare(context, side)
 
 
 concept("boxed-in king", holds=_is_boxed_in).says(
@@ -170,7 +162,7 @@ concept("boxed-in king", holds=_is_boxed_in).says(
     "||{king} ~have no (luft|air|way off the back rank|escape from the back rank)",
     "||{pawns:pieces} ~box in {king}",
 )
-concept("bare back rank", holds=lambda context, side: _back_rank_is_bare(context, side)).says(
+concept("bare back rank", holds=_back_rank_is_bare).says(
     "||no rook or queen ~(guard|stay on|stand on|be left on) {side:owner} back rank",
     "||{side:owner} back rank ~be (unguarded|bare)( by rook or queen)?",
 )
@@ -194,9 +186,7 @@ def _active(board: chess.Board) -> Iterator[Values]:
 )
 def _is_active(context: Context, king: int, other: int | None = None) -> bool:
     side = side_of_king(context, king)
-    passive = other is None or (
-        side_of_king(context, other) != side and chess.square_rank(other) in ((7, 6) if side else (0, 1))
-    )
+    passive = other is None or (side_of_king(context, other) != side and _is_passive(context, other))
     return 2 <= chess.square_rank(king) <= 5 and passive
 
 

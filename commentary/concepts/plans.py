@@ -35,7 +35,7 @@ def _keeps_defended(step: Step) -> Iterator[Values]:
 def _still_guards(context: Context, wards: Sequence[int]) -> bool:
     return all(
         predicates.defends(context.board, context.to, ward)
-        and predicates.defends(context.before, context.move.from_square, ward)
+        and predicates.defends(context.before, context.origin, ward)
         for ward in wards
     )
 
@@ -55,7 +55,7 @@ def _activates(step: Step) -> Iterator[Values]:
     "~make {moved} more active",
 )
 def _is_more_active(context: Context) -> bool:
-    now, then = len(context.board.attacks(context.to)), len(context.before.attacks(context.move.from_square))
+    now, then = len(context.board.attacks(context.to)), len(context.before.attacks(context.origin))
     return now >= then + _MORE_SQUARES
 
 
@@ -110,7 +110,7 @@ def _approaches(step: Step) -> Iterator[Values]:
 )
 def _is_nearer(context: Context, pawn: int) -> bool:
     moved = predicates.name_at(context.board, context.to) == "king"
-    now, then = (chess.square_distance(square, pawn) for square in (context.to, context.move.from_square))
+    now, then = (chess.square_distance(square, pawn) for square in (context.to, context.origin))
     return moved and predicates.is_pawn(context.board, pawn) and now < then
 
 

@@ -17,7 +17,7 @@ move_concept = partial(registry.move_concept, topic="prose")
 
 move_concept(
     "captures with a piece",
-    holds=lambda context, victim, piece: context.victim == victim and piece == context.move.from_square,
+    holds=lambda context, victim, piece: context.victim == victim and piece == context.origin,
     weight=2.0,
 ).says("||~(involve capturing|suggest capturing|capture|take) {victim:before} with {piece:before}")
 
@@ -104,8 +104,7 @@ move_concept(
     "trades",
     holds=lambda context, kind: (
         context.victim is not None
-        and {context.before.piece_type_at(square) for square in (context.victim, context.move.from_square)}
-        == {kind}
+        and {context.before.piece_type_at(square) for square in (context.victim, context.origin)} == {kind}
     ),
     weight=0.5,
 ).says("||~(trade|exchange|swap)( off)? (a pair of |the )?{kind}s")

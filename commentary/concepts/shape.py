@@ -59,7 +59,7 @@ def _centralises(step: Step) -> Iterator[Values]:
 def _is_central_now(context: Context, kind: int | None = None) -> bool:
     inside = [
         2 <= chess.square_file(s) <= 5 and 2 <= chess.square_rank(s) <= 5
-        for s in (context.move.from_square, context.to)
+        for s in (context.origin, context.to)
     ]
     return kind in (None, context.board.piece_type_at(context.to)) and inside == [False, True]
 

@@ -59,7 +59,7 @@ move_concept(
     detect=_promotes,
     holds=lambda context, kind=None, queen=None, pawn=None: (
         context.move.promotion is not None
-        and pawn in (None, context.move.from_square)
+        and pawn in (None, context.origin)
         and (kind in (None, context.move.promotion))
         and (queen in (None, context.to))
     ),
@@ -114,7 +114,7 @@ def _takes(
     own: int | None = None,
 ) -> bool:
     square = next(s for s in (victim, passing, loose, free, plain) if s is not None)
-    right_own = own is None or own == context.move.from_square
+    right_own = own is None or own == context.origin
     unguarded = loose is None or not predicates.defenders(context.before, square)
     en_passant = passing is None or context.before.is_en_passant(context.move)
     return context.victim == square and right_own and unguarded and en_passant
