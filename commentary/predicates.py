@@ -129,6 +129,11 @@ def is_dark(square: chess.Square) -> bool:
     return (chess.square_file(square) + chess.square_rank(square)) % 2 == 0
 
 
+def is_central(square: chess.Square) -> bool:
+    """Whether the square is one of the sixteen in the middle."""
+    return 2 <= chess.square_file(square) <= 5 and 2 <= chess.square_rank(square) <= 5
+
+
 def is_pawn(board: chess.Board, square: chess.Square) -> bool:
     """Whether a pawn stands there."""
     return name_at(board, square) == "pawn"

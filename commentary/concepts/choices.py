@@ -8,25 +8,25 @@ from functools import partial
 import chess
 
 from commentary import concept as registry
-from commentary.concept import move_concept
 from commentary.concepts.standings import BOUNDS_CP
 from commentary.context import Context, Unknown
 
 concept = partial(registry.concept, topic="choice")
+move_concept = partial(registry.move_concept, topic="choice")
 AS_GOOD_CP = 30
 """Centipawns within which two moves are called equally good."""
 
 _SLIGHT, _CLEAR, _LARGE, _DECISIVE = BOUNDS_CP
 
 
-@move_concept("best move", topic="choice").says(
+@move_concept("best move").says(
     "~be (the|{us:owner}|clearly the|simply the) (best|right|strongest) (move|choice|continuation)",
     "~be (best|strongest|clearly best||right|simply best)",
     "~stand out",
     "||~be (the |{us:owner} )?(move|choice)",
 )
 def _is_best(context: Context) -> bool:
-    return context.value(context.move) == context.best_value and context.chosen in (None, context.move)
+    return _own(context) == context.best_value and context.chosen in (None, context.move)
 
 
 @concept("choice").says(
@@ -74,24 +74,19 @@ def _are_candidates(context: Context, moves: Sequence[chess.Move]) -> bool:
     return bool(moves)
 
 
-move_concept("candidate", holds=lambda context: True, weight=0.1, topic="choice").says(
+move_concept("candidate", holds=lambda context: True, weight=0.1).says(
     "~(come to mind|be an option|be possible|deserve a look)",
     "~(be tempting|look tempting|catch the eye)",
     "||~(be worth a look|make sense|have a point|suggest itself|look natural)",
 )
 
 
-def _within(low: int | None, high: int | None, context: Context) -> bool:
-    """Whether the move's score lies in a range, and is not the best one's."""
-    value = context.value(context.move)
-    return (low is None or value >= low) and (high is None or value < high)
+def _own(context: Context) -> int:
+    """The score of the move itself."""
+    return context.value(context.move)
 
 
-def _worse(context: Context) -> bool:
-    return context.value(context.move) < context.best_value
-
-
-@move_concept("weaker", topic="choice").says(
+@move_concept("weaker").says(
     "~be (weaker|a little weaker|slightly weaker|less precise||worse|less good|inferior|less accurate) than {other:candidate}",
     "~be not (quite |)as (good||strong|precise) as {other:candidate}",
     "~fall (|a little ||well |somewhat )short of {other:candidate}",
@@ -102,10 +97,10 @@ def _worse(context: Context) -> bool:
 )
 def _weaker(context: Context, other: chess.Move | None = None) -> bool:
     than = context.best_value if other is None else context.value(other)
-    return context.value(context.move) < than
+    return _own(context) < than
 
 
-@move_concept("as good", topic="choice").says(
+@move_concept("as good").says(
     "~be (just as good|every bit as good|equally good|fully playable||just as playable|perfectly playable)( too| as well)?",
     "~be a close second",
     "~give away (next to nothing||almost nothing|practically nothing|nothing)",
@@ -114,103 +109,72 @@ def _weaker(context: Context, other: chess.Move | None = None) -> bool:
 )
 def _as_good(context: Context, other: chess.Move | None = None) -> bool:
     than = context.best_value if other is None else context.value(other)
-    return abs(context.value(context.move) - than) <= AS_GOOD_CP
+    return abs(_own(context) - than) <= AS_GOOD_CP
 
 
-concept(
-    "equal moves",
-    holds=lambda context, one, other: abs(context.value(one) - context.value(other)) <= AS_GOOD_CP,
-).says("there is (little||nothing) to choose between {one:candidate} and {other:candidate}")
-move_concept(
-    "stronger",
-    holds=lambda context, other: context.value(context.move) > context.value(other),
-    topic="choice",
-).says(
+concept("equal moves", holds=lambda c, one, other: abs(c.value(one) - c.value(other)) <= AS_GOOD_CP).says(
+    "there is (little||nothing) to choose between {one:candidate} and {other:candidate}"
+)
+move_concept("stronger", holds=lambda c, other: _own(c) > c.value(other)).says(
     "~be (better|stronger||more precise|more convincing|clearly better|clearly stronger) than {other:candidate}",
     "||~(promise|offer|bring) more than {other:candidate}",
 )
 move_concept(
     "gives up part of the advantage",
-    holds=lambda context: (
-        context.best_value >= _SLIGHT and _worse(context) and _within(-_SLIGHT, None, context)
-    ),
-    topic="choice",
+    holds=lambda c: c.best_value >= _SLIGHT and -_SLIGHT <= _own(c) < c.best_value,
 ).says(
     "~(give away|let slip||hand back|surrender|squander|give up|spoil) part of (the||{us:owner}) advantage",
     "~hand back some of (the||{us:owner}) advantage",
     "||~(give away|give up|let slip|squander|spoil|hand back|surrender|waste) (part|some|much|most) of (the|{us:owner}) (advantage|edge|plus)",
 )
-move_concept(
-    "gives up the advantage",
-    holds=lambda context: context.best_value >= _SLIGHT and _within(None, _SLIGHT, context),
-    topic="choice",
-).says(
+move_concept("gives up the advantage", holds=lambda c: c.best_value >= _SLIGHT > _own(c)).says(
     "~(give away|throw away all of||give up|squander|throw away|spoil) the advantage",
     "~let the advantage slip",
     "~(let {them:object} equalise|allow {them:object} to equalise)",
     "||~(give away|give up|let slip|squander|spoil|throw away|surrender|waste) (all of |all |the whole of )?(the|{us:owner}) (advantage|edge|plus)",
 )
-move_concept(
-    "hands over the advantage",
-    holds=lambda context: _worse(context) and _within(None, -_SLIGHT + 1, context),
-    topic="choice",
-).says(
+move_concept("hands over the advantage", holds=lambda c: _own(c) < c.best_value and _own(c) <= -_SLIGHT).says(
     "~(hand|give) {them:object} the (advantage|upper hand||initiative|edge|better game)",
     "~hand the advantage to {them:object}",
     "~(turn the tables|let {them:object} take over|play into {them:owner} hands)",
     "~leave {them:object} with the better game",
 )
 move_concept(
-    "loses the game",
-    holds=lambda context: _worse(context) and _within(None, -_DECISIVE + 1, context),
-    weight=2.0,
-    topic="choice",
+    "loses the game", holds=lambda c: _own(c) < c.best_value and _own(c) <= -_DECISIVE, weight=2.0
 ).says(
     "~(lose|lose outright)",
     "~be a (blunder||losing move)",
     "||~(lose on the spot)",
     "||simply ~lose",
 )
-move_concept(
-    "makes it worse", holds=lambda context: context.best_value <= -_SLIGHT and _worse(context), topic="choice"
-).says(
+move_concept("makes it worse", holds=lambda c: c.best_value <= -_SLIGHT and _own(c) < c.best_value).says(
     "~make (matters|things) worse",
     "||~only make (matters|things) worse",
     "||~(deepen|add to) the trouble",
 )
-move_concept("wins the game", holds=lambda context: _within(_DECISIVE, None, context), topic="choice").says(
+move_concept("wins the game", holds=lambda c: _own(c) >= _DECISIVE).says(
     "~(win as well|win too||win|be winning)",
     "(also|still) ~win",
     "~keep the win in hand",
 )
-move_concept(
-    "keeps the advantage", holds=lambda context: _within(_SLIGHT, None, context), topic="choice"
-).says(
+move_concept("keeps the advantage", holds=lambda c: _own(c) >= _SLIGHT).says(
     "~(keep|maintain||hold) the advantage",
     "~(keep|leave) {us:object} better",
     "||~(keep|hold|maintain) (the|{us:owner}) (advantage|edge|plus)",
 )
-move_concept(
-    "keeps the balance", holds=lambda context: _within(-_SLIGHT, _SLIGHT, context), topic="choice"
-).says(
+move_concept("keeps the balance", holds=lambda c: -_SLIGHT <= _own(c) < _SLIGHT).says(
     "~(keep|hold||maintain) the balance",
     "~keep equality",
     "||~(keep|hold|maintain) (the |{us:owner} )?(balance|equality)",
 )
-move_concept(
-    "resists best",
-    holds=lambda context: context.best_value <= -_LARGE and context.value(context.move) == context.best_value,
-    topic="choice",
-).says(
+move_concept("resists best", holds=lambda c: c.best_value <= -_LARGE and _own(c) == c.best_value).says(
     "~put up the (best|stiffest||most) resistance",
     "~limit the damage( best)?",
     "~be the most stubborn (defence||move)",
     "~(hold out|last) (the )?longest",
 )
-move_concept("mates by force", holds=lambda context: _mate_of(context) > 0, weight=3.0, topic="choice").says(
-    "~(win|mate) by force"
-)
-move_concept("allows mate", holds=lambda context: _mate_of(context) < 0, weight=3.0, topic="choice").says(
+move_concept("mates by force", holds=lambda c: _mate_of(c) > 0, weight=3.0).says("~(win|mate) by force")
+move_concept("allows mate", holds=lambda c: _mate_of(c) < 0, weight=3.0).says(
     "~(allow|run into||permit) mate",
     "||~be (mated|refuted by mate)",
 )

@@ -10,7 +10,7 @@ import chess
 
 from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values
+from commentary.concept import Values, every
 from commentary.context import Context
 
 concept = partial(registry.concept, topic="files")
@@ -40,20 +40,12 @@ def _free_files(board: chess.Board) -> Iterator[Values]:
     """Open files that nobody holds."""
     found = open_files(board)
     free = [f for f in found if not any(heavy(board, side, f) for side in chess.COLORS)]
-    if not board.rooks | board.queens or not 0 < len(free) <= _MANY:
-        return
-    if len(free) > 1:
-        yield {"files": free}
-    else:
-        yield {"files": free, "file": free[0], "only": free[0] if len(found) == 1 else None}
+    if board.rooks | board.queens and 0 < len(free) <= _MANY:
+        one = {"file": free[0], "only": free[0] if len(found) == 1 else None}
+        yield {"files": free, **(one if len(free) == 1 else {})}
 
 
-concept(
-    "open file",
-    detect=_free_files,
-    holds=lambda context, files: all(predicates.is_open(context.board, file) for file in files),
-    weight=1.5,
-).says(
+concept("open file", detect=_free_files, holds=every(predicates.is_open), weight=1.5).says(
     "{files} ~be (|wide |completely ||fully )open( now)?",
     "||{files} ~come open",
 )
@@ -61,7 +53,7 @@ concept(
 
 @concept(
     "only open file",
-    detect=lambda board: (values for values in _free_files(board) if values.get("only") is not None),
+    detect=lambda board: (v for v in _free_files(board) if v.get("only") is not None),
     weight=1.6,
 ).says(
     "{only:file} ~be the only open file( on the board)?",
@@ -72,20 +64,15 @@ def _only_open(context: Context, only: int) -> bool:
     return [file for file in range(8) if predicates.is_open(context.board, file)] == [only]
 
 
-concept(
-    "free file",
-    detect=lambda board: (values for values in _free_files(board) if "file" in values),
-    holds=lambda context, file: (
-        predicates.is_open(context.board, file) and (not heavy_on(context.board, file))
-    ),
-    weight=1.5,
-).says(
+@concept("free file", detect=lambda board: (v for v in _free_files(board) if "file" in v), weight=1.5).says(
     "{file} ~be open(,|) and (neither side has a rook or queen on it yet|still unclaimed||unoccupied)",
     "nobody ~have (claimed||occupied|taken) {file:open_file}( yet)?",
     "{file:open_file} ~be still (up for grabs|unclaimed||unoccupied)",
     "neither side has a rook or queen on {file:open_file}( yet)?",
     "||neither side ~have a (rook or queen|heavy piece|rook) on {file}( yet)?",
 )
+def _is_free(context: Context, file: int) -> bool:
+    return predicates.is_open(context.board, file) and not heavy_on(context.board, file)
 
 
 def _held_files(board: chess.Board) -> Iterator[Values]:
@@ -96,22 +83,20 @@ def _held_files(board: chess.Board) -> Iterator[Values]:
                 yield {"file": file, "piece": held[side][0], "side": side}
 
 
-concept(
-    "held open file",
-    detect=_held_files,
-    holds=lambda context, file, piece: (
-        chess.square_file(piece) == file and predicates.is_open(context.board, file)
-    ),
-    weight=2.3,
-    favours="side",
-).says(
+@concept("held open file", detect=_held_files, weight=2.3, favours="side").says(
     "{piece} ~(stand on|hold|be already on||occupy|use|command|sit on|be on) {file:open_file}",
     "{file} ~be open, and {piece} (occupies||holds) it",
     "{piece} ~have (taken||occupied|claimed) {file:open_file}",
 )
-concept(
-    "piece on a file", holds=lambda context, file, piece: chess.square_file(piece) == file, weight=0.5
-).says(
+def _is_held(context: Context, file: int, piece: int) -> bool:
+    return _is_on(context, file, piece) and predicates.is_open(context.board, file)
+
+
+def _is_on(context: Context, file: int, piece: int) -> bool:
+    return chess.square_file(piece) == file
+
+
+concept("piece on a file", holds=_is_on, weight=0.5).says(
     "||{piece} ~(stand|sit|be|be placed|be posted) (already |well )?on {file}",
     "||{piece} ~(occupy|hold|use|command) {file}",
 )
@@ -150,7 +135,7 @@ def _half_open(board: chess.Board) -> Iterator[Values]:
 
 @concept(
     "half-open file",
-    detect=lambda board: (values for values in _half_open(board) if values["piece"] is None),
+    detect=lambda board: (v for v in _half_open(board) if v["piece"] is None),
     weight=0.5,
     favours="side",
 ).says(
@@ -165,7 +150,7 @@ def _half_open_for(context: Context, side: bool, file: int) -> bool:
 
 @concept(
     "pressure on a file",
-    detect=lambda board: (values for values in _half_open(board) if values["piece"] is not None),
+    detect=lambda board: (v for v in _half_open(board) if v["piece"] is not None),
     weight=2.0,
     favours="side",
 ).says(

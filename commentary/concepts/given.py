@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 
 import chess
 
 from commentary import concept as registry
 from commentary import predicates
+from commentary.concept import every
 from commentary.concepts.mates import Foe
 from commentary.context import Context, Unknown, Unresolved
 
@@ -37,6 +39,13 @@ def _stands_on(
 concept("there is a piece", holds=lambda context, piece: bool(piece)).says(
     "||there ~be (indeed |also |still )?{piece:some}"
 )
+
+
+def _sides(side: bool | None) -> list[chess.Color]:
+    """Both, if none is named."""
+    return [colour for colour in chess.COLORS if side in (None, colour)]
+
+
 concept("own colour", holds=lambda context, colour: colour == context.mover).says(
     "||{us:side} ~be (playing )?(as )?(the )?{colour}( pieces)?",
     "||{us:side} ~be (playing )?(as )?{colour:side}",
@@ -60,8 +69,7 @@ def _wing_castled_to(board: chess.Board, side: chess.Color) -> str:
     "||{side} ~have (already )?castled( on the)?( {wing:word})?",
 )
 def _castled(context: Context, side: bool | None = None, wing: str = "") -> bool:
-    sides = [colour for colour in chess.COLORS if side in (None, colour)]
-    found = [_wing_castled_to(context.board, colour) for colour in sides]
+    found = [_wing_castled_to(context.board, colour) for colour in _sides(side)]
     return all(found) and all(wing in ("", name) for name in found)
 
 
@@ -70,10 +78,9 @@ def _castled(context: Context, side: bool | None = None, wing: str = "") -> bool
     "||neither (side|king|player) ~have castled( yet)?",
 )
 def _not_castled(context: Context, side: bool | None = None) -> bool:
-    sides = [colour for colour in chess.COLORS if side in (None, colour)]
-    if any(_wing_castled_to(context.board, colour) for colour in sides):
+    if any(_wing_castled_to(context.board, colour) for colour in _sides(side)):
         return False
-    if not all(context.board.has_castling_rights(colour) for colour in sides):
+    if not all(map(context.board.has_castling_rights, _sides(side))):
         raise Unknown("a king may have castled and walked on")
     return True
 
@@ -86,7 +93,7 @@ def _not_castled(context: Context, side: bool | None = None) -> bool:
     "||{side} ~have no castling rights( left| available)?",
 )
 def _no_rights(context: Context, side: bool | None = None) -> bool:
-    return not any(context.board.has_castling_rights(s) for s in chess.COLORS if side in (None, s))
+    return not any(map(context.board.has_castling_rights, _sides(side)))
 
 
 concept("no en passant", holds=lambda context, side=None: not context.board.has_legal_en_passant()).says(
@@ -94,19 +101,18 @@ concept("no en passant", holds=lambda context, side=None: not context.board.has_
     "||no en passant (target )?(square|squares|capture|captures)(( ~be)? (available|possible|present))?",
     "||{side} ~have no en passant (target )?(square|squares|capture|captures)",
 )
-concept(
-    "clock",
-    holds=lambda context, half=None, full=None: (
-        half in (None, context.board.halfmove_clock) and full in (None, context.board.fullmove_number)
-    ),
-).says(
+
+
+@concept("clock").says(
     "||the (halfmove|half-move) clock ~be (currently )?(at )?{half:count}",
     "||the (fullmove|full-move|full move) (number|count|counter) ~be (currently )?(at )?{full:count}",
 )
-concept(
-    "empty square",
-    holds=lambda context, squares: not any(context.board.piece_at(square) for square in squares),
-).says(
+def _clocks(context: Context, half: int | None = None, full: int | None = None) -> bool:
+    board = context.board
+    return half in (None, board.halfmove_clock) and full in (None, board.fullmove_number)
+
+
+concept("empty square", holds=every(lambda board, square: board.piece_at(square) is None)).says(
     "||{squares} ~be (both |all )?(empty|clear|free|vacant|unoccupied)",
     "||there ~be (nothing|no piece|no pieces) on {squares}",
     "||nothing ~(stand|be) on {squares}",
@@ -126,9 +132,8 @@ def _is_occupied(
     colour: bool | None = None,
 ) -> bool:
     found = [context.board.piece_at(square) for square in squares]
-    return all(
-        one is not None and kind in (0, one.piece_type) and colour in (None, one.color) for one in found
-    ) and (not piece or set(squares) <= set(piece))
+    right = (one and kind in (0, one.piece_type) and colour in (None, one.color) for one in found)
+    return all(right) and (not piece or set(squares) <= set(piece))
 
 
 @concept("so many pieces").says(
@@ -142,50 +147,38 @@ def _has_so_many(
 ) -> bool:
     """Of one piece, at least one; of several, just so many."""
     said = units if units is not None else Counter({chess.piece_name(kind): n})
-    for colour in (side,) if side is not None else chess.COLORS:
-        for name, number in said.items():
-            found = predicates.count(
-                context.board, colour, *(("knight", "bishop") if name == "piece" else (name,))
-            )
-            if found != number and not (number == 1 and found):
-                return False
+    for colour, (name, number) in product(_sides(side), said.items()):
+        names = ("knight", "bishop") if name == "piece" else (name,)
+        found = predicates.count(context.board, colour, *names)
+        if found != number and not (number == 1 and found):
+            return False
     return True
 
 
-concept(
-    "not in check",
-    holds=lambda context, side=None, king=None: (
-        not (
-            context.board.is_check()
-            and side in (None, context.board.turn)
-            and (king in (None, context.board.king(context.board.turn)))
-        )
-    ),
-).says(
+@concept("not in check").says(
     "||{side} ~be not (currently )?(in|under) check",
     "||{king:piece} ~be not (currently )?(in check|under check|checked)",
     "||neither (side|king) ~be (currently )?in check",
 )
+def _is_not_in_check(context: Context, side: bool | None = None, king: int | None = None) -> bool:
+    board = context.board
+    mine = side in (None, board.turn) and king in (None, board.king(board.turn))
+    return not (board.is_check() and mine)
 
 
-def _moves_there(
-    context: Context, goal: int, piece: int | None = None, origin: int | None = None, kind: int | None = None
-) -> bool:
-    moved = context.before.piece_type_at(context.origin)
-    from_there = all(square in (None, context.origin) for square in (piece, origin))
-    return from_there and goal == context.to and kind in (None, moved)
-
-
-move_concept(
-    "moves a piece",
-    holds=lambda context, side=None, **named: (
-        side in (None, context.before.turn) and _moves_there(context, **named)
-    ),
-).says(
+@move_concept("moves a piece").says(
     "||~(involve moving|suggest moving|mean moving|move|bring|place|put|take) {piece:before} (from {origin:square} )?(to|on) {goal:square}",
     "||~(involve|suggest|mean) {piece:before} moving (from {origin:square} )?to {goal:square}",
     "||~(involve moving|suggest moving|move) (the|a|{side:owner}) {kind} (from {origin:square} )?to {goal:square}",
 )
+def _moves_there(
+    context: Context, goal: int, side: bool | None = None, kind: int | None = None, **starts: int
+) -> bool:
+    whose = side in (None, context.before.turn) and kind in (
+        None,
+        context.before.piece_type_at(context.origin),
+    )
+    return whose and goal == context.to and all(start == context.origin for start in starts.values())
 
 
 def _can_move(
@@ -222,12 +215,13 @@ concept("can move", holds=_can_move).says(
 concept("cannot move", holds=lambda context, piece, goal: not _can_move(context, [goal], piece)).says(
     "||{piece} cannot (legally |safely )?(move|go|be moved|advance|jump|retreat|step) (to|onto) {goal:square}"
 )
-concept(
-    "same move",
-    holds=lambda context, other, one=None, origin=None, goal=None: (
-        one in (None, other) and origin in (None, other.from_square) and (goal in (None, other.to_square))
-    ),
-).says(
+
+
+@concept("same move").says(
     "||{one:candidate} (corresponds to|translates to|becomes|equals|=|means|is represented by|is represented as) {other:candidate}( in uci( notation| format)?)?",
     "||(moving |move )?(from )?{origin:square} to {goal:square}( ~be| would be|:| becomes|,| ->) {other:candidate}( in uci( notation| format)?)?",
 )
+def _is_the_same(
+    context: Context, other: chess.Move, one: chess.Move | None = None, origin: int = -1, goal: int = -1
+) -> bool:
+    return one in (None, other) and origin in (-1, other.from_square) and goal in (-1, other.to_square)

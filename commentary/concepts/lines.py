@@ -9,12 +9,15 @@ import chess
 
 from commentary import concept as registry
 from commentary.concept import move_concept
-from commentary.concepts.material import fits, minors_alike
+from commentary.concepts.material import fits, minors_alike, more
 from commentary.context import Context, Unknown
-from commentary.predicates import all_of, count
+from commentary.predicates import all_of
 from commentary.slots import KINDS
 
 concept = partial(registry.concept, topic="lines")
+_NOTHING: Counter[str] = Counter()
+_ROOK = Counter({"rook": 1})
+_MINORS = (Counter({"knight": 1}), Counter({"bishop": 1}))
 _THEN = "(then |now |simply |just |at once |calmly )?"
 
 
@@ -92,32 +95,22 @@ def brings(context: Context, side: chess.Color, won: Counter[str], lost: Counter
     """
     if not context.moves:
         raise Unknown("no line")
-    change = {
-        name: (count(context.board, side, name) - count(context.start, side, name))
-        - (count(context.board, not side, name) - count(context.start, not side, name))
-        for name in KINDS
-    }
+    change = {name: more(context.board, side, name) - more(context.start, side, name) for name in KINDS}
     gained = Counter({name: n for name, n in change.items() if n > 0})
     paid = Counter({name: -n for name, n in change.items() if n < 0})
     readings = ((gained, paid), minors_alike(gained, paid))
-    return any(_is(won, got) and _is(lost, gave) for got, gave in readings)
-
-
-def _is(units: Counter[str], actual: Counter[str]) -> bool:
-    return fits(units, actual) if units else not actual
+    return any(fits(won, got) and fits(lost, gave) for got, gave in readings)
 
 
 def _wins(
     context: Context,
     won: Counter[str],
-    lost: Counter[str] | None = None,
-    side: bool | None = None,
-    other: bool | None = None,
+    lost: Counter[str] = _NOTHING,
     line: bool | None = None,
+    **named: bool,
 ) -> bool:
-    winner = side if side is not None else (not other) if other is not None else line
-    right = brings(context, bool(winner), won, lost or Counter())
-    return right and (line is None or is_evident(context))
+    winner = named.get("side", bool(line))
+    return brings(context, winner, won, lost) and (line is None or is_evident(context))
 
 
 concept("wins material", holds=_wins, weight=2.0).says(
@@ -152,27 +145,20 @@ concept("line wins", holds=_wins, weight=2.0).says(
     "{other:side} ~(have lost the exchange|lose the exchange||drop the exchange)",
     "{side} ~win the exchange",
 )
-def _exchange(context: Context, side: bool | None = None, other: bool | None = None) -> bool:
-    winner = bool(side if side is not None else not other)
-    minors = (Counter({"knight": 1}), Counter({"bishop": 1}))
-    return any(brings(context, winner, Counter({"rook": 1}), minor) for minor in minors)
+def _exchange(context: Context, side: bool) -> bool:
+    return any(brings(context, side, _ROOK, minor) for minor in _MINORS)
 
 
-def _costs(
-    context: Context,
-    only: Counter[str] | None = None,
-    won: Counter[str] | None = None,
-    lost: Counter[str] | None = None,
-) -> bool:
+def _costs(context: Context, lost: Counter[str] = _NOTHING, **named: Counter[str]) -> bool:
     """Whether the engine's line that begins with the move comes to a point where just this is lost."""
     line = context.study.line_of(context.move.uci())
     if line is None:
         raise Unknown(context.move.uci())
-    board, found = context.board, False
+    (won,), board, found = named.values(), context.board, False
     for uci in line.moves[len(context.moves) :]:
         context.board = context.board.copy(stack=False)
         context.board.push_uci(uci)
-        found = found or brings(context, not context.mover, only or won or Counter(), lost or Counter())
+        found = found or brings(context, not context.mover, won, lost)
     context.board = board
     return found
 
@@ -181,17 +167,13 @@ move_concept("loses material", holds=_costs, weight=2.0, topic="lines").says(
     "~(lose|drop) {only:units}",
     "~(lose|drop) {won:units} for {lost:units}",
 )
-move_concept(
-    "loses the exchange",
-    holds=lambda context: any(
-        _costs(context, None, Counter({"rook": 1}), Counter({minor: 1})) for minor in ("knight", "bishop")
-    ),
-    weight=2.0,
-    topic="lines",
-).says(
-    "~lose the exchange",
-    "||~drop the exchange",
+
+
+@move_concept("loses the exchange", weight=2.0, topic="lines").says(
+    "~lose the exchange", "||~drop the exchange"
 )
+def _costs_the_exchange(context: Context) -> bool:
+    return any(_costs(context, minor, won=_ROOK) for minor in _MINORS)
 
 
 @concept("queens come off").says("the queens (come off|disappear|leave the board||are exchanged|are traded)")
@@ -200,15 +182,7 @@ def _queens_gone(context: Context) -> bool:
     return all(had) and not any(all_of(context.board, side, "queen") for side in chess.COLORS)
 
 
-concept(
-    "it is mate",
-    holds=lambda context, mated=None, side=None: (
-        context.board.is_checkmate()
-        and mated in (None, context.board.turn)
-        and (side in (None, not context.board.turn))
-    ),
-    weight=3.0,
-).says(
+@concept("it is mate", weight=3.0).says(
     "(it|that) ~be (mate||checkmate)( on the spot)?",
     "{mated:side} ~be (mated||checkmated)",
     "||the game ~be over",
@@ -216,9 +190,12 @@ concept(
     "||{side} ~(give|deliver) (checkmate|mate)",
     "||{side} ~(mate|win by mate|finish by mate)",
 )
-concept(
-    "line mates", holds=lambda context, line: context.board.is_checkmate() and is_evident(context), weight=3.0
-).says(
+def _is_mate(context: Context, mated: bool | None = None, side: bool | None = None) -> bool:
+    board = context.board
+    return board.is_checkmate() and mated in (None, board.turn) and side in (None, not board.turn)
+
+
+concept("line mates", holds=lambda c, line: c.board.is_checkmate() and is_evident(c), weight=3.0).says(
     "{line} (is mate|ends in mate||mates|is checkmate)",
     "||{line} ~(be|end in|force) (checkmate|mate)",
 )

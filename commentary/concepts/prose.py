@@ -9,6 +9,7 @@ import chess
 
 from commentary import concept as registry
 from commentary import predicates
+from commentary.concept import every
 from commentary.context import Context, Unknown
 
 concept = partial(registry.concept, topic="prose")
@@ -66,17 +67,11 @@ move_concept(
 ).says(
     "||~(control|contest|occupy|influence|fight for|claim|take control of|strengthen control of|increase control over|stake a claim in) (the |key |important |more of the )?(centre|central squares|central space)"
 )
-concept(
-    "defended",
-    holds=lambda context, pieces: all(predicates.defenders(context.board, piece) for piece in pieces),
-    weight=0.1,
-).says(
+concept("defended", holds=every(predicates.defenders), weight=0.1).says(
     "||{pieces} ~be (well |also |already |still |now |adequately |sufficiently )?(defended|protected|guarded|supported)"
 )
 concept(
-    "not attacked",
-    holds=lambda context, pieces: not any(predicates.attackers(context.board, piece) for piece in pieces),
-    weight=0.1,
+    "not attacked", holds=every(lambda board, piece: not predicates.attackers(board, piece)), weight=0.1
 ).says(
     "||{pieces} ~be not (currently |directly |immediately )?(attacked|under attack|threatened|in danger|under threat)"
 )
@@ -86,25 +81,20 @@ concept("threat to take", holds=_could_take, weight=1.0).says(
 move_concept("threatens to take", holds=_could_take, weight=1.0).says(
     "||~threaten to (capture|take|win) {target:piece}"
 )
-concept(
-    "centralised piece",
-    holds=lambda context, piece: 2 <= chess.square_file(piece) <= 5 and 2 <= chess.square_rank(piece) <= 5,
-    weight=0.2,
-).says(
+concept("centralised piece", holds=every(lambda board, piece: predicates.is_central(piece)), weight=0.2).says(
     "||{piece} ~be (well |nicely |already )?(centralised|centrally placed|centrally located|on a central square)"
 )
-move_concept(
-    "captures a kind",
-    holds=lambda context, kind: (
-        context.victim is not None and context.before.piece_type_at(context.victim) == kind
-    ),
-    weight=0.5,
-).says("||~(capture|take|win|grab|remove|eliminate|pick up) (a|an) (black |white |enemy |free )?{kind}")
-move_concept(
-    "trades",
-    holds=lambda context, kind: (
-        context.victim is not None
-        and {context.before.piece_type_at(square) for square in (context.victim, context.origin)} == {kind}
-    ),
-    weight=0.5,
-).says("||~(trade|exchange|swap)( off)? (a pair of |the )?{kind}s")
+
+
+def _takes_a(context: Context, kind: int) -> bool:
+    return context.victim is not None and context.before.piece_type_at(context.victim) == kind
+
+
+move_concept("captures a kind", holds=_takes_a, weight=0.5).says(
+    "||~(capture|take|win|grab|remove|eliminate|pick up) (a|an) (black |white |enemy |free )?{kind}"
+)
+
+
+@move_concept("trades", weight=0.5).says("||~(trade|exchange|swap)( off)? (a pair of |the )?{kind}s")
+def _trades(context: Context, kind: int) -> bool:
+    return _takes_a(context, kind) and context.before.piece_type_at(context.origin) == kind

@@ -57,11 +57,8 @@ def _centralises(step: Step) -> Iterator[Values]:
     "~bring (a {kind}|{moved}) (towards||into|to) the centre",
 )
 def _is_central_now(context: Context, kind: int | None = None) -> bool:
-    inside = [
-        2 <= chess.square_file(s) <= 5 and 2 <= chess.square_rank(s) <= 5
-        for s in (context.origin, context.to)
-    ]
-    return kind in (None, context.board.piece_type_at(context.to)) and inside == [False, True]
+    enters = predicates.is_central(context.to) and not predicates.is_central(context.origin)
+    return enters and kind in (None, context.board.piece_type_at(context.to))
 
 
 def _covers(step: Step) -> Iterator[Values]:

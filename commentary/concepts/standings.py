@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 
 from commentary import concept as registry
 from commentary.context import Context
@@ -48,12 +49,8 @@ def word_for(found: int, number: int) -> str:
     return words[number % len(words)]
 
 
-def _is(wanted: int, context: Context, side: bool | None = None, other: bool | None = None) -> bool:
-    colour = bool(side if side is not None else not other)
-    value = context.score_for(colour)
-    low = BOUNDS_CP[wanted - 1]
-    high = BOUNDS_CP[wanted] if wanted < len(BOUNDS_CP) else None
-    return value >= low and (high is None or value < high)
+def _is(wanted: int, context: Context, side: bool) -> bool:
+    return (0, *BOUNDS_CP, inf)[wanted] <= context.score_for(side) < (0, *BOUNDS_CP, inf)[wanted + 1]
 
 
 def _is_equal(context: Context) -> bool:
@@ -107,9 +104,7 @@ concept("equal", holds=_is_equal).says(
 concept("with equality", holds=_is_equal).says(
     "with (equal chances|equality|balanced play|roughly equal play||even chances|roughly equal chances|an equal game)"
 )
-concept(
-    "advantage for", holds=lambda context, word, side: word in _WORDS and _is(_WORDS[word], context, side)
-).says(
+concept("advantage for", holds=lambda c, word, side: word in _WORDS and _is(_WORDS[word], c, side)).says(
     "with a {word} (edge|advantage|plus) for {side:object}",
     "||(a|an) {word} (edge|advantage|plus) for {side:object}",
 )

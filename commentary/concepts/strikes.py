@@ -17,17 +17,12 @@ from commentary.predicates import other_turn
 from commentary.step import Step
 
 
-def _if(condition: bool, **values: object) -> Iterator[Values]:
-    if condition:
-        yield values
+def _mates(step: Step) -> Iterator[Values]:
+    if step.after.is_checkmate():
+        yield {}
 
 
-move_concept(
-    "mates",
-    detect=lambda step: _if(step.after.is_checkmate()),
-    holds=lambda context: context.board.is_checkmate(),
-    weight=100.0,
-).says(
+move_concept("mates", detect=_mates, holds=lambda context: context.board.is_checkmate(), weight=100.0).says(
     "~be (mate|checkmate)( at once| on the spot| straight away)?",
     "~mate on the spot",
     "~end the game at once",
@@ -35,12 +30,14 @@ move_concept(
     "||~(give|deliver) (mate|checkmate)",
     "||~end the game( on the spot)?",
 )
-move_concept(
-    "stalemates",
-    detect=lambda step: _if(step.after.is_stalemate(), them=not step.mover),
-    holds=lambda context, them=None: context.board.is_stalemate() and them in (None, context.board.turn),
-    weight=-100.0,
-).says(
+
+
+def _stalemates(step: Step) -> Iterator[Values]:
+    if step.after.is_stalemate():
+        yield {"them": not step.mover}
+
+
+move_concept("stalemates", detect=_stalemates, holds=lambda c: c.board.is_stalemate(), weight=-100.0).says(
     "~be (stalemate||a stalemate)",
     "~stalemate {them:object}",
     "~leave {them:object} without a legal move",
@@ -54,23 +51,17 @@ def _promotes(step: Step) -> Iterator[Values]:
         yield {"kind": step.move.promotion, "pawn": step.origin, "queen": step.target if queen else None}
 
 
-move_concept(
-    "promotes",
-    detect=_promotes,
-    holds=lambda context, kind=None, queen=None, pawn=None: (
-        context.move.promotion is not None
-        and pawn in (None, context.origin)
-        and (kind in (None, context.move.promotion))
-        and (queen in (None, context.to))
-    ),
-    weight=9.0,
-).says(
+@move_concept("promotes", detect=_promotes, weight=9.0).says(
     "~promote to a {kind}",
     "~make a new {kind}",
     "~turn {pawn:before} into a {kind}",
     "~(promote|queen) on {queen:square}",
     "||~(promote|queen)( on {queen:square})?",
 )
+def _is_promoting(context: Context, kind: int | None = None, pawn: int = -1, queen: int = -1) -> bool:
+    new = context.move.promotion
+    there = pawn in (-1, context.origin) and queen in (-1, context.to)
+    return new is not None and kind in (None, new) and there
 
 
 def _captures(step: Step) -> Iterator[Values]:
@@ -80,22 +71,16 @@ def _captures(step: Step) -> Iterator[Values]:
     passing = step.before.is_en_passant(step.move)
     loose = undefended(step.before, step.victim) and not passing
     trade = not loose and kind == step.kind and kind != chess.PAWN
-    last = step.before.peek().to_square if step.before.move_stack else None
-    yield {
-        "victim": step.victim,
-        "passing": step.victim if passing else None,
-        "loose": step.victim if loose else None,
-        "free": step.victim if loose else None,
-        "plain": None if passing or loose else step.victim,
-        "own": step.origin if trade else None,
-        "back": last == step.target,
-        "kind": kind,
-    }
+    names = ["passing"] if passing else ["loose", "free"] if loose else ["plain"]
+    traded = {"own": step.origin} if trade else {}
+    yield {"victim": step.victim, "kind": kind, **dict.fromkeys(names, step.victim), **traded}
 
 
-@move_concept(
-    "captures", detect=_captures, weight=lambda board, values: 8.0 + VALUES[values["kind"]] / 2
-).says(
+def _capture_weight(board: chess.Board, values: Values) -> float:
+    return 8.0 + VALUES[values["kind"]] / 2
+
+
+@move_concept("captures", detect=_captures, weight=_capture_weight).says(
     "~take {passing:before} en passant",
     "~capture {passing:before} en passant",
     "~(take|capture) {loose:before}, which nothing (defends||protects|guards)",
@@ -104,20 +89,13 @@ def _captures(step: Step) -> Iterator[Values]:
     "~(exchange|trade||give up|part with) {own:before} for {victim:before}",
     "||(simply |just )?~(take|capture|remove|grab|collect|snatch|pocket|eat|eliminate|pick up) {victim:before}( en passant)?",
 )
-def _takes(
-    context: Context,
-    victim: int | None = None,
-    passing: int | None = None,
-    loose: int | None = None,
-    free: int | None = None,
-    plain: int | None = None,
-    own: int | None = None,
-) -> bool:
-    square = next(s for s in (victim, passing, loose, free, plain) if s is not None)
-    right_own = own is None or own == context.origin
-    unguarded = loose is None or not predicates.defenders(context.before, square)
-    en_passant = passing is None or context.before.is_en_passant(context.move)
-    return context.victim == square and right_own and unguarded and en_passant
+def _takes(context: Context, own: int | None = None, **named: int) -> bool:
+    (how, square), before = *named.items(), context.before
+    if how == "loose" and predicates.defenders(before, square):
+        return False
+    if how == "passing" and not before.is_en_passant(context.move):
+        return False
+    return context.victim == square and own in (None, context.origin)
 
 
 def _checks(step: Step) -> Iterator[Values]:
@@ -129,22 +107,16 @@ def _checks(step: Step) -> Iterator[Values]:
         moved.add(chess.square(5 if step.target > step.origin else 3, chess.square_rank(step.origin)))
     hidden = sorted(checkers - moved)
     replies = step.after.legal_moves.count()
-    single, found = len(checkers) == 1, bool(hidden)
-    yield {
-        "double": True if not single else None,
-        "checker": hidden[0] if found and single else None,
-        "king": step.after.king(not step.mover) if single and not found else None,
-        "plain": None if found or not single else step.target,
-        "one": replies if replies == 1 and single and not found else None,
-        "few": replies if replies == 2 and single and not found else None,
-    }
+    if len(checkers) > 1:
+        yield {"double": True}
+    elif hidden:
+        yield {"checker": hidden[0]}
+    else:
+        counted = {1: {"one": 1}, 2: {"few": 2}}.get(replies, {})
+        yield {"king": step.after.king(not step.mover), "plain": step.target, **counted}
 
 
-@move_concept(
-    "checks",
-    detect=lambda step: (v for v in _checks(step) if v["checker"] is None and v["double"] is None),
-    weight=5.0,
-).says(
+@move_concept("checks", detect=lambda step: (v for v in _checks(step) if "plain" in v), weight=5.0).says(
     "~give check( from {plain:square})?",
     "~come with check",
     "~check {king}( from {plain:square})?",
@@ -154,38 +126,27 @@ def _checks(step: Step) -> Iterator[Values]:
     "||~(put|place) {king} (in|under) check",
     "||~leave (just |only )?{few:count} legal (reply|replies|answers?)",
 )
-def _gives_check(
-    context: Context,
-    checker: int | None = None,
-    king: int | None = None,
-    few: int | None = None,
-    one: int | None = None,
-    plain: int | None = None,
-) -> bool:
-    checkers = set(context.board.checkers())
-    hidden = checkers - {context.to}
-    right_king = king is None or king == context.board.king(context.board.turn)
-    wanted = few if few is not None else one
-    counted = wanted is None or context.board.legal_moves.count() == wanted
-    return bool(checkers) and (checker is None or checker in hidden) and right_king and counted
+def _gives_check(context: Context, king: int | None = None, plain: int | None = None, **replies: int) -> bool:
+    board = context.board
+    counted = all(wanted == board.legal_moves.count() for wanted in replies.values())
+    return board.is_check() and king in (None, board.king(board.turn)) and counted
 
 
-move_concept(
-    "discovers check",
-    detect=lambda step: (v for v in _checks(step) if v["checker"] is not None),
-    holds=lambda context, checker=None: (
-        bool(set(context.board.checkers()) - {context.to})
-        and (checker is None or checker in set(context.board.checkers()) - {context.to})
-    ),
-    weight=5.5,
+@move_concept(
+    "discovers check", detect=lambda step: (v for v in _checks(step) if "checker" in v), weight=5.5
 ).says(
     "~give (|a )discovered check from {checker}",
     "~uncover a check by {checker}",
     "||~give (a )?discovered check",
 )
+def _uncovers_check(context: Context, checker: int | None = None) -> bool:
+    hidden = set(context.board.checkers()) - {context.to}
+    return bool(hidden) and (checker is None or checker in hidden)
+
+
 move_concept(
     "double check",
-    detect=lambda step: (v for v in _checks(step) if v["double"]),
+    detect=lambda step: (v for v in _checks(step) if "double" in v),
     holds=lambda context: len(context.board.checkers()) == 2,
     weight=6.0,
 ).says("~(give||be) (|a )double check")
@@ -211,17 +172,18 @@ move_concept("threatens a move", holds=is_threat).says(
     "||~(threaten|carry the threat of) (to play )?{foe}( next)?"
 )
 
+
+def _noisy(context: Context) -> bool:
+    return context.victim is not None or context.board.is_check() or bool(context.move.promotion)
+
+
 move_concept("quiet move", holds=lambda context: not _noisy(context), weight=0.3).says(
     "~(be|look) (quiet||calm|a quiet move|a calm move)"
 )
-move_concept("forcing move", holds=lambda context: _noisy(context), weight=0.3).says(
+move_concept("forcing move", holds=_noisy, weight=0.3).says(
     "~be forcing",
     "~be a forcing (move||try|line)",
 )
 move_concept("only move", holds=lambda context: context.before.legal_moves.count() == 1).says(
     "~be (the only legal move|forced||the sole legal reply|the only legal reply)"
 )
-
-
-def _noisy(context: Context) -> bool:
-    return context.victim is not None or context.board.is_check() or bool(context.move.promotion)
