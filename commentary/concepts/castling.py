@@ -31,8 +31,8 @@ def _central(board: chess.Board) -> Iterator[Values]:
 
 
 def _may_castle(context: Context, side: bool, wing: str = "") -> bool:
-    rights = [predicates.has_castling_right(context.board, side, kingside=one) for one in (True, False)]
-    return {"kingside": rights[0], "queenside": rights[1], "": all(rights)}.get(wing, False)
+    wings = predicates.castling_wings(context.board, side)
+    return wing in wings if wing else len(wings) == 2
 
 
 def _central_weight(board: chess.Board, values: Values) -> float:

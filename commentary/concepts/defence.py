@@ -71,14 +71,17 @@ def stopped(step: Step, threat: chess.Move) -> Iterator[Finding]:
         yield Finding(CONCEPTS["avoids a check"], values, 4.6)
 
 
-def _check_met(step: Step) -> Iterator[Values]:
-    if step.before.is_check() and step.victim is None:
+def _check_blocked(step: Step) -> Iterator[Values]:
+    if step.before.is_check() and step.victim is None and step.kind != chess.KING:
         yield {"checker": chess.lsb(step.before.checkers_mask())}
 
 
-@move_concept(
-    "blocks a check", detect=lambda step: (v for v in _check_met(step) if step.kind != chess.KING), weight=2.0
-).says(
+def _check_left(step: Step) -> Iterator[Values]:
+    if step.before.is_check() and step.victim is None and step.kind == chess.KING:
+        yield {}
+
+
+@move_concept("blocks a check", detect=_check_blocked, weight=2.0).says(
     "~(block||interrupt|stop) the check",
     "~interpose against {checker:before}",
     "~shut out {checker:before}",
@@ -91,19 +94,14 @@ def _blocks_check(context: Context, checker: int | None = None) -> bool:
     return context.to in chess.SquareSet(chess.between(king, checkers[0]))
 
 
-move_concept(
-    "leaves check",
-    detect=lambda step: (v for v in _check_met(step) if step.kind == chess.KING),
-    holds=lambda context: (
-        context.before.is_check() and predicates.name_at(context.before, context.origin) == "king"
-    ),
-    weight=1.0,
-).says(
+@move_concept("leaves check", detect=_check_left, weight=1.0).says(
     "~(step||walk|get) out of (|the )check",
     "~move out of the check",
     "~step aside",
     "||~(step|move|walk|get) the king out of (the )?check",
 )
+def _steps_out(context: Context) -> bool:
+    return context.before.is_check() and predicates.name_at(context.before, context.origin) == "king"
 
 
 def _escapes(step: Step) -> Iterator[Values]:
@@ -198,11 +196,7 @@ def _exits(board: chess.Board, king: chess.Square, side: chess.Color) -> bool:
 )
 def _has_air_now(context: Context, king: int) -> bool:
     side = context.before.turn
-    if (
-        predicates.name_at(context.board, king) != "king"
-        or context.board.color_at(king) != side
-        or context.to == king
-    ):
+    if king != context.board.king(side) or context.to == king:
         return False
     near = [square for square in chess.SQUARES if chess.square_distance(square, king) == 1]
     before, after = (

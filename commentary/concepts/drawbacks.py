@@ -33,23 +33,17 @@ def _leaves_loose(step: Step) -> Iterator[Values]:
     "~leave {pieces} in the lurch",
 )
 def _is_left_loose(context: Context, pieces: Sequence[int]) -> bool:
-    return all(
-        predicates.hangs(context.board, square) and bool(predicates.defenders(context.before, square))
-        for square in pieces
-    )
+    loose = all(predicates.hangs(context.board, square) for square in pieces)
+    return loose and all(predicates.defenders(context.before, square) for square in pieces)
 
 
 def _exposed(step: Step) -> Iterator[Values]:
     """The moved piece can be taken, and more is lost by it than the move has gained."""
     board, square = step.after, step.target
-    takers = list(board.generate_legal_moves(to_mask=chess.BB_SQUARES[square]))
-    if step.kind == chess.KING or not takers:
-        return
-    best = max(
-        takers, key=lambda move: (gain(board, move), -worth(board, move.from_square), -move.from_square)
-    )
-    if gain(board, best) > 0 and gain(step.before, step.move) < 0:
-        yield {"attacker": best.from_square}
+    takers = board.generate_legal_moves(to_mask=chess.BB_SQUARES[square])
+    ranked = sorted((-gain(board, m), worth(board, m.from_square), m.from_square) for m in takers)
+    if step.kind != chess.KING and ranked and ranked[0][0] < 0 and gain(step.before, step.move) < 0:
+        yield {"attacker": ranked[0][2]}
 
 
 @move_concept("exposes the moved piece", detect=_exposed, weight=-3.5).says(
@@ -62,7 +56,7 @@ def _exposed(step: Step) -> Iterator[Values]:
 def _can_be_taken(context: Context, attacker: int | None = None) -> bool:
     board, square = context.board, context.to
     takers = {reply.from_square for reply in board.legal_moves if predicates.captured(board, reply) == square}
-    return bool(takers) and (attacker is None or attacker in takers)
+    return attacker in takers if attacker is not None else bool(takers)
 
 
 def _forfeits(step: Step) -> Iterator[Values]:
@@ -78,11 +72,11 @@ def _forfeits(step: Step) -> Iterator[Values]:
 )
 def _castling_lost(context: Context) -> bool:
     side = context.before.turn
-    had, has = (
-        any(predicates.has_castling_right(board, side, kingside=one) for one in (True, False))
-        for board in (context.before, context.board)
+    kept, lost = (
+        predicates.castling_wings(context.board, side),
+        predicates.castling_wings(context.before, side),
     )
-    return had and not has and not context.before.is_castling(context.move)
+    return bool(lost) and not kept and not context.before.is_castling(context.move)
 
 
 def _spoils(step: Step) -> Iterator[Values]:
@@ -106,7 +100,7 @@ def _spoils(step: Step) -> Iterator[Values]:
     "||~accept (a|an) {flaw:word} pawn on {here:square}",
 )
 def _is_spoilt(context: Context, flaw: str, side: bool | None = None) -> bool:
-    truth = {"isolated": predicates.is_isolated, "doubled": predicates.is_doubled}.get(flaw)
-    if truth is None or side not in (None, context.before.turn):
+    if flaw not in ("isolated", "doubled") or side not in (None, context.before.turn):
         return False
-    return truth(context.board, context.to) and not truth(context.before, context.origin)
+    is_so = predicates.IS[flaw]
+    return is_so(context.board, context.to) and not is_so(context.before, context.origin)

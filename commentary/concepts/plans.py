@@ -33,11 +33,8 @@ def _keeps_defended(step: Step) -> Iterator[Values]:
     "~go on (defending|guarding||protecting) {wards:pieces}",
 )
 def _still_guards(context: Context, wards: Sequence[int]) -> bool:
-    return all(
-        predicates.defends(context.board, context.to, ward)
-        and predicates.defends(context.before, context.origin, ward)
-        for ward in wards
-    )
+    now = all(predicates.defends(context.board, context.to, ward) for ward in wards)
+    return now and all(predicates.defends(context.before, context.origin, ward) for ward in wards)
 
 
 def _activates(step: Step) -> Iterator[Values]:
@@ -77,31 +74,25 @@ def _rooks_see_each_other(board: chess.Board, side: chess.Color) -> bool:
     return len(rooks) == 2 and predicates.defends(board, *rooks)
 
 
-move_concept(
-    "connects the rooks",
-    detect=_connects,
-    holds=lambda context: (
-        _rooks_see_each_other(context.board, context.before.turn)
-        and (not _rooks_see_each_other(context.before, context.before.turn))
-    ),
-    weight=2.0,
-).says("~connect the rooks")
+@move_concept("connects the rooks", detect=_connects, weight=2.0).says("~connect the rooks")
+def _connects_now(context: Context) -> bool:
+    was, now = (
+        _rooks_see_each_other(board, context.before.turn) for board in (context.before, context.board)
+    )
+    return now and not was
 
 
 def _approaches(step: Step) -> Iterator[Values]:
     """In an endgame, a king's step towards the nearest pawn that needs or fears it."""
     if step.kind != chess.KING or step.castles or not is_endgame(step.after):
         return
-    pawns = list(chess.scan_forward(step.after.pawns))
-    near = [
-        pawn
-        for pawn in pawns
-        if 1 < chess.square_distance(step.target, pawn) < chess.square_distance(step.origin, pawn)
+    steps = [
+        (chess.square_distance(step.target, pawn), pawn, chess.square_distance(step.origin, pawn))
+        for pawn in chess.scan_forward(step.after.pawns)
     ]
+    near = [(now, pawn) for now, pawn, then in steps if 1 < now < then]
     if near:
-        yield {
-            "pawn": min(near, key=lambda pawn: (chess.square_distance(step.target, pawn), pawn)),
-        }
+        yield {"pawn": min(near)[1]}
 
 
 @move_concept("brings the king nearer", detect=_approaches, weight=1.6).says(

@@ -25,15 +25,12 @@ def _forks(step: Step) -> Iterator[Values]:
         yield {"targets": targets[:3]}
 
 
-move_concept(
-    "forks",
-    detect=_forks,
-    holds=lambda context, targets: predicates.forks(context.board, context.to, targets),
-    weight=7.0,
-).says(
+@move_concept("forks", detect=_forks, weight=7.0).says(
     "~fork {targets:prey}",
     "~attack {targets:prey} (at the same time|simultaneously||at once)",
 )
+def _is_forking(context: Context, targets: Sequence[int]) -> bool:
+    return predicates.forks(context.board, context.to, targets)
 
 
 def _attacks(step: Step) -> Iterator[Values]:
@@ -91,21 +88,19 @@ def _piles_up(step: Step) -> Iterator[Values]:
             yield {"target": target, "kind": step.after.piece_type_at(target)}
 
 
-move_concept(
-    "piles up",
-    detect=_piles_up,
-    holds=lambda context, target: _hits(context, [target]) and predicates.is_pinned(context.board, target),
-    weight=4.4,
-).says("~(pile up on|put more pressure on|turn on) {target}, which is pinned")
+@move_concept("piles up", detect=_piles_up, weight=4.4).says(
+    "~(pile up on|put more pressure on|turn on) {target}, which is pinned"
+)
+def _hits_a_pinned_piece(context: Context, target: int) -> bool:
+    return _hits(context, [target]) and predicates.is_pinned(context.board, target)
 
 
 def _outnumbers(step: Step) -> Iterator[Values]:
     for target in _fresh(step):
-        counted = [
+        (now, guards), (then, guarded) = (
             [board.attackers_mask(side, target).bit_count() for side in (step.mover, not step.mover)]
             for board in (step.after, step.before)
-        ]
-        (now, guards), (then, guarded) = counted
+        )
         if now > guards >= 1 and then <= guarded:
             yield {"target": target, "order": now if 2 <= now <= 4 else None, "times": now, "guards": guards}
 
@@ -115,16 +110,11 @@ def _outnumbers(step: Step) -> Iterator[Values]:
     "~attack {target} (a {order:ordinal} time|once more)",
     "~put pressure on {target}, which is attacked {times} and defended {guards:times}",
 )
-def _adds_attacker(
-    context: Context, target: int, order: int | None = None, times: int | None = None, guards: int = 0
-) -> bool:
-    hitting, guarding = (
-        predicates.attackers(context.board, target),
-        predicates.defenders(context.board, target),
-    )
-    counted = times is None or (len(hitting), len(guarding)) == (times, guards)
-    enough = times is not None or len(hitting) >= 2
-    return context.to in hitting and enough and order in (None, len(hitting)) and counted
+def _adds_attacker(context: Context, target: int, order: int | None = None, **counted: int) -> bool:
+    hitting = predicates.attackers(context.board, target)
+    there = {"times": len(hitting), "guards": len(predicates.defenders(context.board, target))}
+    enough = counted == there if counted else len(hitting) >= 2
+    return context.to in hitting and enough and order in (None, len(hitting))
 
 
 def _targets_pawn(step: Step) -> Iterator[Values]:
@@ -147,9 +137,7 @@ def _targets_pawn(step: Step) -> Iterator[Values]:
     "~(attack|take aim at|go after|put pressure on) {pawn}, which is {flaw:word}"
 )
 def _is_flawed(context: Context, pawn: int, flaw: str) -> bool:
-    truths = {"isolated": predicates.is_isolated, "backward": predicates.is_backward}
-    truths["undefended"] = lambda board, square: not predicates.defenders(board, square)
-    right = flaw in truths and truths[flaw](context.board, pawn)
+    right = flaw in ("isolated", "backward", "undefended") and predicates.IS[flaw](context.board, pawn)
     return right and predicates.is_pawn(context.board, pawn) and _hits(context, [pawn])
 
 
@@ -172,14 +160,14 @@ def _offers_trade(step: Step) -> Iterator[Values]:
 def _trade_offered(context: Context, kind: int | None = None, target: int | None = None) -> bool:
     board, own = context.board, context.to
     prey = [s for s in board.attacks(own) if board.color_at(s) == board.turn] if target is None else [target]
+    if kind not in (None, board.piece_type_at(own)) or not predicates.defenders(board, own):
+        return False
     return any(
-        predicates.name_at(board, s) == predicates.name_at(board, own)
-        and kind in (None, board.piece_type_at(own))
-        and predicates.attacks(board, own, s)
-        and predicates.attacks(board, s, own)
-        and bool(predicates.defenders(board, s))
-        and bool(predicates.defenders(board, own))
-        for s in prey
+        predicates.name_at(board, square) == predicates.name_at(board, own)
+        and predicates.attacks(board, own, square)
+        and predicates.attacks(board, square, own)
+        and predicates.defenders(board, square)
+        for square in prey
     )
 
 
@@ -219,11 +207,11 @@ def _pins(step: Step) -> Iterator[Values]:
             yield {"pinned": pin["pinned"], "behind": pin["behind"]}
 
 
-@move_concept(
-    "pins",
-    detect=_pins,
-    weight=lambda board, values: 4.5 if board.piece_type_at(values["pinned"]) != chess.PAWN else 1.4,
-).says(
+def _pin_weight(board: chess.Board, values: Values) -> float:
+    return 1.4 if board.piece_type_at(values["pinned"]) == chess.PAWN else 4.5
+
+
+@move_concept("pins", detect=_pins, weight=_pin_weight).says(
     "~(pin|tie||nail) {pinned}( down)? (to||against) {behind}",
     "~put {pinned} in a pin( against {behind})?",
     "~pin {pinned}",
@@ -248,6 +236,5 @@ def _unpins(step: Step) -> Iterator[Values]:
 )
 def _unpinned(context: Context, piece: int) -> bool:
     own = context.board.color_at(piece) == context.before.turn == context.before.color_at(piece)
-    return (
-        own and predicates.is_pinned(context.before, piece) and not predicates.is_pinned(context.board, piece)
-    )
+    was, now = (predicates.is_pinned(board, piece) for board in (context.before, context.board))
+    return own and was and not now

@@ -6,7 +6,7 @@ likewise. Whether a contact can be used is for the engine's lines to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import chess
@@ -46,17 +46,13 @@ def _forks(board: chess.Board) -> Iterator[Values]:
                 yield {"side": side, "attacker": attacker, "targets": targets[:3]}
 
 
-concept(
-    "fork",
-    detect=_forks,
-    holds=lambda context, attacker, targets: predicates.forks(context.board, attacker, targets),
-    weight=4.6,
-    favours="-side",
-).says(
+@concept("fork", detect=_forks, weight=4.6, favours="-side").says(
     "{attacker} ~fork {targets:prey}",
     "{attacker} ~have {targets:prey} in a fork",
     "{attacker} ~attack {targets:prey} at once",
 )
+def _is_fork(context: Context, attacker: int, targets: Sequence[int]) -> bool:
+    return predicates.forks(context.board, attacker, targets)
 
 
 def _behind(board: chess.Board, slider: chess.Square, first: chess.Square) -> chess.Square | None:
@@ -114,12 +110,8 @@ def _skewers(board: chess.Board) -> Iterator[Values]:
     for slider, first, second in _through(board):
         attacker, front, prize = (worth(board, square) for square in (slider, first, second))
         own = board.color_at(first) == board.color_at(second)
-        if (
-            own
-            and front > attacker
-            and front >= prize >= 3
-            and (prize > attacker or undefended(board, second))
-        ):
+        falls = prize > attacker or undefended(board, second)
+        if own and front > attacker and front >= prize >= 3 and falls:
             yield {"side": board.color_at(first), "attacker": slider, "front": first, "behind": second}
 
 
@@ -159,10 +151,6 @@ def _hidden(board: chess.Board) -> Iterator[Values]:
 )
 def _is_hidden(context: Context, slider: int, screen: int, target: int) -> bool:
     board = context.board
-    reaches = screen in board.attacks(slider) and predicates.name_at(board, slider) in (
-        "bishop",
-        "rook",
-        "queen",
-    )
+    is_slider = predicates.name_at(board, slider) in ("bishop", "rook", "queen")
     enemies = board.color_at(slider) != board.color_at(target)
-    return reaches and enemies and predicates.in_line(board, slider, screen, target)
+    return is_slider and enemies and predicates.in_line(board, slider, screen, target)
