@@ -4,12 +4,10 @@
 calls `detect`; the templates say it and read it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import chess
 
@@ -45,12 +43,13 @@ class Concept:
     favours: str = ""
     about_moves: bool = False
 
-    def says(self, *templates: str) -> Concept:
+    def says(self, *templates: str) -> Self:
         """The concept with its templates, in the registry from now on."""
         start = "{move} " if self.about_moves else ""
         compiled = tuple(Template.of(template, start) for template in templates)
-        CONCEPTS[self.name] = replace(self, templates=compiled)
-        return CONCEPTS[self.name]
+        said = replace(self, templates=compiled)
+        CONCEPTS[self.name] = said
+        return said
 
     def __call__(self, holds: F) -> F:
         """Decorates the function that decides whether it is so."""

@@ -4,8 +4,6 @@ Names become squares, sides and moves here, with python-chess alone. A name that
 means nothing, and the claim that uses it is false; of one that fits several things nobody can tell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 

@@ -4,8 +4,6 @@ A short name ("the knight", "that knight") is used only for the piece of its kin
 that it can be read in one way; `commentary.context` reads by the same rule.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Reads a text about a position and holds every claim in it against the board."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

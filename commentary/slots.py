@@ -1,7 +1,5 @@
 """The slots of templates: each type with the tokens it takes, one renderer and one reader."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence

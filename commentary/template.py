@@ -13,13 +13,11 @@ A template that begins with a slot for a piece, side, move, line or file has tha
 also be said before, be a pronoun, or come from the clause before.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 from commentary.naming import Naming, gerund, plural, third
 from commentary.slots import TYPES, SlotType, Subject
@@ -94,7 +92,7 @@ class Template:
     written: bool
 
     @classmethod
-    def of(cls, source: str, start: str = "") -> Template:
+    def of(cls, source: str, start: str = "") -> Self:
         """Compiles a template, with `start` before it; one that begins with `||` is only read."""
         voices = _VOICES.match(source)
         text = source[voices.end() :] if voices else source.removeprefix("||")

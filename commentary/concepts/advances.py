@@ -1,7 +1,5 @@
 """What a move does with a passed pawn, or against one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import chess

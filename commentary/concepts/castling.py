@@ -1,7 +1,5 @@
 """Castling: kings in the centre, rights kept and lost, and files that lead to the king."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 

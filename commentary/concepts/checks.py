@@ -1,7 +1,5 @@
 """Checks, legal replies, whose move it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 

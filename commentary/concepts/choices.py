@@ -1,7 +1,5 @@
 """Which moves are candidates, how they compare, and which is chosen: the engine's scores decide."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

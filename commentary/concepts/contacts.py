@@ -1,7 +1,5 @@
 """Loose, outnumbered and overloaded pieces, and who attacks and defends what."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What a move saves: threats met, checks answered, pieces defended or brought to safety."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import chess

@@ -1,7 +1,5 @@
 """What a move does for the pieces behind it: castling, development, files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import chess

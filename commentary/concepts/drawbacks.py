@@ -1,7 +1,5 @@
 """What speaks against a move: pieces left loose, the moved piece exposed, spoilt pawns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import chess

@@ -1,7 +1,5 @@
 """Which pieces are left: the bishops, the kind of ending."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Open and half-open files, who stands on them, and rooks on the seventh rank."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise

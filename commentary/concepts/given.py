@@ -1,7 +1,5 @@
 """What a FEN or a list of legal moves says already: read, never written, and no merit in a reward."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial

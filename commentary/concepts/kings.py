@@ -1,7 +1,5 @@
 """How safe each king is: the pawns before it, pieces around it, the back rank, the endgame."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Lines of play: that they can be played as written and are the engine's, and what they bring."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 

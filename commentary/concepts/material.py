@@ -1,7 +1,5 @@
 """Who has more: the balance of material."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Mates in one for the side to move, and what the other side would do if it were its turn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

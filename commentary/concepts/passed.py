@@ -1,7 +1,5 @@
 """Passed pawns: protected, blocked, connected, near promotion."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 

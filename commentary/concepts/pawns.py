@@ -1,7 +1,5 @@
 """The pawn skeleton: isolated, doubled and backward pawns, majorities, the centre."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """How the pieces stand: outposts, development, bishops behind their own pawns, pieces without moves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """What a quiet move is good for: more active pieces, connected rooks, kings that approach, plans made ready."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import chess

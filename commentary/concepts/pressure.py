@@ -1,7 +1,5 @@
 """What a move presses on: attacks, forks, pins, trades offered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import chess

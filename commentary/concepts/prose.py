@@ -1,7 +1,5 @@
 """What models say in their own words, and no writer here: read, never written."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What a move does about squares: outposts, the centre, squares covered or denied, lines opened."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import chess

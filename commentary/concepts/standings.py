@@ -1,7 +1,5 @@
 """Who stands better: the engine's score for what is spoken of decides."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import inf
 

@@ -1,7 +1,5 @@
 """The blows a move strikes: mate, check, captures, promotion, threats of mate."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import chess

@@ -4,8 +4,6 @@ All is geometry on one board: a piece attacks what it could capture if kings did
 likewise. Whether a contact can be used is for the engine's lines to say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 

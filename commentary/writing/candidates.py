@@ -1,7 +1,5 @@
 """What is said of one candidate: what it does, how the game goes on, why it is dropped."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import chess

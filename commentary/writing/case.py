@@ -1,10 +1,9 @@
 """All that a writer needs to know of a position: findings, candidates with their lines, the threat."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import Self
 
 import chess
 
@@ -40,7 +39,7 @@ class Loss(IntEnum):
     NOTHING, LITTLE, SOME, MUCH, EVERYTHING = range(5)
 
     @classmethod
-    def of(cls, best: Score, played: Score) -> Loss:
+    def of(cls, best: Score, played: Score) -> Self:
         """The degree of a loss: up to 0.06, 0.15, 0.30, or more."""
         if best.capped - played.capped <= _AS_GOOD_CP:
             return cls.NOTHING
@@ -93,7 +92,7 @@ class Case:
     threat: Play | None
 
     @classmethod
-    def of(cls, study: Study) -> Case:
+    def of(cls, study: Study) -> Self:
         """Makes the case of a study.
 
         Raises:

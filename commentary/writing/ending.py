@@ -1,7 +1,5 @@
 """The threat, the list of candidates, the choice, and the short answer after the thinking."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from commentary.concept import move_findings

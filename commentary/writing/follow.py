@@ -1,7 +1,5 @@
 """How the game goes on after a candidate: the line in a player's words, and what it comes to."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import chess

@@ -1,9 +1,8 @@
 """What a line comes to, in words: mate, material, what has become of the pawns, who stands better."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import chess
 
@@ -31,7 +30,7 @@ class Outcome:
     """Whether the line begins by taking back."""
 
     @classmethod
-    def of(cls, writer: Writer, play: Play, score: Score, *, good_for: chess.Color, back: bool) -> Outcome:
+    def of(cls, writer: Writer, play: Play, score: Score, *, good_for: chess.Color, back: bool) -> Self:
         """With something about pawns or files that the line has brought and that a side is happy about."""
         return cls(writer, play, score, writer.case.mover, _feature(play, good_for), back)
 

@@ -4,8 +4,6 @@ There is no fixed plan. What the position demands comes first; the order of cand
 threat and the number of paragraphs follow from the position, the length and the seed.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from typing import Literal

@@ -1,9 +1,8 @@
 """Which effects of a move are worth telling, and the candidate that is spoken of."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from commentary.concept import Finding
 from commentary.step import Step
@@ -30,7 +29,7 @@ class Topic:
     play: Play
 
     @classmethod
-    def of(cls, writer: Writer, candidate: Candidate) -> Topic:
+    def of(cls, writer: Writer, candidate: Candidate) -> Self:
         """Names a candidate and cuts its line to the length of the text."""
         plies = writer.length.plies + (1 if candidate.is_best else 0)
         return cls(

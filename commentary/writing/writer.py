@@ -1,7 +1,5 @@
 """The writer's hand in one text: says concepts, joins clauses into sentences."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence

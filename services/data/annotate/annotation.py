@@ -1,7 +1,5 @@
 """One annotated position: the prompt, the answer, and what stands behind it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -3,8 +3,6 @@
 Writing happens in processes of its own, so that the engines never wait for it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import Executor
 from dataclasses import dataclass, field

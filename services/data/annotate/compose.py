@@ -1,7 +1,5 @@
 """From a study to an annotation: pure, so that any process can do it."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from typing import Literal
