@@ -66,11 +66,9 @@ concept("castling rights", holds=_may_castle, favours="side").says(
 )
 
 
-def _may_not_castle(context: Context, side: bool) -> bool:
-    return not context.board.has_castling_rights(side)
-
-
-concept("no more castling", holds=_may_not_castle, favours="-side").says(
+concept(
+    "no more castling", holds=lambda c, side: not c.board.has_castling_rights(side), favours="-side"
+).says(
     "{side} can no longer castle",
     "{side} ~have lost the right to castle",
     "||{side} (cannot castle any more|may no longer castle)",
@@ -130,11 +128,12 @@ def _besieged(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "king": king, "near": near, **(told if len(near) > 3 else {"pieces": near})}
 
 
-def _siege_weight(board: chess.Board, values: Values) -> float:
-    return 1.6 + 0.6 * len(values["near"])
-
-
-@concept("pieces around the king", detect=_besieged, weight=_siege_weight, favours="-side").says(
+@concept(
+    "pieces around the king",
+    detect=_besieged,
+    weight=lambda board, values: 1.6 + 0.6 * len(values["near"]),
+    favours="-side",
+).says(
     "{pieces} (both |all |)?~(bear on|aim at|eye||attack|bear down on|look at|cover) squares (around|next to||beside|near) {king}",
     "{number:count} {colour:word} pieces (bear on|aim at|eye||attack|cover) squares (around|next to||beside) {king}",
     "||{pieces} ~be (both |all )?(trained|pointed|aimed) at squares (next to|around|beside) {king}",

@@ -41,11 +41,11 @@ def _opposite_bishops(board: chess.Board) -> Iterator[Values]:
         yield {}
 
 
-def _opposite_weight(board: chess.Board, values: Values) -> float:
-    return 1.8 if board.knights | board.rooks | board.queens else 4.0
-
-
-@concept("opposite bishops", detect=_opposite_bishops, weight=_opposite_weight).says(
+@concept(
+    "opposite bishops",
+    detect=_opposite_bishops,
+    weight=lambda board, values: 1.8 if board.knights | board.rooks | board.queens else 4.0,
+).says(
     "there are (bishops of opposite colours|opposite-coloured bishops)( on the board)?",
     "the bishops ~(be of|run on||travel on) opposite colours",
     "||(bishops of opposite colours|opposite-coloured bishops) ~be on the board",

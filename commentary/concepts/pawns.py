@@ -133,11 +133,9 @@ def _majorities(board: chess.Board) -> Iterator[Values]:
             yield {"side": white > black, "wing": wing, "own": max(white, black), "theirs": min(white, black)}
 
 
-def _majority_weight(board: chess.Board, values: Values) -> float:
-    return 0.6 if board.queens else 1.9
-
-
-@concept("pawn majority", detect=_majorities, weight=_majority_weight, favours="side").says(
+@concept(
+    "pawn majority", detect=_majorities, weight=lambda board, v: 0.6 if board.queens else 1.9, favours="side"
+).says(
     "{side} ~have (a|the) {wing:word} (majority||pawn majority)",
     "{side} ~have more pawns on the {wing:word}",
     "on the {wing:word} {side} ~have {own:count} pawns against {theirs:count}",

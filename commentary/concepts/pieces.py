@@ -106,7 +106,7 @@ def _undeveloped_weight(board: chess.Board, values: Values) -> float:
     "||{side} ~have {number:count} minor piece (still at home|undeveloped)",
     "||{pieces} ~(be|stand|sit) (at home|undeveloped|on its (original|starting) square)",
 )
-def _are_at_home(context: Context, number: int | None = None, late: bool | None = None, **named: Any) -> bool:
+def _are_at_home(context: Context, number: int | None = None, late: Any = None, **named: Any) -> bool:
     board, side = context.board, named.get("side", late)
     if number is not None:
         return home_count(board, side) == number

@@ -74,11 +74,7 @@ def _captures(step: Step) -> Iterator[Values]:
     yield {"victim": step.victim, "kind": kind, **dict.fromkeys(names, step.victim), **traded}
 
 
-def _capture_weight(board: chess.Board, values: Values) -> float:
-    return 8.0 + VALUES[values["kind"]] / 2
-
-
-@move_concept("captures", detect=_captures, weight=_capture_weight).says(
+@move_concept("captures", detect=_captures, weight=lambda board, v: 8.0 + VALUES[v["kind"]] / 2).says(
     "~take {passing:before} en passant",
     "~capture {passing:before} en passant",
     "~(take|capture) {loose:before}, which nothing (defends||protects|guards)",
