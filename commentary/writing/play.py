@@ -72,16 +72,9 @@ class Play:
         """What the whole line brings `side`; nothing, as far as one can tell, while captures are going on."""
         if not self.end.is_checkmate() and not at_rest(self.end):
             return _NOTHING
-        change = [
-            (o2 - o1) - (t2 - t1)
-            for o1, o2, t1, t2 in zip(
-                counts(self.boards[0], side),
-                counts(self.end, side),
-                counts(self.boards[0], not side),
-                counts(self.end, not side),
-                strict=True,
-            )
-        ]
+        before, after = (counts(board, side) for board in (self.boards[0], self.end))
+        theirs = [counts(board, not side) for board in (self.boards[0], self.end)]
+        change = [(b - a) - (d - c) for a, b, c, d in zip(before, after, *theirs, strict=True)]
         return Swing(tuple(max(0, n) for n in change), tuple(max(0, -n) for n in change))
 
     def rest(self, *, least: int, most: int) -> "Play":
