@@ -127,8 +127,12 @@ def concept(name: str, *, topic: str, holds: Truth = _unsaid, **facts: Any) -> C
     return Concept(name, topic, holds, **facts)
 
 
-move_concept = partial(concept, topic="moves", about_moves=True)
-"""Declares something that a move does; its templates begin with the verb."""
+def of_topic(topic: str, *, about_moves: bool = False, weight: float = 1.0) -> Callable[..., Concept]:
+    """Declares concepts of one topic; those about moves are what a move does, and begin with the verb."""
+    return partial(concept, topic=topic, about_moves=about_moves, weight=weight)
+
+
+move_concept = of_topic("moves", about_moves=True)
 
 
 def every(truth: Callable[[chess.Board, int], object]) -> Truth:

@@ -1,18 +1,16 @@
 """Castling: kings in the centre, rights kept and lost, and files that lead to the king."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values
+from commentary.concept import Values, of_topic
 from commentary.concepts.files import heavy
 from commentary.concepts.kings import CENTRAL, home_rank, middlegame_kings, side_of_king
 from commentary.context import Context
 
-concept = partial(registry.concept, topic="kings")
+concept = of_topic("kings")
 
 
 def _central(board: chess.Board) -> Iterator[Values]:

@@ -1,15 +1,13 @@
 """Checks, legal replies, whose move it is."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
-from commentary.concept import Values
+from commentary.concept import Values, of_topic
 from commentary.context import Context
 
-concept = partial(registry.concept, topic="kings")
+concept = of_topic("kings")
 _FEW = 6
 """Legal replies to a check up to which they are worth counting."""
 

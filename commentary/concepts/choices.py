@@ -1,16 +1,15 @@
 """Which moves are candidates, how they compare, and which is chosen: the engine's scores decide."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
+from commentary.concept import of_topic
 from commentary.concepts.standings import BOUNDS_CP
 from commentary.context import Context, Unknown
 
-concept = partial(registry.concept, topic="choice")
-move_concept = partial(registry.move_concept, topic="choice")
+concept = of_topic("choice")
+move_concept = of_topic("choice", about_moves=True)
 AS_GOOD_CP = 30
 """Centipawns within which two moves are called equally good."""
 

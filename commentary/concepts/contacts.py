@@ -1,18 +1,16 @@
 """Loose, outnumbered and overloaded pieces, and who attacks and defends what."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values, every
+from commentary.concept import Values, every, of_topic
 from commentary.concepts.tactics import men
 from commentary.context import Context
 from commentary.exchange import gain, worth
 
-concept = partial(registry.concept, topic="contacts")
+concept = of_topic("contacts")
 _NO_GUARD = "(undefended||unprotected|loose|without a defender|without protection|unguarded)"
 
 

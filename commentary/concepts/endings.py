@@ -1,16 +1,14 @@
 """Which pieces are left: the bishops, the kind of ending."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
-from commentary.concept import Values
+from commentary.concept import Values, of_topic
 from commentary.context import Context
 from commentary.predicates import all_of, count, is_dark
 
-concept = partial(registry.concept, topic="material")
+concept = of_topic("material")
 
 
 def _both_shades(board: chess.Board, side: chess.Color) -> bool:

@@ -1,17 +1,15 @@
 """Open and half-open files, who stands on them, and rooks on the seventh rank."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values, every
+from commentary.concept import Values, every, of_topic
 from commentary.context import Context
 
-concept = partial(registry.concept, topic="files")
+concept = of_topic("files")
 _HEAVY = ("rook", "queen")
 _MANY = 3
 """Open files beyond which a list of them says nothing."""

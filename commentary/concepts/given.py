@@ -2,19 +2,17 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from itertools import product
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import every
+from commentary.concept import every, of_topic
 from commentary.concepts.mates import Foe
 from commentary.context import Context, Unknown, Unresolved
 
-concept = partial(registry.concept, topic="given", weight=0.1)
-move_concept = partial(registry.move_concept, topic="given", weight=0.1)
+concept = of_topic("given", weight=0.1)
+move_concept = of_topic("given", about_moves=True, weight=0.1)
 
 
 @concept("piece on a square").says(

@@ -1,17 +1,15 @@
 """How safe each king is: the pawns before it, pieces around it, the back rank, the endgame."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values
+from commentary.concept import Values, of_topic
 from commentary.concepts.pawns import beside
 from commentary.context import Context, Unresolved
 
-concept = partial(registry.concept, topic="kings")
+concept = of_topic("kings")
 _ENDGAME_PIECES = 6
 """Pieces but kings and pawns, with which a king may walk (scalachess, `Divider.scala`: the endgame)."""
 

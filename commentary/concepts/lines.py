@@ -1,18 +1,16 @@
 """Lines of play: that they can be played as written and are the engine's, and what they bring."""
 
 from collections import Counter
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
-from commentary.concept import move_concept
+from commentary.concept import move_concept, of_topic
 from commentary.concepts.material import fits, minors_alike, more
 from commentary.context import Context, Unknown
 from commentary.predicates import all_of
 from commentary.slots import KINDS
 
-concept = partial(registry.concept, topic="lines")
+concept = of_topic("lines")
 _NOTHING: Counter[str] = Counter()
 _ROOK = Counter({"rook": 1})
 _MINORS = (Counter({"knight": 1}), Counter({"bishop": 1}))

@@ -2,18 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
-from commentary.concept import Concept, Values, Weight
+from commentary.concept import Concept, Values, Weight, of_topic
 from commentary.context import Context
 from commentary.exchange import VALUES
 from commentary.predicates import count, total
 from commentary.slots import KINDS
 
-concept = partial(registry.concept, topic="material")
+concept = of_topic("material")
 TYPES = (chess.PAWN, chess.KNIGHT, chess.BISHOP, chess.ROOK, chess.QUEEN)
 _MINORS = (1, 2)
 _MUCH = 5

@@ -1,19 +1,17 @@
 """Mates in one for the side to move, and what the other side would do if it were its turn."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
-from commentary.concept import Values
+from commentary.concept import Values, of_topic
 from commentary.context import Context, Unknown, Unresolved
 from commentary.exchange import passed_turn
 from commentary.naming import bare
 from commentary.predicates import captured, defenders, other_turn, worth_at
 from commentary.predicates import mating_moves as mates_on
 
-concept = partial(registry.concept, topic="kings")
+concept = of_topic("kings")
 Foe = Callable[[chess.Board], chess.Move]
 
 

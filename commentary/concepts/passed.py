@@ -1,17 +1,15 @@
 """Passed pawns: protected, blocked, connected, near promotion."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values, Weight, every
+from commentary.concept import Values, Weight, every, of_topic
 from commentary.concepts.pawns import is_passed, pawns_of, steps, stop_of
 from commentary.context import Context
 
-concept = partial(registry.concept, topic="pawns")
+concept = of_topic("pawns")
 _NEAR = 3
 """Steps from which on the way to promotion is worth counting."""
 

@@ -1,17 +1,15 @@
 """The pawn skeleton: isolated, doubled and backward pawns, majorities, the centre."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values, every
+from commentary.concept import Values, every, of_topic
 from commentary.context import Context
 
-concept = partial(registry.concept, topic="pawns")
+concept = of_topic("pawns")
 _WINGS = {"queenside": "abc", "kingside": "fgh"}
 _CENTRE = (chess.D4, chess.E4, chess.D5, chess.E5)
 

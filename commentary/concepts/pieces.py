@@ -1,18 +1,16 @@
 """How the pieces stand: outposts, development, bishops behind their own pawns, pieces without moves."""
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values, every
+from commentary.concept import Values, every, of_topic
 from commentary.concepts.pawns import ahead, beside
 from commentary.context import Context
 
-concept = partial(registry.concept, topic="pieces")
+concept = of_topic("pieces")
 _HOME = {
     chess.WHITE: {chess.B1: "knight", chess.G1: "knight", chess.C1: "bishop", chess.F1: "bishop"},
     chess.BLACK: {chess.B8: "knight", chess.G8: "knight", chess.C8: "bishop", chess.F8: "bishop"},

@@ -1,17 +1,15 @@
 """What models say in their own words, and no writer here: read, never written."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import every
+from commentary.concept import every, of_topic
 from commentary.context import Context, Unknown
 
-concept = partial(registry.concept, topic="prose")
-move_concept = partial(registry.move_concept, topic="prose")
+concept = of_topic("prose")
+move_concept = of_topic("prose", about_moves=True)
 
 
 move_concept(

@@ -3,12 +3,12 @@
 from functools import partial
 from math import inf
 
-from commentary import concept as registry
+from commentary.concept import of_topic
 from commentary.context import Context
 from commentary.predicates import mating_moves
 from commentary.study import Score
 
-concept = partial(registry.concept, topic="standing")
+concept = of_topic("standing")
 
 BOUNDS_CP = (45, 110, 230, 450)
 """Where each degree of an advantage begins: slight, clear, large, decisive. Half open at the upper end."""

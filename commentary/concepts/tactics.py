@@ -5,17 +5,15 @@ likewise. Whether a contact can be used is for the engine's lines to say.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values
+from commentary.concept import Values, of_topic
 from commentary.context import Context
 from commentary.exchange import VALUES, worth
 
-concept = partial(registry.concept, topic="contacts")
+concept = of_topic("contacts")
 
 
 def undefended(board: chess.Board, square: chess.Square) -> bool:
