@@ -4,7 +4,7 @@
 calls `detect`; the templates say it and read it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -31,7 +31,8 @@ class Concept:
 
     `detect` yields slot values from a board, or with `about_moves` from a `Step`. The weight says how much it
     matters beside others; negative ones are drawbacks of a move. `favours` names the slot of the side that is
-    happier about it, `-side` that of the one that is not.
+    happier about it, `-side` that of the one that is not. Of what is detected only that with the slot `needs`
+    is a finding.
     """
 
     name: str
@@ -41,7 +42,14 @@ class Concept:
     detect: Callable[[Any], Iterable[Values]] | None = None
     weight: Weight = 1.0
     favours: str = ""
+    needs: str = ""
     about_moves: bool = False
+
+    def found(self, place: Any) -> Iterator[Values]:
+        """What is detected on a board, or in a step."""
+        for values in self.detect(place) if self.detect else ():
+            if not self.needs or values.get(self.needs) is not None:
+                yield values
 
     def says(self, *templates: str) -> Self:
         """The concept with its templates, in the registry from now on."""
@@ -152,8 +160,8 @@ def position_findings(board: chess.Board) -> list[Finding]:
     return [
         Finding(concept, values, _weight(concept, board, values))
         for concept in CONCEPTS.values()
-        if concept.detect is not None and not concept.about_moves
-        for values in concept.detect(board)
+        if not concept.about_moves
+        for values in concept.found(board)
     ]
 
 
@@ -163,8 +171,8 @@ def move_findings(step: Step) -> list[Finding]:
     found = [
         Finding(concept, {**ends, **values}, _weight(concept, step.after, values))
         for concept in CONCEPTS.values()
-        if concept.detect is not None and concept.about_moves
-        for values in concept.detect(step)
+        if concept.about_moves
+        for values in concept.found(step)
     ]
     return sorted(found, key=lambda finding: -finding.weight)
 

@@ -47,11 +47,7 @@ concept("open file", detect=_free_files, holds=every(predicates.is_open), weight
 )
 
 
-@concept(
-    "only open file",
-    detect=lambda board: (v for v in _free_files(board) if v.get("only") is not None),
-    weight=1.6,
-).says(
+@concept("only open file", detect=_free_files, needs="only", weight=1.6).says(
     "{only:file} ~be the only open file( on the board)?",
     "the only open file ~be {only:file}",
     "there ~be (just|only) one open file, {only:file}",
@@ -60,7 +56,7 @@ def _only_open(context: Context, only: int) -> bool:
     return [file for file in range(8) if predicates.is_open(context.board, file)] == [only]
 
 
-@concept("free file", detect=lambda board: (v for v in _free_files(board) if "file" in v), weight=1.5).says(
+@concept("free file", detect=_free_files, needs="file", weight=1.5).says(
     "{file} ~be open(,|) and (neither side has a rook or queen on it yet|still unclaimed||unoccupied)",
     "nobody ~have (claimed||occupied|taken) {file:open_file}( yet)?",
     "{file:open_file} ~be still (up for grabs|unclaimed||unoccupied)",
@@ -125,16 +121,11 @@ def _half_open(board: chess.Board) -> Iterator[Values]:
             pawns = board.pieces_mask(chess.PAWN, not side) & mask
             target = chess.lsb(pawns) if side else chess.msb(pawns)
             hitting = board.attackers_mask(side, target) & (board.rooks | board.queens) & mask
-            press = chess.lsb(hitting) if hitting else None
-            yield {"side": side, "file": file, "target": target, "piece": press}
+            press = {"piece": chess.lsb(hitting)} if hitting else {"free": file}
+            yield {"side": side, "file": file, "target": target, **press}
 
 
-@concept(
-    "half-open file",
-    detect=lambda board: (v for v in _half_open(board) if v["piece"] is None),
-    weight=0.5,
-    favours="side",
-).says(
+@concept("half-open file", detect=_half_open, needs="free", weight=0.5, favours="side").says(
     "{file} ~be half-open for {side:object}",
     "{side} ~have {file:half_file}( to work with| half-open)?",
     "{side} ~have {file:half_file} to work with",
@@ -144,12 +135,7 @@ def _half_open_for(context: Context, side: bool, file: int) -> bool:
     return predicates.is_half_open(context.board, file, side)
 
 
-@concept(
-    "pressure on a file",
-    detect=lambda board: (v for v in _half_open(board) if v["piece"] is not None),
-    weight=2.0,
-    favours="side",
-).says(
+@concept("pressure on a file", detect=_half_open, needs="piece", weight=2.0, favours="side").says(
     "{piece} ~(press against|bear down on) {target} (on|along||down) {file:half_file}",
     "{piece} ~look down {file:half_file} at {target}",
     "along {file:half_file} {piece} ~(eye|press against) {target}",

@@ -56,11 +56,6 @@ def _guarded(board: chess.Board, square: chess.Square) -> bool:
     return predicates.is_passed(board, square) and guard
 
 
-def _steps_left(context: Context, pawn: int, steps: int) -> bool:
-    side = context.owner(pawn)
-    return predicates.is_pawn(context.board, pawn) and predicates.steps_to_go(pawn, side) == steps
-
-
 def _blockades(context: Context, blocker: int, pawn: int) -> bool:
     side = context.owner(pawn)
     enemies = context.board.color_at(blocker) == (not side)
@@ -97,16 +92,13 @@ def _passed_and_near(
     return predicates.is_passed(context.board, square) and _steps_left(context, square, steps)
 
 
-concept(
-    "steps to promotion",
-    detect=lambda board: (values for values in _near_passers(board) if values["steps"]),
-    holds=_steps_left,
-    weight=_passer(0.4),
-    favours="side",
-).says(
+@concept("steps to promotion", detect=_near_passers, needs="steps", weight=_passer(0.4), favours="side").says(
     "{pawn} ~be (just |only )?{steps:count} (steps||step|move|moves|square|squares) (away |)from (promotion|queening||promoting)",
     "{pawn} ~need (just|only) {steps:count} more (moves||move|steps) to (queen||promote)",
 )
+def _steps_left(context: Context, pawn: int, steps: int) -> bool:
+    side = context.owner(pawn)
+    return predicates.is_pawn(context.board, pawn) and predicates.steps_to_go(pawn, side) == steps
 
 
 @concept("blockaded passed pawn", detect=_blocked_passers, weight=_passer(0.2)).says(

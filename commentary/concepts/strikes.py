@@ -110,7 +110,7 @@ def _checks(step: Step) -> Iterator[Values]:
         yield {"king": step.after.king(not step.mover), "plain": step.target, **counted}
 
 
-@move_concept("checks", detect=lambda step: (v for v in _checks(step) if "plain" in v), weight=5.0).says(
+@move_concept("checks", detect=_checks, needs="plain", weight=5.0).says(
     "~give check( from {plain:square})?",
     "~come with check",
     "~check {king}( from {plain:square})?",
@@ -126,9 +126,7 @@ def _gives_check(context: Context, king: int | None = None, plain: int | None = 
     return board.is_check() and king in (None, board.king(board.turn)) and counted
 
 
-@move_concept(
-    "discovers check", detect=lambda step: (v for v in _checks(step) if "checker" in v), weight=5.5
-).says(
+@move_concept("discovers check", detect=_checks, needs="checker", weight=5.5).says(
     "~give (|a )discovered check from {checker}",
     "~uncover a check by {checker}",
     "||~give (a )?discovered check",
@@ -138,12 +136,11 @@ def _uncovers_check(context: Context, checker: int | None = None) -> bool:
     return bool(hidden) and (checker is None or checker in hidden)
 
 
-move_concept(
-    "double check",
-    detect=lambda step: (v for v in _checks(step) if "double" in v),
-    holds=lambda context: len(context.board.checkers()) == 2,
-    weight=6.0,
-).says("~(give||be) (|a )double check")
+@move_concept("double check", detect=_checks, needs="double", weight=6.0).says(
+    "~(give||be) (|a )double check"
+)
+def _is_double_check(context: Context) -> bool:
+    return len(context.board.checkers()) == 2
 
 
 def _threatens_mate(step: Step) -> Iterator[Values]:
