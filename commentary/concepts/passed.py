@@ -17,28 +17,16 @@ _NEAR = 3
 def _passers(board: chess.Board) -> Iterator[Values]:
     for square, side in pawns_of(board):
         if is_passed(board, square, side):
-            yield {"pawn": square, "side": side}
-
-
-def _guarded_passers(board: chess.Board) -> Iterator[Values]:
-    for values in _passers(board):
-        if board.attackers_mask(values["side"], values["pawn"]) & board.pawns:
-            yield values
-
-
-def _near_passers(board: chess.Board) -> Iterator[Values]:
-    for values in _passers(board):
-        left = steps(values["pawn"], values["side"])
-        if left <= _NEAR:
-            one = values["pawn"] if left == 1 else None
-            yield {**values, "steps": left if left > 1 else None, "one": one}
-
-
-def _blocked_passers(board: chess.Board) -> Iterator[Values]:
-    for values in _passers(board):
-        stop = stop_of(values["pawn"], values["side"])
-        if board.color_at(stop) == (not values["side"]):
-            yield {**values, "blocker": stop}
+            left, stop = steps(square, side), stop_of(square, side)
+            yield {
+                "pawn": square,
+                "side": side,
+                "guarded": True if board.attackers_mask(side, square) & board.pawns else None,
+                "near": left if left <= _NEAR else None,
+                "steps": left if 1 < left <= _NEAR else None,
+                "one": square if left == 1 else None,
+                "blocker": stop if board.color_at(stop) == (not side) else None,
+            }
 
 
 def _passer(base: float) -> Weight:
@@ -72,27 +60,31 @@ concept("passed pawn", detect=_passers, holds=passed, weight=_passer(0.0), favou
     "||{side} ~(own|get) a (passed pawn|passer) on {pawn:square}",
     "||{side} ~(have|get) (passed pawns|passers) on {pawns:squares}",
 )
-guarded = every(_guarded)
 concept(
-    "protected passed pawn", detect=_guarded_passers, holds=guarded, weight=_passer(0.7), favours="side"
+    "protected passed pawn",
+    detect=_passers,
+    needs="guarded",
+    holds=every(_guarded),
+    weight=_passer(0.7),
+    favours="side",
 ).says(
     "{side} ~have a protected (passed pawn|passer) on {pawn:square}",
     "{pawn} ~be (a protected passer|passed and protected||a protected passed pawn)( by a pawn)?",
 )
 
 
-@concept("passed pawn near promotion", detect=_near_passers, weight=_passer(0.5), favours="side").says(
+@concept(
+    "passed pawn near promotion", detect=_passers, needs="near", weight=_passer(0.5), favours="side"
+).says(
     "{pawn} ~be passed and only {steps:count} steps from queening",
     "{one:piece} ~be passed and only one step from queening",
 )
-def _passed_and_near(
-    context: Context, pawn: int | None = None, one: int | None = None, steps: int = 1
-) -> bool:
-    square = pawn if pawn is not None else (one or 0)
+def _passed_and_near(context: Context, steps: int = 1, **named: int) -> bool:
+    (square,) = named.values()
     return predicates.is_passed(context.board, square) and _steps_left(context, square, steps)
 
 
-@concept("steps to promotion", detect=_near_passers, needs="steps", weight=_passer(0.4), favours="side").says(
+@concept("steps to promotion", detect=_passers, needs="steps", weight=_passer(0.4), favours="side").says(
     "{pawn} ~be (just |only )?{steps:count} (steps||step|move|moves|square|squares) (away |)from (promotion|queening||promoting)",
     "{pawn} ~need (just|only) {steps:count} more (moves||move|steps) to (queen||promote)",
 )
@@ -101,7 +93,7 @@ def _steps_left(context: Context, pawn: int, steps: int) -> bool:
     return predicates.is_pawn(context.board, pawn) and predicates.steps_to_go(pawn, side) == steps
 
 
-@concept("blockaded passed pawn", detect=_blocked_passers, weight=_passer(0.2)).says(
+@concept("blockaded passed pawn", detect=_passers, needs="blocker", weight=_passer(0.2)).says(
     "{pawn} ~be passed, but {blocker} stands in front of it",
     "{blocker} ~blockade {pawn}",
 )
