@@ -11,21 +11,21 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rookery.errors import SetupError
 from rookery.failpoints import reach
 from rookery.streams import RunStreams
-from rookery.trace import Adapter, PolicyVersion, TraceGroup
-from services.trainer.batches import finite
+from rookery.trace import Adapter, PolicyVersion
 from services.trainer.batches.intake import Intake, ledger_entry
 from services.trainer.distributed.process_group import World
 from services.trainer.model.base_model import check_group_length
 from services.trainer.model.policy import Policy
-from services.trainer.records import ratios
+from services.trainer.records.describe import ages_of, describe_step
 from services.trainer.records.flops import SpeedMeter
 from services.trainer.records.memory import release_cached
-from services.trainer.records.report import StepReporter, ages_of, describe_step, json_row
+from services.trainer.records.report import StepReporter, json_row, write_ratios
 from services.trainer.records.tracking import track
 from services.trainer.settings import TrainerSettings
 from services.trainer.training.attempts import Attempts, GroupsAtFault
@@ -58,7 +58,14 @@ def train(
     trainer = RankZeroTrainer(PolicyTrainer.of(settings, policy, world))
     commit = _begin(settings, trainer, streams)
     publisher.publish(_adapter(settings, commit))
-    intake = _make_intake(settings, policy, streams, commit, epoch=epoch, stopping=stopping)
+    intake = Intake(
+        streams,
+        settings,
+        commit,
+        check=partial(check_group_length, policy.model),
+        epoch=epoch,
+        stopping=stopping,
+    )
     attempts = Attempts(settings.run_dir, trainer)
     meter = SpeedMeter(policy.model, policy.device, devices=world.size)
     passes = settings.ppo_epochs if settings.objective == "ppo" else 1
@@ -105,8 +112,10 @@ def train(
                 intake.acknowledge(batch, ledger=commit.ledger)
             with _timed(phases, "publish"):
                 publisher.publish(_adapter(settings, commit))
-            attempts.committed()
-            ratios.write(settings.run_dir, groups, stats.ratios, version=number, limit_mb=settings.ratios_mb)
+                attempts.committed()
+                write_ratios(
+                    settings.run_dir, groups, stats.ratios, version=number, limit_mb=settings.ratios_mb
+                )
             reporter.report(row, phases_s=phases, ages=ages_of(groups, version=number))
             reach("trainer.reported")
             # Also keep the versions from which groups may still arrive: `policy_trainer.mismatch` needs them.
@@ -134,33 +143,6 @@ def _begin(settings: TrainerSettings, trainer: RankZeroTrainer, streams: RunStre
         commit = _as_newest(commit, settings, trainer, streams)
     trainer.load_on_others(commit.folder)
     return commit
-
-
-def _make_intake(
-    settings: TrainerSettings,
-    policy: Policy,
-    streams: RunStreams,
-    commit: Commit,
-    *,
-    epoch: int,
-    stopping: threading.Event,
-) -> Intake:
-    def check(group: TraceGroup) -> None:
-        check_group_length(policy.model, group)
-        finite.check_group(group)
-
-    limit = settings.batch_groups * settings.dynamic_sampling_limit if settings.dynamic_sampling else 0
-    return Intake(
-        streams,
-        batch_groups=settings.batch_groups,
-        max_staleness=settings.max_staleness,
-        check=check,
-        zero_variance_limit=limit,
-        ledger=commit.ledger,
-        dropped_before=commit.dropped,
-        epoch=epoch,
-        stopping=stopping,
-    )
 
 
 def check_resumable(settings: TrainerSettings, streams: RunStreams) -> Commit | None:

@@ -12,12 +12,11 @@ neither summed nor counted.
     constant   weight 1       normaliser: sum of token limits  Dr. GRPO (2503.20783, appendix A)
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rookery.advantages import zero_variance
 from rookery.trace import Trace, TraceGroup
-from services.trainer.batches import finite
 from services.trainer.batches.advantages import RewardAverages, advantages
 from services.trainer.settings import LossWeights, TrainerSettings
 
@@ -60,8 +59,6 @@ class Batch:
     rows: tuple[Row, ...]
     normaliser: float
     tokens: int
-    zero_variance: int
-    """The number of groups whose rewards are all equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +86,9 @@ def prepare_batch(
         averages=averages,
         sigma_floor=settings.sigma_floor,
     )
-    finite.check_advantages(groups, values)
+    for group, own in zip(groups, values, strict=True):
+        if not all(map(math.isfinite, own)):  # the averages of a damaged commit can cause that
+            raise ArithmeticError(f"group {group.id}: advantages {own!r} of rewards {group.rewards!r}")
     rows = make_rows(
         groups,
         values,
@@ -105,7 +104,6 @@ def prepare_batch(
         rows=tuple(rows),
         normaliser=normaliser(lengths, settings.loss_weights),
         tokens=sum(length.tokens for length in lengths),
-        zero_variance=sum(zero_variance(group.rewards) for group in groups),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from services.trainer.losses.kl import Divergence, divergence
+from services.trainer.losses.regularisers import Divergence, divergence
 from services.trainer.model.base_model import Head
 from services.trainer.model.frozen_head import Reference, frozen_scores, is_frozen
 
