@@ -128,3 +128,8 @@ def _tokenizer(vocabulary: dict[str, int]) -> Tokenizer:
     tokenizer.decoder = decoders.Fuse()
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
     return tokenizer
+
+
+def run(settings: TinySettings) -> None:
+    """Writes the model that the settings describe."""
+    build_tiny(**settings.model_dump())

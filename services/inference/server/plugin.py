@@ -29,13 +29,12 @@ from services.inference.server import adapter as lora
 from services.inference.server import full_weights, sleep
 from services.inference.server.adapter import AdapterRules
 from services.inference.server.download import DownloadingRules
-from services.inference.server.drain import DrainMiddleware, RequestDrainer
+from services.inference.server.drain import DrainMiddleware, RequestDrainer, shut_down_on_signal
 from services.inference.server.follower import POLL_S, PolicyFollower
 from services.inference.server.full_weights import FullWeightsRules
 from services.inference.server.full_weights_policies import FullWeightsPolicies
 from services.inference.server.policies import Policies, Rules
 from services.inference.server.settings import ServerSettings
-from services.inference.server.shutdown import shut_down_on_signal
 from services.inference.server.sleep import Sleeper
 
 if TYPE_CHECKING:

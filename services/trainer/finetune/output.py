@@ -20,12 +20,12 @@ from rookery.errors import InvalidInput, RookeryError
 from rookery.plots.steps import METRICS_FILE
 from rookery.remote import upload
 from services.trainer.distributed.process_group import is_rank_zero
-from services.trainer.examples.data_file import file_sha256, local_path
+from services.trainer.examples import local_path
 from services.trainer.model.lora import adapter_files
 from services.trainer.settings import FinetuneSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.versions import commits, files
-from services.trainer.versions.files import read_object, sync_files, sync_folder
+from services.trainer.versions.files import file_sha256, read_object, sync_files, sync_folder
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from services.trainer.distributed.process_group import World
+from services.trainer.examples import local_path
 from services.trainer.examples.chat_files import ChatExamples, open_chats
-from services.trainer.examples.data_file import local_path
 from services.trainer.examples.rows import Example, TokenBatch
 from services.trainer.finetune.loop import Sums, mean_over, start_run, train
 from services.trainer.finetune.model import answer_logprobs, base_dtype, load_tokenizer, prepare_model

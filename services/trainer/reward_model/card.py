@@ -13,10 +13,10 @@ from pathlib import Path
 import rookery
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
-from services.trainer.examples.data_file import file_sha256, local_path
+from services.trainer.examples import local_path
 from services.trainer.reward_model.report import HeldOutReport
 from services.trainer.settings import RewardModelSettings
-from services.trainer.versions.files import read_object
+from services.trainer.versions.files import file_sha256, read_object
 
 CARD = "reward_model.json"
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from services.trainer.distributed.process_group import World, is_rank_zero
-from services.trainer.examples.data_file import local_path
+from services.trainer.examples import local_path
 from services.trainer.examples.pairs import PairExamples, TokenPair, read_pairs
 from services.trainer.examples.rows import Example, TokenBatch, collate_examples
 from services.trainer.finetune.loop import Sums, mean_over, start_run, train

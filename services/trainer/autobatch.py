@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 
 from rookery.errors import InvalidInput, SetupError
-from services.trainer.autobatch.probe import TARGET, GroupShape, Profile, probe
+from services.trainer.memory_probe import TARGET, GroupShape, Profile, probe
 from services.trainer.model.base_model import check_length, max_positions
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
@@ -116,7 +116,7 @@ def resolve_micro_batch_tokens(settings: TrainerSettings, policy: Policy) -> Tra
     return settings.model_copy(update={"micro_batch_tokens": choice.tokens})
 
 
-def autobatch(settings: AutobatchSettings, console: Console) -> Profile:
+def run(settings: AutobatchSettings, console: Console | None = None) -> Profile:
     """Tries (2, G), (4, G), (8, G) ... in one forward pass per step. Prints all of them and the choice."""
     make_folder(settings.run_dir, setting="--run-dir")
     if settings.threads:
@@ -134,7 +134,7 @@ def autobatch(settings: AutobatchSettings, console: Console) -> Profile:
         f"--batch-groups {choice.positions} --micro-batch-tokens {choice.tokens}",
         f"profiles in {settings.run_dir / FILE}",
     )
-    console.print("\n".join(said), highlight=False, markup=False, soft_wrap=True)
+    (console or Console()).print("\n".join(said), highlight=False, markup=False, soft_wrap=True)
     return choice
 
 
