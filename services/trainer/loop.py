@@ -58,17 +58,10 @@ def train(
     trainer = RankZeroTrainer(PolicyTrainer.of(settings, policy, world))
     commit = _begin(settings, trainer, streams)
     publisher.publish(_adapter(settings, commit))
-    intake = Intake(
-        streams,
-        settings,
-        commit,
-        check=partial(check_group_length, policy.model),
-        epoch=epoch,
-        stopping=stopping,
-    )
+    check = partial(check_group_length, policy.model)
+    intake = Intake(streams, settings, commit, check=check, epoch=epoch, stopping=stopping)
     attempts = Attempts(settings.run_dir, trainer)
     meter = SpeedMeter(policy.model, policy.device, devices=world.size)
-    passes = settings.ppo_epochs if settings.objective == "ppo" else 1
     with (
         track(settings.run_dir, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker,
         StepReporter(settings.run_dir, tracker) as reporter,
@@ -76,15 +69,13 @@ def train(
     ):
         reporter.recover(commit.row)
         while not settings.max_steps or commit.version.number < settings.max_steps:
-            adapter = _adapter(settings, commit)
             batch = intake.next_batch(
                 version=commit.version.number,
-                while_waiting=lambda adapter=adapter: publisher.republish(adapter),  # type: ignore[misc]
+                while_waiting=partial(publisher.republish, _adapter(settings, commit)),
             )
             if batch is None:
                 break
-            groups = [entry.group for entry in batch]
-            phases = {"rollout_wait": intake.waited_s}
+            groups, phases = [entry.group for entry in batch], {"rollout_wait": intake.waited_s}
             try:
                 with _servers_asleep(settings, publisher, phases), meter.step(), _timed(phases, "train"):
                     stats, state = attempts.train_step(
@@ -96,6 +87,7 @@ def train(
             reach("trainer.stepped")
             number = commit.version.number + 1
             row = describe_step(groups, stats.row(), version=number, dropped=intake.dropped)
+            passes = settings.ppo_epochs if settings.objective == "ppo" else 1
             row |= meter.row(groups, tokens=stats.tokens, train_s=phases["train"], passes=passes)
             with _timed(phases, "commit"):
                 commit = _commit(
@@ -113,15 +105,12 @@ def train(
             with _timed(phases, "publish"):
                 publisher.publish(_adapter(settings, commit))
                 attempts.committed()
-                write_ratios(
-                    settings.run_dir, groups, stats.ratios, version=number, limit_mb=settings.ratios_mb
-                )
+                write_ratios(settings, groups, stats.ratios, version=number)
             reporter.report(row, phases_s=phases, ages=ages_of(groups, version=number))
             reach("trainer.reported")
             # Also keep the versions from which groups may still arrive: `policy_trainer.mismatch` needs them.
-            commits.prune(
-                settings.adapters_dir, newest=number, keep=max(settings.keep, settings.max_staleness + 1)
-            )
+            keep = max(settings.keep, settings.max_staleness + 1)
+            commits.prune(settings.adapters_dir, newest=number, keep=keep)
     publisher.wait()
     logger.info("training ended at version %d", commit.version.number)
 

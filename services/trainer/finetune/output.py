@@ -168,12 +168,6 @@ def _readable(path: Path) -> Iterator[Path]:
         ) from error
 
 
-def delete_checkpoints(out: Path) -> None:
-    """Deletes the checkpoints of a finished run."""
-    for name in (*_CHECKPOINTS, "checkpoint.tmp"):
-        shutil.rmtree(out / name, ignore_errors=True)
-
-
 def export(
     model: Any,
     tokenizer: Any,
@@ -190,7 +184,10 @@ def export(
     if not is_rank_zero():
         return settings.out / "model"
     if settings.lora_rank:
-        _commit_adapter(model, settings)
+        root = settings.out / "adapters"
+        shutil.rmtree(root, ignore_errors=True)  # left by a run that was killed before it wrote the model
+        adapter = adapter_files(model, base_model=str(settings.model))
+        commits.write(root, number=1, files=adapter, ledger=(), fingerprint=fingerprint(settings))
     final, temporary = settings.out / "model", settings.out / "model.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     whole = model.merge_and_unload() if settings.lora_rank else model
@@ -201,7 +198,8 @@ def export(
     sync_files(temporary)
     temporary.rename(final)
     sync_folder(settings.out)
-    delete_checkpoints(settings.out)
+    for name in (*_CHECKPOINTS, "checkpoint.tmp"):
+        shutil.rmtree(settings.out / name, ignore_errors=True)
     logger.info("wrote %s", final)
     if settings.store:
         try:
@@ -210,15 +208,3 @@ def export(
         except RookeryError as error:  # the result on disk is whole
             logger.error("%s is not copied: %s", final, error)
     return final
-
-
-def _commit_adapter(model: Any, settings: FinetuneSettings) -> None:
-    root = settings.out / "adapters"
-    shutil.rmtree(root, ignore_errors=True)  # left by a run that was killed before it wrote the model
-    commits.write(
-        root,
-        number=1,
-        files=adapter_files(model, base_model=str(settings.model)),
-        ledger=(),
-        fingerprint=fingerprint(settings),
-    )

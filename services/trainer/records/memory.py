@@ -26,9 +26,9 @@ class PeakMemory:
     bytes: int = 0
 
 
-def resident_bytes(proc: Path = Path("/proc/self")) -> int:
+def resident_bytes() -> int:
     """Returns the resident set now, in bytes."""
-    return _status(proc, "VmRSS")
+    return _bytes_in("/proc/self/status", "VmRSS")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -90,15 +90,15 @@ def levels(device: torch.device) -> Iterator[dict[str, float]]:
     found["resident_peak_mib"] = resident_peak_bytes() / MIB
 
 
-def resident_peak_bytes(proc: Path = Path("/proc/self")) -> int:
+def resident_peak_bytes() -> int:
     """Returns the highest resident set since the process started or since `reset_resident_peak`, in bytes."""
-    return _status(proc, "VmHWM")
+    return _bytes_in("/proc/self/status", "VmHWM")
 
 
-def reset_resident_peak(proc: Path = Path("/proc/self")) -> bool:
+def reset_resident_peak() -> bool:
     """Resets the kernel's peak to the resident set now. Returns False if that is not allowed."""
     try:
-        (proc / "clear_refs").write_text("5")  # see proc(5)
+        Path("/proc/self/clear_refs").write_text("5")  # see proc(5)
     except OSError:
         return False
     return True
@@ -109,14 +109,7 @@ def available_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free + torch.cuda.memory_reserved(device))
-    return resident_bytes() + min(_machine_free_bytes(), _cgroup_free_bytes())
-
-
-def _machine_free_bytes(path: Path = Path("/proc/meminfo")) -> int:
-    for line in path.read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"{path} has no line MemAvailable")
+    return resident_bytes() + min(_bytes_in("/proc/meminfo", "MemAvailable"), _cgroup_free_bytes())
 
 
 def _cgroup_free_bytes(
@@ -165,9 +158,9 @@ def _reclaimable(folder: Path) -> int:
     return sum(int(values.get(name, 0)) for name in ("inactive_file", "active_file"))
 
 
-def _status(proc: Path, key: str) -> int:
-    path = proc / "status"
-    for line in path.read_text().splitlines():
+def _bytes_in(path: str, key: str) -> int:
+    """Returns the value of a line such as `VmRSS:  1024 kB`."""
+    for line in Path(path).read_text().splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
     raise OSError(f"{path} has no line {key}")

@@ -35,6 +35,7 @@ from rookery.trace import TraceGroup, policy_name
 from services.trainer.records.describe import BEST_MOVES, COMPONENT, GROUPS, MOVES
 from services.trainer.records.memory import MIB
 from services.trainer.records.tracking import Tracker
+from services.trainer.settings import TrainerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -190,26 +191,27 @@ def _set(name: str, value: float) -> None:
 
 
 def write_ratios(
-    run_dir: Path, groups: Sequence[TraceGroup], ratios: TokenRatios, *, version: int, limit_mb: int
+    settings: TrainerSettings, groups: Sequence[TraceGroup], ratios: TokenRatios, *, version: int
 ) -> None:
     """Writes the importance ratios of a step's tokens for the viewer: ratios/policy-v000042.jsonl.gz.
 
     Each line is a group, `{"group": ID, "ratios": [[1.0, 0.97, ...], null, ...]}`: a list for each answer, in
     the order of the archive, and null for an answer that carried no loss. Deletes the oldest files beyond
-    `limit_mb` MiB in total; the newest stays, however large. With 0, none is written. If the disk fails, the
+    `ratios_mb` MiB in total; the newest stays, however large. With 0, none is written. If the disk fails, the
     error is logged, because only the viewer reads these files.
     """
-    if not limit_mb:
+    if not settings.ratios_mb:
         return
     try:
-        _write_ratios(run_dir / "ratios", groups, ratios, version=version, limit_mb=limit_mb)
+        _write_ratios(settings, groups, ratios, version=version)
     except OSError as error:
         logger.error("the ratios of step %d are not kept: %s", version, error)
 
 
 def _write_ratios(
-    folder: Path, groups: Sequence[TraceGroup], ratios: TokenRatios, *, version: int, limit_mb: int
+    settings: TrainerSettings, groups: Sequence[TraceGroup], ratios: TokenRatios, *, version: int
 ) -> None:
+    folder = settings.run_dir / "ratios"
     folder.mkdir(exist_ok=True)
     temporary = folder / ".ratios.tmp"
     with gzip.open(temporary, "wt", compresslevel=1) as file:
@@ -220,7 +222,7 @@ def _write_ratios(
             ]
             file.write(json.dumps({"group": group.id, "ratios": own}) + "\n")
     newest = temporary.replace(folder / f"{policy_name(version)}.jsonl.gz")
-    left = limit_mb * MIB
+    left = settings.ratios_mb * MIB
     for path in sorted(folder.glob("policy-v*"), reverse=True):
         left -= path.stat().st_size
         if left < 0 and path != newest:

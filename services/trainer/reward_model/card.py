@@ -36,22 +36,20 @@ class ModelCard:
 
 
 def build_card(
-    folder: Path,
-    settings: RewardModelSettings,
-    *,
-    centre: float,
-    counts: Mapping[str, int],
-    report: HeldOutReport,
+    folder: Path, *, settings: RewardModelSettings, counts: Mapping[str, int], report: HeldOutReport
 ) -> bytes:
     """Returns the card of the model in `folder`, which must contain no other files yet."""
     data = local_path(settings.data)
     manifest = data.parent / "manifest.json"
+    style = ""
+    if manifest.exists():
+        style = str(read_object(manifest).get("terms", {}).get("recipe", {}).get("style", ""))
     card = {
         "kind": _KIND,
         "version": _VERSION,
         "files": {path.name: file_sha256(path) for path in sorted(folder.iterdir())},
-        "centre": centre,
-        "style": _style(manifest),
+        "centre": report.centre,
+        "style": style,
         "base_model": str(settings.model),
         "data": {
             "path": mask_setting(settings.data),
@@ -91,10 +89,3 @@ def read_card(folder: Path) -> ModelCard:
         if not (folder / name).is_file() or file_sha256(folder / name) != expected:
             raise SetupError(f"{folder / name} is not the file that {CARD} names")
     return ModelCard(hashlib.sha256(data).hexdigest(), str(card["style"]), float(card["centre"]))
-
-
-def _style(manifest: Path) -> str:
-    if not manifest.exists():
-        return ""
-    terms = read_object(manifest).get("terms", {})
-    return str(terms.get("recipe", {}).get("style", ""))

@@ -8,12 +8,8 @@ import io
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _COLOUR, _GREY = "#2563a8", "#5b6470"
 
@@ -68,7 +64,11 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class HeldOutReport:
-    """The whole report. `centre` is the mean score, which has no meaning in itself."""
+    """The whole report. `centre` is the mean score, which has no meaning in itself.
+
+    `calibration_error` is the mean distance of accuracy from confidence, over pairs: the expected calibration
+    error of Guo et al. 2017 (arXiv 1706.04599, eq. 3).
+    """
 
     pairs: int
     loss: float
@@ -81,9 +81,6 @@ class HeldOutReport:
     by_origin: tuple[Bucket, ...]
     by_phase: tuple[Bucket, ...]
 
-    def as_json(self) -> dict[str, Any]:
-        return {"held_out": asdict(self)}
-
 
 def report_on(measured: Sequence[ScoredPair]) -> HeldOutReport:
     """Returns the report of at least one pair."""
@@ -94,22 +91,14 @@ def report_on(measured: Sequence[ScoredPair]) -> HeldOutReport:
         loss=statistics.fmean(pair.loss for pair in measured),
         accuracy=right / len(measured),
         interval=wilson(right, len(measured)),
-        calibration_error=calibration_error(reliability),
+        calibration_error=math.fsum(b.pairs * abs(b.accuracy - b.sureness) for b in reliability)
+        / len(measured),
         centre=statistics.fmean((pair.chosen + pair.rejected) / 2 for pair in measured),
         reliability=reliability,
         by_gap=_buckets(measured, _gap_name),
         by_origin=_buckets(measured, lambda pair: pair.origin),
         by_phase=_buckets(measured, lambda pair: pair.phase),
     )
-
-
-def calibration_error(reliability: Sequence[Bucket]) -> float:
-    """Returns the mean distance of accuracy from confidence, over pairs.
-
-    It is the expected calibration error of Guo et al. 2017 (arXiv 1706.04599, eq. 3).
-    """
-    total = sum(bucket.pairs for bucket in reliability)
-    return math.fsum(bucket.pairs * abs(bucket.accuracy - bucket.sureness) for bucket in reliability) / total
 
 
 def wilson(right: float, count: int) -> tuple[float, float]:
@@ -157,35 +146,26 @@ def draw_calibration(report: HeldOutReport) -> bytes:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 3.6), layout="constrained", dpi=120)
-    reliability, by_gap = figure.subplots(1, 2)
-    _reliability(reliability, report)
-    _bars(by_gap, report.by_gap)
-    by_gap.set_xlabel("gap in win probability")
-    by_gap.set_title(f"accuracy {report.accuracy:.3f} on {report.pairs} held-out pairs", loc="left")
-    out = io.BytesIO()
-    figure.savefig(out, format="png")
-    return out.getvalue()
-
-
-def _reliability(axes: "Axes", report: HeldOutReport) -> None:
+    left, right = figure.subplots(1, 2)
     most = max(bucket.pairs for bucket in report.reliability)
-    axes.plot([0.5, 1.0], [0.5, 1.0], color=_GREY, linestyle="--", linewidth=1)
-    axes.scatter(
+    left.plot([0.5, 1.0], [0.5, 1.0], color=_GREY, linestyle="--", linewidth=1)
+    left.scatter(
         [bucket.sureness for bucket in report.reliability],
         [bucket.accuracy for bucket in report.reliability],
         s=[20 + 180 * bucket.pairs / most for bucket in report.reliability],
         color=_COLOUR,
         alpha=0.8,
     )
-    axes.set_xlabel("the model's probability of the answer it prefers")
-    axes.set_ylabel("how often it is right")
-    axes.set_title(f"calibration error {report.calibration_error:.3f}", loc="left")
-
-
-def _bars(axes: "Axes", buckets: Sequence[Bucket]) -> None:
-    bars = axes.bar(
-        [bucket.name for bucket in buckets], [bucket.accuracy for bucket in buckets], color=_COLOUR
-    )
-    axes.bar_label(bars, [str(bucket.pairs) for bucket in buckets], fontsize=8)
-    axes.axhline(0.5, color=_GREY, linestyle="--", linewidth=1)
-    axes.set_ylim(0.0, 1.08)
+    left.set_xlabel("the model's probability of the answer it prefers")
+    left.set_ylabel("how often it is right")
+    left.set_title(f"calibration error {report.calibration_error:.3f}", loc="left")
+    gaps = report.by_gap
+    bars = right.bar([bucket.name for bucket in gaps], [bucket.accuracy for bucket in gaps], color=_COLOUR)
+    right.bar_label(bars, [str(bucket.pairs) for bucket in gaps], fontsize=8)
+    right.axhline(0.5, color=_GREY, linestyle="--", linewidth=1)
+    right.set_ylim(0.0, 1.08)
+    right.set_xlabel("gap in win probability")
+    right.set_title(f"accuracy {report.accuracy:.3f} on {report.pairs} held-out pairs", loc="left")
+    out = io.BytesIO()
+    figure.savefig(out, format="png")
+    return out.getvalue()
