@@ -223,7 +223,8 @@ class RookeryPlugin:
         settings = ServerSettings()
         stopping = threading.Event()
         policies = _policies(settings, engine_client, state, stopping)
-        sleeper = Sleeper(policies, engine_client, state.rookery_drainer, may_sleep=settings.sleep)
+        drainer: RequestDrainer = state.rookery_drainer
+        sleeper = Sleeper(policies, engine_client, drainer, may_sleep=settings.sleep)
         tasks = [asyncio.create_task(_maintain(sleeper, stopping))]
         follower = None
         if settings.follow:
@@ -233,9 +234,7 @@ class RookeryPlugin:
         for task in tasks:
             task.add_done_callback(_log_failure)
         state.rookery = ServerState(engine_client, policies, sleeper, follower, tuple(tasks))
-        state.rookery_shutdown = asyncio.create_task(
-            shut_down_on_signal(engine_client, state, state.rookery_drainer)
-        )
+        state.rookery_shutdown = asyncio.create_task(shut_down_on_signal(engine_client, state, drainer))
 
 
 def _policies(

@@ -24,7 +24,7 @@ from rookery.serving import Service, add_probes, add_problem_handlers, serve
 from services.trainer.distributed.placement import device_named
 from services.trainer.examples.chats import Chat, Messages, tokenize
 from services.trainer.finetune.model import load_sequence_classifier, load_tokenizer
-from services.trainer.reward_model.card import read_card
+from services.trainer.reward_model.report import read_card
 from services.trainer.settings import RewardServerSettings
 
 _WIDTH = 32

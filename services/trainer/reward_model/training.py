@@ -28,8 +28,14 @@ from services.trainer.finetune.model import (
 )
 from services.trainer.finetune.output import export
 from services.trainer.records.tracking import track
-from services.trainer.reward_model.card import CARD, build_card
-from services.trainer.reward_model.report import HeldOutReport, ScoredPair, draw_calibration, report_on
+from services.trainer.reward_model.report import (
+    CARD,
+    HeldOutReport,
+    ScoredPair,
+    build_card,
+    draw_calibration,
+    report_on,
+)
 from services.trainer.settings import RewardModelSettings
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,6 @@ from services.trainer.records.report import TokenRatios
 from services.trainer.settings import TrainerSettings
 from services.trainer.training.statistics import MicroBatchStats, PendingStats, batch_stats
 from services.trainer.training.update import (
-    Objective,
     OptimizerStats,
     StepInput,
     UpdateStats,
@@ -159,7 +158,10 @@ def _mini_batch_update(
     inputs: StepInput,
 ) -> MiniBatchStats:
     settings, step = inputs.settings, inputs.step
-    objective = _objective(rows, batch, inputs)
+    normaliser = batch.normaliser * _total_weight(rows) / _total_weight(batch.rows)
+    objective = inputs.objective(normaliser=normaliser)
+    if settings.kl == "k1":  # the rewards include the penalty
+        objective = replace(objective, kl="none")
     pending: list[PendingStats] = []
     critic: list[torch.Tensor] = []
     mine = inputs.partition(rows)
@@ -188,13 +190,6 @@ def _mini_batch_update(
     stepped = optimizer_step(policy.parameters, optimizer, inputs)
     ratios = token_ratios(pending, mine, inputs)
     return MiniBatchStats(parts, sum(losses), sum(value_sums), sum(clipped), stepped, ratios)
-
-
-def _objective(rows: Sequence[Row], batch: Batch, inputs: StepInput) -> Objective:
-    """The objective of a mini-batch: GRPO's surrogate. A k1 penalty is left out: the rewards include it."""
-    normaliser = batch.normaliser * _total_weight(rows) / _total_weight(batch.rows)
-    objective = inputs.objective(normaliser=normaliser)
-    return replace(objective, kl="none") if inputs.settings.kl == "k1" else objective
 
 
 def _columns(rows: Sequence[Row], estimates: Estimates, *, device: torch.device) -> list[torch.Tensor]:

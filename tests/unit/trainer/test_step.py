@@ -94,26 +94,20 @@ def test_the_ratios_of_each_token_are_kept_within_a_limit(
         flat = [ratio for own in result.ratios.values() for ratio in own]
         assert (len(flat), max(flat)) == (result.tokens, pytest.approx(result.losses["ratio_max"]))
         assert sum(flat) / len(flat) == pytest.approx(result.losses["ratio_mean"])
-        report.write_ratios(
-            _settings(tiny_model, tmp_path, ratios_mb=1), _groups(step), result.ratios, version=step + 1
-        )
+        report.write_ratios(kept_mb, _groups(step), result.ratios, version=step + 1)
         for group in _groups(step):
             kept = [result.ratios.get(trace.id) for trace in group.traces]
             read = RunFolder("run", tmp_path, tmp_path).ratios(step + 1, group.id)
             assert read == [own and pytest.approx(own, abs=1e-4) for own in kept]
             assert [own is None for own in kept] == [trace.completion.truncated for trace in group.traces]
     (tmp_path / "ratios" / "policy-v000002.jsonl.gz").write_bytes(b"0" * (1 << 20))
-    report.write_ratios(
-        _settings(tiny_model, tmp_path, ratios_mb=1), _groups(3), results[2].ratios, version=4
-    )
+    report.write_ratios(kept_mb, _groups(3), results[2].ratios, version=4)
     assert {path.name[:14] for path in (tmp_path / "ratios").iterdir()} == {
         "policy-v000003",
         "policy-v000004",
     }
     monkeypatch.setattr(report, "MIB", 1)
-    report.write_ratios(
-        _settings(tiny_model, tmp_path, ratios_mb=1), _groups(3), results[2].ratios, version=5
-    )
+    report.write_ratios(kept_mb, _groups(3), results[2].ratios, version=5)
     assert [path.name[:14] for path in (tmp_path / "ratios").iterdir()] == ["policy-v000005"]
     blocked = tmp_path / "blocked"
     blocked.mkdir()
