@@ -243,17 +243,16 @@ def _servers_asleep(
     try:
         with _timed(phases, "sleep"):
             publisher.sleep()
-        falling_s = phases["sleep"]
         yield
     finally:
         release_cached()
         with _timed(phases, "sleep"):
             publisher.wake_up()
-    phases["sleep"] += falling_s
 
 
 @contextmanager
 def _timed(phases: dict[str, float], name: str) -> Iterator[None]:
+    """Adds the seconds of the block to a phase."""
     started = time.perf_counter()
     yield
-    phases[name] = time.perf_counter() - started
+    phases[name] = phases.get(name, 0.0) + time.perf_counter() - started

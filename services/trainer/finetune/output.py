@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,15 +52,14 @@ class MetricsLog:
         self._progress = Progress(*columns, TimeRemainingColumn())
         self._task = self._progress.add_task("", total=steps, completed=start)
         self._file = path.open("a", buffering=1)
-        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(self._file)
-        self._stack.enter_context(self._progress)
+        self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self._progress.stop()
+        self._file.close()
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Writes the row of one step and advances the progress bar."""

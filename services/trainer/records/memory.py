@@ -7,7 +7,7 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -69,9 +69,21 @@ def watch(device: torch.device) -> Iterator[PeakMemory]:
         yield peak
         peak.bytes = resident_peak_bytes()
     else:
-        with _Sampler() as sampler:
+        done = threading.Event()
+
+        def sample() -> None:
+            while not done.wait(_SAMPLE_S):
+                peak.bytes = max(peak.bytes, resident_bytes())
+
+        peak.bytes = resident_bytes()
+        thread = threading.Thread(target=sample, name="memory", daemon=True)
+        thread.start()
+        try:
             yield peak
-        peak.bytes = sampler.highest
+        finally:
+            done.set()
+            thread.join()
+        peak.bytes = max(peak.bytes, resident_bytes())
 
 
 @contextmanager
@@ -164,26 +176,3 @@ def _bytes_in(path: str, key: str) -> int:
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
     raise OSError(f"{path} has no line {key}")
-
-
-@dataclass(slots=True)
-class _Sampler:
-    highest: int = 0
-    _done: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-
-    def __enter__(self) -> "_Sampler":
-        self.highest = resident_bytes()
-        self._thread = threading.Thread(target=self._run, name="memory", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        if self._thread is not None:
-            self._thread.join()
-        self.highest = max(self.highest, resident_bytes())
-
-    def _run(self) -> None:
-        while not self._done.wait(_SAMPLE_S):
-            self.highest = max(self.highest, resident_bytes())
