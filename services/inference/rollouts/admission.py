@@ -1,7 +1,6 @@
-"""How far generation may run ahead of the trainer, AReaL's bound and within it as little as suffices; and the
-positions that this process holds.
+"""How far generation may run ahead of the trainer: AReaL's bound, and within it, as little as suffices.
 
-Only arithmetic and a table: `loop` starts the work.
+Also the table of the positions that this process holds. Only arithmetic: `loop` starts the work.
 """
 
 from collections.abc import Iterable

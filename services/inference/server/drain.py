@@ -1,4 +1,4 @@
-"""Drains requests: before the weights change, and when the server is stopping.
+"""Drains requests: before the weights change, and when the server is stopping. Ends the server on a signal.
 
 While the weights change, new requests wait until those in flight are answered completely and the change is
 done. They may then get a 404, because the version they name is gone. When the server is stopping, every open
@@ -29,7 +29,6 @@ EXEMPT_PATHS = frozenset({"/reload", "/sleep", "/wake_up", "/lease"})
 
 DRAIN_S = 100.0
 """Time limit for the requests in flight. It must be below the 120 s that the trainer waits for a reload."""
-
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
