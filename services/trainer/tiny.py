@@ -186,3 +186,11 @@ def _splitter(vocabulary: dict[str, int], *, words: bool = False) -> Any:
     pieces = r"[KQRBNPkqrbnp][a-h][1-8]|" if PIECES_ON_SQUARES[0] in vocabulary else ""
     pattern = Regex(rf"</?think>|\\boxed\{{|{pieces}[a-h][1-8]|{WORD + '|' if words else ''}[\s\S]")
     return pre_tokenizers.Split(pattern, behavior="isolated")
+
+
+def run(settings: TinySettings) -> None:
+    """Writes the model that the settings describe."""
+    if settings.model and settings.words:
+        add_words(settings.model, settings.words, settings.out)
+    else:
+        build_tiny(**settings.model_dump(exclude={"model", "words"}))
