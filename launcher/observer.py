@@ -20,7 +20,7 @@ from prometheus_client.samples import Sample
 from launcher.probes import TIMEOUT_S, probe
 from rookery.access import OPEN, REMEDY, Access
 from rookery.errors import InvalidInput, SetupError, Unavailable
-from rookery.plots.strength import read_strength
+from rookery.plots.steps import read_strength
 from rookery.streams import RunStreams
 from rookery.streams.state import Overview
 

@@ -18,7 +18,6 @@ import chess.pgn
 import zstandard
 
 from services.data.pgn import native
-from services.data.pgn.games import FromMoves
 from services.data.pgn.reader import read_raw_games
 from services.data.pgn.tags import Filters
 from services.data.positions.dataset import write_positions
@@ -80,7 +79,9 @@ def read_natively(path: str) -> dict[str, int]:
     games = size = 0
     raws = islice(read_raw_games(path), _NATIVE_GAMES)
     while batch := list(islice(raws, _BATCH)):
-        games += sum(not isinstance(played, FromMoves) for played in native.read_games(batch, _SOURCE))
+        games += sum(
+            isinstance(played, native.PlayedNatively) for played in native.read_games(batch, _SOURCE)
+        )
         size += sum(len(raw.data) for raw in batch)
     return {"bytes": size, "games": games}
 

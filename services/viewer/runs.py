@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.errors import NotFound, RookeryError
-from rookery.plots.steps import METRICS_FILE, Step, read_metrics
-from rookery.plots.strength import strength_steps
+from rookery.plots.steps import METRICS_FILE, Step, read_metrics, strength_steps
 from rookery.remote import is_url
 from rookery.trace import policy_name
 from services.viewer.store import Stamp, Store, stamp_of
