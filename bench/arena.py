@@ -18,9 +18,9 @@ from rich.console import Console
 
 from launcher.serve_players import serve
 from services.arena.matches.session import run_match
-from services.arena.matches.settings import MatchSettings
 from services.arena.players.player import Player, Reply
 from services.arena.players.spec import make_player
+from services.arena.settings import MatchSettings
 
 TARGET_RATIO = 10.0
 TARGET_SHARE = 0.05

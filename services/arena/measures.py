@@ -18,7 +18,7 @@ from rookery.candidates import distinct
 from rookery.trace import Outcome, Phase
 from services.arena.answers import Answer, Answers
 from services.arena.stats import Floats, Ratio
-from services.arena.wording import Metric
+from services.arena.tables import Metric
 
 READABLE = frozenset({Outcome.LEGAL, Outcome.ILLEGAL, Outcome.AMBIGUOUS, Outcome.NULL_MOVE})
 """The outcomes of answers with a closed box that has the notation of a move."""

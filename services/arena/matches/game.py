@@ -18,8 +18,7 @@ from rookery.errors import Unavailable
 from rookery.retries import retry
 from rookery.trace import Outcome
 from services.arena.matches.openings import Opening
-from services.arena.players.player import Player, Reply
-from services.arena.players.simple import random_move
+from services.arena.players.player import Player, Reply, random_move
 
 FAULT_TRIES = 3
 """How often a move is asked for before the game is given up because its player does not answer."""

@@ -1,6 +1,7 @@
 """Runs a match or a tournament from its settings to its files, with a progress bar in the terminal."""
 
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rookery.errors import InvalidInput
 from services.arena.matches import llm_chess
 from services.arena.matches.game import Game, Play, Rules
-from services.arena.matches.journal import open_journal, read_games
+from services.arena.matches.journal import as_pgn, open_journal, read_games
 from services.arena.matches.openings import BUILT_IN, START, Opening, draw, read_openings
-from services.arena.matches.pgn import as_pgn
 from services.arena.matches.report import (
     VERSION,
     MatchReport,
@@ -29,15 +29,14 @@ from services.arena.matches.report import (
     sprt_text,
     summary,
 )
-from services.arena.matches.schedule import SCHEDULES, fixtures
-from services.arena.matches.settings import EloSettings, GameSettings, MatchSettings, TournamentSettings
-from services.arena.matches.tournament import Played, play_all
+from services.arena.matches.tournament import SCHEDULES, Played, fixtures, play_all
 from services.arena.matches.workers import Make, open_players, playing
 from services.arena.players.player import Player
 from services.arena.players.spec import make_player
+from services.arena.settings import EloSettings, GameSettings, MatchSettings, PlanSettings, TournamentSettings
 from services.arena.strength.fit import Ratings, fit
 from services.arena.strength.pentanomial import SCORES
-from services.arena.strength.sprt import Sprt
+from services.arena.strength.sprt import Sprt, plan
 
 LADDER = Path(__file__).with_name("ladder.json")
 """Ratings of weak opponents above `random`, fitted to 2,400 games that they played with Stockfish 15.1."""
@@ -144,6 +143,11 @@ def run_elo(settings: EloSettings, *, console: Console | None = None) -> Ratings
     ratings = rate(games, read_anchors(settings.anchors))
     console.print(rating_table(ratings, [summary(rating.name, games) for rating in ratings.players]))
     return ratings
+
+
+def print_plan(settings: PlanSettings) -> None:
+    """Prints how many games are needed. Raises as `plan` does."""
+    sys.stdout.write(plan(**settings.model_dump()))
 
 
 def rate(games: Sequence[Game], anchors: Mapping[str, float]) -> Ratings:
