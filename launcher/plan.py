@@ -10,9 +10,8 @@ from pathlib import Path
 
 from launcher import redis_server
 from launcher.devices import count_gpus, place
-from launcher.overrides import Overrides, as_flag, environment_variable
-from launcher.services import MODULES, PORTS, SUBCOMMANDS
-from launcher.settings import UpSettings
+from launcher.services import MODULES, PORTS, SUBCOMMANDS, as_flags, environment_variable
+from launcher.settings import Overrides, UpSettings
 from rookery import hub
 from rookery.errors import SetupError, Unavailable
 from rookery.masking import is_secret, mask_setting
@@ -188,7 +187,7 @@ def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Over
     governed = {key: str(value) for key, value in _governed(name, settings, plan).items()}
     values = governed | overrides.values(name, governed=governed)
     secret = {key for key, value in values.items() if is_secret(key) or mask_setting(value) != value}
-    flags = [part for key, value in values.items() if key not in secret for part in as_flag(key, value)]
+    flags = as_flags({key: value for key, value in values.items() if key not in secret})
     return Command(
         name,
         (sys.executable, "-m", MODULES[name], *SUBCOMMANDS.get(name, ()), *flags),
