@@ -259,7 +259,7 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
 
 
 @contextmanager
-def running(command: Command) -> Iterator[None]:
+def running(command: Command) -> Iterator[Child]:
     """Starts a service, waits until it is ready, and stops it at the end.
 
     Raises:
@@ -269,7 +269,7 @@ def running(command: Command) -> Iterator[None]:
         child = Child(command, watchdog)
         try:
             _wait(child, command)
-            yield
+            yield child
         finally:
             child.terminate()
             deadline = time.monotonic() + STOP_S

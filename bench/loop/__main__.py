@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.loop.ours import PHASES, Ours, run_ours
-from bench.loop.peer_env import peer_python
+from bench.loop.peer import peer_python
 from bench.loop.workload import Workload, endless_model, write_prompts
 from rookery.errors import SetupError
 from rookery.settings import Settings, fail

@@ -23,8 +23,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from bench.reward.usage import measure
 from bench.reward.workload import positions
+from bench.usage import measure
 from commentary import read
 from commentary.concept import position_findings
 from commentary.naming import Naming

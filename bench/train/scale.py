@@ -16,8 +16,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from bench.train.measured import resident_mib
-from bench.train.work import TARGETS, Shape, Work, build_model
+from bench.train.work import TARGETS, Shape, Work, build_model, resident_mib
 
 QWEN3_06B = Shape(
     width=1024, inner=3072, layers=28, heads=16, key_heads=8, head=128, vocabulary=151_936, positions=40_960
