@@ -20,7 +20,7 @@ from launcher.serve_players import batches, running, serve
 from launcher.services import MODULES, PORTS, as_flags
 from rookery.access import AccessSettings
 from rookery.errors import RookeryError, SetupError
-from rookery.processes.child import Command
+from rookery.processes.child import Child, Command
 from rookery.processes.ports import Ports
 from rookery.settings import Settings, Specs
 
@@ -92,7 +92,9 @@ def evaluate(settings: EvaluateSettings, console: Console) -> int:
                 settings.out / HELD_OUT_FILE, source=settings.source, count=settings.count, seed=settings.seed
             )
             console.print("starting the reward service")
-            flags["reward_target"] = exits.enter_context(_reward(settings))
+            log = settings.out / "logs" / "reward.log"
+            _, ports = exits.enter_context(reward_service(log, nodes=settings.nodes))
+            flags["reward_target"] = f"dns:///{HOST}:{ports['grpc_port']}"
         if "matches" in asked:
             _play(settings)
         for number, group in enumerate(groups, start=1):
@@ -114,23 +116,22 @@ def _play(settings: EvaluateSettings) -> None:
 
 
 @contextmanager
-def _reward(settings: EvaluateSettings) -> Iterator[str]:
-    """The gRPC target of a reward service that runs meanwhile."""
-    with Ports(HOST) as ports:
-        chosen = {name: ports.choose(default) for name, default in PORTS["reward"].items()}
+def reward_service(log: Path, **flags: object) -> Iterator[tuple[Child, Mapping[str, int]]]:
+    """A reward service that runs meanwhile, and its ports by the names of their settings.
+
+    Raises:
+        SetupError: it does not start.
+    """
+    with Ports(HOST) as free:
+        ports = {name: free.choose(default) for name, default in PORTS["reward"].items()}
         command = Command(
             "reward service",
-            (
-                sys.executable,
-                "-m",
-                MODULES["reward"],
-                *as_flags({"host": HOST, **chosen, "nodes": settings.nodes}),
-            ),
-            settings.out / "logs" / "reward.log",
-            probe_url=f"{AccessSettings().access.scheme}://{HOST}:{chosen['port']}/readyz",
+            (sys.executable, "-m", MODULES["reward"], *as_flags({"host": HOST, **ports, **flags})),
+            log,
+            probe_url=f"{AccessSettings().access.scheme}://{HOST}:{ports['port']}/readyz",
         )
-        with running(command):
-            yield f"dns:///{HOST}:{chosen['grpc_port']}"
+        with running(command) as child:
+            yield child, ports
 
 
 def arena(command: str, *players: str, flags: Mapping[str, object]) -> None:

@@ -90,8 +90,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
             f"scheme {scheme!r} needs a reward model: name its directory with --reward-model, or choose "
             "another scheme, such as --set reward.scheme=delta"
         )
-    asked, able = (("trainer", "sleep_inference"), ("inference", "sleep"))
-    if _is_on(overrides.given(*asked)) and not _is_on(overrides.given(*able)):
+    if overrides.is_on("trainer", "sleep_inference") and not overrides.is_on("inference", "sleep"):
         raise SetupError("trainer.sleep_inference needs a server that may sleep: --set inference.sleep=true")
     commands = {}
     redis_url = settings.redis_url
@@ -113,10 +112,6 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
             continue
         commands[name] = service_command(name, settings, draft, overrides)
     return draft
-
-
-def _is_on(value: object) -> bool:
-    return str(value).lower() in ("true", "1", "yes", "on", "t", "y")  # as pydantic reads them
 
 
 def _has_viewer(settings: UpSettings) -> bool:

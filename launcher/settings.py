@@ -196,7 +196,7 @@ class Overrides:
             SetupError: the value is not a number.
         """
         setting = f"--set {service}.{key}=PORT or {environment_variable(service, key)}"
-        asked = self.given(service, key)
+        asked = self._given(service, key)
         if asked is None:
             return None, setting
         try:
@@ -204,7 +204,18 @@ class Overrides:
         except ValueError:
             raise SetupError(f"{asked!r} is not a port ({setting})") from None
 
-    def given(self, service: str, key: str) -> Any:
+    def is_on(self, service: str, key: str) -> bool:
+        """Whether a setting that may be true or false is given as true."""
+        return str(self._given(service, key)).lower() in (
+            "true",
+            "1",
+            "yes",
+            "on",
+            "t",
+            "y",
+        )  # as in pydantic
+
+    def _given(self, service: str, key: str) -> Any:
         """What `--set`, the environment or the TOML file says of a setting, or None."""
         asked = self._values.get(service, {}).get(key) or os.environ.get(environment_variable(service, key))
         return asked or self._table.get(service, {}).get(key)

@@ -1,6 +1,5 @@
 """One real reward service, started as a user would, for as long as a measurement needs it."""
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +9,8 @@ from pathlib import Path
 import httpx
 import psutil
 
+from launcher.evaluate import reward_service
 from launcher.plan import HOST
-from launcher.serve_players import running
-from launcher.services import MODULES, as_flags
-from rookery.processes.child import Command
-from rookery.processes.ports import Ports
 
 
 @dataclass(frozen=True)
@@ -41,15 +37,8 @@ def replica(*, engines: int, nodes: int) -> Iterator[Replica]:
     Raises:
         SetupError: it does not start.
     """
-    with Ports(HOST) as ports, tempfile.TemporaryDirectory(prefix="bench-reward-") as folder:
-        port, grpc_port = ports.choose(0), ports.choose(0)
-        flags = {"host": HOST, "port": port, "grpc_port": grpc_port, "engines": engines, "nodes": nodes}
-        command = Command(
-            "reward service",
-            (sys.executable, "-m", MODULES["reward"], *as_flags(flags)),
-            Path(folder) / "reward.log",
-            probe_url=f"http://{HOST}:{port}/readyz",
-        )
-        with running(command) as child:
+    with tempfile.TemporaryDirectory(prefix="bench-reward-") as folder:
+        log = Path(folder) / "reward.log"
+        with reward_service(log, engines=engines, nodes=nodes) as (child, ports):
             own = [process.pid for process in psutil.Process(child.pid).children()]
-            yield Replica(child.pid, f"{HOST}:{port}", f"{HOST}:{grpc_port}", own)
+            yield Replica(child.pid, f"{HOST}:{ports['port']}", f"{HOST}:{ports['grpc_port']}", own)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 
 from rookery.errors import InvalidInput, Unavailable
-from services.arena.matches.game import Fixture, Game, Play, Rules, play
+from services.arena.matches.game import Fixture, Game, Play, Rules
 from services.arena.matches.journal import Journal
 from services.arena.matches.openings import Opening
 from services.arena.players.player import Player
@@ -87,16 +87,12 @@ class Played:
 
 async def play_all(
     schedule: Sequence[Fixture],
-    players: Mapping[str, Player],
-    rules: Rules,
+    play: Play,
     *,
     journal: Journal,
     concurrency: int,
-    referee: Player | None = None,
     finished: Callable[[Game], None] = lambda game: None,
     enough: Callable[[Game], bool] = lambda game: False,
-    backoff_s: float = 1.0,
-    play: Play = play,
 ) -> Played:
     """Plays what is not in `journal` yet.
 
@@ -112,7 +108,7 @@ async def play_all(
     async def work() -> None:
         while not run.ended and (fixture := next(run.waiting, None)) is not None:
             with run.settling(fixture):
-                run.settle(await play(fixture, players, rules, referee=referee, backoff_s=backoff_s))
+                run.settle(await play(fixture))
             await asyncio.sleep(0)  # players that never wait must not keep the others from theirs
         for other in workers if run.ended else ():
             if other is not asyncio.current_task():

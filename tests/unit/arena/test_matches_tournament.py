@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import chess.pgn
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from rookery.errors import Conflict, InvalidInput, PeerFault, SetupError
 from services.arena.matches import llm_chess
-from services.arena.matches.game import Game, Rules
+from services.arena.matches.game import Game, Rules, play
 from services.arena.matches.journal import as_line, as_pgn, open_journal, read_games
 from services.arena.matches.openings import START, Opening, draw, read_openings
 from services.arena.matches.report import encounters, summary
@@ -40,7 +41,11 @@ def played(
     with open_journal(folder / "games.jsonl") as journal:
         return asyncio.run(
             play_all(
-                schedule, names, rules, journal=journal, concurrency=concurrency, enough=enough, backoff_s=0
+                schedule,
+                partial(play, players=names, rules=rules, backoff_s=0),
+                journal=journal,
+                concurrency=concurrency,
+                enough=enough,
             )
         )
 
