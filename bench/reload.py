@@ -23,8 +23,8 @@ import httpx
 
 from bench.noise_adapter import write_adapter
 from launcher.plan import HOST
-from launcher.serve_players import running
 from launcher.services import as_flags
+from launcher.supervisor import running
 from rookery.clients import InferenceClient
 from rookery.errors import RookeryError
 from rookery.processes.child import Command

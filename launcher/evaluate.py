@@ -16,8 +16,9 @@ from rich.console import Console
 
 from launcher.plan import HOST
 from launcher.runs import HELD_OUT_FILE, write_held_out
-from launcher.serve_players import batches, running, serve
+from launcher.serve_players import batches, serve
 from launcher.services import MODULES, PORTS, as_flags
+from launcher.supervisor import running
 from rookery.access import AccessSettings
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command

@@ -11,28 +11,25 @@ import os
 import re
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 from pydantic import Field
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
 from launcher.devices import count_gpus, place
-from launcher.observer import probe
 from launcher.plan import HOST
 from launcher.runs import SETTINGS_FILE
 from launcher.services import MODULES, as_flags
-from launcher.supervisor import STOP_S
+from launcher.supervisor import running
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
 from rookery.errors import SetupError
 from rookery.hub import DIGEST, model_folder, prompt_style, weights_digest
-from rookery.processes.child import Child, Command, Watchdog, last_lines
+from rookery.processes.child import Command
 from rookery.processes.ports import Ports
 from rookery.remote import is_url, local_folder
 from rookery.settings import Settings, Specs
@@ -44,7 +41,7 @@ _RANKS = (8, 16, 32, 64, 128, 256)
 _VERSION = re.compile(r"policy-v(\d{6,})")
 
 _FIRST_PORT, _GPU_SHARE = 8100, 0.9
-_START_S, _RELOAD_S = 900.0, 300.0
+_RELOAD_S = 300.0
 
 
 class PlayersSettings(Settings):
@@ -256,38 +253,6 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
         log,
         probe_url=f"{AccessSettings().access.scheme}://{HOST}:{port}/readyz",
     )
-
-
-@contextmanager
-def running(command: Command) -> Iterator[Child]:
-    """Starts a service, waits until it is ready, and stops it at the end.
-
-    Raises:
-        SetupError: it ended, or was not ready in time; the message names its log.
-    """
-    with closing(Watchdog()) as watchdog:
-        child = Child(command, watchdog)
-        try:
-            _wait(child, command)
-            yield child
-        finally:
-            child.terminate()
-            deadline = time.monotonic() + STOP_S
-            while child.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.05)
-            child.kill()
-
-
-def _wait(child: Child, command: Command) -> None:
-    deadline = time.monotonic() + _START_S
-    with httpx.Client(verify=AccessSettings().access.client_tls()) as http:
-        while (reason := probe(str(command.probe_url), http)) is not None:
-            if child.poll() is not None:
-                said = " ".join(last_lines(command.log, 1)).removeprefix("error: ")
-                raise SetupError(f"the {command.name} ended: {said} (log: {command.log})")
-            if time.monotonic() > deadline:
-                raise SetupError(f"the {command.name} is not ready: {reason} (log: {command.log})")
-            time.sleep(0.2)
 
 
 async def _load(group: Sequence[_Player], url: str) -> dict[str, str]:

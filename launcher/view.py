@@ -13,8 +13,8 @@ from rich.console import Console
 
 from launcher.plan import HOST
 from launcher.runs import latest_endpoints
-from launcher.serve_players import running
 from launcher.services import MODULES, PORTS, as_flags
+from launcher.supervisor import running
 from rookery.access import TOKEN_VARIABLE, AccessSettings
 from rookery.errors import SetupError
 from rookery.processes.child import Command

@@ -6,16 +6,22 @@ that would only cost it time are off: gradient checkpointing, saving, reporting.
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import sysconfig
 import time
 import venv
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from bench.loop.reward import free_reward
+from rookery.errors import SetupError
 
+ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = Path(__file__).parent / "requirements.txt"
 
 
@@ -33,6 +39,31 @@ def peer_python(folder: Path) -> Path:
     subprocess.run([str(python), *install, "-r", str(REQUIREMENTS)], check=True, stdout=sys.stderr)
     stamp.write_text(key)
     return python
+
+
+def run_side(
+    python: Path,
+    module: str,
+    *arguments: str,
+    log: Path,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Runs a module in a process of its own, its chatter in a log. Returns the JSON of its last line.
+
+    Raises:
+        SetupError: it failed; the message ends with its last words.
+    """
+    done = subprocess.run(
+        [str(python.absolute()), "-m", module, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", **environment},
+        capture_output=True,
+        text=True,
+    )
+    log.write_text(done.stdout + done.stderr)
+    if done.returncode:
+        raise SetupError(f"{module} ended with {done.returncode}: {done.stderr[-500:]}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def main(argv: list[str]) -> int:

@@ -23,9 +23,7 @@ OF_LIMIT = {("grpc", 10_000): 0.95, ("grpc", 1_000): 0.85, ("http", 10_000): 0.9
 NAMES = {
     "limit": "raw UCI pipes",
     "grpc": "gRPC ScoreBatch",
-    "stream": "gRPC ScoreStream",
     "http": "HTTP batch",
-    "client": "RewardClient",
     "peer": "python-chess",
 }
 

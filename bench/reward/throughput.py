@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bench.reward.limit import Pipes, SimpleEngines, searches
 from bench.reward.outcome import Case, Outcome, Round, Sample, is_calm
-from bench.reward.replica import Replica, replica
-from bench.reward.routes import GrpcBatch, GrpcStream, HttpBatch, Judged, PythonClient, Route
+from bench.reward.routes import Replica, replica
+from bench.reward.routes import GrpcBatch, HttpBatch, Judged, Route
 from bench.reward.workload import Question, Workload, count_verdicts
 from bench.usage import measure
 
@@ -39,9 +39,7 @@ class Effort:
 
 ROUTES: dict[str, Callable[[Replica, Effort], Route]] = {
     "grpc": lambda replica, effort: GrpcBatch(replica, effort.batch, effort.in_flight),
-    "stream": lambda replica, effort: GrpcStream(replica),
     "http": lambda replica, effort: HttpBatch(replica, effort.batch, effort.in_flight),
-    "client": lambda replica, effort: PythonClient(replica, effort.batch, effort.in_flight),
 }
 """The clients by name."""
 

@@ -33,11 +33,6 @@ class Measured:
         """What others on the machine hardly touch."""
         return self.samples * len(self.cpu_s) / sum(self.cpu_s)
 
-    @property
-    def own_mib(self) -> float:
-        """What training took beside interpreter, libraries and model."""
-        return self.peak_mib - self.resident_mib
-
 
 def resident_mib(key: str = "VmRSS") -> float:
     """Of this process; `VmHWM` is its highest ever."""
@@ -50,11 +45,6 @@ def resident_mib(key: str = "VmRSS") -> float:
 def say(result: Measured) -> None:
     """As the last line of stdout."""
     sys.stdout.write(f"\n{json.dumps(asdict(result))}\n")
-
-
-def hear(stdout: str) -> Measured:
-    """The inverse."""
-    return Measured(**json.loads(stdout.splitlines()[-1]))
 
 
 TARGETS = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
