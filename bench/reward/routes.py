@@ -6,25 +6,25 @@ Requests are serialised before the clock starts and replies are read after it st
 measured is the service.
 """
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-import httpx
-import psutil
-from launcher.evaluate import reward_service
-from launcher.plan import HOST
 import asyncio
 import json
 import re
+import tempfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, Protocol
+
 import grpc
+import httpx
+import psutil
+
 from bench.reward.workload import Question
+from launcher.evaluate import reward_service
+from launcher.plan import HOST
 from rookery.v1 import reward_pb2, verdict_pb2
 
 
@@ -102,7 +102,9 @@ class GrpcBatch:
         slots = threading.Semaphore(self.in_flight)
         futures = []
         with grpc.insecure_channel(self.replica.grpc, options=_OPTIONS) as channel:
-            call = channel.unary_unary("/rookery.v1.RewardService/ScoreBatch")  # bytes to bytes
+            call = channel.unary_unary(  # bytes to bytes
+                "/rookery.v1.RewardService/ScoreBatch", request_serializer=None, response_deserializer=None
+            )
             for request in requests:
                 slots.acquire()
                 future = call.future(request, timeout=TIMEOUT_S)
@@ -112,7 +114,9 @@ class GrpcBatch:
 
     def read(self, replies: list[bytes]) -> list[Judged]:
         return [
-            _judged_on_the_wire(item) for reply in replies for item in reward_pb2.ScoreBatchResponse.FromString(reply).items
+            _judged_on_the_wire(item)
+            for reply in replies
+            for item in reward_pb2.ScoreBatchResponse.FromString(reply).items
         ]
 
 

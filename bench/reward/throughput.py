@@ -12,8 +12,7 @@ from pathlib import Path
 
 from bench.reward.limit import Pipes, SimpleEngines, searches
 from bench.reward.outcome import Case, Outcome, Round, Sample, is_calm
-from bench.reward.routes import Replica, replica
-from bench.reward.routes import GrpcBatch, HttpBatch, Judged, Route
+from bench.reward.routes import GrpcBatch, HttpBatch, Judged, Replica, Route, replica
 from bench.reward.workload import Question, Workload, count_verdicts
 from bench.usage import measure
 
