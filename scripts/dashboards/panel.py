@@ -66,6 +66,11 @@ def panel(
     return Panel(title, unit, description, queries, number, stacked)
 
 
+def row(title: str, *panels: Panel) -> tuple[str, tuple[Panel, ...]]:
+    """Panels under a title."""
+    return title, panels
+
+
 def rate(metric: str, selector: str, *, by: str = "") -> str:
     """Sum of the rates of a counter."""
     grouping = f" by ({by})" if by else ""
