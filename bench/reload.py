@@ -85,10 +85,12 @@ def _move_on(board: chess.Board, choice: int) -> None:
 
 def main() -> None:
     """Measures and prints."""
+    from services.trainer.tiny import build_tiny
+
     arguments = _arguments()
     with tempfile.TemporaryDirectory(prefix="bench-reload-") as folder:
         root = Path(folder)
-        model = arguments.model or _random_model(root)
+        model = arguments.model or build_tiny(root / "rook-tiny")
         adapters = [
             write_adapter(root / f"v{i}", model, version=i) for i in range(2 * arguments.versions + 1)
         ]
@@ -119,12 +121,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--group", type=int, default=8, help="completions of a request")
     parser.add_argument("--max-tokens", type=int, default=32, help="of a completion")
     return parser.parse_args()
-
-
-def _random_model(root: Path) -> Path:
-    from services.trainer.tiny import build_tiny
-
-    return build_tiny(root / "rook-tiny")
 
 
 async def _measure(url: str, adapters: list[Adapter], arguments: argparse.Namespace) -> dict[str, Any]:

@@ -175,7 +175,9 @@ class Puzzles:
             [(_SOLVED, solved), (_FIRST, first), (_LEGAL, legal)], players=players, seed=self.seed
         )
         if all(puzzle.rating for puzzle in self.chosen):
-            metrics.insert(0, Row(_RATING, {name: Cell(_rating(side)) for name, side in asked.items()}))
+            known = [puzzle.rating for puzzle in self.chosen]
+            rated = {name: estimate_rating(known, [a.solved for a in side]) for name, side in asked.items()}
+            metrics.insert(0, Row(_RATING, {name: Cell(rating) for name, rating in rated.items()}))
         parts = {"ratings": ("By rating", _bins(self.chosen)), "themes": ("By theme", _themes(self.chosen))}
         tables = [
             Table("metrics", f"{len(self.chosen):,} puzzles", metrics),
@@ -222,10 +224,6 @@ async def _attempt(player: Player, puzzle: Puzzle, *, seed: int) -> dict[str, An
         if move != turn.move:  # it mates
             break
     return {"moves": moves, "solved": True}
-
-
-def _rating(side: Sequence[Attempt]) -> Estimate:
-    return estimate_rating([a.puzzle.rating for a in side], [a.solved for a in side])
 
 
 def _bins(puzzles: Sequence[Puzzle]) -> dict[str, list[bool]]:
