@@ -224,13 +224,17 @@ STYLES: dict[str, Callable[[Position], Prompt]] = {
     "mover-pieces": _mover("mover-pieces", piece_list),
     "mover-squares": _mover("mover-squares", lambda board: f"{squares(board)} {_rights(board)}"),
     "mover-twice": _mover("mover-twice", _pieces_twice),
+    "mover-numbered": _mover(
+        "mover-numbered", lambda board: f"{board.fullmove_number} {_pieces_twice(board)}"
+    ),
     "rookworld": _rookworld,
     "rookworld-p": lambda position: _line(position, "rookworld-p", policy_prompt(position.fen)),
     **{style: _game(style) for style in GAME_STYLES},
 }
 """Prompt styles by name. The `mover-*` styles are terse, for small models with a tokenizer of their own.
 `mover-twice` lists the opponent's pieces and then the mover's twice, so that a causal model has seen all
-pieces when it reads the mover's for the second time. `rookworld` begins a `P:` or `A:` line, depending on the
+pieces when it reads the mover's for the second time; `mover-numbered` begins with the number of the move, for
+answers in prose. `rookworld` begins a `P:` or `A:` line, depending on the
 position's task; `rookworld-p` always a `P:` line."""
 
 LINES = frozenset({"rookworld", "rookworld-p", *GAME_STYLES})
