@@ -25,6 +25,9 @@ from services.data.pgn.pieces import pieces_of
 from services.data.pgn.rawgame import decode
 from services.data.store.files import identify, split_lines
 
+MAX_REPEATED = 2000
+"""After more repeated positions than this in a row, there are hardly any new ones."""
+
 _SIDES = str.maketrans("36", "63")
 # A FEN or the first four fields of an EPD, anywhere in a line, and the moves of a puzzle after it.
 _FEN = re.compile(
@@ -51,11 +54,8 @@ def position_key(fen: str) -> int:
     return int.from_bytes(hashlib.blake2b(canonical_fen(fen).encode(), digest_size=8).digest(), "little")
 
 
-def distinct(positions: Iterable[Position], *, patience: int = 2000) -> Iterator[Position]:
-    """Yields the positions that did not occur before.
-
-    Ends after more than `patience` repeated positions in a row.
-    """
+def distinct(positions: Iterable[Position]) -> Iterator[Position]:
+    """Yields the positions that did not occur before, until there are hardly any new ones."""
     seen: set[str] = set()
     repeated = 0
     for position in positions:
@@ -64,7 +64,7 @@ def distinct(positions: Iterable[Position], *, patience: int = 2000) -> Iterator
             seen.add(fen)
             repeated = 0
             yield position
-        elif (repeated := repeated + 1) > patience:
+        elif (repeated := repeated + 1) > MAX_REPEATED:
             return
 
 

@@ -24,7 +24,7 @@ from services.data.jobs import batched
 from services.data.pgn.collection import GameCollection
 from services.data.pgn.games import Game, Split, phase_of
 from services.data.pgn.sources import nothing_to_sample
-from services.data.positions.distinct import PositionKeys, distinct, position_key
+from services.data.positions.distinct import MAX_REPEATED, PositionKeys, distinct, position_key
 from services.data.positions.recipe import Shares
 from services.data.store.datasets import Parts
 
@@ -39,9 +39,6 @@ SHARD_SIZE = 8
 
 MATE_TRIES = 1000
 """Positions looked at for one with a mate in one. About one in a hundred has it."""
-
-MAX_REPEATED = 2000
-"""`new_positions` ends after more than this many repeated positions in a row."""
 
 
 class PositionOrder:
