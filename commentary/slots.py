@@ -124,7 +124,7 @@ def _read_line(context: Context, found: list[Token]) -> chess.Color:
 
 
 def _read_threat(context: Context, found: list[Token]) -> chess.Color:
-    context.pass_turn()
+    context.go(context.passed(context.root))
     return _read_line(context, found)
 
 
