@@ -83,7 +83,8 @@ def _captures(step: Step) -> Iterator[Values]:
     "||(simply |just )?~(take|capture|remove|grab|collect|snatch|pocket|eat|eliminate|pick up) {victim:before}( en passant)?",
 )
 def _takes(context: Context, own: int | None = None, **named: int) -> bool:
-    (how, square), before = *named.items(), context.before
+    ((how, square),) = named.items()
+    before = context.before
     if how == "loose" and predicates.defenders(before, square):
         return False
     if how == "passing" and not before.is_en_passant(context.move):
