@@ -19,7 +19,7 @@ from prometheus_client.samples import Sample
 
 from rookery.access import OPEN, REMEDY, Access
 from rookery.errors import InvalidInput, SetupError, Unavailable, cause_message
-from rookery.plots.strength import read_strength
+from rookery.plots.steps import read_strength
 from rookery.streams import RunStreams
 from rookery.streams.state import Overview
 

@@ -31,7 +31,7 @@ from rookery.trace import Position
 from services.data.annotate import Effort
 from services.data.annotate.annotating import AnnotationRecipe, annotate_shard
 from services.data.commands.engines import WorkerScorer, reward_service
-from services.data.jobs.engine import WorkerEngine
+from services.data.jobs import WorkerEngine
 from services.data.positions.generator import PositionGenerator
 from services.data.positions.numbered import SHARD_SIZE
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.errors import InvalidInput, NotFound
-from rookery.plots.steps import METRICS_FILE, Step, read_metrics
-from rookery.plots.strength import PREFIX
+from rookery.plots.steps import METRICS_FILE, PREFIX, Step, read_metrics
 
 INCIDENTAL = {
     "seed", "run", "runs_dir", "run_dir", "out", "redis_url", "steps", "minutes", "max_steps",

@@ -16,8 +16,7 @@ from typing import Any
 from rookery import __version__
 from rookery.errors import InvalidInput, NotFound
 from rookery.plots.picture import Theme, overview
-from rookery.plots.steps import METRICS_FILE, read_metrics
-from rookery.plots.strength import strength_steps
+from rookery.plots.steps import METRICS_FILE, read_metrics, strength_steps
 from services.arena.answers import Answers
 from services.arena.page import render_page
 from services.arena.pieces import RANDOM

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from rookery.clients import RewardClient
 from rookery.errors import PeerFault
-from rookery.plots.strength import read_strength
+from rookery.plots.steps import read_strength
 from rookery.trace import PolicyVersion
 from services.arena.answer_store import ANSWERS_FILE, key_of, open_answers
 from services.arena.answers import Answers

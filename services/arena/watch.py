@@ -21,7 +21,7 @@ from rookery.errors import NotFound, RookeryError, SetupError, Unavailable
 from rookery.logs import configure
 from rookery.metrics import EVALUATED_VERSION, EVALUATION, EVALUATION_S
 from rookery.mlflow_run import ID_FILE, connect
-from rookery.plots.strength import PREFIX, STRENGTH_FILE, as_step, read_strength
+from rookery.plots.steps import PREFIX, STRENGTH_FILE, as_step, read_strength
 from rookery.serving import Service, add_probes, serve
 from rookery.streams import RunStreams
 from rookery.trace import PolicyVersion

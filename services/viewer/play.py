@@ -11,9 +11,9 @@ import httpx
 from pydantic import Field
 
 from rookery.access import OPEN, Access
-from rookery.body_limit import StrictBody
 from rookery.clients import InferenceClient
 from rookery.errors import InvalidInput, PeerFault, RookeryError, Unavailable, cause_message
+from rookery.middleware import StrictBody
 from rookery.prompt import STYLES, mirrored_move, render
 from rookery.trace import Completion, Phase, Position, Sampling
 

@@ -18,8 +18,7 @@ from typing import Any
 
 from rookery.errors import NotFound, RookeryError
 from rookery.plots.panels import OVERVIEW, PANELS, STRENGTH, Panel, choose, label_of
-from rookery.plots.steps import METRICS_FILE, Step, keys_of, read_metrics, series
-from rookery.plots.strength import strength_steps
+from rookery.plots.steps import METRICS_FILE, Step, keys_of, read_metrics, series, strength_steps
 from rookery.remote import is_url
 from rookery.trace import policy_name
 from services.viewer.store import Stamp, Store, stamp_of

@@ -21,7 +21,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from rookery import metrics
 from rookery.codec import decode_group
-from rookery.plots.strength import read_strength
+from rookery.plots.steps import read_strength
 from rookery.trace import Outcome, TraceGroup
 from scripts.dashboards.__main__ import BOARDS
 from tests.conftest import ROOT, RedisServer, free_port, require

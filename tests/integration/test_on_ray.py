@@ -20,7 +20,7 @@ from rookery.processes.workers import Workers
 from services.arena.matches.session import run_match
 from services.arena.settings import MatchSettings
 from services.data.__main__ import main
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
 from tests.unit.rookery.records import GROUP

@@ -7,7 +7,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.torch]
 torch = pytest.importorskip("torch")
 pytest.importorskip("vllm")
 
-from services.inference.server.cpu_lora import add_lora_linear  # noqa: E402
+from services.inference.server.engine_plugin import add_lora_linear  # noqa: E402
 
 SLOTS, RANK, WIDTH = 4, 8, 24
 SLICES = (32, 16)
