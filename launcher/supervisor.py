@@ -196,14 +196,14 @@ def _how(status: int) -> str:
 
 
 def _stop(wave: Sequence[Member], *, hurry: Callable[[], bool], tick: Callable[[], None]) -> None:
-    running = [(member, member.child) for member in wave if member.child]
-    for member, child in running:
+    children = [(member, member.child) for member in wave if member.child]
+    for member, child in children:
         member.note = "stopping"
         child.terminate()
     deadline = time.monotonic() + STOP_S
-    while any(child.poll() is None for _, child in running):
+    while any(child.poll() is None for _, child in children):
         if hurry() or time.monotonic() > deadline:
-            for _, child in running:
+            for _, child in children:
                 child.kill()
         tick()
         time.sleep(0.05)

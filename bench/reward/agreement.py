@@ -9,7 +9,7 @@ errors of that mean.
 import csv
 import json
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 from rich.table import Table
 
-from bench.usage import measure
+from bench.usage import Result, Usage, measure
 from rookery.trace import Verdict
 from services.reward import LocalScorer
 from services.reward.scorer import Item
@@ -86,14 +86,20 @@ def references(path: Path) -> Iterator[Reference]:
 def run_agreement(path: Path, *, positions: int, nodes: int, engine: Path) -> Agreement:
     """Scores every legal move of the first `positions` positions of the table at `path`."""
     wanted = list(islice(references(path), positions))
-    scorer = LocalScorer(RewardSettings(engine_path=engine, nodes=nodes))
-    engines = [child.pid for child in psutil.Process().children()]
-    try:
-        compared, usage = measure(lambda: [compare(scorer, one) for one in wanted], engines=engines)
-    finally:
-        scorer.close()
+    settings = RewardSettings(engine_path=engine, nodes=nodes)
+    compared, usage = scored(settings, lambda scorer: [compare(scorer, one) for one in wanted])
     searches = sum(one.moves for one in compared)  # the best move has none of its own, the position has one
     return Agreement(nodes, 1000 * usage.engine_cpu_s / searches, tuple(compared))
+
+
+def scored(settings: RewardSettings, work: Callable[[LocalScorer], Result]) -> tuple[Result, Usage]:
+    """What `work` makes of a scorer with empty caches, and the processor time that its engines took."""
+    scorer = LocalScorer(settings)
+    engines = [child.pid for child in psutil.Process().children()]
+    try:
+        return measure(lambda: work(scorer), engines=engines)
+    finally:
+        scorer.close()
 
 
 def compare(scorer: LocalScorer, reference: Reference) -> Compared:

@@ -20,12 +20,11 @@ from typing import Any
 
 import chess
 import numpy as np
-import psutil
 from rich.console import Console
 from rich.table import Table
 
+from bench.reward.agreement import scored
 from bench.reward.workload import positions
-from bench.usage import measure
 from rookery.advantages import group_advantages
 from rookery.trace import Verdict
 from services.reward import LocalScorer
@@ -83,14 +82,9 @@ def rewards(scorer: LocalScorer, fen: str, moves: Sequence[str]) -> list[float]:
 
 def measured(name: str, groups: Sequence[Group], settings: RewardSettings) -> Measured:
     """Scores each group in one request, with an empty cache."""
-    scorer = LocalScorer(settings)
-    engines = [child.pid for child in psutil.Process().children()]
-    try:
-        found, usage = measure(
-            lambda: [rewards(scorer, group.fen, group.moves) for group in groups], engines=engines
-        )
-    finally:
-        scorer.close()
+    found, usage = scored(
+        settings, lambda scorer: [rewards(scorer, group.fen, group.moves) for group in groups]
+    )
     return Measured(name, found, 1000 * usage.engine_cpu_s / (GROUP * len(groups)))
 
 

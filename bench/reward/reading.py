@@ -19,17 +19,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import chess
-import psutil
 from rich.console import Console
 from rich.table import Table
 
+from bench.reward.agreement import scored
 from bench.reward.workload import positions
-from bench.usage import measure
 from commentary import read
 from commentary.concept import position_findings
 from commentary.naming import Naming
 from rookery.trace import Verdict
-from services.reward import LocalScorer
 from services.reward.move_answer import READ_CHARS, read_reasoning
 from services.reward.scorer import Item
 from services.reward.settings import RewardSettings
@@ -126,14 +124,10 @@ def _row(asked: list[tuple[str, str]], search_ms: float) -> tuple[str, ...]:
 
 def _search_ms(fens: list[str], nodes: int) -> float:
     """The processor time of the engine for so many nodes."""
-    scorer = LocalScorer(RewardSettings(engines=1, nodes=nodes))
-    try:
-        engines = [child.pid for child in psutil.Process().children()]
-        moves = [next(iter(chess.Board(fen).legal_moves)).uci() for fen in fens]
-        items = [Item(fen, rf"\boxed{{{move}}}") for fen, move in zip(fens, moves, strict=True)]
-        verdicts, usage = measure(lambda: scorer.score_batch(items), engines=engines)
-    finally:
-        scorer.close()
+    moves = [next(iter(chess.Board(fen).legal_moves)).uci() for fen in fens]
+    items = [Item(fen, rf"\boxed{{{move}}}") for fen, move in zip(fens, moves, strict=True)]
+    settings = RewardSettings(engines=1, nodes=nodes)
+    verdicts, usage = scored(settings, lambda scorer: scorer.score_batch(items))
     searched = sum(v.engine.nodes for v in verdicts if isinstance(v, Verdict) and v.engine)
     return 1000 * usage.engine_cpu_s / (searched / nodes)
 

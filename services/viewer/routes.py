@@ -13,7 +13,6 @@ from starlette.exceptions import HTTPException
 
 from rookery.access import Access
 from services.viewer import account, play, queries
-from services.viewer.curves import curves
 from services.viewer.filters import Filter
 from services.viewer.group import json_safe, whole_group
 from services.viewer.index import Index
@@ -172,7 +171,7 @@ def collapse(run: Run, viewer: Shared) -> Response:
 @router.get("/runs/{run}/curves", tags=["training"])
 def training_curves(run: Run, all: bool = False) -> Response:
     """The curves of training, and of the strength of versions."""
-    return _json(curves(run, all=all))
+    return _json(run.curves(all=all))
 
 
 @router.get("/runs/{run}/compare/{other}", tags=["runs"])

@@ -10,14 +10,15 @@ import os
 import re
 import tomllib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rookery.errors import NotFound, RookeryError
-from rookery.plots.steps import METRICS_FILE, Step, read_metrics, strength_steps
+from rookery.plots.panels import OVERVIEW, PANELS, STRENGTH, Panel, choose, label_of
+from rookery.plots.steps import METRICS_FILE, Step, keys_of, read_metrics, series, strength_steps
 from rookery.remote import is_url
 from rookery.trace import policy_name
 from services.viewer.store import Stamp, Store, stamp_of
@@ -65,9 +66,12 @@ class RunFolder:
         except (OSError, ValueError):
             return {}
 
-    def strength(self) -> list[Step]:
-        """The versions that were evaluated while it trained."""
-        return list(strength_steps(self.path))
+    def curves(self, *, all: bool = False) -> dict[str, Any]:
+        """The panels of `rookery plot`: of training, `all` or the main ones, and of versions' strength."""
+        return {
+            "training": _panels(self.metrics(), PANELS if all else OVERVIEW),
+            "strength": _panels(list(strength_steps(self.path)), STRENGTH),
+        }
 
     def read_json(self, name: str) -> dict[str, Any]:
         """A JSON file of the folder; empty if there is none, or half of one."""
@@ -261,3 +265,22 @@ def _object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _panels(steps: list[Step], panels: Sequence[Panel]) -> list[dict[str, Any]]:
+    """The panels that have data, each with its series. Dotted ones are references."""
+    if not steps:
+        return []
+    return [
+        {
+            "title": panel.title,
+            "low": panel.low,
+            "high": panel.high,
+            "series": [
+                {"key": key, "label": label_of(key), "dotted": key in panel.references, "x": x, "y": y}
+                for key in (*panel.keys, *panel.references)
+                for x, y in (series(steps, key),)
+            ],
+        }
+        for panel in choose(keys_of(steps), panels=panels)
+    ]
