@@ -18,7 +18,7 @@ import redis
 
 from rookery import failpoints
 from rookery.errors import Conflict, SetupError, Unavailable
-from rookery.trace import TraceGroup
+from rookery.trace import PolicyVersion, TraceGroup
 from services.inference.rollouts.admission import Admission, Lead, RunCounts
 from tests.conftest import RedisServer
 from tests.unit.trainer.groups import make_group
@@ -570,11 +570,9 @@ class Reader:
         self.stopping = threading.Event()
         self.intake = Intake(
             run.streams,
-            batch_groups=BATCH,
-            max_staleness=4,
+            run.settings(1),
+            commits.Commit(PolicyVersion(0, "0" * 64), run.folder, ledger),
             check=lambda _: None,
-            ledger=ledger,
-            dropped_before={},
             epoch=run.streams.take_over(),
             stopping=self.stopping,
         )
