@@ -3,16 +3,14 @@
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pytest
-
 from tests.conftest import ROOT, free_port
 from tests.prometheus_server import PrometheusServer
+from tests.waiting import until
 
 WITHIN_S = 240.0
 
@@ -30,16 +28,8 @@ def watched(run_dir: Path, folder: Path) -> Iterator[PrometheusServer]:
         exporter = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
     try:
         with PrometheusServer(folder / "prometheus", targets) as prometheus:
-            until(lambda: prometheus.up() == prometheus.jobs)
+            until(lambda: prometheus.up() == prometheus.jobs, within_s=WITHIN_S, every_s=0.5, of=exporter)
             yield prometheus
     finally:
         exporter.terminate()
-        exporter.wait()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"not so within {WITHIN_S:.0f} s: {condition}")
-        time.sleep(0.5)
+        exporter.wait(60)

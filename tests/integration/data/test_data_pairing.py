@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from services.data.positions.numbered import PART_SIZE
 from services.data.store.folders import open_folder
 from services.data.store.parquet import read_records
 from tests.conftest import ROOT, free_port
+from tests.waiting import until
 
 pytestmark = pytest.mark.stockfish
 
@@ -71,8 +71,7 @@ class Student:
     def serving(self) -> Iterator[None]:
         thread = Thread(target=lambda: asyncio.run(self.server._serve()), daemon=True)
         thread.start()
-        while not self.server.started:
-            time.sleep(0.01)
+        until(lambda: self.server.started or not thread.is_alive())
         yield
         self.server.should_exit = True
         thread.join(timeout=10)
@@ -170,10 +169,7 @@ def test_killed_work_goes_on(tmp_path: Path, bucket: str, s3_environment: dict[s
     argv = [sys.executable, "-m", "services.data", "pairs", "--count", str(count), "--out", out, *FAST]
     process = subprocess.Popen(argv, cwd=ROOT, env=s3_environment, process_group=0)
     folder = open_folder(out)
-    deadline = time.monotonic() + 120
-    while not folder.names(suffix=".parquet"):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: folder.names(suffix=".parquet"), of=process, within_s=120)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     before = folder.names(suffix=".parquet")

@@ -4,7 +4,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.unit.rookery.records import POSITION
+from tests.waiting import until
 
 pytestmark = pytest.mark.redis
 
@@ -32,9 +32,8 @@ def test_a_master_that_became_a_replica_is_waited_for(redis_server: RedisServer,
         client.replicaof("127.0.0.1", str(free_port()))
         retries = REDIS_RETRIES._value.get()
         calling = threads.submit(calls[call])
-        while REDIS_RETRIES._value.get() < retries + 2:
-            assert not calling.done(), calling.exception()
-            time.sleep(0.01)
+        until(lambda: REDIS_RETRIES._value.get() >= retries + 2 or calling.done())
+        assert not calling.done(), calling.exception()
         client.replicaof("NO", "ONE")
         calling.result(timeout=30)
 
