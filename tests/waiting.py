@@ -33,8 +33,7 @@ def wait_for(
                 if answer.status_code == status:
                     return answer
             time.sleep(0.05)
-    text = log.read_text() if isinstance(log, Path) else log() if log else ""
-    pytest.fail(f"{url} did not answer {status} in {within_s} s (exit {process.poll()}): {text[-4000:]}")
+    pytest.fail(f"{url} did not answer {status} in {within_s} s (exit {process.poll()}): {_text(log)}")
 
 
 def until(
@@ -43,7 +42,7 @@ def until(
     within_s: float = 60.0,
     every_s: float = 0.02,
     of: Process | None = None,
-    log: Path | None = None,
+    log: Path | Callable[[], str] | None = None,
 ) -> T:
     """The first true value of `condition()`. If there is none, or `of` ends before, the test fails."""
     deadline = time.monotonic() + within_s
@@ -74,12 +73,18 @@ async def eventually(
 
 
 def _give_up(
-    condition: Callable[..., object], within_s: float, of: Process | None = None, log: Path | None = None
+    condition: Callable[..., object],
+    within_s: float,
+    of: Process | None = None,
+    log: Path | Callable[[], str] | None = None,
 ) -> NoReturn:
     try:
         asked = inspect.getsource(condition).strip()
     except (OSError, TypeError):
         asked = repr(condition)
     ended = f", and the process ended with {of.poll()}" if of and of.poll() is not None else ""
-    said = log.read_text()[-4000:] if log and log.exists() else ""
-    pytest.fail(f"not true within {within_s:.0f} s{ended}: {asked}\n{said}")
+    pytest.fail(f"not true within {within_s:.0f} s{ended}: {asked}\n{_text(log)}")
+
+
+def _text(log: Path | Callable[[], str] | None) -> str:
+    return "" if log is None else log.read_text()[-4000:] if isinstance(log, Path) else log()

@@ -2,31 +2,28 @@
 
 import json
 import math
-import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import chess
 import httpx
 import psutil
 import pytest
-import redis
 from prometheus_client.metrics import MetricWrapperBase
 
 from rookery import metrics
-from rookery.codec import decode_group
 from rookery.plots.strength import read_strength
 from rookery.trace import Outcome, TraceGroup
 from scripts.dashboards.__main__ import BOARDS
 from tests.conftest import ROOT, RedisServer, free_port, require
-from tests.e2e.watching import watched
+from tests.e2e.watching import copied_groups, logs, started, watched
 from tests.prometheus_server import PrometheusServer
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.redis,
@@ -70,20 +67,15 @@ class Loop:
     process: subprocess.Popen[bytes]
     run_dir: Path
     inference: str
-    groups: list[TraceGroup] = field(default_factory=list)
+    groups: list[TraceGroup]
 
     def metrics(self) -> list[dict[str, float]]:
         file = self.run_dir / "metrics.jsonl"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
-    def until(self, condition: Callable[[], bool], *, within_s: float = 600.0) -> None:
-        deadline = time.monotonic() + within_s
-        while not condition():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                files = (self.run_dir.parent / "up.log", *(self.run_dir / "logs").glob("*.log"))
-                logs = {file.name: file.read_text()[-1500:] for file in files}
-                pytest.fail(f"the loop ended or stalled, status {self.process.poll()}: {logs}")
-            time.sleep(0.2)
+    def until(self, condition: Callable[[], object]) -> None:
+        said = lambda: logs(self.run_dir.parent)  # noqa: E731
+        until(condition, within_s=600, every_s=0.2, of=self.process, log=said)
 
 
 @pytest.fixture(scope="module")
@@ -92,40 +84,24 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
     port = free_port()
     server = RedisServer(folder)
     server.start()
-    command = [sys.executable, "-m", "launcher", "up", "--no-view", "--run", "e2e", "--runs-dir", str(folder)]
-    command += ["--redis-url", server.url]
-    command += ["--batch-groups", str(BATCH_GROUPS), "--group-size", str(GROUP_SIZE), "--nodes", "200"]
-    command += ["--set", f"inference.port={port}", "--set", "trainer.keep=100000"]
-    command += ["--set", "archive.file_age_s=2", "--set", f"reward.redis_url={server.url}"]
-    command += ["--evaluate-every", "2", "--evaluate-positions", "8", "--set", "arena.pairs=1"]
-    with (folder / "up.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
-    loop = Loop(process, folder / "e2e", f"http://127.0.0.1:{port}")
-    watching = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(server.url, loop, watching))
-    watcher.start()
-    try:
+    flags = [
+        "--no-view", "--run", "e2e", "--runs-dir", folder, "--redis-url", server.url, "--nodes", 200,
+        "--batch-groups", BATCH_GROUPS, "--group-size", GROUP_SIZE, "--evaluate-every", 2,
+        "--evaluate-positions", 8,
+    ]  # fmt: skip
+    for setting in (
+        f"inference.port={port}", "trainer.keep=100000", "archive.file_age_s=2", "arena.pairs=1",
+        "arena.max_plies=12", f"reward.redis_url={server.url}",
+    ):  # fmt: skip
+        flags += ["--set", setting]
+    with (
+        started("up", *flags, log=folder / "up.log") as process,
+        copied_groups(server.url, "e2e") as groups,
+    ):
+        loop = Loop(process, folder / "e2e", f"http://127.0.0.1:{port}", groups)
         loop.until(lambda: len(loop.metrics()) >= STEPS)
         yield loop
-    finally:
-        watching.set()
-        watcher.join()
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        server.stop()
-
-
-def _watch(url: str, loop: Loop, stop: threading.Event) -> None:
-    """Copies every group the moment it is published: settled ones leave the stream."""
-    last = b"0"
-    client = redis.Redis.from_url(url)
-    while not stop.is_set():
-        for _, entries in client.xread({"rookery:e2e:traces": last}, block=200):  # type: ignore[union-attr]
-            for entry_id, fields in entries:
-                last = entry_id
-                loop.groups.append(decode_group(fields[b"data"]))
-    client.close()
+    server.stop()
 
 
 def test_versions_advance_one_a_step(loop: Loop) -> None:

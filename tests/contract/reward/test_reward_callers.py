@@ -16,8 +16,8 @@ from rookery.serving import Service
 from rookery.v1 import reward_pb2, reward_pb2_grpc
 from services.reward.app import create_app
 from tests.conftest import free_port
-from tests.contract.reward.conftest import RunningService
 from tests.contract.reward.gated import GatedScorer
+from tests.contract.running_service import RunningService
 from tests.unit.rookery.running import running
 from tests.waiting import eventually
 

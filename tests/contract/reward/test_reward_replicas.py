@@ -13,7 +13,7 @@ import redis
 from rookery.clients import RewardClient, ScoreItem
 from rookery.trace import Outcome, Verdict
 from tests.conftest import RedisServer
-from tests.contract.reward.conftest import RunningService
+from tests.contract.running_service import RunningService
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.stockfish, pytest.mark.redis]

@@ -87,10 +87,12 @@ def fill(feed: Feed) -> None:
 
 def take(streams: RunStreams, count: int) -> list[Position]:
     """Reads positions and has done with them, as rollouts do."""
-    entries = read(streams, "positions", count, **ROLLOUTS)
-    for entry in entries:
+    taken = []
+    for _ in range(count):
+        [entry] = read(streams, "positions", 1, **ROLLOUTS)
         streams.dead_letter("positions", entry.id, group=GROUP, reason="taken")
-    return [decode_position(entry.data) for entry in entries]
+        taken.append(decode_position(entry.data))
+    return taken
 
 
 def expected(order: PositionOrder, numbers: range) -> list[Position]:

@@ -77,6 +77,12 @@ class Student:
         thread.join(timeout=10)
 
 
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("positions.numbered", "pairs.dataset"):
+        monkeypatch.setattr(f"services.data.{module}.PART_SIZE", 32)
+
+
 def pairs_in(folder: Path) -> list[Pair]:
     return list(read_records(open_folder(folder), "pairs.parquet", PAIRS))
 
@@ -86,6 +92,7 @@ def make(folder: Path, *flags: str, count: int = 24) -> list[Pair]:
     return pairs_in(folder)
 
 
+@pytest.mark.usefixtures("small_parts")
 def test_every_pair_is_true(tmp_path: Path) -> None:
     pairs = make(tmp_path, "--jsonl", "pairs.jsonl.zst", "--min-gap", "0.1", "--max-gap", "0.6")
     manifest = json.loads((tmp_path / "manifest.json").read_text())
@@ -105,6 +112,7 @@ def test_every_pair_is_true(tmp_path: Path) -> None:
         assert open_folder(tmp_path).sha256(output["path"]) == output["sha256"]
 
 
+@pytest.mark.usefixtures("small_parts")
 def test_the_same_recipe_gives_the_same_bytes(tmp_path: Path) -> None:
     make(tmp_path / "a", count=12)
     make(tmp_path / "b", "--jobs", "2", count=12)
@@ -113,6 +121,7 @@ def test_the_same_recipe_gives_the_same_bytes(tmp_path: Path) -> None:
     assert a == b != c
 
 
+@pytest.mark.usefixtures("small_parts")
 def test_the_policy_s_own_moves_are_rejected(tmp_path: Path) -> None:
     student = Student(failures=2)
     with student.serving():
@@ -135,18 +144,8 @@ def test_a_policy_that_stays_away_is_an_error(
 
 
 def test_positions_may_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = [
-        "sample",
-        "--split",
-        "heldout",
-        "--count",
-        "30",
-        "--per-game",
-        "9",
-        "--out",
-        str(tmp_path / "set"),
-    ]
-    assert main(argv) == 0
+    argv = ["sample", "--split", "heldout", "--count", "30", "--per-game", "9"]
+    assert main([*argv, "--out", str(tmp_path / "set")]) == 0
     given = read_records(open_folder(tmp_path / "set"), "positions.parquet", POSITIONS)
     fens = {position.fen for position in given}
     flags = ["--positions", str(tmp_path / "set" / "positions.parquet"), "--style", "fen"]
@@ -156,6 +155,7 @@ def test_positions_may_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "100 were asked for; there are no more positions" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("small_parts")
 def test_games_may_be_given(tmp_path: Path) -> None:
     pairs = make(tmp_path, "--split", "heldout", "--source", "samples/lichess.pgn.zst", count=20)
     assert len({pair.game_id for pair in pairs}) > 10

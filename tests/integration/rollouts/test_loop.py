@@ -127,9 +127,8 @@ async def test_a_new_version_is_used_at_once(house: House) -> None:
 async def test_a_retired_version_is_asked_for_anew(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.inference.rollouts.peers.POLICY_POLL_S", 60.0)
     inference = house.inference[0]
-    async with house.running():
-        await eventually(lambda: house.streams.pending("positions", group="rollouts") == 0)
-        await asyncio.sleep(0.3)
+    async with house.running() as loop:
+        await eventually(lambda: loop._peers.servers and loop._peers.servers[0].adapter)
         inference.version, inference.retired = 2, {0, 1}
         await asyncio.to_thread(feed, house.streams, 1)
         await eventually(lambda: house.streams.counts().generated == 1)

@@ -1,7 +1,6 @@
 """A Redis that answers with an error: after a failover it is waited for, with a wrong password it is not."""
 
 import contextlib
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ from rookery.errors import SetupError
 from rookery.metrics import REDIS_RETRIES
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
+from tests.commands import call
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.unit.rookery.records import POSITION
 from tests.waiting import until
@@ -68,20 +68,24 @@ PROCESSES = {
 
 
 @pytest.mark.parametrize("name", PROCESSES)
-def test_so_does_every_process(guarded: str, name: str, tmp_path: Path) -> None:
+def test_so_does_every_process(
+    guarded: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROOKERY_RUN", "r1")
     if name in ("trainer", "inference"):
         pytest.importorskip("torch" if name == "trainer" else "vllm")
     module, *flags = (part.replace("OUT", str(tmp_path)) for part in PROCESSES[name])
     port = [] if name == "status" else ["--port", str(free_port())]
-    done = subprocess.run(
-        [sys.executable, "-m", module, *flags, "--redis-url", guarded, *port],
-        cwd=ROOT,
-        env={**os.environ, "ROOKERY_RUN": "r1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    argv = [*flags, "--redis-url", guarded, *port]
+    if name == "trainer":  # here, where torch is imported already
+        from services.trainer.__main__ import main
+
+        monkeypatch.setattr(sys, "argv", [module, *argv])
+        done = call(lambda _: main(), argv)
+    else:
+        done = subprocess.run(
+            [sys.executable, "-m", module, *argv], cwd=ROOT, capture_output=True, text=True, timeout=300
+        )
     assert done.returncode == 2, done.stdout + done.stderr
     assert "refuses the user or password of --redis-url" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
