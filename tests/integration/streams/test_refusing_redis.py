@@ -49,9 +49,9 @@ def guarded(redis_server: RedisServer) -> str:
 @pytest.mark.parametrize("given", [":wrong@", ":in wrong@", "", "nobody:right@"])
 def test_a_wrong_password_ends_at_once(guarded: str, given: str) -> None:
     streams = RunStreams(guarded.replace(":wrong@", given), "r1")
-    for call in (streams.take_over, streams.ping, lambda: streams.ping(once=True), streams.overview):
+    for ask in (streams.take_over, streams.ping, lambda: streams.ping(once=True), streams.overview):
         with pytest.raises(SetupError, match="refuses the user or password of --redis-url") as raised:
-            call()
+            ask()
         assert "right@" not in str(raised.value)
         assert "wrong" not in str(raised.value)
 

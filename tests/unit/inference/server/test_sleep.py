@@ -92,7 +92,7 @@ async def test_requests_in_flight_are_answered_first_and_later_ones_wait(
     client: InferenceClient, engine: Engine
 ) -> None:
     first = ask(client)
-    await eventually(lambda: engine.did == ["asked"])
+    await eventually(lambda: engine.did == ["asked"], every_s=0.001)
     await client.sleep()
     await client.sleep()
     assert engine.did == ["asked", "answered", "sleep 1"]
@@ -153,7 +153,7 @@ async def test_what_fails_leaves_it_as_it_was(
     assert (await waiting).status_code == 200
     monkeypatch.setattr("services.inference.server.sleep.DRAIN_S", 0.0)
     slow = ask(client)
-    await eventually(lambda: engine.did[-1] == "asked")
+    await eventually(lambda: engine.did[-1] == "asked", every_s=0.001)
     with pytest.raises(PeerFault, match="requests in flight did not end within 0 s: 1"):
         await client.sleep()
     assert (await slow).status_code == 200
