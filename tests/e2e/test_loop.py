@@ -108,54 +108,6 @@ def test_versions_advance_one_a_step(loop: Loop) -> None:
     assert [row["version"] for row in loop.metrics()[:STEPS]] == list(range(1, STEPS + 1))
 
 
-def test_groups_are_complete_and_scored(loop: Loop) -> None:
-    assert len(loop.groups) >= STEPS * BATCH_GROUPS
-    assert len({group.id for group in loop.groups}) == len(loop.groups)
-    for group in loop.groups:
-        assert len(group.traces) == GROUP_SIZE
-        assert len({trace.completion.seed for trace in group.traces}) == GROUP_SIZE
-        for trace in group.traces:
-            verdict = trace.verdict
-            assert (verdict.outcome is Outcome.LEGAL) == (verdict.regret is not None)
-            assert verdict.reward_version
-
-
-def test_every_trace_was_sampled_by_the_version_it_names(loop: Loop, tmp_path: Path) -> None:
-    """The named adapter gives the server's log-probabilities to 1e-5 in the mean, its neighbours do not."""
-    import torch
-
-    from services.trainer.batches.micro_batches import collate
-    from services.trainer.batches.rows import make_rows
-    from services.trainer.model.policy import Policy
-    from services.trainer.settings import TrainerSettings
-
-    policy = Policy(TrainerSettings(model=ROOT / "models/rook-tiny", run_dir=tmp_path, device="cpu"))
-
-    def distance(group: TraceGroup, number: int) -> "torch.Tensor":
-        policy.load_version(loop.run_dir / "adapters" / f"policy-v{number:06d}")
-        advantages = [[0.0] * len(group.traces)]
-        made = make_rows([group], advantages, version=number, mask_truncated=False, row_tokens=4096)
-        batch = collate(made)
-        with torch.no_grad():
-            logprobs = policy.score(batch).logprobs_N
-        return (logprobs - batch.behaviour_N).abs()
-
-    seen = {group.policy.number for group in loop.groups}
-    assert len(seen) >= 2, "a new version was picked up while the loop ran"
-    for group in loop.groups[: STEPS * BATCH_GROUPS]:
-        difference = distance(group, group.policy.number)
-        assert difference.mean() < 1e-5, group.id
-        assert difference.max() < 5e-5, "a rare token in thousands passes 1e-5 in float32"
-    last = max((g for g in loop.groups[: STEPS * BATCH_GROUPS]), key=lambda g: g.policy.number)
-    assert distance(last, last.policy.number - 1).max() > 1e-4
-
-
-def test_the_trainer_saw_no_mismatch_at_any_step(loop: Loop) -> None:
-    rows = loop.metrics()
-    assert all(0 < row["mismatch_mean"] < 1e-5 and row["mismatch_max"] < 5e-5 for row in rows)
-    assert len({row["mismatch_age"] for row in rows}) >= 2, "not of the current version alone"
-
-
 def test_the_adapter_that_answers_is_not_the_base(loop: Loop) -> None:
     board = loop.groups[0].prompt.messages[-1].content
 
@@ -262,10 +214,58 @@ def test_the_policy_s_own_moves_make_preference_pairs(loop: Loop, tmp_path: Path
 
 
 def test_ctrl_c_ends_cleanly_and_leaves_nothing(loop: Loop) -> None:
-    """Runs last: it ends the loop."""
+    """It ends the loop. Below are the tests of what it leaves: while it runs, it takes the time of others."""
     loop.process.send_signal(signal.SIGINT)
     assert loop.process.wait(timeout=120) in (0, 130)
     running = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
     assert [line for line in running if str(loop.run_dir) in line] == []
     counts = loop.metrics()[-1]
     assert counts["step"] >= STEPS
+
+
+def test_groups_are_complete_and_scored(loop: Loop) -> None:
+    assert len(loop.groups) >= STEPS * BATCH_GROUPS
+    assert len({group.id for group in loop.groups}) == len(loop.groups)
+    for group in loop.groups:
+        assert len(group.traces) == GROUP_SIZE
+        assert len({trace.completion.seed for trace in group.traces}) == GROUP_SIZE
+        for trace in group.traces:
+            verdict = trace.verdict
+            assert (verdict.outcome is Outcome.LEGAL) == (verdict.regret is not None)
+            assert verdict.reward_version
+
+
+def test_every_trace_was_sampled_by_the_version_it_names(loop: Loop, tmp_path: Path) -> None:
+    """The named adapter gives the server's log-probabilities to 1e-5 in the mean, its neighbours do not."""
+    import torch
+
+    from services.trainer.batches.micro_batches import collate
+    from services.trainer.batches.rows import make_rows
+    from services.trainer.model.policy import Policy
+    from services.trainer.settings import TrainerSettings
+
+    policy = Policy(TrainerSettings(model=ROOT / "models/rook-tiny", run_dir=tmp_path, device="cpu"))
+
+    def distance(group: TraceGroup, number: int) -> "torch.Tensor":
+        policy.load_version(loop.run_dir / "adapters" / f"policy-v{number:06d}")
+        advantages = [[0.0] * len(group.traces)]
+        made = make_rows([group], advantages, version=number, mask_truncated=False, row_tokens=4096)
+        batch = collate(made)
+        with torch.no_grad():
+            logprobs = policy.score(batch).logprobs_N
+        return (logprobs - batch.behaviour_N).abs()
+
+    seen = {group.policy.number for group in loop.groups}
+    assert len(seen) >= 2, "a new version was picked up while the loop ran"
+    for group in loop.groups[: STEPS * BATCH_GROUPS]:
+        difference = distance(group, group.policy.number)
+        assert difference.mean() < 1e-5, group.id
+        assert difference.max() < 5e-5, "a rare token in thousands passes 1e-5 in float32"
+    last = max((g for g in loop.groups[: STEPS * BATCH_GROUPS]), key=lambda g: g.policy.number)
+    assert distance(last, last.policy.number - 1).max() > 1e-4
+
+
+def test_the_trainer_saw_no_mismatch_at_any_step(loop: Loop) -> None:
+    rows = loop.metrics()
+    assert all(0 < row["mismatch_mean"] < 1e-5 and row["mismatch_max"] < 5e-5 for row in rows)
+    assert len({row["mismatch_age"] for row in rows}) >= 2, "not of the current version alone"

@@ -116,9 +116,9 @@ async def test_in_flight_is_bounded(house: House) -> None:
 
 async def test_a_new_version_is_used_at_once(house: House) -> None:
     house.staleness = 9
-    async with house.running():
+    async with house.running() as loop:
         house.inference[0].version = 1
-        await asyncio.sleep(0.3)
+        await eventually(lambda: loop._peers.version == 1)
         await asyncio.to_thread(feed, house.streams, 1)
         await eventually(lambda: house.streams.counts().generated == 1)
     assert [g.policy.number for g in groups(house.streams)] == [1]
@@ -128,7 +128,7 @@ async def test_a_retired_version_is_asked_for_anew(house: House, monkeypatch: py
     monkeypatch.setattr("services.inference.rollouts.peers.POLICY_POLL_S", 60.0)
     inference = house.inference[0]
     async with house.running() as loop:
-        await eventually(lambda: loop._peers.servers and loop._peers.servers[0].adapter)
+        await eventually(lambda: loop._peers.version == 0)
         inference.version, inference.retired = 2, {0, 1}
         await asyncio.to_thread(feed, house.streams, 1)
         await eventually(lambda: house.streams.counts().generated == 1)
@@ -380,8 +380,9 @@ async def test_work_is_spread_over_the_servers_of_the_newest_version(house: Hous
     async with contextlib.AsyncExitStack() as stack:
         for server in (second, behind):
             house.urls.append(await stack.enter_async_context(serve_http(server.app())))
-        async with house.running():
-            await asyncio.sleep(0.3)
+        async with house.running() as loop:
+            peers = loop._peers
+            await eventually(lambda: len(peers.servers) == 3 and all(peer.adapter for peer in peers.servers))
             await asyncio.to_thread(feed, house.streams, 8)
             await eventually(lambda: house.streams.counts().generated == 8)
     assert (len(house.inference[0].requests), len(second.requests), len(behind.requests)) == (4, 4, 0)
