@@ -4,7 +4,6 @@ import json
 import math
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from rookery import metrics
 from rookery.plots.strength import read_strength
 from rookery.trace import Outcome, TraceGroup
 from scripts.dashboards.__main__ import BOARDS
+from services.data.__main__ import main as data
 from tests.conftest import ROOT, RedisServer, free_port, require
 from tests.e2e.watching import copied_groups, logs, started, watched
 from tests.prometheus_server import PrometheusServer
@@ -192,11 +192,14 @@ def values(prometheus: PrometheusServer, expression: str) -> list[float]:
     return [value for _, value in prometheus.ask(expression)]
 
 
-def test_the_policy_s_own_moves_make_preference_pairs(loop: Loop, tmp_path: Path) -> None:
+def test_the_policy_s_own_moves_make_preference_pairs(
+    loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rejected is what the policy played; the engine's move, which no text names, is chosen."""
-    command = [sys.executable, "-m", "services.data", "pairs", "--count", "12", "--nodes", "500"]
-    command += ["--inference", loop.inference, "--model", "policy", "--jsonl", "pairs.jsonl"]
-    subprocess.run([*command, "--out", str(tmp_path)], cwd=ROOT, check=True, timeout=300)
+    for module in ("positions.numbered", "pairs.dataset"):
+        monkeypatch.setattr(f"services.data.{module}.PART_SIZE", 32)
+    argv = ["pairs", "--count", "12", "--nodes", "500", "--inference", loop.inference, "--model", "policy"]
+    assert data([*argv, "--jsonl", "pairs.jsonl", "--out", str(tmp_path)]) == 0
     pairs = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
     own = [pair for pair in pairs if pair["origin"] == "policy"]
     assert (len(pairs), bool(own)) == (12, True)
