@@ -4,11 +4,10 @@
 calls `detect`; the templates say it and read it.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self, TypeVar
 
 import chess
 
@@ -18,6 +17,12 @@ from commentary.template import Template
 
 Values = Mapping[str, Any]
 Weight = float | Callable[[chess.Board, Values], float]
+Truth = Callable[..., bool | None]
+F = TypeVar("F", bound=Truth)
+
+
+def _unsaid(context: Any, **slots: Any) -> bool | None:
+    raise NotImplementedError("a concept without a truth")
 
 
 @dataclass(frozen=True)
@@ -26,17 +31,38 @@ class Concept:
 
     `detect` yields slot values from a board, or with `about_moves` from a `Step`. The weight says how much it
     matters beside others; negative ones are drawbacks of a move. `favours` names the slot of the side that is
-    happier about it, `-side` that of the one that is not.
+    happier about it, `-side` that of the one that is not. Of what is detected only that with the slot `needs`
+    is a finding.
     """
 
     name: str
     topic: str
-    holds: Callable[..., bool | None]
-    templates: tuple[Template, ...]
+    holds: Truth
+    templates: tuple[Template, ...] = ()
     detect: Callable[[Any], Iterable[Values]] | None = None
     weight: Weight = 1.0
     favours: str = ""
+    needs: str = ""
     about_moves: bool = False
+
+    def found(self, place: Any) -> Iterator[Values]:
+        """What is detected on a board, or in a step."""
+        for values in self.detect(place) if self.detect else ():
+            if not self.needs or values.get(self.needs) is not None:
+                yield values
+
+    def says(self, *templates: str) -> Self:
+        """The concept with its templates, in the registry from now on."""
+        start = "{move} " if self.about_moves else ""
+        compiled = tuple(Template.of(template, start) for template in templates)
+        said = replace(self, templates=compiled)
+        CONCEPTS[self.name] = said
+        return said
+
+    def __call__(self, holds: F) -> F:
+        """Decorates the function that decides whether it is so."""
+        CONCEPTS[self.name] = replace(self, holds=holds)
+        return holds
 
     def options(self, naming: Naming, values: Values) -> list[Template]:
         """The templates that may be written with some values."""
@@ -93,45 +119,40 @@ CONCEPTS: dict[str, Concept] = {}
 """All of them by name; importing `commentary.concepts` fills it."""
 
 
-def concept(
-    name: str,
-    *templates: str,
-    topic: str,
-    holds: Callable[..., bool | None],
-    detect: Callable[[Any], Iterable[Values]] | None = None,
-    weight: Weight = 1.0,
-    favours: str = "",
-) -> Concept:
-    """Declares a concept of positions, or one that the writer uses where it has a reason to."""
+def concept(name: str, *, topic: str, holds: Truth = _unsaid, **facts: Any) -> Concept:
+    """Declares a concept of positions, or one that the writer uses where it has a reason to.
+
+        @concept("isolated pawn", topic="pawns", detect=_isolated, favours="-side").says(
+            "{pawn} ~be isolated",
+            "||{pawn} ~have no neighbours",
+        )
+        def _is_isolated(context: Context, pawn: int) -> bool: ...
+
+    The truth is the function below it, or `holds`. `facts` are the other fields of `Concept`.
+    """
     if name in CONCEPTS:
         raise ValueError(f"two concepts are named {name!r}")
-    compiled = tuple(map(Template.of, templates))
-    CONCEPTS[name] = Concept(name, topic, holds, compiled, detect, weight, favours)
-    return CONCEPTS[name]
+    return Concept(name, topic, holds, **facts)
 
 
-def move_concept(
-    name: str,
-    *templates: str,
-    topic: str = "moves",
-    holds: Callable[..., bool | None],
-    detect: Callable[[Step], Iterable[Values]] | None = None,
-    weight: Weight = 1.0,
-) -> Concept:
-    """Declares something that a move does; its templates begin with the verb."""
-    if name in CONCEPTS:
-        raise ValueError(f"two concepts are named {name!r}")
-    compiled = tuple(Template.of(_with_subject(template)) for template in templates)
-    CONCEPTS[name] = Concept(name, topic, holds, compiled, detect, weight, about_moves=True)
-    return CONCEPTS[name]
+def of_topic(topic: str, *, about_moves: bool = False, weight: float = 1.0) -> Callable[..., Concept]:
+    """Declares concepts of one topic; those about moves are what a move does, and begin with the verb."""
+    return partial(concept, topic=topic, about_moves=about_moves, weight=weight)
 
 
-def _with_subject(template: str) -> str:
-    """The template with the move as its subject."""
-    for prefix in ("||", *(f"{voice}|" for voice in ("notebook", "annotator", "coach", "calculator"))):
-        if template.startswith(prefix):
-            return f"{prefix}{{move}} {template.removeprefix(prefix)}"
-    return f"{{move}} {template}"
+move_concept = of_topic("moves", about_moves=True)
+
+
+def every(truth: Callable[[chess.Board, int], object]) -> Truth:
+    """The truth of a concept about squares or files: `truth` holds of each, and each is of the side named."""
+    return partial(_all_are, truth)
+
+
+def _all_are(truth: Callable[[chess.Board, int], object], context: Any, **named: Any) -> bool:
+    side = named.pop("side", None)
+    found = [n for value in named.values() for n in (value if isinstance(value, Iterable) else [value])]
+    right = side is None or all(context.board.color_at(square) == side for square in found)
+    return bool(found) and right and all(truth(context.board, n) for n in found)
 
 
 def position_findings(board: chess.Board) -> list[Finding]:
@@ -139,8 +160,8 @@ def position_findings(board: chess.Board) -> list[Finding]:
     return [
         Finding(concept, values, _weight(concept, board, values))
         for concept in CONCEPTS.values()
-        if concept.detect is not None and not concept.about_moves
-        for values in concept.detect(board)
+        if not concept.about_moves
+        for values in concept.found(board)
     ]
 
 
@@ -150,8 +171,8 @@ def move_findings(step: Step) -> list[Finding]:
     found = [
         Finding(concept, {**ends, **values}, _weight(concept, step.after, values))
         for concept in CONCEPTS.values()
-        if concept.detect is not None and concept.about_moves
-        for values in concept.detect(step)
+        if concept.about_moves
+        for values in concept.found(step)
     ]
     return sorted(found, key=lambda finding: -finding.weight)
 

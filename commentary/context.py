@@ -4,8 +4,6 @@ Names become squares, sides and moves here, with python-chess alone. A name that
 means nothing, and the claim that uses it is false; of one that fits several things nobody can tell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
@@ -18,17 +16,6 @@ from commentary.token import NAMES, Token
 
 _OURS = ("my", "our", "i", "we", "me", "us")
 _THEIRS = ("my opponent", "our opponent", "the opponent", "the other side")
-_PIECE_IS: dict[str, Callable[[chess.Board, chess.Square], bool]] = {
-    "": lambda board, square: True,
-    "pinned": predicates.is_pinned,
-    "undefended": lambda board, square: not predicates.defenders(board, square),
-    "loose": lambda board, square: not predicates.defenders(board, square),
-    "hanging": predicates.hangs,
-    "isolated": predicates.is_isolated,
-    "backward": predicates.is_backward,
-    "passed": predicates.is_passed,
-    "doubled": predicates.is_doubled,
-}
 _FILE_IS: dict[str, Callable[[chess.Board, int], bool]] = {
     "": lambda board, file: True,
     "open": predicates.is_open,
@@ -200,7 +187,9 @@ class Context:
             mask &= chess.BB_FILES[chess.FILE_NAMES.index(file)]
         if token.kind == "p" and token.squares:
             mask &= chess.BB_SQUARES[chess.parse_square(token.squares[0])]
-        return [square for square in chess.scan_forward(mask) if _PIECE_IS[token.adjective](board, square)]
+        return [
+            square for square in chess.scan_forward(mask) if predicates.IS[token.adjective](board, square)
+        ]
 
     # -- moves -----------------------------------------------------------------------------------
 
@@ -247,6 +236,11 @@ class Context:
         self.named += [] if ends == self.moved else ends
         self.moved = ends
         return self.move
+
+    @property
+    def origin(self) -> chess.Square:
+        """Where the piece that moves comes from."""
+        return self.move.from_square
 
     @property
     def to(self) -> chess.Square:

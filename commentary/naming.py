@@ -4,8 +4,6 @@ A short name ("the knight", "that knight") is used only for the piece of its kin
 that it can be read in one way; `commentary.context` reads by the same rule.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -92,10 +90,8 @@ def numbered(board: chess.Board, moves: Sequence[chess.Move]) -> str:
     board = board.copy(stack=False)
     words = []
     for ply, move in enumerate(moves):
-        dots = (
-            f"{board.fullmove_number}." if board.turn else f"{board.fullmove_number}..." if ply == 0 else ""
-        )
-        words.append(dots + board.san_and_push(move))
+        dots = "." if board.turn else "..." if ply == 0 else ""
+        words.append((f"{board.fullmove_number}{dots}" if dots else "") + board.san_and_push(move))
     return " ".join(words)
 
 
@@ -134,9 +130,12 @@ class Naming:
 
     def pick(self, options: Sequence[str]) -> str:
         """One of the wordings, those used least so far first; `coach|...` is for one voice only."""
-        heads = [option.split("|", 1)[0].split(",") if "|" in option else [self.voice] for option in options]
-        mine = [option for option, voices in zip(options, heads, strict=True) if self.voice in voices]
+        mine = self.allowed(options)
         return mine[self.least_used(mine)].split("|", 1)[-1]
+
+    def allowed(self, options: Sequence[str]) -> list[str]:
+        """The wordings for this voice."""
+        return [text for text in options if "|" not in text or self.voice in text.split("|")[0].split(",")]
 
     def least_used(self, keys: Sequence[str]) -> int:
         """The place of one of the keys that were drawn least so far."""

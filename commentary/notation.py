@@ -1,7 +1,5 @@
 """Moves as texts write them: SAN or UCI."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -4,12 +4,10 @@ A sentence is understood when it falls into clauses that all fit a template. Wha
 never guessed at.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from commentary import wording
 from commentary.concept import Concept
@@ -72,7 +70,7 @@ class _Part:
     end: int
     exact: bool = True
 
-    def cut(self, begin: int, end: int | None = None) -> _Part:
+    def cut(self, begin: int, end: int | None = None) -> "_Part":
         """A shorter stretch, without blanks around it."""
         piece = self.text[begin:end]
         begin += len(piece) - len(piece.lstrip())
@@ -96,7 +94,7 @@ class Grammar:
     about: Mapping[Subject, tuple[Said, ...]]
 
     @classmethod
-    def of(cls, concepts: Iterable[Concept]) -> Grammar:
+    def of(cls, concepts: Iterable[Concept]) -> Self:
         """Sorts the templates of some concepts."""
         bare: list[Said] = []
         about: dict[Subject, list[Said]] = {}

@@ -4,7 +4,7 @@ Written on its own, from the definitions of the concepts, with python-chess
 and loops over squares: slow, plain, and without a line shared with the detectors.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import chess
 
@@ -124,6 +124,16 @@ def ahead_of(square: chess.Square, side: chess.Color) -> list[chess.Square]:
     return [chess.square(file, r) for r in ranks]
 
 
+def is_dark(square: chess.Square) -> bool:
+    """Whether the square is a dark one."""
+    return (chess.square_file(square) + chess.square_rank(square)) % 2 == 0
+
+
+def is_central(square: chess.Square) -> bool:
+    """Whether the square is one of the sixteen in the middle."""
+    return 2 <= chess.square_file(square) <= 5 and 2 <= chess.square_rank(square) <= 5
+
+
 def is_pawn(board: chess.Board, square: chess.Square) -> bool:
     """Whether a pawn stands there."""
     return name_at(board, square) == "pawn"
@@ -220,6 +230,20 @@ def hangs(board: chess.Board, square: chess.Square) -> bool:
     return bool(attackers(board, square)) and not defenders(board, square)
 
 
+IS: dict[str, Callable[[chess.Board, chess.Square], bool]] = {
+    "": lambda board, square: True,
+    "pinned": is_pinned,
+    "undefended": lambda board, square: not defenders(board, square),
+    "loose": lambda board, square: not defenders(board, square),
+    "hanging": hangs,
+    "isolated": is_isolated,
+    "backward": is_backward,
+    "passed": is_passed,
+    "doubled": is_doubled,
+}
+"""What an adjective says of the piece on a square."""
+
+
 def captured(board: chess.Board, move: chess.Move) -> chess.Square | None:
     """Where the piece stood that a move takes."""
     if not board.is_capture(move):
@@ -229,7 +253,8 @@ def captured(board: chess.Board, move: chess.Move) -> chess.Square | None:
     return move.to_square
 
 
-def has_castling_right(board: chess.Board, side: chess.Color, *, kingside: bool) -> bool:
-    """Whether neither king nor rook has moved yet, by the position's FEN."""
+def castling_wings(board: chess.Board, side: chess.Color) -> set[str]:
+    """Where a side may still castle, by the position's FEN."""
     rights = board.fen().split()[2]
-    return ("K" if kingside else "Q") in rights if side else ("k" if kingside else "q") in rights
+    wings = {"kingside": "K" if side else "k", "queenside": "Q" if side else "q"}
+    return {wing for wing, letter in wings.items() if letter in rights}

@@ -1,7 +1,5 @@
 """Reads a text about a position and holds every claim in it against the board."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -136,6 +134,9 @@ def _judged(clause: Clause, context: Context) -> tuple[dict[str, object], bool |
         fits = all(values[name] == right for name, right in context.roles.items() if name in values)
         known = {*context.roles, "move"} if concept.about_moves else context.roles
         given = {name: value for name, value in values.items() if name not in known}
+        if isinstance(given.get("other"), bool):  # the side that `side` is not
+            other = given.pop("other")
+            fits = fits and given.setdefault("side", not other) != other
         return values, fits and concept.holds(context, **given)
     except Unresolved:
         return values, False

@@ -1,7 +1,5 @@
 """What was read in a text: sentences with their places, and the claims in them with their truth."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """The slots of templates: each type with the tokens it takes, one renderer and one reader."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,6 +18,8 @@ KINDS = ("pawn", "knight", "bishop", "rook", "queen")
 
 _COUNT = "|".join((*NUMBERS, "none", "an", "a", "once", "twice", r"\d{1,3}"))
 _UNIT = rf"(?:{'|'.join(NUMBERS[1:])}|an?|the) (?:minor piece|piece|queen|rook|bishop|knight|pawn)s?"
+_UNITS = f"{_UNIT}(?:, {_UNIT})*(?: and {_UNIT})?"
+_NAMES = (*KINDS, "king")
 _ORDINALS = {"second": 2, "third": 3, "fourth": 4}
 
 
@@ -84,8 +84,16 @@ def _list(kinds: str) -> str:
     return rf"{one}(?:, {one})*(?:,? (?:and|or) {one})?"
 
 
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{number(count)} times")
+def _plain(naming: Naming, value: object) -> str:
+    return str(value)
+
+
+def _render_times(naming: Naming, value: int) -> str:
+    return {1: "once", 2: "twice"}.get(value, f"{number(value)} times")
+
+
+def _render_ordinal(naming: Naming, value: int) -> str:
+    return list(_ORDINALS)[value - 2]
 
 
 def _file(adjective: str) -> Callable[[Naming, Any], str]:
@@ -120,6 +128,10 @@ def _read_threat(context: Context, found: list[Token]) -> chess.Color:
     return _read_line(context, found)
 
 
+def _read_before(context: Context, found: list[Token]) -> chess.Square:
+    return context.piece(found[0], context.before)
+
+
 def _read_foe(context: Context, found: list[Token]) -> Callable[[chess.Board], chess.Move]:
     return lambda board: context.move_on(board, found[0])
 
@@ -133,92 +145,52 @@ def _squares(context: Context, found: list[Token]) -> list[chess.Square]:
     return [chess.parse_square(name) for name in found[0].squares]
 
 
-def _render_line(naming: Naming, value: tuple[chess.Board, Sequence[chess.Move]]) -> str:
-    return numbered(*value)
+_PIECE, _PIECES, _MOVE = _one("pi"), rf"{_list('pg')}|{_one('i')}", _one("mlq")
 
 
 _ALL = (
-    SlotType("piece", _one("pi"), Naming.piece, lambda s, t: s.piece(t[0]), "piece", squares=True),
-    SlotType(
-        "before",
-        _one("pi"),
-        lambda naming, value: naming.piece(value, naming.before),
-        lambda s, t: s.piece(t[0], s.before),
-        squares=True,
-    ),
+    SlotType("piece", _PIECE, Naming.piece, lambda s, t: s.piece(t[0]), "piece", squares=True),
+    SlotType("before", _PIECE, lambda n, v: n.piece(v, n.before), _read_before, squares=True),
     SlotType("some", _one("p"), Naming.piece, lambda s, t: s.fitting(t[0]), "piece"),
     SlotType(
-        "passer",
-        _one("p"),
-        lambda naming, v: "the passed pawn",
-        lambda s, t: s.piece(t[0], s.before),
-        takes=lambda token: token.name == "pawn",
+        "passer", _one("p"), lambda n, v: "the passed pawn", _read_before, takes=lambda t: t.name == "pawn"
     ),
     SlotType(
         "king",
-        _one("pi"),
+        _PIECE,
         Naming.piece,
         lambda s, t: s.piece(t[0]),
         "piece",
         squares=True,
-        takes=lambda token: token.name in ("king", ""),
+        takes=lambda t: t.name in ("king", ""),
     ),
-    SlotType(
-        "pieces",
-        rf"{_list('pg')}|{_one('i')}",
-        Naming.pieces,
-        lambda s, t: s.pieces(t),
-        "pieces",
-        squares=True,
-    ),
-    SlotType(
-        "square", _one("q"), lambda naming, v: _render_squares(naming, [v]), lambda s, t: _squares(s, t)[0]
-    ),
-    SlotType("prey", rf"{_list('pg')}|{_one('i')}", Naming.pieces, _read_prey, "pieces", squares=True),
+    SlotType("pieces", _PIECES, Naming.pieces, lambda s, t: s.pieces(t), "pieces", squares=True),
+    SlotType("prey", _PIECES, Naming.pieces, _read_prey, "pieces", squares=True),
+    SlotType("square", _one("q"), lambda n, v: _render_squares(n, [v]), lambda s, t: _squares(s, t)[0]),
     SlotType("squares", _one("q"), _render_squares, _squares, squares=True),
-    SlotType("side", _one("s"), lambda naming, v: naming.side(v).word, lambda s, t: s.side(t[0]), "side"),
-    SlotType("object", _one("s"), lambda naming, v: naming.side(v).object_, lambda s, t: s.side(t[0])),
-    SlotType("owner", _one("o"), lambda naming, v: naming.side(v).owner, lambda s, t: s.side(t[0])),
+    SlotType("side", _one("s"), lambda n, v: n.side(v).word, lambda s, t: s.side(t[0]), "side"),
+    SlotType("object", _one("s"), lambda n, v: n.side(v).object_, lambda s, t: s.side(t[0])),
+    SlotType("owner", _one("o"), lambda n, v: n.side(v).owner, lambda s, t: s.side(t[0])),
     SlotType("file", _one("fi"), _file(""), _read_file, "file"),
     SlotType("open_file", _one("fi"), _file("open "), _read_file, "file"),
     SlotType("half_file", _one("fi"), _file("half-open "), _read_file, "file"),
     SlotType("files", _one("fi"), _render_files, lambda s, t: s.files(t[0]), "file"),
-    SlotType("move", _one("mlq"), lambda naming, v: str(v), lambda s, t: s.step(t[0]), "move"),
-    SlotType("candidate", _one("mlq"), lambda naming, v: str(v), lambda s, t: s.move_on(s.root, t[0])),
-    SlotType("candidates", _list("mlq"), lambda naming, v: joined(v), lambda s, t: [s.step(x) for x in t]),
-    SlotType("named_move", _one("mlq"), lambda naming, v: str(v), _read_foe, "move"),
-    SlotType("foe", _one("ml"), lambda naming, v: str(v), _read_foe),
+    SlotType("move", _MOVE, _plain, lambda s, t: s.step(t[0]), "move"),
+    SlotType("candidate", _MOVE, _plain, lambda s, t: s.move_on(s.root, t[0])),
+    SlotType("candidates", _list("mlq"), lambda n, v: joined(v), lambda s, t: [s.step(x) for x in t]),
+    SlotType("named_move", _MOVE, _plain, _read_foe, "move"),
+    SlotType("foe", _one("ml"), _plain, _read_foe),
+    SlotType("mate", _one("ml"), _plain, _read_foe, takes=lambda t: t.moves[0].endswith("#")),
+    SlotType("line", _one("l"), lambda n, v: numbered(*v), _read_line, "line"),
+    SlotType("threat", _one("l"), lambda n, v: numbered(*v), _read_threat),
+    SlotType("count", _COUNT, lambda n, v: number(v), lambda s, w: count_of(w), plain=True),
+    SlotType("times", rf"(?:{_COUNT})(?: times)?", _render_times, lambda s, w: count_of(w), plain=True),
+    SlotType("ordinal", "|".join(_ORDINALS), _render_ordinal, lambda s, w: _ORDINALS[w], plain=True),
+    SlotType("units", _UNITS, lambda n, v: units(v), lambda s, w: units_of(w), plain=True),
     SlotType(
-        "mate", _one("ml"), lambda naming, v: str(v), _read_foe, takes=lambda t: t.moves[0].endswith("#")
+        "kind", "|".join(_NAMES), lambda n, v: _NAMES[v - 1], lambda s, w: _NAMES.index(w) + 1, plain=True
     ),
-    SlotType("line", _one("l"), _render_line, _read_line, "line"),
-    SlotType("threat", _one("l"), _render_line, _read_threat),
-    SlotType("count", _COUNT, lambda naming, v: number(v), lambda s, w: count_of(w), plain=True),
-    SlotType(
-        "times", rf"(?:{_COUNT})(?: times)?", lambda h, v: _times(v), lambda s, w: count_of(w), plain=True
-    ),
-    SlotType(
-        "ordinal",
-        "|".join(_ORDINALS),
-        lambda naming, v: list(_ORDINALS)[v - 2],
-        lambda s, w: _ORDINALS[w],
-        plain=True,
-    ),
-    SlotType(
-        "units",
-        f"{_UNIT}(?:, {_UNIT})*(?: and {_UNIT})?",
-        lambda naming, v: units(v),
-        lambda s, w: units_of(w),
-        plain=True,
-    ),
-    SlotType(
-        "kind",
-        "|".join((*KINDS, "king")),
-        lambda naming, v: chess.piece_name(v),
-        lambda s, w: chess.PIECE_NAMES.index(w),
-        plain=True,
-    ),
-    SlotType("colour", "white|black", lambda naming, v: str(v), lambda s, w: w == "white", plain=True),
-    SlotType("word", "[a-z]+(?:-[a-z]+)*", lambda naming, v: str(v), lambda s, w: w, plain=True),
+    SlotType("colour", "white|black", _plain, lambda s, w: w == "white", plain=True),
+    SlotType("word", "[a-z]+(?:-[a-z]+)*", _plain, lambda s, w: w, plain=True),
 )
 TYPES = {type_.name: type_ for type_ in _ALL}

@@ -1,8 +1,7 @@
 """One move with the boards before and after it, which the detectors of moves need together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import chess
 
@@ -19,7 +18,7 @@ class Step:
     arrived: chess.PieceType
 
     @classmethod
-    def of(cls, before: chess.Board, move: chess.Move) -> Step:
+    def of(cls, before: chess.Board, move: chess.Move) -> Self:
         """The step that `move` makes from `before`, which stays as it is."""
         after = before.copy(stack=False)
         after.push(move)

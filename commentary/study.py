@@ -1,7 +1,5 @@
 """What an engine says about one position: the input of `write`, and the evidence for claims about scores."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

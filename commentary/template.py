@@ -13,45 +13,26 @@ A template that begins with a slot for a piece, side, move, line or file has tha
 also be said before, be a pronoun, or come from the clause before.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 from commentary.naming import Naming, gerund, plural, third
 from commentary.slots import TYPES, SlotType, Subject
 
 _VOICES = re.compile(r"^([a-z,]+)\|")
 _ITEM = re.compile(r"\{(\w+)(?::(\w+))?\}|~([a-z]+)|(~?\()|(\|\|?)|(\)\??)")
-_IRREGULAR = {
-    "be": "is|are|am|was|be|being",
-    "have": "has|have|had|having",
-    "win": "win|wins|winning|won",
-    "lose": "lose|loses|losing|lost",
-    "take": "take|takes|taking|took|taken",
-    "give": "give|gives|giving|gave|given",
-    "leave": "leave|leaves|leaving|left",
-    "stand": "stand|stands|standing|stood",
-    "keep": "keep|keeps|keeping|kept",
-    "bring": "bring|brings|bringing|brought",
-    "hold": "hold|holds|holding|held",
-    "make": "make|makes|making|made",
-    "run": "run|runs|running|ran",
-    "go": "go|goes|going|went",
-    "come": "come|comes|coming|came",
-    "do": "do|does|doing|did",
-    "fall": "fall|falls|falling|fell",
-    "break": "break|breaks|breaking|broke",
-    "build": "build|builds|building|built",
-    "fight": "fight|fights|fighting|fought",
-    "lie": "lie|lies|lying|lay",
-    "sit": "sit|sits|sitting|sat",
-    "get": "get|gets|getting|got",
-    "meet": "meet|meets|meeting|met",
-}
+_PASTS = dict(
+    re.findall(
+        r"(\w+) ([\w|]+)",
+        "be are|am|was, have had, do did, go went, come came, win won, lose lost, take took|taken, "
+        "give gave|given, leave left, stand stood, keep kept, bring brought, hold held, make made, run ran, "
+        "fall fell, break broke, build built, fight fought, lie lay, sit sat, get got, meet met",
+    )
+)
+"""Irregular forms of the past, by the infinitive."""
 
 Form = Callable[[str], str]
 
@@ -94,11 +75,10 @@ class Template:
     written: bool
 
     @classmethod
-    def of(cls, source: str) -> Template:
-        """Compiles a template; one that begins with `||` is read and never written."""
+    def of(cls, source: str, start: str = "") -> Self:
+        """Compiles a template, with `start` before it; one that begins with `||` is only read."""
         voices = _VOICES.match(source)
-        text = source[voices.end() :] if voices else source.removeprefix("||")
-        items = _parsed(text)
+        items = _parsed(start + (source[voices.end() :] if voices else source.removeprefix("||")))
         first = items[0]
         subject = first if isinstance(first, Slot) and first.type.subject and items[1:] else None
         rest = items[1:] if subject else items
@@ -241,11 +221,9 @@ def _pattern(items: tuple[Any, ...], numbers: Iterator[int]) -> str:
 
 
 def _forms(verb: str) -> str:
-    if verb in _IRREGULAR:
-        return f"(?:{_IRREGULAR[verb]})"
     stem = verb.removesuffix("e")
     past = verb[:-1] + "ied" if third(verb).endswith("ies") else f"{stem}{verb[-1]}?ed"
-    return f"(?:{verb}|{third(verb)}|{gerund(verb)}|{past}|{stem}ed)"
+    return f"(?:{verb}|{third(verb)}|{gerund(verb)}|{_PASTS.get(verb) or f'{past}|{stem}ed'})"
 
 
 def _keyword(items: tuple[Any, ...]) -> str:

@@ -5,13 +5,15 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import chess
 
 Kind = Literal["l", "g", "p", "f", "o", "m", "q", "s", "i"]
 """Line, group of pieces, piece, files, owner, move, squares, side, pronoun."""
+
+_KINDS: tuple[Kind, ...] = get_args(Kind)
 
 NAMES = {
     "king": chess.KING,
@@ -38,7 +40,6 @@ class Token:
     moves: tuple[str, ...] = ()
     number: int = 0
     black: bool = False
-    place: int = 0
 
 
 _SQUARE = r"[a-h][1-8]"
@@ -158,86 +159,27 @@ def _replaced(
 
 
 def _token(match: re.Match[str]) -> Token:
-    kind = next(kind for kind in _READERS if match[kind] is not None)
-    return replace(_READERS[kind](match), place=match.start())
-
-
-def _line(match: re.Match[str]) -> Token:
-    steps = _STEP.findall(match["l"])
-    number, dots, _ = steps[0]
-    return Token("l", match[0], moves=tuple(san for _, _, san in steps), number=int(number), black=bool(dots))
-
-
-def _group(match: re.Match[str]) -> Token:
+    """What the groups of the kind that has matched say; a group's name begins with its kind."""
+    said = {name: words for name, words in match.groupdict().items() if words is not None}
+    kind = next(kind for kind in _KINDS if kind in said)
+    words, at = match[0], said.get(kind + "at", "")
+    steps = _STEP.findall(words) if kind == "l" else []
+    moves = [words.removeprefix("...")] if kind == "m" else [san for _, _, san in steps]
+    owner = words if kind in "os" else said.get(kind + "owner", "")
+    squares = words if kind == "q" else said.get(kind + "squares", "") or said.get(kind + "square", at)
     return Token(
-        "g",
-        match[0],
-        owner=_clean(match["gowner"]),
-        shade=(match["gshade"] or "").lower(),
-        adjective=match["gadj"] or "",
-        name=match["gname"][:-1].lower(),
-        squares=tuple(re.findall(_SQUARE, match["gsquares"] or "")),
-        files=(match["gfile"],) if match["gfile"] else (),
+        kind,
+        words,
+        owner=owner.lower().removesuffix("'s"),
+        shade=said.get(kind + "shade", "").lower(),
+        adjective=said.get(kind + "adj", ""),
+        name=said.get(kind + "name", "").lower().removesuffix("s"),
+        squares=tuple(re.findall(_SQUARE, squares)),
+        files=tuple(re.findall(r"\b[a-h]\b", said.get("files") or said.get(kind + "file", at))),
+        moves=tuple(moves),
+        number=int(steps[0][0]) if steps else 0,
+        black=bool(steps[0][1]) if steps else words.startswith("..."),
     )
-
-
-def _piece(match: re.Match[str]) -> Token:
-    at = match["pat"] or ""
-    square = match["psquare"] or (at if len(at) == 2 else "")
-    return Token(
-        "p",
-        match[0],
-        owner=_clean(match["powner"]),
-        shade=(match["pshade"] or "").lower(),
-        adjective=match["padj"] or "",
-        name=match["pname"].lower(),
-        squares=(square,) if square else (),
-        files=(at,) if len(at) == 1 else (),
-    )
-
-
-def _files(match: re.Match[str]) -> Token:
-    return Token(
-        "f", match[0], adjective=match["fadj"] or "", files=tuple(re.findall(r"\b[a-h]\b", match["files"]))
-    )
-
-
-def _move(match: re.Match[str]) -> Token:
-    san = match["m"].removeprefix("...")
-    return Token("m", match[0], moves=(san,), black=match["m"].startswith("..."))
-
-
-def _squares(match: re.Match[str]) -> Token:
-    return Token("q", match[0], squares=tuple(re.findall(_SQUARE, match["q"])))
-
-
-def _owner(match: re.Match[str]) -> Token:
-    return Token("o", match[0], owner=_clean(match["o"]))
-
-
-def _side(match: re.Match[str]) -> Token:
-    return Token("s", match[0], owner=match["s"].lower())
-
-
-def _pronoun(match: re.Match[str]) -> Token:
-    return Token("i", match[0])
-
-
-def _clean(owner: str | None) -> str:
-    return (owner or "").lower().removesuffix("'s")
-
-
-_READERS = {
-    "l": _line,
-    "g": _group,
-    "p": _piece,
-    "f": _files,
-    "m": _move,
-    "q": _squares,
-    "o": _owner,
-    "s": _side,
-    "i": _pronoun,
-}
 
 
 def marks(text: str) -> list[tuple[str, int]]:

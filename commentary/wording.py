@@ -88,45 +88,40 @@ STOPS = re.compile(
 
 Rewrites = tuple[tuple[re.Pattern[str], str], ...]
 
-REWRITES: Rewrites = (
-    (re.compile(r"^(«[mlq]\d+»)(?::| [-\u2013\u2014])? (?:this|it|which) "), r"\1 "),
-    (re.compile(r"^(«[mlq]\d+»)(?::| [-\u2013\u2014]) "), r"\1 "),
-    (re.compile(r"^(«[ml]\d+»), (?=\w+ing )"), r"\1 "),
+
+def _compiled(*rewrites: tuple[str, str]) -> Rewrites:
+    return tuple((re.compile(pattern), replacement) for pattern, replacement in rewrites)
+
+
+REWRITES = _compiled(
+    (r"^(«[mlq]\d+»)(?::| [-\u2013\u2014])? (?:this|it|which) ", r"\1 "),
+    (r"^(«[mlq]\d+»)(?::| [-\u2013\u2014]) ", r"\1 "),
+    (r"^(«[ml]\d+»), (?=\w+ing )", r"\1 "),
     (
-        re.compile(r"^(attacked|undefended|defended|pinned|isolated|doubled|passed|hanging|under attack) "),
-        r"is \1 ",
-    ),
-    (re.compile(r"^((?:still )?(?:unclaimed|unoccupied|up for grabs))$"), r"is \1"),
-    (re.compile(r"^((?:only|just) \w+ (?:steps?|moves?|squares?) )"), r"is \1"),
-    (
-        re.compile(r"^(attacked|undefended|defended|pinned|isolated|doubled|passed|hanging|under attack)$"),
+        r"^(attacked|undefended|defended|pinned|isolated|doubled|passed|hanging|under attack)(?= |$)",
         r"is \1",
     ),
-    (re.compile(r"^with («[mlq]\d+»),? («s\d+») "), r"\2 could play \1, \1 "),
-    (re.compile(r"^(«l\d+»),? ~?(?:leaves|leaving|leave) («s\d+») with "), r"\1, \2 has "),
-    (re.compile(r"^(«l\d+»),? (?:leaves|leaving|leave) («s\d+») "), r"\1, \2 is "),
-    (re.compile(r"^(?:leaving|and leaves|leaves|leave) («s\d+») with "), r"\1 has "),
-    (re.compile(r"^(?:leaving|and leaves|leaves|leave) («s\d+») "), r"\1 is "),
-    (re.compile(r"^with («s\d+») "), r"\1 is "),
-    (re.compile(r"^with («[pg]\d+») "), r"\1 is "),
-    (
-        re.compile(r"^(?:thanks to|because of|given|in view of|despite|for all) («s\d+») (?:having|being) "),
-        r"\1 has ",
-    ),
-    (re.compile(r"^(?:there is|there's|here is|we have|i have) («[pg]\d+»), which "), r"\1 "),
+    (r"^((?:still )?(?:unclaimed|unoccupied|up for grabs))$", r"is \1"),
+    (r"^((?:only|just) \w+ (?:steps?|moves?|squares?) )", r"is \1"),
+    (r"^with («[mlq]\d+»),? («s\d+») ", r"\2 could play \1, \1 "),
+    (r"^(«l\d+»),? ~?(?:leaves|leaving|leave) («s\d+») with ", r"\1, \2 has "),
+    (r"^(«l\d+»),? (?:leaves|leaving|leave) («s\d+») ", r"\1, \2 is "),
+    (r"^(?:leaving|and leaves|leaves|leave) («s\d+») with ", r"\1 has "),
+    (r"^(?:leaving|and leaves|leaves|leave) («s\d+») ", r"\1 is "),
+    (r"^with («[spg]\d+») ", r"\1 is "),
+    (r"^(?:thanks to|because of|given|in view of|despite|for all) («s\d+») (?:having|being) ", r"\1 has "),
+    (r"^(?:there is|there's|here is|we have|i have) («[pg]\d+»), which ", r"\1 "),
 )
 """Shortened clauses in full."""
 
-HEDGES: Rewrites = (
-    (re.compile(r"\b(?:seems?|appears?)(?: to be)? "), "is "),
+HEDGES = _compiled(
+    (r"\b(?:seems?|appears?)(?: to be)? ", "is "),
     (
-        re.compile(
-            r"\b(is|are|has|have) (?:currently|also|already|still|now|clearly|indeed|actually|directly|"
-            r"effectively|both|therefore) "
-        ),
+        r"\b(is|are|has|have) (?:currently|also|already|still|now|clearly|indeed|actually|directly|"
+        r"effectively|both|therefore) ",
         r"\1 ",
     ),
-    (re.compile(r" with (check|checkmate|mate)$"), r" and gives \1"),
+    (r" with (check|checkmate|mate)$", r" and gives \1"),
 )
 """Words that a claim can do without, tried when nothing else fits."""
 

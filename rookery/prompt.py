@@ -150,6 +150,13 @@ def _mover_twice(position: Position) -> Prompt:
     return Prompt("mover-twice", (Message("user", text),), board.fen())
 
 
+def _mover_numbered(position: Position) -> Prompt:
+    """`mover-twice` after the number of the move, which a text about the position needs."""
+    twice = _mover_twice(position)
+    text = f"{chess.Board(position.fen).fullmove_number} {twice.messages[0].content}"
+    return Prompt("mover-numbered", (Message("user", text),), twice.fen)
+
+
 def _mover_squares(position: Position) -> Prompt:
     board = mover_board(position.fen)
     text = f"{squares(board)} {board.castling_xfen()} {_en_passant(board)}"
@@ -233,13 +240,15 @@ STYLES: dict[str, Callable[[Position], Prompt]] = {
     "mover-pieces": _mover_pieces,
     "mover-squares": _mover_squares,
     "mover-twice": _mover_twice,
+    "mover-numbered": _mover_numbered,
     "rookworld": _rookworld,
     "rookworld-p": _rookworld_p,
     **{style: _game(style) for style in GAME_STYLES},
 }
 """Prompt styles by name. The `mover-*` styles are terse, for small models with a tokenizer of their own.
 `mover-twice` lists the opponent's pieces and then the mover's twice, so that a causal model has seen all
-pieces when it reads the mover's for the second time. `rookworld` begins a `P:` or `A:` line, depending on the
+pieces when it reads the mover's for the second time; `mover-numbered` begins with the number of the move, for
+answers in prose. `rookworld` begins a `P:` or `A:` line, depending on the
 position's task; `rookworld-p` always a `P:` line."""
 
 LINES = frozenset({"rookworld", "rookworld-p", *GAME_STYLES})

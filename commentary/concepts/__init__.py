@@ -22,7 +22,6 @@ from commentary.concepts import (  # noqa: F401
     plans,
     pressure,
     prose,
-    shape,
     standings,
     strikes,
     tactics,

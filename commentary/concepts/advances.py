@@ -1,7 +1,5 @@
 """What a move does with a passed pawn, or against one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import chess
@@ -12,8 +10,6 @@ from commentary.concepts.pawns import ahead, is_passed, steps, stop_of
 from commentary.context import Context
 from commentary.step import Step
 
-# -- passed pawns --------------------------------------------------------------------------------
-
 
 def _pushes(step: Step) -> Iterator[Values]:
     moved = step.kind == chess.PAWN and not step.move.promotion
@@ -21,28 +17,11 @@ def _pushes(step: Step) -> Iterator[Values]:
         return
     if is_passed(step.before, step.origin, step.mover):
         left = steps(step.target, step.mover)
-        yield {
-            "pawn": step.origin,
-            "near": left if 1 < left <= 3 else None,
-            "next": step.target if left == 1 else None,
-        }
+        near, next_to_it = (left if 1 < left <= 3 else None), (step.target if left == 1 else None)
+        yield {"pawn": step.origin, "near": near, "next": next_to_it}
 
 
-def _is_pushing(
-    context: Context,
-    pawn: int,
-    near: int | None = None,
-    next: int | None = None,
-) -> bool:
-    right = next in (None, context.to)
-    left = predicates.steps_to_go(context.to, context.before.turn)
-    counted = near in (None, left) and (next is None or left == 1)
-    right = right and pawn == context.move.from_square
-    return right and counted and predicates.is_passed(context.before, pawn)
-
-
-move_concept(
-    "pushes a passed pawn",
+@move_concept("pushes a passed pawn", detect=_pushes, weight=3.8).says(
     "~(push|advance) {pawn:passer} to {here:square}",
     "~(push|advance) {pawn:passer}",
     "~run {pawn:passer} forward",
@@ -50,10 +29,11 @@ move_concept(
     "~push {pawn:passer} to {next:square}, one step from queening",
     "||~(push|advance|run) {pawn:passer}( forward| on| further)?",
     "||~push {pawn:before}( on| further)?",
-    detect=_pushes,
-    holds=_is_pushing,
-    weight=3.8,
 )
+def _is_pushing(context: Context, pawn: int, near: int | None = None, next: int | None = None) -> bool:
+    left = predicates.steps_to_go(context.to, context.before.turn)
+    counted = near in (None, left) and (next is None or (next == context.to and left == 1))
+    return pawn == context.origin and counted and predicates.is_passed(context.before, pawn)
 
 
 def _makes_passer(step: Step) -> Iterator[Values]:
@@ -63,23 +43,18 @@ def _makes_passer(step: Step) -> Iterator[Values]:
         yield {"side": step.mover}
 
 
-def _is_new_passer(context: Context, side: bool | None = None) -> bool:
-    fresh = predicates.is_passed(context.board, context.to) and not predicates.is_passed(
-        context.before, context.move.from_square
-    )
-    return fresh and side in (None, context.before.turn)
-
-
-move_concept(
-    "makes a passed pawn",
+@move_concept("makes a passed pawn", detect=_makes_passer, weight=4.2).says(
     "~(create|make||produce|obtain) a passed pawn on {here:square}",
     "~give {side:object} a passed pawn on {here:square}",
     "||~(create|make|produce|obtain) a passed pawn",
     "||~give {side:object} a passed pawn",
-    detect=_makes_passer,
-    holds=_is_new_passer,
-    weight=4.2,
 )
+def _is_new_passer(context: Context, side: bool | None = None) -> bool:
+    was, now = (
+        predicates.is_passed(context.before, context.origin),
+        predicates.is_passed(context.board, context.to),
+    )
+    return now and not was and side in (None, context.before.turn)
 
 
 def _blockades(step: Step) -> Iterator[Values]:
@@ -91,19 +66,13 @@ def _blockades(step: Step) -> Iterator[Values]:
         yield {"pawn": stop}
 
 
+@move_concept("blockades", detect=_blockades, weight=3.0).says(
+    "~(blockade|stand in the way of||block|halt|stop) {pawn}( for now)?"
+)
 def _is_blockading(context: Context, pawn: int) -> bool:
     board, side = context.board, context.board.color_at(pawn)
     enemy = side == board.turn and predicates.is_passed(board, pawn)
     return enemy and predicates.ahead_of(pawn, board.turn)[0] == context.to
-
-
-move_concept(
-    "blockades",
-    "~(blockade|stand in the way of||block|halt|stop) {pawn}( for now)?",
-    detect=_blockades,
-    holds=_is_blockading,
-    weight=3.0,
-)
 
 
 def _backs(step: Step) -> Iterator[Values]:
@@ -115,6 +84,11 @@ def _backs(step: Step) -> Iterator[Values]:
             yield {"pawn": pawn}
 
 
+@move_concept("backs a passed pawn", detect=_backs, weight=3.0).says(
+    "~get behind {pawn}",
+    "~support {pawn} from behind",
+    "~put a rook behind {pawn}",
+)
 def _is_behind(context: Context, pawn: int) -> bool:
     board, rook = context.board, context.to
     own = board.color_at(pawn) == context.before.turn and predicates.is_passed(board, pawn)
@@ -123,21 +97,7 @@ def _is_behind(context: Context, pawn: int) -> bool:
     return own and behind and predicates.name_at(board, rook) == "rook" and pawn in board.attacks(rook)
 
 
-move_concept(
-    "backs a passed pawn",
-    "~get behind {pawn}",
-    "~support {pawn} from behind",
-    "~put a rook behind {pawn}",
-    detect=_backs,
-    holds=_is_behind,
-    weight=3.0,
-)
-
-
-move_concept(
-    "recaptures",
+move_concept("recaptures", holds=lambda context: context.victim is not None, weight=3.0).says(
     "~(recapture|take back)",
     "~(recapture|take back) on {here:square}",
-    holds=lambda context: context.victim is not None,
-    weight=3.0,
 )

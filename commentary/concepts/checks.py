@@ -1,22 +1,15 @@
 """Checks, legal replies, whose move it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
-from commentary.concept import Values
+from commentary.concept import Values, of_topic
 from commentary.context import Context
 
-concept = partial(registry.concept, topic="kings")
+concept = of_topic("kings")
 _FEW = 6
 """Legal replies to a check up to which they are worth counting."""
-
-
-# -- check ---------------------------------------------------------------------------------------
 
 
 def _checked(board: chess.Board) -> Iterator[Values]:
@@ -26,7 +19,6 @@ def _checked(board: chess.Board) -> Iterator[Values]:
         single = len(checkers) == 1
         yield {
             "side": board.turn,
-            "checkers": checkers,
             "checker": checkers[0] if single else None,
             "double": None if single else checkers,
             "few": replies if 1 < replies <= _FEW and single else None,
@@ -34,34 +26,7 @@ def _checked(board: chess.Board) -> Iterator[Values]:
         }
 
 
-def _gives_check(
-    context: Context,
-    side: bool | None = None,
-    checker: int | None = None,
-    checkers: Sequence[int] = (),
-    double: Sequence[int] = (),
-    few: int | None = None,
-    one: int | None = None,
-    king: int | None = None,
-) -> bool:
-    found = set(context.board.checkers())
-    named = {s for s in (checker, one) if s is not None} | set(checkers) | set(double)
-    right_side = side is None or context.board.turn == side
-    right_king = king is None or king == context.board.king(context.board.turn)
-    replies = few if few is not None else 1 if one is not None else None
-    counted = replies is None or context.board.legal_moves.count() == replies
-    return (
-        bool(found)
-        and named <= found
-        and right_side
-        and right_king
-        and counted
-        and (not double or set(double) == found)
-    )
-
-
-concept(
-    "check",
+@concept("check", detect=_checked, weight=40.0, favours="-side").says(
     "{side} ~be (|already )in check( here| now)? from {checker}",
     "{checker} (~give check|~be giving check)",
     "{side} ~be in check from {checker}, and there are only {few:count} legal replies",
@@ -73,23 +38,31 @@ concept(
     "||{side} ~be (already )?in check( here| now)?",
     "||{king:piece} ~be in check( from {checker})?",
     "||{checker} ~check {king:piece}",
-    detect=_checked,
-    holds=_gives_check,
-    weight=40.0,
-    favours="-side",
 )
-concept(
-    "legal replies",
-    "||there ~be (just |only |exactly )?{n:count} legal (moves?|reply|replies|answers?)( here)?",
-    holds=lambda context, n: context.board.legal_moves.count() == n,
+def _gives_check(
+    context: Context,
+    checker: int | None = None,
+    one: int | None = None,
+    double: Sequence[int] = (),
+    few: int | None = None,
+    side: bool | None = None,
+    king: int | None = None,
+) -> bool:
+    board, found = context.board, set(context.board.checkers())
+    named = {s for s in (checker, one) if s is not None} | set(double)
+    whose = side in (None, board.turn) and king in (None, board.king(board.turn))
+    replies = few if few is not None else 1 if one is not None else None
+    counted = replies in (None, board.legal_moves.count())
+    return bool(found) and named <= found and whose and counted and (not double or named == found)
+
+
+concept("legal replies", holds=lambda context, n: context.board.legal_moves.count() == n).says(
+    "||there ~be (just |only |exactly )?{n:count} legal (moves?|reply|replies|answers?)( here)?"
 )
-concept(
-    "side to move",
+concept("side to move", holds=lambda context, side: context.board.turn == side, weight=0.2).says(
     "{side} to move",
     "||{side} ~be to (move|play)( next)?",
     "||it ~be {side:owner} (turn|move)( to (move|play))?",
     "||it ~be {side} to (play|move)",
     "||it ~be {side} who must (give way|move|step aside)",
-    holds=lambda context, side: context.board.turn == side,
-    weight=0.2,
 )

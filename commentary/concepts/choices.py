@@ -1,52 +1,32 @@
 """Which moves are candidates, how they compare, and which is chosen: the engine's scores decide."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
-from commentary.concept import move_concept
+from commentary.concept import of_topic
 from commentary.concepts.standings import BOUNDS_CP
 from commentary.context import Context, Unknown
 
-concept = partial(registry.concept, topic="choice")
+concept = of_topic("choice")
+move_concept = of_topic("choice", about_moves=True)
 AS_GOOD_CP = 30
 """Centipawns within which two moves are called equally good."""
 
 _SLIGHT, _CLEAR, _LARGE, _DECISIVE = BOUNDS_CP
 
 
-def _chosen(context: Context, move: chess.Move) -> bool:
-    if context.chosen is None:
-        raise Unknown("no move is chosen")
-    return move == context.chosen
-
-
-def _is_best(context: Context) -> bool:
-    return context.value(context.move) == context.best_value and context.chosen in (None, context.move)
-
-
-def _are_candidates(context: Context, moves: Sequence[chess.Move]) -> bool:
-    """Legal moves; of those that a study does not look at nobody can say whether they are candidates."""
-    if context.study.lines and any(context.study.line_of(move.uci()) is None for move in moves):
-        raise Unknown("a move without a line")
-    return bool(moves)
-
-
-move_concept(
-    "best move",
+@move_concept("best move").says(
     "~be (the|{us:owner}|clearly the|simply the) (best|right|strongest) (move|choice|continuation)",
     "~be (best|strongest|clearly best||right|simply best)",
     "~stand out",
     "||~be (the |{us:owner} )?(move|choice)",
-    topic="choice",
-    holds=_is_best,
 )
-concept(
-    "choice",
+def _is_best(context: Context) -> bool:
+    return _own(context) == context.best_value and context.chosen in (None, context.move)
+
+
+@concept("choice").says(
     "that leaves {move}",
     "(the|{us:owner}) choice (falls on|is) {move}",
     "the (best|right|strongest) move is {move}",
@@ -60,10 +40,14 @@ concept(
     "||(this|that) ~leave {move}",
     "||(the |{us:owner} )?(choice|move|decision)( ~be| ~fall on|:) {move}",
     "||(so|hence) {move}",
-    holds=_chosen,
 )
-concept(
-    "candidates",
+def _chosen(context: Context, move: chess.Move) -> bool:
+    if context.chosen is None:
+        raise Unknown("no move is chosen")
+    return move == context.chosen
+
+
+@concept("candidates", weight=0.1).says(
     "the (candidates|main options|serious candidates|moves to consider) are {moves:candidates}",
     "(candidates|options): {moves:candidates}",
     "{us:side} ~(consider|look at||compare|have a choice of) {moves:candidates}",
@@ -79,44 +63,27 @@ concept(
     "||(and )?(what|how) about {moves:candidates}",
     "||(and|first) {moves:candidates}",
     "||{moves:candidates} next",
-    holds=_are_candidates,
-    weight=0.1,
 )
-move_concept(
-    "candidate",
+def _are_candidates(context: Context, moves: Sequence[chess.Move]) -> bool:
+    """Legal moves; of those that a study does not look at nobody can say whether they are candidates."""
+    if context.study.lines and any(context.study.line_of(move.uci()) is None for move in moves):
+        raise Unknown("a move without a line")
+    return bool(moves)
+
+
+move_concept("candidate", holds=lambda context: True, weight=0.1).says(
     "~(come to mind|be an option|be possible|deserve a look)",
     "~(be tempting|look tempting|catch the eye)",
     "||~(be worth a look|make sense|have a point|suggest itself|look natural)",
-    topic="choice",
-    holds=lambda context: True,
-    weight=0.1,
 )
 
-# -- comparisons ---------------------------------------------------------------------------------
+
+def _own(context: Context) -> int:
+    """The score of the move itself."""
+    return context.value(context.move)
 
 
-def _weaker(context: Context, other: chess.Move | None = None) -> bool:
-    than = context.best_value if other is None else context.value(other)
-    return context.value(context.move) < than
-
-
-def _as_good(context: Context, other: chess.Move | None = None) -> bool:
-    than = context.best_value if other is None else context.value(other)
-    return abs(context.value(context.move) - than) <= AS_GOOD_CP
-
-
-def _within(low: int | None, high: int | None, context: Context) -> bool:
-    """Whether the move's score lies in a range, and is not the best one's."""
-    value = context.value(context.move)
-    return (low is None or value >= low) and (high is None or value < high)
-
-
-def _worse(context: Context) -> bool:
-    return context.value(context.move) < context.best_value
-
-
-move_concept(
-    "weaker",
+@move_concept("weaker").says(
     "~be (weaker|a little weaker|slightly weaker|less precise||worse|less good|inferior|less accurate) than {other:candidate}",
     "~be not (quite |)as (good||strong|precise) as {other:candidate}",
     "~fall (|a little ||well |somewhat )short of {other:candidate}",
@@ -124,124 +91,89 @@ move_concept(
     "||~be not (quite )?(as good|as strong|as precise|enough)( here)?",
     "||~(promise|offer|achieve|bring) (much |a little |slightly )?less( than {other:candidate})?",
     "||~fall (well |somewhat |a little )?short",
-    topic="choice",
-    holds=_weaker,
 )
-move_concept(
-    "as good",
+def _weaker(context: Context, other: chess.Move | None = None) -> bool:
+    than = context.best_value if other is None else context.value(other)
+    return _own(context) < than
+
+
+@move_concept("as good").says(
     "~be (just as good|every bit as good|equally good|fully playable||just as playable|perfectly playable)( too| as well)?",
     "~be a close second",
     "~give away (next to nothing||almost nothing|practically nothing|nothing)",
     "~be (just |about |almost |practically |nearly )?as good as {other:candidate}",
     "||~(be|come) (a )?close (second|call|thing)",
-    topic="choice",
-    holds=_as_good,
 )
-concept(
-    "equal moves",
-    "there is (little||nothing) to choose between {one:candidate} and {other:candidate}",
-    holds=lambda context, one, other: abs(context.value(one) - context.value(other)) <= AS_GOOD_CP,
+def _as_good(context: Context, other: chess.Move | None = None) -> bool:
+    than = context.best_value if other is None else context.value(other)
+    return abs(_own(context) - than) <= AS_GOOD_CP
+
+
+concept("equal moves", holds=lambda c, one, other: abs(c.value(one) - c.value(other)) <= AS_GOOD_CP).says(
+    "there is (little||nothing) to choose between {one:candidate} and {other:candidate}"
 )
-move_concept(
-    "stronger",
+move_concept("stronger", holds=lambda c, other: _own(c) > c.value(other)).says(
     "~be (better|stronger||more precise|more convincing|clearly better|clearly stronger) than {other:candidate}",
     "||~(promise|offer|bring) more than {other:candidate}",
-    topic="choice",
-    holds=lambda context, other: context.value(context.move) > context.value(other),
 )
 move_concept(
     "gives up part of the advantage",
+    holds=lambda c: c.best_value >= _SLIGHT and -_SLIGHT <= _own(c) < c.best_value,
+).says(
     "~(give away|let slip||hand back|surrender|squander|give up|spoil) part of (the||{us:owner}) advantage",
     "~hand back some of (the||{us:owner}) advantage",
     "||~(give away|give up|let slip|squander|spoil|hand back|surrender|waste) (part|some|much|most) of (the|{us:owner}) (advantage|edge|plus)",
-    topic="choice",
-    holds=lambda context: (
-        context.best_value >= _SLIGHT and _worse(context) and _within(-_SLIGHT, None, context)
-    ),
 )
-move_concept(
-    "gives up the advantage",
+move_concept("gives up the advantage", holds=lambda c: c.best_value >= _SLIGHT > _own(c)).says(
     "~(give away|throw away all of||give up|squander|throw away|spoil) the advantage",
     "~let the advantage slip",
     "~(let {them:object} equalise|allow {them:object} to equalise)",
     "||~(give away|give up|let slip|squander|spoil|throw away|surrender|waste) (all of |all |the whole of )?(the|{us:owner}) (advantage|edge|plus)",
-    topic="choice",
-    holds=lambda context: context.best_value >= _SLIGHT and _within(None, _SLIGHT, context),
 )
-move_concept(
-    "hands over the advantage",
+move_concept("hands over the advantage", holds=lambda c: _own(c) < c.best_value and _own(c) <= -_SLIGHT).says(
     "~(hand|give) {them:object} the (advantage|upper hand||initiative|edge|better game)",
     "~hand the advantage to {them:object}",
     "~(turn the tables|let {them:object} take over|play into {them:owner} hands)",
     "~leave {them:object} with the better game",
-    topic="choice",
-    holds=lambda context: _worse(context) and _within(None, -_SLIGHT + 1, context),
 )
 move_concept(
-    "loses the game",
+    "loses the game", holds=lambda c: _own(c) < c.best_value and _own(c) <= -_DECISIVE, weight=2.0
+).says(
     "~(lose|lose outright)",
     "~be a (blunder||losing move)",
     "||~(lose on the spot)",
     "||simply ~lose",
-    topic="choice",
-    holds=lambda context: _worse(context) and _within(None, -_DECISIVE + 1, context),
-    weight=2.0,
 )
-move_concept(
-    "makes it worse",
+move_concept("makes it worse", holds=lambda c: c.best_value <= -_SLIGHT and _own(c) < c.best_value).says(
     "~make (matters|things) worse",
     "||~only make (matters|things) worse",
     "||~(deepen|add to) the trouble",
-    topic="choice",
-    holds=lambda context: context.best_value <= -_SLIGHT and _worse(context),
 )
-move_concept(
-    "wins the game",
+move_concept("wins the game", holds=lambda c: _own(c) >= _DECISIVE).says(
     "~(win as well|win too||win|be winning)",
     "(also|still) ~win",
     "~keep the win in hand",
-    topic="choice",
-    holds=lambda context: _within(_DECISIVE, None, context),
 )
-move_concept(
-    "keeps the advantage",
+move_concept("keeps the advantage", holds=lambda c: _own(c) >= _SLIGHT).says(
     "~(keep|maintain||hold) the advantage",
     "~(keep|leave) {us:object} better",
     "||~(keep|hold|maintain) (the|{us:owner}) (advantage|edge|plus)",
-    topic="choice",
-    holds=lambda context: _within(_SLIGHT, None, context),
 )
-move_concept(
-    "keeps the balance",
+move_concept("keeps the balance", holds=lambda c: -_SLIGHT <= _own(c) < _SLIGHT).says(
     "~(keep|hold||maintain) the balance",
     "~keep equality",
     "||~(keep|hold|maintain) (the |{us:owner} )?(balance|equality)",
-    topic="choice",
-    holds=lambda context: _within(-_SLIGHT, _SLIGHT, context),
 )
-move_concept(
-    "resists best",
+move_concept("resists best", holds=lambda c: c.best_value <= -_LARGE and _own(c) == c.best_value).says(
     "~put up the (best|stiffest||most) resistance",
     "~limit the damage( best)?",
     "~be the most stubborn (defence||move)",
     "~(hold out|last) (the )?longest",
-    topic="choice",
-    holds=lambda context: context.best_value <= -_LARGE and context.value(context.move) == context.best_value,
 )
-move_concept(
-    "mates by force",
-    "~(win|mate) by force",
-    topic="choice",
-    holds=lambda context: _mate_of(context) > 0,
-    weight=3.0,
-)
-move_concept(
-    "allows mate",
+move_concept("mates by force", holds=lambda c: _mate_of(c) > 0, weight=3.0).says("~(win|mate) by force")
+move_concept("allows mate", holds=lambda c: _mate_of(c) < 0, weight=3.0).says(
     "~(allow|run into||permit) mate",
     "||~be (mated|refuted by mate)",
-    topic="choice",
-    holds=lambda context: _mate_of(context) < 0,
-    weight=3.0,
 )
 
 

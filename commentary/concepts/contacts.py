@@ -1,20 +1,16 @@
 """Loose, outnumbered and overloaded pieces, and who attacks and defends what."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values
+from commentary.concept import Values, every, of_topic
 from commentary.concepts.tactics import men
 from commentary.context import Context
 from commentary.exchange import gain, worth
 
-concept = partial(registry.concept, topic="contacts")
+concept = of_topic("contacts")
 _NO_GUARD = "(undefended||unprotected|loose|without a defender|without protection|unguarded)"
 
 
@@ -33,22 +29,11 @@ def can_be_won(board: chess.Board, square: chess.Square) -> bool:
     return any(board.is_capture(move) and gain(board, move) > 0 for move in moves)
 
 
-# -- loose and outnumbered pieces ----------------------------------------------------------------
-
-
 def _loose(board: chess.Board) -> Iterator[Values]:
     for square, side, attackers, defenders in _attacked(board):
         if not defenders:
             one = attackers[0] if len(attackers) == 1 else None
             yield {"side": side, "piece": square, "attacker": one, "attackers": attackers}
-
-
-def _is_loose(
-    context: Context, piece: int, attacker: int | None = None, attackers: Sequence[int] = ()
-) -> bool:
-    named = {*attackers, *([] if attacker is None else [attacker])}
-    found = predicates.attackers(context.board, piece)
-    return bool(found) and named <= found and not predicates.defenders(context.board, piece)
 
 
 def _loose_weight(board: chess.Board, values: Values) -> float:
@@ -57,8 +42,7 @@ def _loose_weight(board: chess.Board, values: Values) -> float:
     return (3.0 if value > 1 else 1.6) + 0.5 * value + ripe
 
 
-concept(
-    "loose piece",
+@concept("loose piece", detect=_loose, weight=_loose_weight, favours="-side").says(
     "{piece} ~be attacked by {attackers:pieces} and undefended",
     "{attacker} attacks {piece}, which (nothing defends|has no protection)",
     "{piece} ~hang to {attacker}",
@@ -69,45 +53,41 @@ concept(
     "{piece} ~be (hanging||en prise|left hanging|attacked and undefended)",
     "||{piece} ~hang",
     "||nothing ~(defend|protect|guard) {piece} against {attacker}",
-    detect=_loose,
-    holds=_is_loose,
-    weight=_loose_weight,
-    favours="-side",
 )
-concept(
-    "hanging pieces",
-    "||{pieces} ~be (both |all )?(hanging|en prise)",
-    holds=lambda context, pieces: all(predicates.hangs(context.board, square) for square in pieces),
+def _is_loose(
+    context: Context, piece: int, attacker: int | None = None, attackers: Sequence[int] = ()
+) -> bool:
+    named = {*attackers, *([] if attacker is None else [attacker])}
+    return predicates.hangs(context.board, piece) and named <= predicates.attackers(context.board, piece)
+
+
+concept("hanging pieces", holds=every(predicates.hangs)).says(
+    "||{pieces} ~be (both |all )?(hanging|en prise)"
 )
-concept(
-    "undefended",
+concept("undefended", holds=every(lambda board, piece: not predicates.defenders(board, piece))).says(
     "||{pieces} ~(be|stand|sit|be left) (both |all |still |also |now )?(left )?" + _NO_GUARD,
     "||{pieces} ~have no (defender|protection|defenders)( at all)?",
     "||nothing ~(defend|protect|guard) {pieces}",
     "||(nobody|no piece) ~(defend|protect|guard) {pieces}",
     "||{pieces} (nothing|nobody|no piece) ~(defend|protect|guard)",
-    holds=lambda context, pieces: not any(predicates.defenders(context.board, square) for square in pieces),
 )
-concept(
-    "attack",
+
+
+@concept("attack", weight=0.8).says(
     "||{pieces} (both |all )?~(attack|hit|eye|target) {targets:prey}( again| there)?",
     "||{targets:pieces} ~be (also |now |already )?(attacked|hit|under attack|under fire)( by {pieces}| from {pieces})?",
-    holds=lambda context, targets, pieces=(): all(
-        predicates.attackers(context.board, target)
-        and all(predicates.attacks(context.board, piece, target) for piece in pieces)
-        for target in targets
-    ),
-    weight=0.8,
 )
-concept(
-    "defence",
+def _are_attacked(context: Context, targets: Sequence[int], pieces: Sequence[int] = ()) -> bool:
+    hitting = [predicates.attackers(context.board, target) for target in targets]
+    return all(found and set(pieces) <= found for found in hitting)
+
+
+@concept("defence", weight=0.8).says(
     "||{pieces} ~(defend|protect|guard|hold|cover) {wards:pieces}",
     "||{wards:pieces} ~be (well |also |still )?(defended|protected|guarded|held|supported) by {pieces}",
-    holds=lambda context, wards, pieces: all(
-        predicates.defends(context.board, piece, ward) for piece in pieces for ward in wards
-    ),
-    weight=0.8,
 )
+def _are_defended(context: Context, wards: Sequence[int], pieces: Sequence[int]) -> bool:
+    return all(set(pieces) <= predicates.defenders(context.board, ward) for ward in wards)
 
 
 def _pressed(board: chess.Board) -> Iterator[Values]:
@@ -119,28 +99,10 @@ def _pressed(board: chess.Board) -> Iterator[Values]:
     for square, side, attackers, defenders in _attacked(board):
         view = turns.get(not side)
         if defenders and view is not None and can_be_won(view, square):
-            yield {
-                "side": side,
-                "piece": square,
-                "attackers": attackers,
-                "defender": defenders[0] if len(defenders) == 1 else None,
-                "times": len(attackers) if len(attackers) > len(defenders) else None,
-                "guards": len(defenders),
-            }
-
-
-def _is_pressed(
-    context: Context,
-    piece: int,
-    attackers: Sequence[int] | None = None,
-    defender: int | None = None,
-    times: int | None = None,
-    guards: int = 0,
-) -> bool:
-    hitting, guarding = predicates.attackers(context.board, piece), predicates.defenders(context.board, piece)
-    named = set(attackers or ()) <= hitting and bool(hitting)
-    only = defender is None or guarding == {defender}
-    return named and only and (times is None or (len(hitting), len(guarding)) == (times, guards))
+            only = defenders[0] if len(defenders) == 1 else None
+            times = len(attackers) if len(attackers) > len(defenders) else None
+            contact = {"side": side, "piece": square, "attackers": attackers, "defender": only}
+            yield {**contact, "times": times, "guards": len(defenders)}
 
 
 def _pressed_weight(board: chess.Board, values: Values) -> float:
@@ -149,26 +111,31 @@ def _pressed_weight(board: chess.Board, values: Values) -> float:
     return 1.0 + 0.4 * value + (1.0 if cheapest < value else 0.0)
 
 
-concept(
-    "pressed piece",
+@concept("pressed piece", detect=_pressed, weight=_pressed_weight, favours="-side").says(
     "{piece} ~be under attack from {attackers:pieces}",
     "{piece} ~be attacked {times} and (only |)defended {guards:times}",
     "{piece} ~be attacked by {attackers:pieces} and defended only by {defender}",
     "only {defender} defends {piece}, and {attackers:pieces} ~(attack||hit) it",
     "{piece} ~(rely||depend) on {defender} for protection, and {attackers:pieces} ~(attack||hit) it",
-    detect=_pressed,
-    holds=_is_pressed,
-    weight=_pressed_weight,
-    favours="-side",
 )
-concept(
-    "only defender",
+def _is_pressed(
+    context: Context, piece: int, attackers: Sequence[int] = (), defender: int | None = None, **counted: int
+) -> bool:
+    hitting, guarding = predicates.attackers(context.board, piece), predicates.defenders(context.board, piece)
+    right = counted in ({}, {"times": len(hitting), "guards": len(guarding)})
+    return (
+        bool(hitting) and set(attackers) <= hitting and right and (defender is None or guarding == {defender})
+    )
+
+
+@concept("only defender").says(
     "||{piece} ~be (only |just |still )?(defended|protected|guarded|held) (only )?by {defender}( alone)?",
     "||{piece} ~rely on {defender}( alone)?( for protection)?",
     "||only {defender} ~(defend|protect|guard|hold) {piece}",
     "||{defender} alone ~(defend|protect|guard|hold) {piece}",
-    holds=lambda context, piece, defender: predicates.defenders(context.board, piece) == {defender},
 )
+def _is_only_defender(context: Context, piece: int, defender: int) -> bool:
+    return predicates.defenders(context.board, piece) == {defender}
 
 
 def _overloaded(board: chess.Board) -> Iterator[Values]:
@@ -184,6 +151,19 @@ def _overloaded(board: chess.Board) -> Iterator[Values]:
                 yield {"side": side, "guard": guard, "wards": squares[:2]}
 
 
+def _overload_weight(board: chess.Board, values: Values) -> float:
+    return 1.4 + 0.5 * sum(worth(board, square) for square in values["wards"])
+
+
+@concept("overloaded piece", detect=_overloaded, weight=_overload_weight, favours="-side").says(
+    "{guard} ~be (overloaded|overworked): it alone (defends|holds||guards) {wards:pieces}",
+    "{guard} alone (guards||defends|holds) {wards:pieces}",
+    "{wards:pieces} depend on {guard} alone",
+    "{guard} ~have two jobs at once: it is the only defender of {wards:pieces}",
+    "{guard} ~be the only defender of {wards:pieces}",
+    "||{guard} ~be (overloaded|overworked)( here)?",
+    "||{guard} ~have (two|too many) (jobs|tasks|duties)( to do| at once)?",
+)
 def _is_overloaded(context: Context, guard: int, wards: Sequence[int] | None = None) -> bool:
     found = [
         square
@@ -193,19 +173,3 @@ def _is_overloaded(context: Context, guard: int, wards: Sequence[int] | None = N
         and predicates.defenders(context.board, square) == {guard}
     ]
     return len(found) >= 2 and set(wards or ()) <= set(found)
-
-
-concept(
-    "overloaded piece",
-    "{guard} ~be (overloaded|overworked): it alone (defends|holds||guards) {wards:pieces}",
-    "{guard} alone (guards||defends|holds) {wards:pieces}",
-    "{wards:pieces} depend on {guard} alone",
-    "{guard} ~have two jobs at once: it is the only defender of {wards:pieces}",
-    "{guard} ~be the only defender of {wards:pieces}",
-    "||{guard} ~be (overloaded|overworked)( here)?",
-    "||{guard} ~have (two|too many) (jobs|tasks|duties)( to do| at once)?",
-    detect=_overloaded,
-    holds=_is_overloaded,
-    weight=lambda board, values: 1.4 + 0.5 * sum(worth(board, square) for square in values["wards"]),
-    favours="-side",
-)

@@ -1,21 +1,17 @@
 """What a move saves: threats met, checks answered, pieces defended or brought to safety."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import chess
 
 from commentary import predicates
-from commentary.concept import Finding, Values, move_concept
+from commentary.concept import CONCEPTS, Finding, Values, move_concept
 from commentary.concepts.mates import Foe, mating_moves
 from commentary.concepts.tactics import undefended
 from commentary.context import Context, Unresolved
 from commentary.exchange import passed_turn, worth
 from commentary.naming import bare
 from commentary.step import Step
-
-# -- threats met ---------------------------------------------------------------------------------
 
 
 def _passed(context: Context) -> chess.Board:
@@ -41,6 +37,15 @@ def _stops(context: Context, foe: Foe) -> bool:
     return parried or not context.board.is_legal(feared)
 
 
+move_concept("parries mate", detect=_parries, holds=_stops, weight=9.0).says(
+    "~(parry the threat of|take care of|deal with the threat of) {foe}",
+    "~(stop|rule out||prevent|parry) {foe}",
+    "||~(stop|rule out|take care of) the threat of {foe}",
+)
+move_concept("stops a threat", holds=_stops, weight=4.6).says("~(prevent|stop|rule out) {foe}")
+
+
+@move_concept("avoids a check", weight=4.6).says("~(sidestep|avoid|step out of) {foe}")
 def _no_check(context: Context, foe: Foe) -> bool:
     """What would have been check can be check no more."""
     board = _passed(context)
@@ -48,19 +53,6 @@ def _no_check(context: Context, foe: Foe) -> bool:
     if not board.gives_check(feared):
         return False
     return not context.board.is_legal(feared) or not context.board.gives_check(feared)
-
-
-move_concept(
-    "parries mate",
-    "~(parry the threat of|take care of|deal with the threat of) {foe}",
-    "~(stop|rule out||prevent|parry) {foe}",
-    "||~(stop|rule out|take care of) the threat of {foe}",
-    detect=_parries,
-    holds=_stops,
-    weight=9.0,
-)
-STOPS = move_concept("stops a threat", "~(prevent|stop|rule out) {foe}", holds=_stops, weight=4.6)
-AVOIDS = move_concept("avoids a check", "~(sidestep|avoid|step out of) {foe}", holds=_no_check, weight=4.6)
 
 
 def stopped(step: Step, threat: chess.Move) -> Iterator[Finding]:
@@ -72,16 +64,27 @@ def stopped(step: Step, threat: chess.Move) -> Iterator[Finding]:
     if not step.after.is_legal(threat):
         # A piece that was taken threatens nothing: the capture says so itself.
         if threat.from_square not in (step.target, step.victim):
-            yield Finding(STOPS, values, 4.6)
+            yield Finding(CONCEPTS["stops a threat"], values, 4.6)
     elif passed.gives_check(threat) and not step.after.gives_check(threat):
-        yield Finding(AVOIDS, values, 4.6)
+        yield Finding(CONCEPTS["avoids a check"], values, 4.6)
 
 
-def _check_met(step: Step) -> Iterator[Values]:
-    if step.before.is_check() and step.victim is None:
+def _check_blocked(step: Step) -> Iterator[Values]:
+    if step.before.is_check() and step.victim is None and step.kind != chess.KING:
         yield {"checker": chess.lsb(step.before.checkers_mask())}
 
 
+def _check_left(step: Step) -> Iterator[Values]:
+    if step.before.is_check() and step.victim is None and step.kind == chess.KING:
+        yield {}
+
+
+@move_concept("blocks a check", detect=_check_blocked, weight=2.0).says(
+    "~(block||interrupt|stop) the check",
+    "~interpose against {checker:before}",
+    "~shut out {checker:before}",
+    "||~interpose",
+)
 def _blocks_check(context: Context, checker: int | None = None) -> bool:
     king, checkers = context.before.king(context.before.turn), list(context.before.checkers())
     if king is None or len(checkers) != 1 or checker not in (None, checkers[0]):
@@ -89,28 +92,14 @@ def _blocks_check(context: Context, checker: int | None = None) -> bool:
     return context.to in chess.SquareSet(chess.between(king, checkers[0]))
 
 
-move_concept(
-    "blocks a check",
-    "~(block||interrupt|stop) the check",
-    "~interpose against {checker:before}",
-    "~shut out {checker:before}",
-    "||~interpose",
-    detect=lambda step: (v for v in _check_met(step) if step.kind != chess.KING),
-    holds=_blocks_check,
-    weight=2.0,
-)
-move_concept(
-    "leaves check",
+@move_concept("leaves check", detect=_check_left, weight=1.0).says(
     "~(step||walk|get) out of (|the )check",
     "~move out of the check",
     "~step aside",
     "||~(step|move|walk|get) the king out of (the )?check",
-    detect=lambda step: (v for v in _check_met(step) if step.kind == chess.KING),
-    holds=lambda context: (
-        context.before.is_check() and predicates.name_at(context.before, context.move.from_square) == "king"
-    ),
-    weight=1.0,
 )
+def _steps_out(context: Context) -> bool:
+    return context.before.is_check() and predicates.name_at(context.before, context.origin) == "king"
 
 
 def _escapes(step: Step) -> Iterator[Values]:
@@ -124,26 +113,18 @@ def _escapes(step: Step) -> Iterator[Values]:
         yield {"piece": step.origin, "attacker": cheapest}
 
 
-def _is_safe_now(context: Context, piece: int | None = None, attacker: int | None = None) -> bool:
-    hit = predicates.attackers(context.before, context.move.from_square)
-    right = piece in (None, context.move.from_square) and (attacker is None or attacker in hit)
-    return right and bool(hit) and not predicates.attackers(context.board, context.to)
-
-
-move_concept(
-    "escapes",
+@move_concept("escapes", detect=_escapes, weight=4.0).says(
     "~(move||take|get) {piece:before} out of reach of {attacker:before}",
     "~(rescue||save) {piece:before} from {attacker:before}",
     "~(sidestep|dodge the attack by||escape|dodge|escape the attack by) {attacker:before}",
     "~(bring||take|get) {piece:before} to safety",
     "~step out of reach of {attacker:before}",
     "||~(move|take|bring|get|pull) {piece:before} out of (reach|danger|the way) of {attacker:before}",
-    detect=_escapes,
-    holds=_is_safe_now,
-    weight=4.0,
 )
-
-# -- defence -------------------------------------------------------------------------------------
+def _is_safe_now(context: Context, piece: int | None = None, attacker: int | None = None) -> bool:
+    hit = predicates.attackers(context.before, context.origin)
+    right = piece in (None, context.origin) and (attacker is None or attacker in hit)
+    return right and bool(hit) and not predicates.attackers(context.board, context.to)
 
 
 def _guards(step: Step) -> chess.Bitboard:
@@ -180,22 +161,14 @@ def _is_guarding(context: Context, wards: Sequence[int]) -> bool:
     return all(predicates.defends(context.board, context.to, ward) for ward in wards)
 
 
-move_concept(
-    "defends",
+move_concept("defends", detect=_defends, holds=_is_guarding, weight=3.5).says(
     "~(defend|protect|guard||cover) {wards:pieces}",
     "~(look after|come to the aid of||come to the rescue of|come to the help of) {wards:pieces}",
     "~give {wards:pieces} (a defender||protection)",
-    detect=_defends,
-    holds=_is_guarding,
-    weight=3.5,
 )
-move_concept(
-    "reinforces",
+move_concept("reinforces", detect=_reinforces, holds=_is_guarding, weight=3.2).says(
     "~(defend|cover||protect|guard|support) {wards:pieces} (once more||again|a second time)",
     "~(shore up|support|add a defender to) {wards:pieces}",
-    detect=_reinforces,
-    holds=_is_guarding,
-    weight=3.2,
 )
 
 
@@ -214,13 +187,14 @@ def _exits(board: chess.Board, king: chess.Square, side: chess.Color) -> bool:
     return any(not board.attackers_mask(not side, square) for square in chess.scan_forward(free))
 
 
+@move_concept("gives the king air", detect=_gives_air, weight=2.0).says(
+    "~give {king} (some air|an escape square||luft|room|a little air)",
+    "~make luft for {king}",
+    "~open a window for {king}",
+)
 def _has_air_now(context: Context, king: int) -> bool:
     side = context.before.turn
-    if (
-        predicates.name_at(context.board, king) != "king"
-        or context.board.color_at(king) != side
-        or context.to == king
-    ):
+    if king != context.board.king(side) or context.to == king:
         return False
     near = [square for square in chess.SQUARES if chess.square_distance(square, king) == 1]
     before, after = (
@@ -228,14 +202,3 @@ def _has_air_now(context: Context, king: int) -> bool:
         for board in (context.before, context.board)
     )
     return after and not before
-
-
-move_concept(
-    "gives the king air",
-    "~give {king} (some air|an escape square||luft|room|a little air)",
-    "~make luft for {king}",
-    "~open a window for {king}",
-    detect=_gives_air,
-    holds=_has_air_now,
-    weight=2.0,
-)

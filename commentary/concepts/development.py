@@ -1,7 +1,5 @@
 """What a move does for the pieces behind it: castling, development, files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import chess
@@ -16,9 +14,6 @@ from commentary.step import Step
 _EARLY_PLIES = 40
 
 
-# -- castling and development --------------------------------------------------------------------
-
-
 def _castles(step: Step) -> Iterator[Values]:
     if step.castles:
         short = step.target > step.origin
@@ -26,44 +21,28 @@ def _castles(step: Step) -> Iterator[Values]:
         yield {"wing": wing, "short": word, "king": step.target}
 
 
-def _is_castling(context: Context, wing: str = "", short: str = "", king: int | None = None) -> bool:
-    if not context.before.is_castling(context.move):
-        return False
-    names = ("kingside", "short") if context.to > context.move.from_square else ("queenside", "long")
-    own = predicates.all_of(context.board, context.before.turn, "king")[0]
-    return all(word in ("", *names) for word in (wing, short)) and king in (None, own)
-
-
-move_concept(
-    "castles",
+@move_concept("castles", detect=_castles, weight=4.0).says(
     "~castle ({wing:word}|{short:word})",
     "~(get|tuck||bring) {king} (out of||away from) the centre",
     "~bring {king} to safety by castling",
     "||~castle",
     "||~tuck {king} away from the centre",
-    detect=_castles,
-    holds=_is_castling,
-    weight=4.0,
 )
+def _is_castling(context: Context, wing: str = "", short: str = "", king: int | None = None) -> bool:
+    if not context.before.is_castling(context.move):
+        return False
+    names = ("kingside", "short") if context.to > context.origin else ("queenside", "long")
+    own = predicates.all_of(context.board, context.before.turn, "king")[0]
+    return all(word in ("", *names) for word in (wing, short)) and king in (None, own)
 
 
 def _develops(step: Step) -> Iterator[Values]:
     if step.origin in at_home(step.before, step.mover) and step.before.ply() <= _EARLY_PLIES:
         left = len(at_home(step.after, step.mover))
-        yield {
-            "kind": step.kind,
-            "last": step.target if left == 0 else None,
-        }
+        yield {"kind": step.kind, "last": None if left else step.target}
 
 
-def _is_developing(context: Context, kind: int | None = None, last: int | None = None) -> bool:
-    before, after = (home_count(board, context.before.turn) for board in (context.before, context.board))
-    right = kind in (None, context.board.piece_type_at(context.to)) and last in (None, context.to)
-    return after < before and right and (last is None or after == 0)
-
-
-move_concept(
-    "develops",
+@move_concept("develops", detect=_develops, weight=2.5).says(
     "~(develop||bring out) a {kind}",
     "~bring out a {kind}",
     "~develop {moved}",
@@ -71,12 +50,11 @@ move_concept(
     "~bring out {last:piece}, the last minor piece at home",
     "||~(develop|bring out) (a|another|the last) piece",
     "||~complete (the )?development( of the minor pieces)?",
-    detect=_develops,
-    holds=_is_developing,
-    weight=2.5,
 )
-
-# -- files ---------------------------------------------------------------------------------------
+def _is_developing(context: Context, kind: int | None = None, last: int | None = None) -> bool:
+    before, after = (home_count(board, context.before.turn) for board in (context.before, context.board))
+    right = kind in (None, context.board.piece_type_at(context.to)) and last in (None, context.to)
+    return after < before and right and (last is None or after == 0)
 
 
 def _opens_file(step: Step) -> Iterator[Values]:
@@ -86,16 +64,9 @@ def _opens_file(step: Step) -> Iterator[Values]:
         yield {"file": file}
 
 
-move_concept(
-    "opens a file",
-    "~open {file}( up)?",
-    "~clear {file}",
-    detect=_opens_file,
-    holds=lambda context, file: (
-        predicates.is_open(context.board, file) and not predicates.is_open(context.before, file)
-    ),
-    weight=2.0,
-)
+@move_concept("opens a file", detect=_opens_file, weight=2.0).says("~open {file}( up)?", "~clear {file}")
+def _is_opening(context: Context, file: int) -> bool:
+    return predicates.is_open(context.board, file) and not predicates.is_open(context.before, file)
 
 
 def _takes_file(step: Step) -> Iterator[Values]:
@@ -105,40 +76,21 @@ def _takes_file(step: Step) -> Iterator[Values]:
         return
     own = step.after.pieces_mask(chess.PAWN, step.mover) & chess.BB_FILES[file]
     if not own:
-        clear = not step.after.pawns & chess.BB_FILES[file]
-        rook = step.arrived == chess.ROOK
-        yield {
-            "open": file if clear else None,
-            "half": None if clear else file,
-            "rook": file if rook else None,
-        }
+        yield {"half" if step.after.pawns & chess.BB_FILES[file] else "open": file}
 
 
-def _is_on_file(
-    context: Context,
-    open: int | None = None,
-    half: int | None = None,
-    file: int | None = None,
-    rook: int | None = None,
-) -> bool:
-    named = next(f for f in (open, half, file, rook) if f is not None)
-    name = predicates.name_at(context.board, context.to)
-    right = chess.square_file(context.to) == named
-    clear = not predicates.pawns_on(context.board, named, context.before.turn)
-    return right and name in ("rook", "queen") and (rook is None or name == "rook") and clear
-
-
-move_concept(
-    "takes a file",
+@move_concept("takes a file", detect=_takes_file, weight=2.6).says(
     "~(occupy|take|claim|seize||use) ({open:open_file}|{half:half_file})",
     "~(put {moved} on|bring {moved} to||post {moved} on|swing {moved} to) ({open:open_file}|{half:half_file})",
     "||~(put|bring|place|post|swing) {moved} (on|to) {file}",
     "||~(occupy|take|claim|seize|use) {file}",
     "||~(put|bring|place|post|swing|take) a rook (on|to) {rook:file}",
-    detect=_takes_file,
-    holds=_is_on_file,
-    weight=2.6,
 )
+def _is_on_file(context: Context, **named: int) -> bool:
+    (how, file), name = *named.items(), predicates.name_at(context.board, context.to)
+    clear = not predicates.pawns_on(context.board, file, context.before.turn)
+    right = name in (("rook",) if how == "rook" else ("rook", "queen"))
+    return right and clear and chess.square_file(context.to) == file
 
 
 def _takes_seventh(step: Step) -> Iterator[Values]:
@@ -149,18 +101,14 @@ def _takes_seventh(step: Step) -> Iterator[Values]:
         yield {}
 
 
-move_concept(
-    "takes the seventh",
+@move_concept("takes the seventh", detect=_takes_seventh, weight=3.0).says(
     "~(invade|reach|seize||enter|penetrate to) the seventh rank",
     "~penetrate to the seventh",
     "||~(invade|reach|seize|enter) the seventh",
-    detect=_takes_seventh,
-    holds=lambda context: (
-        predicates.name_at(context.board, context.to) == "rook"
-        and chess.square_rank(context.to) == (6 if context.before.turn else 1)
-    ),
-    weight=3.0,
 )
+def _is_on_seventh(context: Context) -> bool:
+    seventh = chess.square_rank(context.to) == (6 if context.before.turn else 1)
+    return seventh and predicates.name_at(context.board, context.to) == "rook"
 
 
 def _doubles(step: Step) -> Iterator[Values]:
@@ -172,26 +120,18 @@ def _doubles(step: Step) -> Iterator[Values]:
     near = [s for s in others if not chess.between(s, step.target) & step.after.occupied]
     rooks = step.after.rooks & (chess.BB_SQUARES[step.target] | chess.BB_SQUARES[near[0]] if near else 0)
     if not own and near and rooks:
-        both = (rooks).bit_count() == 2
-        yield {"file": file, "rooks": file if both else None}
+        yield {"file": file, "rooks": file if rooks.bit_count() == 2 else None}
 
 
-def _is_doubling(context: Context, file: int | None = None, rooks: int | None = None) -> bool:
-    board, place = context.board, context.to
-    names = ("rook",) if rooks is not None else ("rook", "queen")
-    named = file if file is not None else rooks
-    if named != chess.square_file(place) or predicates.name_at(board, place) not in names:
-        return False
-    own = predicates.all_of(board, context.before.turn, *names)
-    return any(chess.square_file(s) == named and s in board.attacks(place) for s in own)
-
-
-move_concept(
-    "doubles on a file",
+@move_concept("doubles on a file", detect=_doubles, weight=2.8).says(
     "~(double|stack||double up) the heavy pieces on {file}",
     "~double (the |)rooks on {rooks:file}",
     "||~double (heavy pieces )?on {file}",
-    detect=_doubles,
-    holds=_is_doubling,
-    weight=2.8,
 )
+def _is_doubling(context: Context, **named: int) -> bool:
+    (how, file), board, place = *named.items(), context.board, context.to
+    names = ("rook",) if how == "rooks" else ("rook", "queen")
+    if file != chess.square_file(place) or predicates.name_at(board, place) not in names:
+        return False
+    own = predicates.all_of(board, context.before.turn, *names)
+    return any(chess.square_file(s) == file and s in board.attacks(place) for s in own)

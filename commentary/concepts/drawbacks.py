@@ -1,7 +1,5 @@
 """What speaks against a move: pieces left loose, the moved piece exposed, spoilt pawns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import chess
@@ -13,8 +11,6 @@ from commentary.concepts.tactics import undefended
 from commentary.context import Context
 from commentary.exchange import gain, worth
 from commentary.step import Step
-
-# -- drawbacks -----------------------------------------------------------------------------------
 
 
 def _leaves_loose(step: Step) -> Iterator[Values]:
@@ -29,54 +25,36 @@ def _leaves_loose(step: Step) -> Iterator[Values]:
         yield {"pieces": sorted(loose, key=lambda square: -worth(step.after, square))[:2]}
 
 
-def _is_left_loose(context: Context, pieces: Sequence[int]) -> bool:
-    return all(
-        predicates.hangs(context.board, square) and bool(predicates.defenders(context.before, square))
-        for square in pieces
-    )
-
-
-move_concept(
-    "leaves pieces loose",
+@move_concept("leaves pieces loose", detect=_leaves_loose, weight=-3.0).says(
     "~leave {pieces} (hanging|undefended|without a defender||unprotected|loose|en prise|unguarded)",
     "~(abandon||desert) {pieces}",
     "~leave {pieces} in the lurch",
-    detect=_leaves_loose,
-    holds=_is_left_loose,
-    weight=-3.0,
 )
+def _is_left_loose(context: Context, pieces: Sequence[int]) -> bool:
+    loose = all(predicates.hangs(context.board, square) for square in pieces)
+    return loose and all(predicates.defenders(context.before, square) for square in pieces)
 
 
 def _exposed(step: Step) -> Iterator[Values]:
     """The moved piece can be taken, and more is lost by it than the move has gained."""
     board, square = step.after, step.target
-    takers = list(board.generate_legal_moves(to_mask=chess.BB_SQUARES[square]))
-    if step.kind == chess.KING or not takers:
-        return
-    best = max(
-        takers, key=lambda move: (gain(board, move), -worth(board, move.from_square), -move.from_square)
-    )
-    if gain(board, best) > 0 and gain(step.before, step.move) < 0:
-        yield {"attacker": best.from_square}
+    takers = board.generate_legal_moves(to_mask=chess.BB_SQUARES[square])
+    ranked = sorted((-gain(board, m), worth(board, m.from_square), m.from_square) for m in takers)
+    if step.kind != chess.KING and ranked and ranked[0][0] < 0 and gain(step.before, step.move) < 0:
+        yield {"attacker": ranked[0][2]}
 
 
-def _can_be_taken(context: Context, attacker: int | None = None) -> bool:
-    board, square = context.board, context.to
-    takers = {reply.from_square for reply in board.legal_moves if predicates.captured(board, reply) == square}
-    return bool(takers) and (attacker is None or attacker in takers)
-
-
-move_concept(
-    "exposes the moved piece",
+@move_concept("exposes the moved piece", detect=_exposed, weight=-3.5).says(
     "~put {moved} where {attacker} can take it",
     "~run into {attacker}",
     "~(put|leave) {moved} en prise to {attacker}",
     "||~(put|leave) {moved} en prise",
     "||~put {moved} where {attacker} attacks it",
-    detect=_exposed,
-    holds=_can_be_taken,
-    weight=-3.5,
 )
+def _can_be_taken(context: Context, attacker: int | None = None) -> bool:
+    board, square = context.board, context.to
+    takers = {reply.from_square for reply in board.legal_moves if predicates.captured(board, reply) == square}
+    return attacker in takers if attacker is not None else bool(takers)
 
 
 def _forfeits(step: Step) -> Iterator[Values]:
@@ -85,24 +63,18 @@ def _forfeits(step: Step) -> Iterator[Values]:
         yield {}
 
 
-def _castling_lost(context: Context) -> bool:
-    side = context.before.turn
-    had, has = (
-        any(predicates.has_castling_right(board, side, kingside=one) for one in (True, False))
-        for board in (context.before, context.board)
-    )
-    return had and not has and not context.before.is_castling(context.move)
-
-
-move_concept(
-    "forfeits castling",
+@move_concept("forfeits castling", detect=_forfeits, weight=-2.0).says(
     "~(give up||forfeit|lose) (the right to castle|castling)",
     "~forfeit the right to castle",
     "~end any hope of castling",
-    detect=_forfeits,
-    holds=_castling_lost,
-    weight=-2.0,
 )
+def _castling_lost(context: Context) -> bool:
+    side = context.before.turn
+    kept, lost = (
+        predicates.castling_wings(context.board, side),
+        predicates.castling_wings(context.before, side),
+    )
+    return bool(lost) and not kept and not context.before.is_castling(context.move)
 
 
 def _spoils(step: Step) -> Iterator[Values]:
@@ -118,21 +90,15 @@ def _spoils(step: Step) -> Iterator[Values]:
             yield {"flaw": "doubled"}
 
 
-def _is_spoilt(context: Context, flaw: str, side: bool | None = None) -> bool:
-    truth = {"isolated": predicates.is_isolated, "doubled": predicates.is_doubled}.get(flaw)
-    if truth is None or side not in (None, context.before.turn):
-        return False
-    return truth(context.board, context.to) and not truth(context.before, context.move.from_square)
-
-
-move_concept(
-    "spoils the pawns",
+@move_concept("spoils the pawns", detect=_spoils, weight=-1.5).says(
     "~leave {moved} {flaw:word}",
     "~let {moved} become {flaw:word}",
     "~make {moved} {flaw:word}",
     "||~saddle {side:object} with (a|an) {flaw:word} pawn",
     "||~accept (a|an) {flaw:word} pawn on {here:square}",
-    detect=_spoils,
-    holds=_is_spoilt,
-    weight=-1.5,
 )
+def _is_spoilt(context: Context, flaw: str, side: bool | None = None) -> bool:
+    if flaw not in ("isolated", "doubled") or side not in (None, context.before.turn):
+        return False
+    is_so = predicates.IS[flaw]
+    return is_so(context.board, context.to) and not is_so(context.before, context.origin)

@@ -1,61 +1,35 @@
 """Which pieces are left: the bishops, the kind of ending."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
-from commentary.concept import Values
+from commentary.concept import Values, of_topic
 from commentary.context import Context
-from commentary.predicates import all_of, count
+from commentary.predicates import all_of, count, is_dark
 
-concept = partial(registry.concept, topic="material")
+concept = of_topic("material")
 
 
 def _both_shades(board: chess.Board, side: chess.Color) -> bool:
-    return (
-        len({(chess.square_file(s) + chess.square_rank(s)) % 2 for s in all_of(board, side, "bishop")}) == 2
-    )
-
-
-def _opposite(context: Context) -> bool:
-    bishops = [all_of(context.board, side, "bishop") for side in chess.COLORS]
-    if [len(squares) for squares in bishops] != [1, 1]:
-        return False
-    one, other = ((chess.square_file(s) + chess.square_rank(s)) % 2 for (s,) in bishops)
-    return one != other
-
-
-def _is_ending(context: Context, kind: int) -> bool:
-    board = context.board
-    left = {chess.piece_name(piece.piece_type) for piece in board.piece_map().values()} - {"king", "pawn"}
-    if kind in (chess.PAWN, chess.KING):
-        return not left and any(count(board, side, "pawn") for side in chess.COLORS)
-    name = chess.piece_name(kind)
-    return left == {name} and all(count(board, side, name) for side in chess.COLORS)
+    return len({is_dark(square) for square in all_of(board, side, "bishop")}) == 2
 
 
 def _bishop_pair(board: chess.Board) -> Iterator[Values]:
     halves = (chess.BB_LIGHT_SQUARES, chess.BB_DARK_SQUARES)
-    pair = [all(board.pieces_mask(chess.BISHOP, side) & half for half in halves) for side in (False, True)]
-    if pair[0] != pair[1]:
-        yield {"side": pair[1]}
+    black, white = (
+        all(board.pieces_mask(chess.BISHOP, side) & half for half in halves) for side in chess.COLORS[::-1]
+    )
+    if white != black:
+        yield {"side": white}
 
 
-concept(
-    "bishop pair",
+@concept("bishop pair", detect=_bishop_pair, weight=2.3, favours="side").says(
     "{side} ~(have|own) the (bishop pair|two bishops|pair of bishops)",
     "the (bishop pair||two bishops|pair of bishops) (~belong to||~favour) {side:object}",
-    detect=_bishop_pair,
-    holds=lambda context, side: (
-        _both_shades(context.board, side) and not _both_shades(context.board, not side)
-    ),
-    weight=2.3,
-    favours="side",
 )
+def _only_both_shades(context: Context, side: bool) -> bool:
+    return _both_shades(context.board, side) and not _both_shades(context.board, not side)
 
 
 def _opposite_bishops(board: chess.Board) -> Iterator[Values]:
@@ -65,15 +39,20 @@ def _opposite_bishops(board: chess.Board) -> Iterator[Values]:
         yield {}
 
 
-concept(
+@concept(
     "opposite bishops",
+    detect=_opposite_bishops,
+    weight=lambda board, values: 1.8 if board.knights | board.rooks | board.queens else 4.0,
+).says(
     "there are (bishops of opposite colours|opposite-coloured bishops)( on the board)?",
     "the bishops ~(be of|run on||travel on) opposite colours",
     "||(bishops of opposite colours|opposite-coloured bishops) ~be on the board",
-    detect=_opposite_bishops,
-    holds=_opposite,
-    weight=lambda board, values: 1.8 if board.knights | board.rooks | board.queens else 4.0,
 )
+def _opposite(context: Context) -> bool:
+    bishops = [all_of(context.board, side, "bishop") for side in chess.COLORS]
+    return [len(squares) for squares in bishops] == [1, 1] and is_dark(bishops[0][0]) != is_dark(
+        bishops[1][0]
+    )
 
 
 def _ending(board: chess.Board) -> Iterator[Values]:
@@ -86,17 +65,20 @@ def _ending(board: chess.Board) -> Iterator[Values]:
         yield {"kind": left[0], "others": left[0] if board.pawns else None}
 
 
-concept(
-    "ending",
+@concept("ending", detect=_ending, weight=4.2).says(
     "(it|this) ~be a {kind} (ending|endgame)( now)?",
     "(it|this) ~be a pure {pure:kind} (ending|endgame)",
     "only {others:kind}s and pawns ~be left( besides the kings)?",
     "||{side} ~have a (pure )?{kind} (ending|endgame)",
     "||only kings and {pure:kind}s ~be left",
-    detect=_ending,
-    holds=lambda context, kind=0, pure=0, others=0, side=None: _is_ending(context, kind or pure or others),
-    weight=4.2,
 )
+def _is_ending(context: Context, side: bool | None = None, **named: int) -> bool:
+    board, (kind,) = context.board, named.values()
+    left = {chess.piece_name(piece.piece_type) for piece in board.piece_map().values()} - {"king", "pawn"}
+    if kind in (chess.PAWN, chess.KING):
+        return not left and any(count(board, side, "pawn") for side in chess.COLORS)
+    name = chess.piece_name(kind)
+    return left == {name} and all(count(board, side, name) for side in chess.COLORS)
 
 
 def _queens_off(board: chess.Board) -> Iterator[Values]:
@@ -105,12 +87,10 @@ def _queens_off(board: chess.Board) -> Iterator[Values]:
         yield {}
 
 
-concept(
-    "queens off",
+@concept("queens off", detect=_queens_off, weight=1.4).says(
     "(the queens|queens) (are off|are off the board||have come off|have gone|come off)( the board)?",
     "(the )?queens have been (exchanged||traded|swapped)( off)?",
     "there are no queens( left)? on the board",
-    detect=_queens_off,
-    holds=lambda context: not any(all_of(context.board, side, "queen") for side in chess.COLORS),
-    weight=1.4,
 )
+def _no_queens(context: Context) -> bool:
+    return not any(all_of(context.board, side, "queen") for side in chess.COLORS)

@@ -1,22 +1,26 @@
 """What a FEN or a list of legal moves says already: read, never written, and no merit in a reward."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from itertools import product
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
+from commentary.concept import every, of_topic
 from commentary.concepts.mates import Foe
 from commentary.context import Context, Unknown, Unresolved
 
-concept = partial(registry.concept, topic="given", weight=0.1)
-move_concept = partial(registry.move_concept, topic="given", weight=0.1)
+concept = of_topic("given", weight=0.1)
+move_concept = of_topic("given", about_moves=True, weight=0.1)
 
 
+@concept("piece on a square").says(
+    "||{piece:some} ~(be|stand|sit) (currently |already |now |still )?(located |placed |positioned |posted )?(on|at) (the )?(square )?{squares}",
+    "||{piece:some}: {squares}",
+    "||{side} {kind}(s)?: {squares}",
+    "||{side} (~have )?(a |the |its |their )?{kind}(s)? (on|at) {squares}",
+)
 def _stands_on(
     context: Context,
     squares: Sequence[int],
@@ -28,40 +32,20 @@ def _stands_on(
     return bool(squares) and set(squares) <= set(found)
 
 
-concept(
-    "piece on a square",
-    "||{piece:some} ~(be|stand|sit) (currently |already |now |still )?(located |placed |positioned |posted )?(on|at) (the )?(square )?{squares}",
-    "||{piece:some}: {squares}",
-    "||{side} {kind}(s)?: {squares}",
-    "||{side} (~have )?(a |the |its |their )?{kind}(s)? (on|at) {squares}",
-    holds=_stands_on,
+concept("there is a piece", holds=lambda context, piece: bool(piece)).says(
+    "||there ~be (indeed |also |still )?{piece:some}"
 )
-concept(
-    "there is a piece",
-    "||there ~be (indeed |also |still )?{piece:some}",
-    holds=lambda context, piece: bool(piece),
-)
-concept(
-    "own colour",
+
+
+def _sides(side: bool | None) -> list[chess.Color]:
+    """Both, if none is named."""
+    return [colour for colour in chess.COLORS if side in (None, colour)]
+
+
+concept("own colour", holds=lambda context, colour: colour == context.mover).says(
     "||{us:side} ~be (playing )?(as )?(the )?{colour}( pieces)?",
     "||{us:side} ~be (playing )?(as )?{colour:side}",
-    holds=lambda context, colour: colour == context.mover,
 )
-
-
-def _castled(context: Context, side: bool | None = None, wing: str = "") -> bool:
-    sides = [colour for colour in chess.COLORS if side in (None, colour)]
-    found = [_wing_castled_to(context.board, colour) for colour in sides]
-    return all(found) and all(wing in ("", name) for name in found)
-
-
-def _not_castled(context: Context, side: bool | None = None) -> bool:
-    sides = [colour for colour in chess.COLORS if side in (None, colour)]
-    if any(_wing_castled_to(context.board, colour) for colour in sides):
-        return False
-    if not all(context.board.has_castling_rights(colour) for colour in sides):
-        raise Unknown("a king may have castled and walked on")
-    return True
 
 
 def _wing_castled_to(board: chess.Board, side: chess.Color) -> str:
@@ -76,24 +60,66 @@ def _wing_castled_to(board: chess.Board, side: chess.Color) -> str:
     return ""
 
 
-concept(
-    "castled",
+@concept("castled").says(
     "||both (sides|kings|players) (have|are) castled( on the)?( {wing:word})?",
     "||{side} ~have (already )?castled( on the)?( {wing:word})?",
-    holds=_castled,
 )
-concept(
-    "not castled",
+def _castled(context: Context, side: bool | None = None, wing: str = "") -> bool:
+    found = [_wing_castled_to(context.board, colour) for colour in _sides(side)]
+    return all(found) and all(wing in ("", name) for name in found)
+
+
+@concept("not castled").says(
     "||{side} ~have not (yet )?castled( yet)?",
     "||neither (side|king|player) ~have castled( yet)?",
-    holds=_not_castled,
+)
+def _not_castled(context: Context, side: bool | None = None) -> bool:
+    if any(_wing_castled_to(context.board, colour) for colour in _sides(side)):
+        return False
+    if not all(map(context.board.has_castling_rights, _sides(side))):
+        raise Unknown("a king may have castled and walked on")
+    return True
+
+
+@concept("no castling rights").says(
+    "||there ~be no castling rights( available)?( left)?( for either side)?",
+    "||no castling rights(( ~be)? (available|present|left)| remain| exist)?( for either side)?",
+    "||(neither side|nobody) can castle( any more)?",
+    "||neither side ~have (any )?castling rights( left| available)?",
+    "||{side} ~have no castling rights( left| available)?",
+)
+def _no_rights(context: Context, side: bool | None = None) -> bool:
+    return not any(map(context.board.has_castling_rights, _sides(side)))
+
+
+concept("no en passant", holds=lambda context, side=None: not context.board.has_legal_en_passant()).says(
+    "||there ~be no en passant (target )?(square|squares|capture|captures)( available| possible)?",
+    "||no en passant (target )?(square|squares|capture|captures)(( ~be)? (available|possible|present))?",
+    "||{side} ~have no en passant (target )?(square|squares|capture|captures)",
 )
 
 
-def _no_rights(context: Context, side: bool | None = None) -> bool:
-    return not any(context.board.has_castling_rights(s) for s in chess.COLORS if side in (None, s))
+@concept("clock").says(
+    "||the (halfmove|half-move) clock ~be (currently )?(at )?{half:count}",
+    "||the (fullmove|full-move|full move) (number|count|counter) ~be (currently )?(at )?{full:count}",
+)
+def _clocks(context: Context, half: int | None = None, full: int | None = None) -> bool:
+    board = context.board
+    return half in (None, board.halfmove_clock) and full in (None, board.fullmove_number)
 
 
+concept("empty square", holds=every(lambda board, square: board.piece_at(square) is None)).says(
+    "||{squares} ~be (both |all )?(empty|clear|free|vacant|unoccupied)",
+    "||there ~be (nothing|no piece|no pieces) on {squares}",
+    "||nothing ~(stand|be) on {squares}",
+)
+
+
+@concept("occupied square").says(
+    "||{squares} ~be (already )?occupied( by {piece:some})?",
+    "||{squares} ~be (already )?occupied by (a|an) ({colour} )?{kind}",
+    "||there ~be (a|an) {colour} {kind} (on|at) {squares}",
+)
 def _is_occupied(
     context: Context,
     squares: Sequence[int],
@@ -102,104 +128,53 @@ def _is_occupied(
     colour: bool | None = None,
 ) -> bool:
     found = [context.board.piece_at(square) for square in squares]
-    return all(
-        one is not None and kind in (0, one.piece_type) and colour in (None, one.color) for one in found
-    ) and (not piece or set(squares) <= set(piece))
+    right = (one and kind in (0, one.piece_type) and colour in (None, one.color) for one in found)
+    return all(right) and (not piece or set(squares) <= set(piece))
 
 
+@concept("so many pieces").says(
+    "||{side} (still )?~have (only |just |still )?{n:count} {kind}(s)?( left)?",
+    "||both sides (still )?~have (only |just |still )?{n:count} {kind}(s)?( left)?",
+    "||{side} (still )?~have (only |just |still )?{units:units}( left)?",
+    "||both sides (still )?~have (only |just |still )?{units:units}( left)?",
+)
 def _has_so_many(
     context: Context, units: Counter[str] | None = None, kind: int = 0, n: int = 0, side: bool | None = None
 ) -> bool:
     """Of one piece, at least one; of several, just so many."""
     said = units if units is not None else Counter({chess.piece_name(kind): n})
-    for colour in (side,) if side is not None else chess.COLORS:
-        for name, number in said.items():
-            found = predicates.count(
-                context.board, colour, *(("knight", "bishop") if name == "piece" else (name,))
-            )
-            if found != number and not (number == 1 and found):
-                return False
+    for colour, (name, number) in product(_sides(side), said.items()):
+        names = ("knight", "bishop") if name == "piece" else (name,)
+        found = predicates.count(context.board, colour, *names)
+        if found != number and not (number == 1 and found):
+            return False
     return True
 
 
-concept(
-    "no castling rights",
-    "||there ~be no castling rights( available)?( left)?( for either side)?",
-    "||no castling rights(( ~be)? (available|present|left)| remain| exist)?( for either side)?",
-    "||(neither side|nobody) can castle( any more)?",
-    "||neither side ~have (any )?castling rights( left| available)?",
-    "||{side} ~have no castling rights( left| available)?",
-    holds=_no_rights,
-)
-concept(
-    "no en passant",
-    "||there ~be no en passant (target )?(square|squares|capture|captures)( available| possible)?",
-    "||no en passant (target )?(square|squares|capture|captures)(( ~be)? (available|possible|present))?",
-    "||{side} ~have no en passant (target )?(square|squares|capture|captures)",
-    holds=lambda context, side=None: not context.board.has_legal_en_passant(),
-)
-concept(
-    "clock",
-    "||the (halfmove|half-move) clock ~be (currently )?(at )?{half:count}",
-    "||the (fullmove|full-move|full move) (number|count|counter) ~be (currently )?(at )?{full:count}",
-    holds=lambda context, half=None, full=None: (
-        half in (None, context.board.halfmove_clock) and full in (None, context.board.fullmove_number)
-    ),
-)
-concept(
-    "empty square",
-    "||{squares} ~be (both |all )?(empty|clear|free|vacant|unoccupied)",
-    "||there ~be (nothing|no piece|no pieces) on {squares}",
-    "||nothing ~(stand|be) on {squares}",
-    holds=lambda context, squares: not any(context.board.piece_at(square) for square in squares),
-)
-concept(
-    "occupied square",
-    "||{squares} ~be (already )?occupied( by {piece:some})?",
-    "||{squares} ~be (already )?occupied by (a|an) ({colour} )?{kind}",
-    "||there ~be (a|an) {colour} {kind} (on|at) {squares}",
-    holds=_is_occupied,
-)
-concept(
-    "so many pieces",
-    "||{side} (still )?~have (only |just |still )?{n:count} {kind}(s)?( left)?",
-    "||both sides (still )?~have (only |just |still )?{n:count} {kind}(s)?( left)?",
-    "||{side} (still )?~have (only |just |still )?{units:units}( left)?",
-    "||both sides (still )?~have (only |just |still )?{units:units}( left)?",
-    holds=_has_so_many,
-)
-concept(
-    "not in check",
+@concept("not in check").says(
     "||{side} ~be not (currently )?(in|under) check",
     "||{king:piece} ~be not (currently )?(in check|under check|checked)",
     "||neither (side|king) ~be (currently )?in check",
-    holds=lambda context, side=None, king=None: (
-        not (
-            context.board.is_check()
-            and side in (None, context.board.turn)
-            and king in (None, context.board.king(context.board.turn))
-        )
-    ),
 )
+def _is_not_in_check(context: Context, side: bool | None = None, king: int | None = None) -> bool:
+    board = context.board
+    mine = side in (None, board.turn) and king in (None, board.king(board.turn))
+    return not (board.is_check() and mine)
 
 
-def _moves_there(
-    context: Context, goal: int, piece: int | None = None, origin: int | None = None, kind: int | None = None
-) -> bool:
-    moved = context.before.piece_type_at(context.move.from_square)
-    from_there = all(square in (None, context.move.from_square) for square in (piece, origin))
-    return from_there and goal == context.to and kind in (None, moved)
-
-
-move_concept(
-    "moves a piece",
+@move_concept("moves a piece").says(
     "||~(involve moving|suggest moving|mean moving|move|bring|place|put|take) {piece:before} (from {origin:square} )?(to|on) {goal:square}",
     "||~(involve|suggest|mean) {piece:before} moving (from {origin:square} )?to {goal:square}",
     "||~(involve moving|suggest moving|move) (the|a|{side:owner}) {kind} (from {origin:square} )?to {goal:square}",
-    holds=lambda context, side=None, **named: (
-        side in (None, context.before.turn) and _moves_there(context, **named)
-    ),
 )
+def _moves_there(
+    context: Context, goal: int, side: bool | None = None, kind: int | None = None, **starts: int
+) -> bool:
+    whose = side in (None, context.before.turn) and kind in (
+        None,
+        context.before.piece_type_at(context.origin),
+    )
+    return whose and goal == context.to and all(start == context.origin for start in starts.values())
 
 
 def _can_move(
@@ -220,35 +195,29 @@ def _is_illegal(context: Context, foe: Foe) -> bool:
     return False
 
 
-concept(
-    "legal move",
-    "||{foe:named_move} ~be (also )?(a |an )?(legal|valid|allowed|possible)( move)?( for {us:object})?",
-    holds=lambda context, foe: not _is_illegal(context, foe),
+concept("legal move", holds=lambda context, foe: not _is_illegal(context, foe)).says(
+    "||{foe:named_move} ~be (also )?(a |an )?(legal|valid|allowed|possible)( move)?( for {us:object})?"
 )
-concept(
-    "illegal move",
+concept("illegal move", holds=_is_illegal).says(
     "||{foe:named_move} ~be not (a |an )?(legal|valid|allowed|possible)( move)?",
     "||{foe:named_move} ~be (also )?(an )?(illegal|invalid|impossible)( move)?",
-    holds=_is_illegal,
 )
-concept(
-    "can move",
+concept("can move", holds=_can_move).says(
     "||{piece} can (also |legally |safely |then |now )?(move|go|be moved|advance|jump|retreat|step) (to|onto) {goals:squares}",
     "||(moving |move |go )?(from )?{origin:square} to {goals:squares} ~be (also )?(a )?(legal|valid|allowed|possible)( move)?",
     "||moving {piece} to {goals:squares} ~be (also )?(a )?(legal|valid|allowed|possible)( move)?",
     "||(moving |move |go )?(from )?{origin:square} (to|->) {goals:squares}: (also )?(legal|valid)",
-    holds=_can_move,
 )
-concept(
-    "cannot move",
-    "||{piece} cannot (legally |safely )?(move|go|be moved|advance|jump|retreat|step) (to|onto) {goal:square}",
-    holds=lambda context, piece, goal: not _can_move(context, [goal], piece),
+concept("cannot move", holds=lambda context, piece, goal: not _can_move(context, [goal], piece)).says(
+    "||{piece} cannot (legally |safely )?(move|go|be moved|advance|jump|retreat|step) (to|onto) {goal:square}"
 )
-concept(
-    "same move",
+
+
+@concept("same move").says(
     "||{one:candidate} (corresponds to|translates to|becomes|equals|=|means|is represented by|is represented as) {other:candidate}( in uci( notation| format)?)?",
     "||(moving |move )?(from )?{origin:square} to {goal:square}( ~be| would be|:| becomes|,| ->) {other:candidate}( in uci( notation| format)?)?",
-    holds=lambda context, other, one=None, origin=None, goal=None: (
-        one in (None, other) and origin in (None, other.from_square) and goal in (None, other.to_square)
-    ),
 )
+def _is_the_same(
+    context: Context, other: chess.Move, one: chess.Move | None = None, origin: int = -1, goal: int = -1
+) -> bool:
+    return one in (None, other) and origin in (-1, other.from_square) and goal in (-1, other.to_square)

@@ -1,19 +1,15 @@
 """How safe each king is: the pawns before it, pieces around it, the back rank, the endgame."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values
+from commentary.concept import Values, of_topic
 from commentary.concepts.pawns import beside
 from commentary.context import Context, Unresolved
 
-concept = partial(registry.concept, topic="kings")
+concept = of_topic("kings")
 _ENDGAME_PIECES = 6
 """Pieces but kings and pawns, with which a king may walk (scalachess, `Divider.scala`: the endgame)."""
 
@@ -59,9 +55,6 @@ def middlegame_kings(board: chess.Board) -> Iterator[tuple[chess.Color, chess.Sq
             yield side, king_of(board, side)
 
 
-# -- truths --------------------------------------------------------------------------------------
-
-
 def side_of_king(context: Context, king: chess.Square) -> chess.Color:
     """The side whose king it is."""
     if predicates.name_at(context.board, king) != "king":
@@ -82,9 +75,6 @@ def _cover(context: Context, king: chess.Square) -> set[chess.Square]:
     return {s for s in near if predicates.is_pawn(context.board, s) and context.board.color_at(s) == side}
 
 
-# -- shelter -------------------------------------------------------------------------------------
-
-
 def _sheltered(board: chess.Board) -> Iterator[Values]:
     for side, king in middlegame_kings(board):
         near = (chess.BB_RANK_1 | chess.BB_RANK_2) if side else (chess.BB_RANK_8 | chess.BB_RANK_7)
@@ -93,22 +83,15 @@ def _sheltered(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "king": king, "pawns": pawns}
 
 
-def _is_sheltered(context: Context, king: int, pawns: Sequence[int]) -> bool:
-    return len(pawns) >= 2 and set(pawns) <= _cover(context, king)
-
-
-concept(
-    "king shelter",
+@concept("king shelter", detect=_sheltered, weight=1.1, favours="side").says(
     "{king} ~(sit|hide||stand|shelter|live|be|be tucked away) (safely )?behind its pawns on {pawns:squares}",
     "{king} ~be (tucked away behind|sheltered by|covered by||well sheltered by|protected by|shielded by) its pawns on {pawns:squares}",
     "{king} ~have its pawns on {pawns:squares} in front of it",
     "||{king} ~(sit|hide|stand|shelter|live|be|be tucked away) (safely |snugly )?behind (its )?{pawns:pieces}",
     "||{king} ~be (well |decently |reasonably )?(sheltered|covered|protected|shielded) by (its )?{pawns:pieces}",
-    detect=_sheltered,
-    holds=_is_sheltered,
-    weight=1.1,
-    favours="side",
 )
+def _is_sheltered(context: Context, king: int, pawns: Sequence[int]) -> bool:
+    return len(pawns) >= 2 and set(pawns) <= _cover(context, king)
 
 
 def _bare(board: chess.Board) -> Iterator[Values]:
@@ -117,25 +100,21 @@ def _bare(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "king": king}
 
 
-concept(
-    "king without pawns",
+def _bare_weight(board: chess.Board, values: Values) -> float:
+    if not board.pieces_mask(chess.QUEEN, not values["side"]):
+        return 1.0
+    return 1.2 if chess.BB_SQUARES[values["king"]] & home_rank(values["side"]) & CENTRAL else 3.4
+
+
+@concept("king without pawns", detect=_bare, weight=_bare_weight, favours="-side").says(
     "{king} ~have no pawn (cover||shelter|shield)(| at all)( left)?",
     "{king} ~stand without (any )?pawn cover",
     "not a single pawn (covers||shields|shelters) {king}",
     "no pawn (shelters||covers|shields) {king}",
     "there is no pawn in front of {king}",
-    detect=_bare,
-    holds=lambda context, king: not _cover(context, king),
-    weight=lambda board, v: (
-        (3.4 if not chess.BB_SQUARES[v["king"]] & home_rank(v["side"]) & CENTRAL else 1.2)
-        if board.pieces_mask(chess.QUEEN, not v["side"])
-        else 1.0
-    ),
-    favours="-side",
 )
-
-
-# -- the back rank -------------------------------------------------------------------------------
+def _is_bare(context: Context, king: int) -> bool:
+    return not _cover(context, king)
 
 
 def _boxed_in(board: chess.Board) -> Iterator[Values]:
@@ -156,51 +135,33 @@ def _is_boxed_in(context: Context, king: int, pawns: Sequence[int] = ()) -> bool
 
 
 def _back_rank_is_bare(context: Context, side: chess.Color) -> bool:
-    home = 0 if side == chess.WHITE else 7
-    return not any(
-        chess.square_rank(s) == home for s in predicates.all_of(context.board, side, "rook", "queen")
-    )
+    pieces = predicates.all_of(context.board, side, "rook", "queen")
+    return not any(chess.square_rank(square) == (0 if side else 7) for square in pieces)
 
 
-def _is_weak(
-    context: Context, side: bool | None = None, king: int | None = None, pawns: Sequence[int] = ()
-) -> bool:
-    colour = side if side is not None else side_of_king(context, king if king is not None else chess.A1)
-    own = predicates.all_of(context.board, colour, "king")[0]
-    if king not in (None, own):
-        return False
-    threat = predicates.count(context.board, not colour, "rook", "queen") > 0
-    return _is_boxed_in(context, own, pawns) and threat and _back_rank_is_bare(context, colour)
-
-
-concept(
-    "weak back rank",
+@concept("weak back rank", detect=_boxed_in, weight=2.4, favours="-side").says(
     "{side:owner} back rank ~be (weak||a worry|a concern|vulnerable)",
     "the back rank ~be a worry for {side:object}",
     "{pawns:pieces} box in {king}, and no rook or queen guards {side:owner} back rank",
     "{king} ~have no luft, and {side:owner} back rank is unguarded",
     "{king} ~be boxed in by its own pawns, and no rook or queen guards {side:owner} back rank",
-    detect=_boxed_in,
-    holds=_is_weak,
-    weight=2.4,
-    favours="-side",
 )
-concept(
-    "boxed-in king",
+def _is_weak(context: Context, side: bool, king: int | None = None, pawns: Sequence[int] = ()) -> bool:
+    own = predicates.all_of(context.board, side, "king")[0]
+    threat = predicates.count(context.board, not side, "rook", "queen") > 0
+    boxed_in = king in (None, own) and _is_boxed_in(context, own, pawns)
+    return boxed_in and threat and _back_rank_is_bare(context, side)
+
+
+concept("boxed-in king", holds=_is_boxed_in).says(
     "||{king} ~be boxed in by its own pawns( on {pawns:squares})?",
     "||{king} ~have no (luft|air|way off the back rank|escape from the back rank)",
     "||{pawns:pieces} ~box in {king}",
-    holds=_is_boxed_in,
 )
-concept(
-    "bare back rank",
+concept("bare back rank", holds=_back_rank_is_bare).says(
     "||no rook or queen ~(guard|stay on|stand on|be left on) {side:owner} back rank",
     "||{side:owner} back rank ~be (unguarded|bare)( by rook or queen)?",
-    holds=lambda context, side: _back_rank_is_bare(context, side),
 )
-
-
-# -- the endgame ---------------------------------------------------------------------------------
 
 
 def _active(board: chess.Board) -> Iterator[Values]:
@@ -213,34 +174,23 @@ def _active(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "king": king, "other": other}
 
 
-def _is_active(context: Context, king: int, other: int | None = None) -> bool:
-    side = side_of_king(context, king)
-    passive = other is None or (
-        side_of_king(context, other) != side and chess.square_rank(other) in ((7, 6) if side else (0, 1))
-    )
-    return 2 <= chess.square_rank(king) <= 5 and passive
-
-
-def _is_passive(context: Context, king: int) -> bool:
-    return chess.square_rank(king) in ((0, 1) if side_of_king(context, king) else (7, 6))
-
-
-concept(
-    "active king",
+@concept("active king", detect=_active, weight=2.0, favours="side").says(
     "{king} ~be (active|already in play||in play), while {other} is (still back home|passive||back home)",
     "{king} ~be (already )?(well up the board||active|in play|in the fight)",
     "{king} ~have already come out( into play)?",
     "||{king} ~have (already )?(walked out|marched|come out) (into play|to the middle|up the board)",
-    detect=_active,
-    holds=_is_active,
-    weight=2.0,
-    favours="side",
 )
-concept(
-    "passive king",
-    "||{king} (~be|~stand|~sit) (still )?(on the back ranks|passive|back home|on its first two ranks)",
-    holds=_is_passive,
+def _is_active(context: Context, king: int, other: int | None = None) -> bool:
+    side = side_of_king(context, king)
+    passive = other is None or (side_of_king(context, other) != side and _is_passive(context, other))
+    return 2 <= chess.square_rank(king) <= 5 and passive
+
+
+@concept("passive king").says(
+    "||{king} (~be|~stand|~sit) (still )?(on the back ranks|passive|back home|on its first two ranks)"
 )
+def _is_passive(context: Context, king: int) -> bool:
+    return chess.square_rank(king) in ((0, 1) if side_of_king(context, king) else (7, 6))
 
 
 def _opposition(board: chess.Board) -> Iterator[Values]:
@@ -251,21 +201,14 @@ def _opposition(board: chess.Board) -> Iterator[Values]:
         yield {"side": board.turn}
 
 
+@concept("opposition", detect=_opposition, weight=3.2, favours="-side").says(
+    "the kings stand in (|direct )opposition, and it is {side:object} who must give way",
+    "the kings stand in direct opposition with {side:object} to move",
+    "||the kings (~stand in|~be in|face each other in) (the )?(direct )?opposition",
+    "||the kings ~face each other, one square apart",
+)
 def _kings_oppose(context: Context, side: bool | None = None) -> bool:
     one, other = (predicates.all_of(context.board, colour, "king")[0] for colour in chess.COLORS)
     files = abs(chess.square_file(one) - chess.square_file(other))
     ranks = abs(chess.square_rank(one) - chess.square_rank(other))
     return sorted((files, ranks)) == [0, 2] and (side is None or context.board.turn == side)
-
-
-concept(
-    "opposition",
-    "the kings stand in (|direct )opposition, and it is {side:object} who must give way",
-    "the kings stand in direct opposition with {side:object} to move",
-    "||the kings (~stand in|~be in|face each other in) (the )?(direct )?opposition",
-    "||the kings ~face each other, one square apart",
-    detect=_opposition,
-    holds=_kings_oppose,
-    weight=3.2,
-    favours="-side",
-)

@@ -1,20 +1,19 @@
 """Lines of play: that they can be played as written and are the engine's, and what they bring."""
 
-from __future__ import annotations
-
 from collections import Counter
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
-from commentary.concept import move_concept
-from commentary.concepts.material import fits, minors_alike
+from commentary.concept import move_concept, of_topic
+from commentary.concepts.material import fits, minors_alike, more
 from commentary.context import Context, Unknown
-from commentary.predicates import all_of, count
+from commentary.predicates import all_of
 from commentary.slots import KINDS
 
-concept = partial(registry.concept, topic="lines")
+concept = of_topic("lines")
+_NOTHING: Counter[str] = Counter()
+_ROOK = Counter({"rook": 1})
+_MINORS = (Counter({"knight": 1}), Counter({"bishop": 1}))
 _THEN = "(then |now |simply |just |at once |calmly )?"
 
 
@@ -28,12 +27,7 @@ def _is_line(context: Context, line: bool) -> bool:
     return is_evident(context)
 
 
-def _side_plays(context: Context, line: bool, side: bool | None = None) -> bool:
-    return side in (None, line) and is_evident(context)
-
-
-concept(
-    "line",
+concept("line", holds=_is_line, weight=0.3).says(
     "(after|following) {line}",
     "{line}",
     "(play continues|the play goes||the main line goes) {line}",
@@ -50,19 +44,15 @@ concept(
     "||(the )?(best|right|strongest|critical|natural|main|simplest|correct) (reply|answer|defence|response|continuation) ~be {line}",
     "||the (reply|answer|response|refutation|problem|trouble|point|snag|catch|drawback|reason) ~be {line}",
     "||(best|critical|expected) ~be {line}",
-    holds=_is_line,
-    weight=0.3,
 )
-concept(
-    "best reply",
+concept("best reply", holds=_is_line, weight=0.3).says(
     "(the critical reply|the best reply|the right answer) is {line}",
     "best is {line}",
     "{line} is the (best reply|right answer|critical reply)",
-    holds=_is_line,
-    weight=0.3,
 )
-concept(
-    "line of a side",
+
+
+@concept("line of a side", weight=0.3).says(
     "{side} ~(reply|answer||respond|continue) {line}",
     "{side} ~(have||continue with) {line}",
     "||{side} "
@@ -70,25 +60,17 @@ concept(
     + "~(reply|answer|respond|continue|play|go|come back|hit back|defend) (back )?(with )?{line}",
     "||{side} " + _THEN + "~(meet|answer) (this|that|it|the threat) (with|by) {line}",
     "||{side} (can|could|will|would|must|should) (reply|answer|continue|play|defend)( with)? {line}",
-    holds=_side_plays,
-    weight=0.3,
 )
-concept(
-    "expected line",
-    "{us:side} ~(see|expect||get) {line}",
-    holds=_is_line,
-    weight=0.3,
-)
-move_concept(
-    "meets",
+def _side_plays(context: Context, line: bool, side: bool | None = None) -> bool:
+    return side in (None, line) and is_evident(context)
+
+
+concept("expected line", holds=_is_line, weight=0.3).says("{us:side} ~(see|expect||get) {line}")
+move_concept("meets", holds=lambda context, line: is_evident(context), weight=0.3, topic="lines").says(
     "~(run into|allow||meet|invite|provoke|lead to|permit|be answered by|be refuted by|lose to|fall to) {line}",
     "~(fail to|be met by) {line}",
-    topic="lines",
-    holds=lambda context, line: is_evident(context),
-    weight=0.3,
 )
-concept(
-    "threat",
+concept("threat", holds=_is_line, weight=2.0).says(
     "{them:side} ~threaten {line:threat}",
     "{them:owner} threat ~be {line:threat}",
     "the threat is {line:threat}",
@@ -98,11 +80,7 @@ concept(
     "there is a threat: {line:threat}",
     "||given a free move, {them:side} (would )?~play {line:threat}",
     "||{them:side} ~(want|intend|plan|mean) (to play )?{line:threat}",
-    holds=_is_line,
-    weight=2.0,
 )
-
-# -- what they bring -----------------------------------------------------------------------------
 
 
 def brings(context: Context, side: chess.Color, won: Counter[str], lost: Counter[str]) -> bool:
@@ -113,154 +91,107 @@ def brings(context: Context, side: chess.Color, won: Counter[str], lost: Counter
     """
     if not context.moves:
         raise Unknown("no line")
-    change = {
-        name: (count(context.board, side, name) - count(context.start, side, name))
-        - (count(context.board, not side, name) - count(context.start, not side, name))
-        for name in KINDS
-    }
+    change = {name: more(context.board, side, name) - more(context.start, side, name) for name in KINDS}
     gained = Counter({name: n for name, n in change.items() if n > 0})
     paid = Counter({name: -n for name, n in change.items() if n < 0})
     readings = ((gained, paid), minors_alike(gained, paid))
-    return any(_is(won, got) and _is(lost, gave) for got, gave in readings)
-
-
-def _is(units: Counter[str], actual: Counter[str]) -> bool:
-    return fits(units, actual) if units else not actual
+    return any(fits(won, got) and fits(lost, gave) for got, gave in readings)
 
 
 def _wins(
     context: Context,
     won: Counter[str],
-    lost: Counter[str] | None = None,
-    side: bool | None = None,
-    other: bool | None = None,
+    lost: Counter[str] = _NOTHING,
     line: bool | None = None,
+    **named: bool,
 ) -> bool:
-    winner = side if side is not None else (not other) if other is not None else line
-    right = brings(context, bool(winner), won, lost or Counter())
-    return right and (line is None or is_evident(context))
+    winner = named.get("side", bool(line))
+    return brings(context, winner, won, lost) and (line is None or is_evident(context))
 
 
-def _exchange(context: Context, side: bool | None = None, other: bool | None = None) -> bool:
-    winner = bool(side if side is not None else not other)
-    minors = (Counter({"knight": 1}), Counter({"bishop": 1}))
-    return any(brings(context, winner, Counter({"rook": 1}), minor) for minor in minors)
-
-
-concept(
-    "wins material",
+concept("wins material", holds=_wins, weight=2.0).says(
     "{side} ~have won {won:units}",
     "{other:side} ~have (lost||dropped) {won:units}",
     "{side} ~(win|pick up||net|collect|gain|pocket|bag) {won:units}",
     "{other:side} ~(lose|drop||shed) {won:units}",
     "||{side} (just |simply |cleanly )~(win|pick up|net|collect|gain) {won:units}",
     "||{other:side} (just |simply |cleanly )~(lose|drop|shed) {won:units}",
-    holds=_wins,
-    weight=2.0,
 )
-concept(
-    "wins one for another",
+concept("wins one for another", holds=_wins, weight=2.0).says(
     "{side} ~(win|get||net|gain) {won:units} for {lost:units}",
     "{side} ~have won {won:units} for {lost:units}",
     "||{other:side} ~(lose|drop|shed) {won:units} for {lost:units}",
     "||{other:side} ~have (lost|dropped) {won:units} for {lost:units}",
-    holds=_wins,
-    weight=2.0,
 )
-concept(
-    "gives one for another",
-    "{side} ~have (given||exchanged|traded) {lost:units} for {won:units}",
-    holds=_wins,
+concept("gives one for another", holds=_wins).says(
+    "{side} ~have (given||exchanged|traded) {lost:units} for {won:units}"
 )
-concept(
-    "line wins",
+concept("line wins", holds=_wins, weight=2.0).says(
     "{line} wins {won:units} for {side:object}",
     "{line} ~(cost||costs) {other:object} {won:units}",
     "{line} brings {side:object} {won:units}",
     "||{line} ~(win|net|gain|pick up|collect) {won:units}( for {lost:units})?( for {side:object})?",
     "||{line} ~bring {side:object} {won:units} for {lost:units}",
     "||{line} ~cost {other:object} {won:units} for {lost:units}",
-    holds=_wins,
-    weight=2.0,
 )
-concept(
-    "wins the exchange",
+
+
+@concept("wins the exchange", weight=2.0).says(
     "{side} ~have won the exchange",
     "{other:side} ~(have lost the exchange|lose the exchange||drop the exchange)",
     "{side} ~win the exchange",
-    holds=_exchange,
-    weight=2.0,
 )
+def _exchange(context: Context, side: bool) -> bool:
+    return any(brings(context, side, _ROOK, minor) for minor in _MINORS)
 
 
-def _costs(
-    context: Context,
-    only: Counter[str] | None = None,
-    won: Counter[str] | None = None,
-    lost: Counter[str] | None = None,
-) -> bool:
+def _costs(context: Context, lost: Counter[str] = _NOTHING, **named: Counter[str]) -> bool:
     """Whether the engine's line that begins with the move comes to a point where just this is lost."""
     line = context.study.line_of(context.move.uci())
     if line is None:
         raise Unknown(context.move.uci())
-    board, found = context.board, False
+    (won,), board, found = named.values(), context.board, False
     for uci in line.moves[len(context.moves) :]:
         context.board = context.board.copy(stack=False)
         context.board.push_uci(uci)
-        found = found or brings(context, not context.mover, only or won or Counter(), lost or Counter())
+        found = found or brings(context, not context.mover, won, lost)
     context.board = board
     return found
 
 
-move_concept(
-    "loses material",
+move_concept("loses material", holds=_costs, weight=2.0, topic="lines").says(
     "~(lose|drop) {only:units}",
     "~(lose|drop) {won:units} for {lost:units}",
-    topic="lines",
-    holds=_costs,
-    weight=2.0,
-)
-move_concept(
-    "loses the exchange",
-    "~lose the exchange",
-    "||~drop the exchange",
-    topic="lines",
-    holds=lambda context: any(
-        _costs(context, None, Counter({"rook": 1}), Counter({minor: 1})) for minor in ("knight", "bishop")
-    ),
-    weight=2.0,
 )
 
 
+@move_concept("loses the exchange", weight=2.0, topic="lines").says(
+    "~lose the exchange", "||~drop the exchange"
+)
+def _costs_the_exchange(context: Context) -> bool:
+    return any(_costs(context, minor, won=_ROOK) for minor in _MINORS)
+
+
+@concept("queens come off").says("the queens (come off|disappear|leave the board||are exchanged|are traded)")
 def _queens_gone(context: Context) -> bool:
     had = [all_of(context.start, side, "queen") for side in chess.COLORS]
     return all(had) and not any(all_of(context.board, side, "queen") for side in chess.COLORS)
 
 
-concept(
-    "queens come off",
-    "the queens (come off|disappear|leave the board||are exchanged|are traded)",
-    holds=_queens_gone,
-)
-concept(
-    "it is mate",
+@concept("it is mate", weight=3.0).says(
     "(it|that) ~be (mate||checkmate)( on the spot)?",
     "{mated:side} ~be (mated||checkmated)",
     "||the game ~be over",
     "||{mated:side} ~get mated",
     "||{side} ~(give|deliver) (checkmate|mate)",
     "||{side} ~(mate|win by mate|finish by mate)",
-    holds=lambda context, mated=None, side=None: (
-        context.board.is_checkmate()
-        and mated in (None, context.board.turn)
-        and side in (None, not context.board.turn)
-    ),
-    weight=3.0,
 )
-concept(
-    "line mates",
+def _is_mate(context: Context, mated: bool | None = None, side: bool | None = None) -> bool:
+    board = context.board
+    return board.is_checkmate() and mated in (None, board.turn) and side in (None, not board.turn)
+
+
+concept("line mates", holds=lambda c, line: c.board.is_checkmate() and is_evident(c), weight=3.0).says(
     "{line} (is mate|ends in mate||mates|is checkmate)",
     "||{line} ~(be|end in|force) (checkmate|mate)",
-    holds=lambda context, line: context.board.is_checkmate() and is_evident(context),
-    weight=3.0,
 )

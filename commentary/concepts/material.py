@@ -1,21 +1,17 @@
 """Who has more: the balance of material."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
-from commentary.concept import Values
+from commentary.concept import Concept, Values, Weight, of_topic
 from commentary.context import Context
 from commentary.exchange import VALUES
 from commentary.predicates import count, total
 from commentary.slots import KINDS
 
-concept = partial(registry.concept, topic="material")
+concept = of_topic("material")
 TYPES = (chess.PAWN, chess.KNIGHT, chess.BISHOP, chess.ROOK, chess.QUEEN)
 _MINORS = (1, 2)
 _MUCH = 5
@@ -61,14 +57,10 @@ def balance(board: chess.Board) -> tuple[str, Values]:
     if not side:
         more, less = less, more
     values: dict[str, object] = {"side": side, "other": not side}
-    if not any(more) and not any(less):
-        return "level material", values
     if lead == 0:
-        both = any(plain(more, less)[0])
-        values["even"] = side
-        return (
-            ("one for another", values | {"more": more, "less": less}) if both else ("level material", values)
-        )
+        if not any(plain(more, less)[0]):
+            return "level material", values
+        return "one for another", values | {"even": side, "more": more, "less": less}
     if is_exchange(more, less):
         return "exchange up", values
     more, less = plain(more, less)
@@ -78,17 +70,8 @@ def balance(board: chess.Board) -> tuple[str, Values]:
     minor = "piece" if single and (more[1] or more[2]) else None
     extra = TYPES[more.index(1)] if single else None
     far = abs(lead) >= _MUCH and sum(more[1:]) > 1
-    return ("far ahead" if far else "material ahead"), values | {
-        "units": more,
-        "minor": minor,
-        "extra": extra,
-    }
-
-
-def _detect(name: str, board: chess.Board) -> Iterator[Values]:
-    found, values = balance(board)
-    if found == name:
-        yield values
+    named = {"units": more, "minor": minor, "extra": extra}
+    return ("far ahead" if far else "material ahead"), values | named
 
 
 def _lead_weight(board: chess.Board, values: Values) -> float:
@@ -96,13 +79,30 @@ def _lead_weight(board: chess.Board, values: Values) -> float:
     return 4.5 + min(3, points(more) - points(less)) * 0.5
 
 
-# -- truths --------------------------------------------------------------------------------------
+def _of_balance(name: str, weight: Weight = _lead_weight, favours: str = "side") -> Concept:
+    """Declares one of the concepts that `balance` names."""
+
+    def detect(board: chess.Board) -> Iterator[Values]:
+        found, values = balance(board)
+        if found == name:
+            yield values
+
+    return concept(name, detect=detect, weight=weight, favours=favours)
+
+
+def _lead(context: Context, side: chess.Color) -> int:
+    """How much more a side has, in pawns."""
+    return total(context.board, side) - total(context.board, not side)
+
+
+def more(board: chess.Board, side: chess.Color, name: str) -> int:
+    """How many more of a kind a side has."""
+    return count(board, side, name) - count(board, not side, name)
 
 
 def surplus(board: chess.Board, side: chess.Color) -> Counter[str]:
     """What a side has more of than the other, by name."""
-    mine = {name: count(board, side, name) - count(board, not side, name) for name in KINDS}
-    return Counter({name: more for name, more in mine.items() if more > 0})
+    return Counter({name: n for name in KINDS if (n := more(board, side, name)) > 0})
 
 
 def minors_alike(ours: Counter[str], theirs: Counter[str]) -> tuple[Counter[str], Counter[str]]:
@@ -124,46 +124,7 @@ def fits(units: Counter[str], actual: Counter[str]) -> bool:
     return sum(rest.values()) == units["piece"] and all(name in ("knight", "bishop") for name in rest)
 
 
-def _has_for(context: Context, side: chess.Color, more: Counter[str], less: Counter[str]) -> bool:
-    ours, theirs = surplus(context.board, side), surplus(context.board, not side)
-    readings = ((ours, theirs), minors_alike(ours, theirs))
-    return any(fits(more, one) and fits(less, other) for one, other in readings)
-
-
-def _is_ahead(
-    context: Context,
-    side: bool | None = None,
-    other: bool | None = None,
-    units: Counter[str] | None = None,
-    minor: str = "",
-    extra: int = 0,
-) -> bool:
-    leader = side if side is not None else not other
-    if not units and minor not in (*KINDS, "piece", ""):
-        return False
-    named = units or Counter({minor or chess.piece_name(extra): 1})
-    return _has_for(context, bool(leader), named, Counter())
-
-
-def _far_ahead(context: Context, side: bool | None = None, other: bool | None = None) -> bool:
-    leader = bool(side if side is not None else not other)
-    return total(context.board, leader) - total(context.board, not leader) >= _MUCH
-
-
-def _exchange_up(context: Context, side: bool | None = None, other: bool | None = None) -> bool:
-    leader = side if side is not None else not other
-    ours, theirs = surplus(context.board, bool(leader)), surplus(context.board, not leader)
-    return ours == Counter({"rook": 1}) and theirs in (Counter({"knight": 1}), Counter({"bishop": 1}))
-
-
-def _is_level(context: Context) -> bool:
-    return total(context.board, chess.WHITE) == total(context.board, chess.BLACK)
-
-
-# -- concepts ------------------------------------------------------------------------------------
-
-concept(
-    "level material",
+@_of_balance("level material", weight=2.2, favours="").says(
     "(material|the material) ~be (level|even|equal||balanced)( on both sides)?",
     "the material count ~be (level|even||equal)",
     "there is nothing between the sides in material",
@@ -172,61 +133,46 @@ concept(
     "(nobody|neither side) ~be ahead in material",
     "||(the )?material (count |balance |situation )?(~be )?(level|even|equal|balanced)( (for|on) both sides)?",
     "||both sides ~have (equal|even|the same amount of) material",
-    detect=partial(_detect, "level material"),
-    holds=_is_level,
-    weight=2.2,
 )
-concept(
-    "same pieces",
+def _is_level(context: Context) -> bool:
+    return _lead(context, chess.WHITE) == 0
+
+
+concept("same pieces", holds=lambda c: not any(surplus(c.board, side) for side in chess.COLORS)).says(
     "||(both sides|each side) ~have (exactly )?the same (pieces|material|forces)( left)?",
     "||the (pieces|forces) ~be the same on both sides",
-    holds=lambda context: not surplus(context.board, True) and not surplus(context.board, False),
 )
-concept(
-    "nearly level material",
-    "||(the )?material (count |balance |situation )?~be (roughly|relatively|about|approximately|nearly|almost|fairly) (equal|even|level|balanced)( (for|on) both sides)?",
-    holds=lambda context: abs(total(context.board, True) - total(context.board, False)) <= 1,
-    weight=0.2,
+concept("nearly level material", holds=lambda c: abs(_lead(c, chess.WHITE)) <= 1, weight=0.2).says(
+    "||(the )?material (count |balance |situation )?~be (roughly|relatively|about|approximately|nearly|almost|fairly) (equal|even|level|balanced)( (for|on) both sides)?"
 )
-concept(
-    "more material",
+concept("more material", holds=lambda c, side: _lead(c, side) > 0, weight=0.2).says(
     "||{side} ~be (slightly |clearly )?(ahead|up) (in|on) material",
     "||{other:side} ~be (slightly |clearly )?(behind|down) (in|on) material",
     "||{side} ~have (a |the )?(slight |small |clear |significant )?(material advantage|material edge|advantage in material|more material)",
-    holds=lambda context, side=None, other=None: (
-        total(context.board, side if side is not None else not other)
-        > total(context.board, other if other is not None else not side)
-    ),
-    weight=0.2,
 )
 concept(
-    "more of a kind",
+    "more of a kind", holds=lambda c, side, kind: chess.piece_name(kind) in surplus(c.board, side), weight=0.2
+).says(
     "||{side} ~have (one )?more {kind}s?( than {other:object})?",
     "||{other:side} ~have (one )?fewer {kind}s?( than {side:object})?",
-    holds=lambda context, kind, side=None, other=None: (
-        count(context.board, side if side is not None else not other, chess.piece_name(kind))
-        > count(context.board, other if other is not None else not side, chess.piece_name(kind))
-    ),
-    weight=0.2,
 )
-concept(
-    "unbalanced material",
-    "||the material ~be (unbalanced|lopsided|imbalanced)",
-    holds=lambda context: bool(surplus(context.board, True)) and bool(surplus(context.board, False)),
+concept("unbalanced material", holds=lambda c: all(surplus(c.board, side) for side in chess.COLORS)).says(
+    "||the material ~be (unbalanced|lopsided|imbalanced)"
 )
-concept(
-    "one for another",
+
+
+@_of_balance("one for another").says(
     "{side} ~have {more:units} (for|against) {less:units}",
     "the material is unbalanced: {even:side} ~have {more:units} for {less:units}",
-    detect=partial(_detect, "one for another"),
-    holds=lambda context, more, less, side=None, even=None: _has_for(
-        context, bool(side if side is not None else even), more, less
-    ),
-    weight=_lead_weight,
-    favours="side",
 )
-concept(
-    "material ahead",
+def _has_for(context: Context, more: Counter[str], less: Counter[str], **sides: bool) -> bool:
+    (side,) = sides.values()
+    ours, theirs = surplus(context.board, side), surplus(context.board, not side)
+    readings = ((ours, theirs), minors_alike(ours, theirs))
+    return any(fits(more, one) and fits(less, other) for one, other in readings)
+
+
+@_of_balance("material ahead").says(
     "{side} ~be ((just|already|still|now|simply|effectively) )?{units} (up|ahead|to the good)",
     "{other:side} ~be ((just|already|still|now) )?{units} (down|behind||short)",
     "{side} ~have an extra {extra:kind}",
@@ -234,26 +180,28 @@ concept(
     "||{other:side} ~be ((already|still|now) )?(down|down by|behind by) {units}",
     "{side} ~be a {minor:word} (up|ahead)",
     "{other:side} ~be a {minor:word} (down|behind)",
-    detect=partial(_detect, "material ahead"),
-    holds=_is_ahead,
-    weight=_lead_weight,
-    favours="side",
 )
-concept(
-    "far ahead",
+def _is_ahead(
+    context: Context, side: bool, units: Counter[str] | None = None, minor: str = "", extra: int = 0
+) -> bool:
+    if not units and minor not in (*KINDS, "piece", ""):
+        return False
+    named = units or Counter({minor or chess.piece_name(extra): 1})
+    return _has_for(context, named, Counter(), side=side)
+
+
+@_of_balance("far ahead").says(
     "{side} ~be (far|well||miles|a long way) ahead (in||on) material",
     "{other:side} ~be (far|well||a long way) behind (in||on) material",
-    detect=partial(_detect, "far ahead"),
-    holds=_far_ahead,
-    weight=_lead_weight,
-    favours="side",
 )
-concept(
-    "exchange up",
+def _far_ahead(context: Context, side: bool) -> bool:
+    return _lead(context, side) >= _MUCH
+
+
+@_of_balance("exchange up").says(
     "{side} ~be ((just|already|still|now) )?the exchange (up|ahead||to the good)",
     "{other:side} ~be ((just|already|still|now) )?the exchange (down||behind)",
-    detect=partial(_detect, "exchange up"),
-    holds=_exchange_up,
-    weight=_lead_weight,
-    favours="side",
 )
+def _exchange_up(context: Context, side: bool) -> bool:
+    ours, theirs = surplus(context.board, side), surplus(context.board, not side)
+    return ours == Counter({"rook": 1}) and theirs in (Counter({"knight": 1}), Counter({"bishop": 1}))

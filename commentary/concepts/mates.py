@@ -1,21 +1,17 @@
 """Mates in one for the side to move, and what the other side would do if it were its turn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
-from commentary.concept import Values
+from commentary.concept import Values, of_topic
 from commentary.context import Context, Unknown, Unresolved
 from commentary.exchange import passed_turn
 from commentary.naming import bare
 from commentary.predicates import captured, defenders, other_turn, worth_at
 from commentary.predicates import mating_moves as mates_on
 
-concept = partial(registry.concept, topic="kings")
+concept = of_topic("kings")
 Foe = Callable[[chess.Board], chess.Move]
 
 
@@ -50,11 +46,6 @@ def _then(context: Context) -> chess.Board:
     return board
 
 
-def _is_mating(context: Context, foe: Foe, side: bool | None = None) -> bool:
-    board = _then(context)
-    return (side is None or board.turn == side) and foe(board) in mates_on(board)
-
-
 def is_threat(context: Context, foe: Foe, side: bool | None = None) -> bool:
     """Whether a move, if it were that side's turn, mates, queens or takes what is loose or worth more.
 
@@ -72,38 +63,31 @@ def is_threat(context: Context, foe: Foe, side: bool | None = None) -> bool:
     raise Unknown(move.uci())
 
 
+@concept("mate in one", detect=_mate_now, weight=100.0, favours="side").says(
+    "there is (a |)mate in one",
+    "{side} ~have a mate in one",
+    "there is (a )?mate in one with {move:candidate}",
+    "||{move:candidate} ~be (a )?mate in one",
+)
 def _mates_now(context: Context, move: chess.Move | None = None, side: bool | None = None) -> bool:
     found = mates_on(context.board)
     return bool(found) and (move is None or move in found) and side in (None, context.board.turn)
 
 
-concept(
-    "mate in one",
-    "there is (a |)mate in one",
-    "{side} ~have a mate in one",
-    "there is (a )?mate in one with {move:candidate}",
-    "||{move:candidate} ~be (a )?mate in one",
-    detect=_mate_now,
-    holds=_mates_now,
-    weight=100.0,
-    favours="side",
-)
-concept(
-    "threat of mate",
+@concept("threat of mate", detect=_mate_next, weight=60.0, favours="side").says(
     "{side} ~threaten mate (with|by) {foe}",
     "{foe:mate} ~be (threatened||the threat|a threat|in the air)( by {side})?",
     "if it were {side:owner} turn, {foe} would be mate",
     "given another tempo, {side} would mate with {foe}",
     "||{side} ~threaten {foe:mate}",
-    detect=_mate_next,
-    holds=_is_mating,
-    weight=60.0,
-    favours="side",
 )
-concept(
-    "threat of a move",
+def _is_mating(context: Context, foe: Foe, side: bool | None = None) -> bool:
+    board = _then(context)
+    return (side is None or board.turn == side) and foe(board) in mates_on(board)
+
+
+concept("threat of a move", holds=is_threat).says(
     "||{side} ~threaten (to play )?{foe}( next)?",
     "||{foe} ~be (threatened|the threat|a threat|in the air)( by {side})?",
     "||the threat ~be {foe}",
-    holds=is_threat,
 )

@@ -1,59 +1,42 @@
 """Passed pawns: protected, blocked, connected, near promotion."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values
-from commentary.concepts.pawns import all_are, is_passed, pawns_of, steps, stop_of
+from commentary.concept import Values, Weight, every, of_topic
+from commentary.concepts.pawns import is_passed, pawns_of, steps, stop_of
 from commentary.context import Context
 
-concept = partial(registry.concept, topic="pawns")
+concept = of_topic("pawns")
 _NEAR = 3
 """Steps from which on the way to promotion is worth counting."""
-
-
-# -- passed pawns --------------------------------------------------------------------------------
 
 
 def _passers(board: chess.Board) -> Iterator[Values]:
     for square, side in pawns_of(board):
         if is_passed(board, square, side):
-            yield {"pawn": square, "side": side}
-
-
-def _guarded_passers(board: chess.Board) -> Iterator[Values]:
-    for values in _passers(board):
-        if board.attackers_mask(values["side"], values["pawn"]) & board.pawns:
-            yield values
-
-
-def _near_passers(board: chess.Board) -> Iterator[Values]:
-    for values in _passers(board):
-        left = steps(values["pawn"], values["side"])
-        if left <= _NEAR:
+            left, stop = steps(square, side), stop_of(square, side)
             yield {
-                **values,
-                "steps": left if left > 1 else None,
-                "one": values["pawn"] if left == 1 else None,
+                "pawn": square,
+                "side": side,
+                "guarded": True if board.attackers_mask(side, square) & board.pawns else None,
+                "near": left if left <= _NEAR else None,
+                "steps": left if 1 < left <= _NEAR else None,
+                "one": square if left == 1 else None,
+                "blocker": stop if board.color_at(stop) == (not side) else None,
             }
 
 
-def _blocked_passers(board: chess.Board) -> Iterator[Values]:
-    for values in _passers(board):
-        stop = stop_of(values["pawn"], values["side"])
-        if board.color_at(stop) == (not values["side"]):
-            yield {**values, "blocker": stop}
+def _passer(base: float) -> Weight:
+    """The weight of a passed pawn: it grows with every step, and when the queens are off."""
 
+    def weight(board: chess.Board, values: Values) -> float:
+        near = max(0, 4 - steps(values["pawn"], values["side"])) * 1.1
+        return base + (2.2 + near + (0.0 if board.queens else 1.0))
 
-def _passer_weight(board: chess.Board, values: Values) -> float:
-    near = max(0, 4 - steps(values["pawn"], values["side"])) * 1.1
-    return 2.2 + near + (0.0 if board.queens else 1.0)
+    return weight
 
 
 def _guarded(board: chess.Board, square: chess.Square) -> bool:
@@ -61,92 +44,66 @@ def _guarded(board: chess.Board, square: chess.Square) -> bool:
     return predicates.is_passed(board, square) and guard
 
 
-def _steps_left(
-    context: Context, pawn: int | None = None, one: int | None = None, steps: int = 1, side: bool = True
-) -> bool:
-    square = pawn if pawn is not None else one
-    colour = context.board.color_at(square) if square is not None else None
-    if square is None or colour is None or not predicates.is_pawn(context.board, square):
-        return False
-    return predicates.steps_to_go(square, colour) == steps
-
-
-def _passed_and_near(
-    context: Context, pawn: int | None = None, one: int | None = None, steps: int = 1
-) -> bool:
-    square = pawn if pawn is not None else one
-    return (
-        square is not None
-        and predicates.is_passed(context.board, square)
-        and _steps_left(context, square, None, steps)
-    )
-
-
 def _blockades(context: Context, blocker: int, pawn: int) -> bool:
     side = context.owner(pawn)
     enemies = context.board.color_at(blocker) == (not side)
-    return (
-        enemies and predicates.is_pawn(context.board, pawn) and predicates.ahead_of(pawn, side)[0] == blocker
-    )
+    pawn_there = predicates.is_pawn(context.board, pawn)
+    return enemies and pawn_there and predicates.ahead_of(pawn, side)[0] == blocker
 
 
-def _passed_but_blocked(context: Context, blocker: int, pawn: int) -> bool:
-    return predicates.is_passed(context.board, pawn) and _blockades(context, blocker, pawn)
-
-
-concept(
-    "passed pawn",
+passed = every(predicates.is_passed)
+concept("passed pawn", detect=_passers, holds=passed, weight=_passer(0.0), favours="side").says(
     "{pawn} ~be (a passed pawn|passed||a passer)( now| as well)?",
     "{side} ~have a (passed pawn|passer) on {pawn:square}",
     "no (pawn|enemy pawn) can (stop||ever stop) {pawn}",
     "||{pawns:pieces} ~be (both |all )?passed( pawns)?",
     "||{side} ~(own|get) a (passed pawn|passer) on {pawn:square}",
     "||{side} ~(have|get) (passed pawns|passers) on {pawns:squares}",
-    detect=_passers,
-    holds=partial(all_are, predicates.is_passed),
-    weight=_passer_weight,
-    favours="side",
 )
 concept(
     "protected passed pawn",
+    detect=_passers,
+    needs="guarded",
+    holds=every(_guarded),
+    weight=_passer(0.7),
+    favours="side",
+).says(
     "{side} ~have a protected (passed pawn|passer) on {pawn:square}",
     "{pawn} ~be (a protected passer|passed and protected||a protected passed pawn)( by a pawn)?",
-    detect=_guarded_passers,
-    holds=partial(all_are, _guarded),
-    weight=lambda board, values: 0.7 + _passer_weight(board, values),
-    favours="side",
 )
-concept(
-    "passed pawn near promotion",
+
+
+@concept(
+    "passed pawn near promotion", detect=_passers, needs="near", weight=_passer(0.5), favours="side"
+).says(
     "{pawn} ~be passed and only {steps:count} steps from queening",
     "{one:piece} ~be passed and only one step from queening",
-    detect=_near_passers,
-    holds=_passed_and_near,
-    weight=lambda board, values: 0.5 + _passer_weight(board, values),
-    favours="side",
 )
-concept(
-    "steps to promotion",
+def _passed_and_near(context: Context, steps: int = 1, **named: int) -> bool:
+    (square,) = named.values()
+    return predicates.is_passed(context.board, square) and _steps_left(context, square, steps)
+
+
+@concept("steps to promotion", detect=_passers, needs="steps", weight=_passer(0.4), favours="side").says(
     "{pawn} ~be (just |only )?{steps:count} (steps||step|move|moves|square|squares) (away |)from (promotion|queening||promoting)",
     "{pawn} ~need (just|only) {steps:count} more (moves||move|steps) to (queen||promote)",
-    detect=lambda board: (values for values in _near_passers(board) if values["steps"] is not None),
-    holds=_steps_left,
-    weight=lambda board, values: 0.4 + _passer_weight(board, values),
-    favours="side",
 )
-concept(
-    "blockaded passed pawn",
+def _steps_left(context: Context, pawn: int, steps: int) -> bool:
+    side = context.owner(pawn)
+    return predicates.is_pawn(context.board, pawn) and predicates.steps_to_go(pawn, side) == steps
+
+
+@concept("blockaded passed pawn", detect=_passers, needs="blocker", weight=_passer(0.2)).says(
     "{pawn} ~be passed, but {blocker} stands in front of it",
     "{blocker} ~blockade {pawn}",
-    detect=_blocked_passers,
-    holds=_passed_but_blocked,
-    weight=lambda board, values: 0.2 + _passer_weight(board, values),
 )
-concept(
-    "blockade",
+def _passed_but_blocked(context: Context, blocker: int, pawn: int) -> bool:
+    return predicates.is_passed(context.board, pawn) and _blockades(context, blocker, pawn)
+
+
+concept("blockade", holds=_blockades).says(
     "||{blocker} ~(block|stand in front of|stand in the way of|be planted in front of|hold up) {pawn}",
     "||{pawn} ~be (blocked|blockaded|stopped|held up) by {blocker}",
-    holds=_blockades,
 )
 
 
@@ -157,34 +114,20 @@ def _connected(board: chess.Board) -> Iterator[Values]:
         for one in passers:
             for other in passers:
                 next_to = chess.square_file(other) == chess.square_file(one) + 1
-                if (
-                    next_to
-                    and abs(chess.square_rank(other) - chess.square_rank(one)) <= 1
-                    and one not in told
-                ):
+                if next_to and chess.square_distance(one, other) == 1 and one not in told:
                     told.add(other)
                     yield {"side": side, "pawns": [one, other]}
 
 
-def _are_connected(context: Context, pawns: Sequence[int], side: bool | None = None) -> bool:
-    if len(pawns) != 2 or not all_are(predicates.is_passed, context, pawns=pawns, side=side):
-        return False
-    one, other = pawns
-    near = abs(chess.square_rank(other) - chess.square_rank(one)) <= 1
-    return (
-        near
-        and chess.square_file(other) in predicates.files_beside(one)
-        and len({context.board.color_at(s) for s in pawns}) == 1
-    )
-
-
-concept(
-    "connected passed pawns",
+@concept("connected passed pawns", detect=_connected, weight=4.5, favours="side").says(
     "{side} ~have connected (passed pawns|passers) on {pawns:squares}",
     "{pawns:pieces} ~be connected passers",
     "||{pawns:pieces} ~be connected( passed pawns)?",
-    detect=_connected,
-    holds=_are_connected,
-    weight=4.5,
-    favours="side",
 )
+def _are_connected(context: Context, pawns: Sequence[int], side: bool | None = None) -> bool:
+    if len(pawns) != 2 or not passed(context, pawns=pawns, side=side):
+        return False
+    one, other = pawns
+    beside = chess.square_file(other) in predicates.files_beside(one)
+    near = abs(chess.square_rank(other) - chess.square_rank(one)) <= 1
+    return beside and near and context.board.color_at(one) == context.board.color_at(other)

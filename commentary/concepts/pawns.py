@@ -1,22 +1,17 @@
 """The pawn skeleton: isolated, doubled and backward pawns, majorities, the centre."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values
+from commentary.concept import Values, every, of_topic
 from commentary.context import Context
 
-concept = partial(registry.concept, topic="pawns")
+concept = of_topic("pawns")
 _WINGS = {"queenside": "abc", "kingside": "fgh"}
 _CENTRE = (chess.D4, chess.E4, chess.D5, chess.E5)
-
-Truth = Callable[[chess.Board, chess.Square], bool]
 
 
 def ahead(square: chess.Square, side: chess.Color) -> chess.Bitboard:
@@ -59,22 +54,6 @@ def pawns_of(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Color]]:
             yield square, side
 
 
-def all_are(
-    truth: Truth,
-    context: Context,
-    pawn: int | None = None,
-    pawns: Sequence[int] = (),
-    side: bool | None = None,
-) -> bool:
-    """Whether all pawns named are of a kind, and of the side named."""
-    squares = [*pawns, *([] if pawn is None else [pawn])]
-    right_side = side is None or all(context.board.color_at(square) == side for square in squares)
-    return bool(squares) and right_side and all(truth(context.board, square) for square in squares)
-
-
-# -- weaknesses ----------------------------------------------------------------------------------
-
-
 def _isolated(board: chess.Board) -> Iterator[Values]:
     """The isolated pawns of a side, together when there are two or three; more of them say nothing."""
     for side in (chess.WHITE, chess.BLACK):
@@ -94,18 +73,14 @@ def _isolated_weight(board: chess.Board, values: Values) -> float:
     return (0.6 if passed else 1.7 if exposed else 1.2) + 0.3 * (len(pawns) - 1)
 
 
-concept(
-    "isolated pawn",
+isolated = every(predicates.is_isolated)
+concept("isolated pawn", detect=_isolated, holds=isolated, weight=_isolated_weight, favours="-side").says(
     "{pawn} ~be (isolated|an isolated pawn)( now| as well)?",
     "{side} ~have an isolated pawn on {pawn:square}",
     "{side} ~have to live with an isolated pawn on {pawn:square}",
     "{pawn} ~have no (neighbours|fellow pawn on either neighbouring file)",
     "{pawns:pieces} ~be (isolated|all isolated||both isolated)",
     "{side} ~have isolated pawns on {pawns:squares}",
-    detect=_isolated,
-    holds=partial(all_are, predicates.is_isolated),
-    weight=_isolated_weight,
-    favours="-side",
 )
 
 
@@ -117,29 +92,16 @@ def _doubled(board: chess.Board) -> Iterator[Values]:
                 yield {"side": side, "pawns": pawns, "file": file}
 
 
-def _are_doubled(
-    context: Context,
-    pawns: Sequence[int] = (),
-    side: bool | None = None,
-    file: int = -1,
-    pawn: int | None = None,
-) -> bool:
-    if file >= 0:
-        return side is not None and len(predicates.pawns_on(context.board, file, side)) > 1
-    return all_are(predicates.is_doubled, context, pawn, pawns, side)
-
-
-concept(
-    "doubled pawns",
+@concept("doubled pawns", detect=_doubled, weight=1.4, favours="-side").says(
     "{side} ~have doubled pawns on ({file}|{pawns:squares})",
     "{pawns:pieces} ~be doubled",
     "||{side} ~(get|be left with) doubled pawns on {file}",
     "||{pawn} ~be (a )?doubled( pawn)?",
-    detect=_doubled,
-    holds=_are_doubled,
-    weight=1.4,
-    favours="-side",
 )
+def _are_doubled(context: Context, file: int | None = None, **named: Any) -> bool | None:
+    if file is not None:
+        return len(predicates.pawns_on(context.board, file, named["side"])) > 1
+    return every(predicates.is_doubled)(context, **named)
 
 
 def _backward(board: chess.Board) -> Iterator[Values]:
@@ -153,19 +115,12 @@ def _backward(board: chess.Board) -> Iterator[Values]:
             yield {"pawn": square, "side": side}
 
 
-concept(
-    "backward pawn",
+backward = every(predicates.is_backward)
+concept("backward pawn", detect=_backward, holds=backward, weight=1.6, favours="-side").says(
     "{pawn} ~be (backward|a backward pawn)( now| as well)?",
     "{side} ~have a backward pawn on {pawn:square}",
     "{pawn} (~have been left behind by|~lag behind) its neighbours",
-    detect=_backward,
-    holds=partial(all_are, predicates.is_backward),
-    weight=1.6,
-    favours="-side",
 )
-
-
-# -- wings and the centre ------------------------------------------------------------------------
 
 
 def _majorities(board: chess.Board) -> Iterator[Values]:
@@ -176,33 +131,23 @@ def _majorities(board: chess.Board) -> Iterator[Values]:
             yield {"side": white > black, "wing": wing, "own": max(white, black), "theirs": min(white, black)}
 
 
-def _has_majority(
-    context: Context, side: bool, wing: str, own: int | None = None, theirs: int | None = None
-) -> bool:
-    pawns = {
-        colour: sum(
-            chess.FILE_NAMES[chess.square_file(pawn)] in _WINGS.get(wing, "")
-            for pawn in predicates.all_of(context.board, colour, "pawn")
-        )
-        for colour in chess.COLORS
-    }
-    exact = own is None or (pawns[side], pawns[not side]) == (own, theirs)
-    return pawns[side] > pawns[not side] and exact
-
-
-concept(
-    "pawn majority",
+@concept(
+    "pawn majority", detect=_majorities, weight=lambda board, v: 0.6 if board.queens else 1.9, favours="side"
+).says(
     "{side} ~have (a|the) {wing:word} (majority||pawn majority)",
     "{side} ~have more pawns on the {wing:word}",
     "on the {wing:word} {side} ~have {own:count} pawns against {theirs:count}",
     "the {wing:word} majority ~belong to {side:object}",
     "{side} ~have {own:count} pawns (against||to|versus) {theirs:count} on the {wing:word}",
     "{side} ~have a {wing:word} majority of {own:count} (against||to|versus) {theirs:count}",
-    detect=_majorities,
-    holds=_has_majority,
-    weight=lambda board, values: 0.6 if board.queens else 1.9,
-    favours="side",
 )
+def _has_majority(context: Context, side: bool, wing: str, own: int = -1, theirs: int = -1) -> bool:
+    files = [chess.FILE_NAMES.index(letter) for letter in _WINGS.get(wing, "")]
+    ours, others = (
+        sum(len(predicates.pawns_on(context.board, file, colour)) for file in files)
+        for colour in (side, not side)
+    )
+    return ours > others and own in (-1, ours) and theirs in (-1, others)
 
 
 def _centre(board: chess.Board) -> Iterator[Values]:
@@ -213,23 +158,16 @@ def _centre(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "pawns": pawns}
 
 
-def _holds_centre(context: Context, side: bool, pawns: Sequence[int]) -> bool:
-    central = [square for square in _CENTRE if predicates.is_pawn(context.board, square)]
-    theirs = sum(context.board.color_at(square) != side for square in central)
-    return context.owner(*pawns) == side and set(pawns) <= set(central) and theirs <= 1
-
-
-concept(
-    "pawn centre",
+@concept("pawn centre", detect=_centre, weight=2.2, favours="side").says(
     "{side} ~have pawns on {pawns:squares} in the centre",
     "pawns on {pawns:squares} give {side:object} the centre",
     "{side} ~(hold|control|claim||occupy) the centre with pawns on {pawns:squares}",
     "{side} ~have the (bigger||greater) share of the centre with pawns on {pawns:squares}",
-    detect=_centre,
-    holds=_holds_centre,
-    weight=2.2,
-    favours="side",
 )
+def _holds_centre(context: Context, side: bool, pawns: Sequence[int]) -> bool:
+    central = [square for square in _CENTRE if predicates.is_pawn(context.board, square)]
+    theirs = sum(context.board.color_at(square) != side for square in central)
+    return context.owner(*pawns) == side and set(pawns) <= set(central) and theirs <= 1
 
 
 def _rams(board: chess.Board) -> Iterator[Values]:
@@ -240,22 +178,12 @@ def _rams(board: chess.Board) -> Iterator[Values]:
             return
 
 
+@concept("locked pawns", detect=_rams, weight=1.0).says(
+    "{one} and {other} (block each other|stand head to head|are locked together||are locked|face each other)"
+)
 def _ram(context: Context, one: int, other: int) -> bool:
     board = context.board
     white, black = (one, other) if board.color_at(one) == chess.WHITE else (other, one)
     colours = (board.color_at(white), board.color_at(black)) == (chess.WHITE, chess.BLACK)
-    return (
-        colours
-        and predicates.is_pawn(board, white)
-        and predicates.is_pawn(board, black)
-        and black == white + 8
-    )
-
-
-concept(
-    "locked pawns",
-    "{one} and {other} (block each other|stand head to head|are locked together||are locked|face each other)",
-    detect=_rams,
-    holds=_ram,
-    weight=1.0,
-)
+    pawns = predicates.is_pawn(board, white) and predicates.is_pawn(board, black)
+    return colours and pawns and black == white + 8

@@ -1,19 +1,16 @@
 """How the pieces stand: outposts, development, bishops behind their own pawns, pieces without moves."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
+from typing import Any
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values
+from commentary.concept import Values, every, of_topic
 from commentary.concepts.pawns import ahead, beside
 from commentary.context import Context
 
-concept = partial(registry.concept, topic="pieces")
+concept = of_topic("pieces")
 _HOME = {
     chess.WHITE: {chess.B1: "knight", chess.G1: "knight", chess.C1: "bishop", chess.F1: "bishop"},
     chess.BLACK: {chess.B8: "knight", chess.G8: "knight", chess.C8: "bishop", chess.F8: "bishop"},
@@ -43,10 +40,10 @@ def pawns_can_attack(board: chess.Board, square: chess.Square, side: chess.Color
 
 def home_count(board: chess.Board, side: chess.Color) -> int:
     """How many knights and bishops are where they start from, counted square by square."""
-    found = [
-        (predicates.name_at(board, s) == name, board.color_at(s) == side) for s, name in _HOME[side].items()
-    ]
-    return sum(all(pair) for pair in found)
+    return sum(
+        predicates.name_at(board, square) == name and board.color_at(square) == side
+        for square, name in _HOME[side].items()
+    )
 
 
 def is_outpost(board: chess.Board, square: chess.Square) -> bool:
@@ -54,15 +51,11 @@ def is_outpost(board: chess.Board, square: chess.Square) -> bool:
     side = board.color_at(square)
     if side is None or predicates.name_at(board, square) not in ("knight", "bishop"):
         return False
-    near = [
-        pawn
-        for file in predicates.files_beside(square)
-        for pawn in predicates.pawns_on(board, file, not side)
-    ]
+    near = [predicates.pawns_on(board, file, not side) for file in predicates.files_beside(square)]
     rest = predicates.steps_to_go(square, side)
-    chasers = [pawn for pawn in near if predicates.steps_to_go(pawn, side) < rest]
+    chased = any(predicates.steps_to_go(pawn, side) < rest for pawns in near for pawn in pawns)
     guarded = any(predicates.is_pawn(board, defender) for defender in predicates.defenders(board, square))
-    return 2 <= rest <= 4 and guarded and not chasers
+    return 2 <= rest <= 4 and guarded and not chased
 
 
 def _outposts(board: chess.Board) -> Iterator[Values]:
@@ -74,22 +67,14 @@ def _outposts(board: chess.Board) -> Iterator[Values]:
                 yield {"piece": square, "side": side}
 
 
-concept(
-    "outpost",
+concept("outpost", detect=_outposts, holds=every(is_outpost), weight=2.7, favours="side").says(
     "{piece} ~(sit||stand|be|settle) on an outpost( there)?",
     "{piece} ~have (settled on an outpost|an outpost there||an outpost)",
     "{piece} ~be (firmly planted||securely planted|anchored|established) on an outpost",
     "no (enemy |black |white )?pawn can (ever |)chase {piece} away",
     "{piece} ~be out of reach of (|the |any )(enemy )?pawns",
     "{piece} cannot be (driven away||chased away|kicked away) by pawns",
-    detect=_outposts,
-    holds=lambda context, piece: is_outpost(context.board, piece),
-    weight=2.7,
-    favours="side",
 )
-
-
-# -- development ---------------------------------------------------------------------------------
 
 
 def _undeveloped(board: chess.Board) -> Iterator[Values]:
@@ -99,39 +84,17 @@ def _undeveloped(board: chess.Board) -> Iterator[Values]:
     for side in (chess.WHITE, chess.BLACK):
         mine, theirs = len(home[side]), len(home[not side])
         if mine:
-            yield {
-                "side": side,
-                "other": not side if mine > theirs else None,
-                "pieces": list(home[side]) if mine <= _SEVERAL else None,
-                "number": mine if mine > 1 else None,
-                "single": home[side][0] if mine == 1 else None,
-                "late": side if mine > theirs else None,
-            }
+            late = {"late": side, "other": not side} if mine > theirs else {}
+            told = {"number": mine} if mine > 1 else {"single": home[side][0]}
+            named = {"pieces": list(home[side])} if mine <= _SEVERAL else {}
+            yield {"side": side, **late, **told, **named}
 
 
-def _are_at_home(
-    context: Context,
-    side: bool | None = None,
-    pieces: Sequence[int] | None = None,
-    single: int | None = None,
-    number: int | None = None,
-    other: bool | None = None,
-    late: bool | None = None,
-) -> bool:
-    board = context.board
-    if late is not None or other is not None:
-        slow = bool(late if late is not None else not other)
-        return home_count(board, slow) > home_count(board, not slow)
-    if number is not None:
-        return side is not None and home_count(board, side) == number
-    found = [*(pieces or []), *([] if single is None else [single])]
-    names = [_HOME[bool(board.color_at(s))].get(s) for s in found]
-    right = side is None or context.owner(*found) == side
-    return right and all(predicates.name_at(board, s) == name for s, name in zip(found, names, strict=True))
+def _undeveloped_weight(board: chess.Board, values: Values) -> float:
+    return 0.8 + 0.25 * len(at_home(board, values["side"])) + (1.2 if "late" in values else 0.0)
 
 
-concept(
-    "undeveloped pieces",
+@concept("undeveloped pieces", detect=_undeveloped, weight=_undeveloped_weight, favours="-late").says(
     "{side} ~have {number:count} minor pieces (still at home|undeveloped||at home)",
     "{side} ~have (yet to develop|still to bring out||still to develop|yet to bring out) {pieces}",
     "{single:piece} ~be still on its (original||starting) square",
@@ -140,16 +103,17 @@ concept(
     "{other:side} ~be (ahead in development|better developed)",
     "||{side} ~have {number:count} minor piece (still at home|undeveloped)",
     "||{pieces} ~(be|stand|sit) (at home|undeveloped|on its (original|starting) square)",
-    detect=_undeveloped,
-    holds=_are_at_home,
-    weight=lambda board, values: (
-        0.8 + 0.25 * len(at_home(board, values["side"])) + (1.2 if values["late"] is not None else 0.0)
-    ),
-    favours="-late",
 )
-
-
-# -- bad pieces ----------------------------------------------------------------------------------
+def _are_at_home(context: Context, number: int | None = None, late: Any = None, **named: Any) -> bool:
+    board, side = context.board, named.get("side", late)
+    if number is not None:
+        return home_count(board, side) == number
+    if not {"pieces", "single"} & set(named):
+        return home_count(board, side) > home_count(board, not side)
+    found = [*named.get("pieces", ()), *([named["single"]] if "single" in named else [])]
+    names = [_HOME[bool(board.color_at(square))].get(square) for square in found]
+    right = side is None or context.owner(*found) == side
+    return right and [predicates.name_at(board, square) for square in found] == names
 
 
 def _bad_bishops(board: chess.Board) -> Iterator[Values]:
@@ -165,31 +129,23 @@ def _bad_bishops(board: chess.Board) -> Iterator[Values]:
                 yield {"bishop": square, "side": side}
 
 
-def _is_hemmed_in(context: Context, bishop: int) -> bool:
-    """At most three squares to go to, and three own pawns of its colour that cannot step forward."""
-    board, side = context.board, context.owner(bishop)
-    free = [target for target in board.attacks(bishop) if board.color_at(target) != side]
-    shade = (chess.square_file(bishop) + chess.square_rank(bishop)) % 2
-    fixed = [
-        pawn
-        for pawn in predicates.all_of(board, side, "pawn")
-        if (chess.square_file(pawn) + chess.square_rank(pawn)) % 2 == shade
-        and board.piece_at(predicates.ahead_of(pawn, side)[0])
-    ]
-    return predicates.name_at(board, bishop) == "bishop" and len(free) <= _HEMMED_SQUARES and len(fixed) >= 3
-
-
-concept(
-    "bad bishop",
+@concept("bad bishop", detect=_bad_bishops, weight=1.8, favours="-side").says(
     "{bishop} ~be (hemmed in||restricted|hampered) by its own pawns",
     "{bishop} ~(bite||bites) on its own pawns",
     "{bishop} ~be a bad bishop, (hemmed in by|stuck behind) its own pawns",
     "||{bishop} ~be (bad|a bad bishop|a bad piece|the bad bishop)",
-    detect=_bad_bishops,
-    holds=_is_hemmed_in,
-    weight=1.8,
-    favours="-side",
 )
+def _is_hemmed_in(context: Context, bishop: int) -> bool:
+    """At most three squares to go to, and three own pawns of its colour that cannot step forward."""
+    board, side = context.board, context.owner(bishop)
+    free = [target for target in board.attacks(bishop) if board.color_at(target) != side]
+    shade = [
+        p
+        for p in predicates.all_of(board, side, "pawn")
+        if predicates.is_dark(p) == predicates.is_dark(bishop)
+    ]
+    fixed = [pawn for pawn in shade if board.piece_at(predicates.ahead_of(pawn, side)[0])]
+    return predicates.name_at(board, bishop) == "bishop" and len(free) <= _HEMMED_SQUARES and len(fixed) >= 3
 
 
 def _immobile(board: chess.Board) -> Iterator[Values]:
@@ -201,27 +157,17 @@ def _immobile(board: chess.Board) -> Iterator[Values]:
                 yield {"piece": square, "side": side}
 
 
+@concept("piece without moves", detect=_immobile, weight=2.2, favours="-side").says(
+    "{piece} ~have (no squares to go to|no moves|nowhere to go||no squares)( at all)?",
+    "{piece} ~be shut in( completely)?",
+    "{piece} cannot move( at all)?",
+)
 def _has_no_moves(context: Context, piece: int) -> bool:
     side = context.owner(piece)
     return all(context.board.color_at(target) == side for target in context.board.attacks(piece))
 
 
-concept(
-    "piece without moves",
-    "{piece} ~have (no squares to go to|no moves|nowhere to go||no squares)( at all)?",
-    "{piece} ~be shut in( completely)?",
-    "{piece} cannot move( at all)?",
-    detect=_immobile,
-    holds=_has_no_moves,
-    weight=2.2,
-    favours="-side",
-)
-concept(
-    "own piece",
+concept("own piece", holds=every(lambda board, piece: board.piece_at(piece)), weight=0.3).says(
     "||{side} ~(have|own|get|hold) {piece}( there)?",
     "||{side} ~have {pieces}",
-    holds=lambda context, side, piece=None, pieces=(): (
-        context.owner(*([piece] if piece is not None else pieces)) == side
-    ),
-    weight=0.3,
 )

@@ -1,7 +1,5 @@
 """What a move presses on: attacks, forks, pins, trades offered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import chess
@@ -14,8 +12,6 @@ from commentary.context import Context
 from commentary.exchange import worth
 from commentary.step import Step
 
-# -- pressure ------------------------------------------------------------------------------------
-
 
 def _attacked_before(step: Step, target: chess.Square) -> bool:
     return bool(step.before.attacks_mask(step.origin) & chess.BB_SQUARES[target])
@@ -27,14 +23,12 @@ def _forks(step: Step) -> Iterator[Values]:
         yield {"targets": targets[:3]}
 
 
-move_concept(
-    "forks",
+@move_concept("forks", detect=_forks, weight=7.0).says(
     "~fork {targets:prey}",
     "~attack {targets:prey} (at the same time|simultaneously||at once)",
-    detect=_forks,
-    holds=lambda context, targets: predicates.forks(context.board, context.to, targets),
-    weight=7.0,
 )
+def _is_forking(context: Context, targets: Sequence[int]) -> bool:
+    return predicates.forks(context.board, context.to, targets)
 
 
 def _attacks(step: Step) -> Iterator[Values]:
@@ -50,15 +44,11 @@ def _hits(context: Context, targets: Sequence[int]) -> bool:
     return all(predicates.attacks(context.board, context.to, target) for target in targets)
 
 
-move_concept(
-    "attacks",
+move_concept("attacks", detect=_attacks, holds=_hits, weight=4.0).says(
     "~(attack|hit||harass|bother|chase|question|kick|target) {targets:prey}( at once| with tempo)?",
     "~(go after|take aim at||aim at|look at) {targets:prey}",
     "~put the question to {targets:prey}",
     "||~(pile up on|put pressure on|put more pressure on|turn on) {targets:prey}",
-    detect=_attacks,
-    holds=_hits,
-    weight=4.0,
 )
 
 
@@ -68,20 +58,14 @@ def _levers(step: Step) -> Iterator[Values]:
         yield {"targets": list(chess.scan_forward(prey))}
 
 
-def _strikes(context: Context, targets: Sequence[int]) -> bool:
-    pawn = predicates.is_pawn(context.board, context.to)
-    return pawn and _hits(context, targets)
-
-
-move_concept(
-    "pawn strikes",
+@move_concept("pawn strikes", detect=_levers, weight=3.5).says(
     "~challenge {targets:prey}",
     "~(strike at|chip away at|hit at) {targets:prey}",
     "~attack {targets:prey} with a pawn",
-    detect=_levers,
-    holds=_strikes,
-    weight=3.5,
 )
+def _strikes(context: Context, targets: Sequence[int]) -> bool:
+    pawn = predicates.is_pawn(context.board, context.to)
+    return pawn and _hits(context, targets)
 
 
 def _fresh(step: Step) -> Iterator[chess.Square]:
@@ -102,47 +86,33 @@ def _piles_up(step: Step) -> Iterator[Values]:
             yield {"target": target, "kind": step.after.piece_type_at(target)}
 
 
-move_concept(
-    "piles up",
-    "~(pile up on|put more pressure on|turn on) {target}, which is pinned",
-    detect=_piles_up,
-    holds=lambda context, target: _hits(context, [target]) and predicates.is_pinned(context.board, target),
-    weight=4.4,
+@move_concept("piles up", detect=_piles_up, weight=4.4).says(
+    "~(pile up on|put more pressure on|turn on) {target}, which is pinned"
 )
+def _hits_a_pinned_piece(context: Context, target: int) -> bool:
+    return _hits(context, [target]) and predicates.is_pinned(context.board, target)
 
 
 def _outnumbers(step: Step) -> Iterator[Values]:
     for target in _fresh(step):
-        counted = [
+        (now, guards), (then, guarded) = (
             [board.attackers_mask(side, target).bit_count() for side in (step.mover, not step.mover)]
             for board in (step.after, step.before)
-        ]
-        (now, guards), (then, guarded) = counted
+        )
         if now > guards >= 1 and then <= guarded:
             yield {"target": target, "order": now if 2 <= now <= 4 else None, "times": now, "guards": guards}
 
 
-def _adds_attacker(
-    context: Context, target: int, order: int | None = None, times: int | None = None, guards: int = 0
-) -> bool:
-    hitting, guarding = (
-        predicates.attackers(context.board, target),
-        predicates.defenders(context.board, target),
-    )
-    counted = times is None or (len(hitting), len(guarding)) == (times, guards)
-    enough = times is not None or len(hitting) >= 2
-    return context.to in hitting and enough and order in (None, len(hitting)) and counted
-
-
-move_concept(
-    "adds an attacker",
+@move_concept("adds an attacker", detect=_outnumbers, weight=3.6).says(
     "~(bring||add) a {order:ordinal} attacker against {target}",
     "~attack {target} (a {order:ordinal} time|once more)",
     "~put pressure on {target}, which is attacked {times} and defended {guards:times}",
-    detect=_outnumbers,
-    holds=_adds_attacker,
-    weight=3.6,
 )
+def _adds_attacker(context: Context, target: int, order: int | None = None, **counted: int) -> bool:
+    hitting = predicates.attackers(context.board, target)
+    there = {"times": len(hitting), "guards": len(predicates.defenders(context.board, target))}
+    enough = counted == there if counted else len(hitting) >= 2
+    return context.to in hitting and enough and order in (None, len(hitting))
 
 
 def _targets_pawn(step: Step) -> Iterator[Values]:
@@ -161,20 +131,12 @@ def _targets_pawn(step: Step) -> Iterator[Values]:
             return
 
 
-def _is_flawed(context: Context, pawn: int, flaw: str) -> bool:
-    truths = {"isolated": predicates.is_isolated, "backward": predicates.is_backward}
-    truths["undefended"] = lambda board, square: not predicates.defenders(board, square)
-    right = flaw in truths and truths[flaw](context.board, pawn)
-    return right and predicates.is_pawn(context.board, pawn) and _hits(context, [pawn])
-
-
-move_concept(
-    "targets a weak pawn",
-    "~(attack|take aim at|go after|put pressure on) {pawn}, which is {flaw:word}",
-    detect=_targets_pawn,
-    holds=_is_flawed,
-    weight=2.4,
+@move_concept("targets a weak pawn", detect=_targets_pawn, weight=2.4).says(
+    "~(attack|take aim at|go after|put pressure on) {pawn}, which is {flaw:word}"
 )
+def _is_flawed(context: Context, pawn: int, flaw: str) -> bool:
+    right = flaw in ("isolated", "backward", "undefended") and predicates.IS[flaw](context.board, pawn)
+    return right and predicates.is_pawn(context.board, pawn) and _hits(context, [pawn])
 
 
 def _offers_trade(step: Step) -> Iterator[Values]:
@@ -188,31 +150,23 @@ def _offers_trade(step: Step) -> Iterator[Values]:
             return
 
 
-def _trade_offered(context: Context, kind: int | None = None, target: int | None = None) -> bool:
-    board, own = context.board, context.to
-    prey = [s for s in board.attacks(own) if board.color_at(s) == board.turn] if target is None else [target]
-    return any(
-        predicates.name_at(board, s) == predicates.name_at(board, own)
-        and kind in (None, board.piece_type_at(own))
-        and predicates.attacks(board, own, s)
-        and predicates.attacks(board, s, own)
-        and bool(predicates.defenders(board, s))
-        and bool(predicates.defenders(board, own))
-        for s in prey
-    )
-
-
-move_concept(
-    "offers a trade",
+@move_concept("offers a trade", detect=_offers_trade, weight=3.0).says(
     "~(offer|propose) (an exchange|a trade) of (the )?{kind}s",
     "~offer to (exchange||trade|swap) (the )?{kind}s",
     "~oppose {target}",
-    detect=_offers_trade,
-    holds=_trade_offered,
-    weight=3.0,
 )
-
-# -- lines ---------------------------------------------------------------------------------------
+def _trade_offered(context: Context, kind: int | None = None, target: int | None = None) -> bool:
+    board, own = context.board, context.to
+    prey = [s for s in board.attacks(own) if board.color_at(s) == board.turn] if target is None else [target]
+    if kind not in (None, board.piece_type_at(own)) or not predicates.defenders(board, own):
+        return False
+    return any(
+        predicates.name_at(board, square) == predicates.name_at(board, own)
+        and predicates.attacks(board, own, square)
+        and predicates.attacks(board, square, own)
+        and predicates.defenders(board, square)
+        for square in prey
+    )
 
 
 def _uncovers(step: Step) -> Iterator[Values]:
@@ -226,6 +180,12 @@ def _uncovers(step: Step) -> Iterator[Values]:
                 yield {"slider": slider, "target": target}
 
 
+@move_concept("uncovers an attack", detect=_uncovers, weight=5.0).says(
+    "~(uncover|unmask) an attack by {slider} on {target}",
+    "~open the line for {slider} to hit {target}",
+    "~uncover {slider}, which hits {target}",
+    "||~uncover {slider}",
+)
 def _uncovered(context: Context, slider: int, target: int | None = None) -> bool:
     if slider == context.to or context.board.color_at(slider) != context.before.turn:
         return False
@@ -233,18 +193,6 @@ def _uncovered(context: Context, slider: int, target: int | None = None) -> bool
     return any(
         predicates.attacks(context.board, slider, s) and s not in context.before.attacks(slider) for s in prey
     )
-
-
-move_concept(
-    "uncovers an attack",
-    "~(uncover|unmask) an attack by {slider} on {target}",
-    "~open the line for {slider} to hit {target}",
-    "~uncover {slider}, which hits {target}",
-    "||~uncover {slider}",
-    detect=_uncovers,
-    holds=_uncovered,
-    weight=5.0,
-)
 
 
 def _pins(step: Step) -> Iterator[Values]:
@@ -257,20 +205,18 @@ def _pins(step: Step) -> Iterator[Values]:
             yield {"pinned": pin["pinned"], "behind": pin["behind"]}
 
 
-def _is_pinning(context: Context, pinned: int, behind: int | None = None) -> bool:
-    prizes = set(context.board.piece_map()) - {pinned} if behind is None else {behind}
-    return any(predicates.pins(context.board, context.to, pinned, prize) for prize in prizes)
+def _pin_weight(board: chess.Board, values: Values) -> float:
+    return 1.4 if board.piece_type_at(values["pinned"]) == chess.PAWN else 4.5
 
 
-move_concept(
-    "pins",
+@move_concept("pins", detect=_pins, weight=_pin_weight).says(
     "~(pin|tie||nail) {pinned}( down)? (to||against) {behind}",
     "~put {pinned} in a pin( against {behind})?",
     "~pin {pinned}",
-    detect=_pins,
-    holds=_is_pinning,
-    weight=lambda board, values: 4.5 if board.piece_type_at(values["pinned"]) != chess.PAWN else 1.4,
 )
+def _is_pinning(context: Context, pinned: int, behind: int | None = None) -> bool:
+    prizes = set(context.board.piece_map()) - {pinned} if behind is None else {behind}
+    return any(predicates.pins(context.board, context.to, pinned, prize) for prize in prizes)
 
 
 def _unpins(step: Step) -> Iterator[Values]:
@@ -281,19 +227,12 @@ def _unpins(step: Step) -> Iterator[Values]:
             yield {"piece": square}
 
 
-def _unpinned(context: Context, piece: int) -> bool:
-    own = context.board.color_at(piece) == context.before.turn == context.before.color_at(piece)
-    return (
-        own and predicates.is_pinned(context.before, piece) and not predicates.is_pinned(context.board, piece)
-    )
-
-
-move_concept(
-    "unpins",
+@move_concept("unpins", detect=_unpins, weight=3.3).says(
     "~unpin {piece}",
     "~break the pin on {piece}",
     "~(free {piece} from|get {piece} out of||release {piece} from) the pin",
-    detect=_unpins,
-    holds=_unpinned,
-    weight=3.3,
 )
+def _unpinned(context: Context, piece: int) -> bool:
+    own = context.board.color_at(piece) == context.before.turn == context.before.color_at(piece)
+    was, now = (predicates.is_pinned(board, piece) for board in (context.before, context.board))
+    return own and was and not now

@@ -1,26 +1,22 @@
 """What models say in their own words, and no writer here: read, never written."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from functools import partial
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
+from commentary.concept import every, of_topic
 from commentary.context import Context, Unknown
 
-concept = partial(registry.concept, topic="prose")
-move_concept = partial(registry.move_concept, topic="prose")
+concept = of_topic("prose")
+move_concept = of_topic("prose", about_moves=True)
 
 
 move_concept(
     "captures with a piece",
-    "||~(involve capturing|suggest capturing|capture|take) {victim:before} with {piece:before}",
-    holds=lambda context, victim, piece: context.victim == victim and piece == context.move.from_square,
+    holds=lambda context, victim, piece: context.victim == victim and piece == context.origin,
     weight=2.0,
-)
+).says("||~(involve capturing|suggest capturing|capture|take) {victim:before} with {piece:before}")
 
 
 def _reaches(
@@ -53,72 +49,48 @@ def _could_take(context: Context, target: int, side: bool | None = None) -> bool
     return True
 
 
-concept(
-    "controls squares",
+concept("controls squares", holds=_reaches, weight=0.3).says(
     "||{pieces} (both |also |directly )?~(control|cover|guard|watch|eye|influence|attack|target|hit|protect|defend) (the )?(key |important |central )?(square |squares )?{squares}",
     "||{squares} ~be (also |directly )?(controlled|covered|guarded|attacked|protected|defended) by {pieces}",
     "||{squares} ~be (also |directly )?(controlled|covered|guarded|attacked) by {side:object}",
     "||{side} ~control {squares}",
-    holds=_reaches,
-    weight=0.3,
 )
-concept(
-    "controls the centre",
-    "||{pieces} ~(control|influence|occupy|cover|eye) (the )?(key |important |some )?(centre|central squares|squares in the centre)( (like|such as|including) {squares})?",
-    holds=_is_central,
-    weight=0.2,
+concept("controls the centre", holds=_is_central, weight=0.2).says(
+    "||{pieces} ~(control|influence|occupy|cover|eye) (the )?(key |important |some )?(centre|central squares|squares in the centre)( (like|such as|including) {squares})?"
 )
 move_concept(
-    "fights for the centre",
-    "||~(control|contest|occupy|influence|fight for|claim|take control of|strengthen control of|increase control over|stake a claim in) (the |key |important |more of the )?(centre|central squares|central space)",
-    holds=lambda context: _is_central(context, [context.to]),
-    weight=0.2,
+    "fights for the centre", holds=lambda context: _is_central(context, [context.to]), weight=0.2
+).says(
+    "||~(control|contest|occupy|influence|fight for|claim|take control of|strengthen control of|increase control over|stake a claim in) (the |key |important |more of the )?(centre|central squares|central space)"
+)
+concept("defended", holds=every(predicates.defenders), weight=0.1).says(
+    "||{pieces} ~be (well |also |already |still |now |adequately |sufficiently )?(defended|protected|guarded|supported)"
 )
 concept(
-    "defended",
-    "||{pieces} ~be (well |also |already |still |now |adequately |sufficiently )?(defended|protected|guarded|supported)",
-    holds=lambda context, pieces: all(predicates.defenders(context.board, piece) for piece in pieces),
-    weight=0.1,
+    "not attacked", holds=every(lambda board, piece: not predicates.attackers(board, piece)), weight=0.1
+).says(
+    "||{pieces} ~be not (currently |directly |immediately )?(attacked|under attack|threatened|in danger|under threat)"
 )
-concept(
-    "not attacked",
-    "||{pieces} ~be not (currently |directly |immediately )?(attacked|under attack|threatened|in danger|under threat)",
-    holds=lambda context, pieces: not any(predicates.attackers(context.board, piece) for piece in pieces),
-    weight=0.1,
+concept("threat to take", holds=_could_take, weight=1.0).says(
+    "||{side} ~threaten to (capture|take|win) {target:piece}"
 )
-concept(
-    "threat to take",
-    "||{side} ~threaten to (capture|take|win) {target:piece}",
-    holds=_could_take,
-    weight=1.0,
+move_concept("threatens to take", holds=_could_take, weight=1.0).says(
+    "||~threaten to (capture|take|win) {target:piece}"
 )
-move_concept(
-    "threatens to take",
-    "||~threaten to (capture|take|win) {target:piece}",
-    holds=_could_take,
-    weight=1.0,
+concept("centralised piece", holds=every(lambda board, piece: predicates.is_central(piece)), weight=0.2).says(
+    "||{piece} ~be (well |nicely |already )?(centralised|centrally placed|centrally located|on a central square)"
 )
-concept(
-    "centralised piece",
-    "||{piece} ~be (well |nicely |already )?(centralised|centrally placed|centrally located|on a central square)",
-    holds=lambda context, piece: 2 <= chess.square_file(piece) <= 5 and 2 <= chess.square_rank(piece) <= 5,
-    weight=0.2,
+
+
+def _takes_a(context: Context, kind: int) -> bool:
+    return context.victim is not None and context.before.piece_type_at(context.victim) == kind
+
+
+move_concept("captures a kind", holds=_takes_a, weight=0.5).says(
+    "||~(capture|take|win|grab|remove|eliminate|pick up) (a|an) (black |white |enemy |free )?{kind}"
 )
-move_concept(
-    "captures a kind",
-    "||~(capture|take|win|grab|remove|eliminate|pick up) (a|an) (black |white |enemy |free )?{kind}",
-    holds=lambda context, kind: (
-        context.victim is not None and context.before.piece_type_at(context.victim) == kind
-    ),
-    weight=0.5,
-)
-move_concept(
-    "trades",
-    "||~(trade|exchange|swap)( off)? (a pair of |the )?{kind}s",
-    holds=lambda context, kind: (
-        context.victim is not None
-        and {context.before.piece_type_at(square) for square in (context.victim, context.move.from_square)}
-        == {kind}
-    ),
-    weight=0.5,
-)
+
+
+@move_concept("trades", weight=0.5).says("||~(trade|exchange|swap)( off)? (a pair of |the )?{kind}s")
+def _trades(context: Context, kind: int) -> bool:
+    return _takes_a(context, kind) and context.before.piece_type_at(context.origin) == kind

@@ -1,15 +1,14 @@
 """Who stands better: the engine's score for what is spoken of decides."""
 
-from __future__ import annotations
-
 from functools import partial
+from math import inf
 
-from commentary import concept as registry
+from commentary.concept import of_topic
 from commentary.context import Context
 from commentary.predicates import mating_moves
 from commentary.study import Score
 
-concept = partial(registry.concept, topic="standing")
+concept = of_topic("standing")
 
 BOUNDS_CP = (45, 110, 230, 450)
 """Where each degree of an advantage begins: slight, clear, large, decisive. Half open at the upper end."""
@@ -48,20 +47,15 @@ def word_for(found: int, number: int) -> str:
     return words[number % len(words)]
 
 
-def _is(wanted: int, context: Context, side: bool | None = None, other: bool | None = None) -> bool:
-    colour = bool(side if side is not None else not other)
-    value = context.score_for(colour)
-    low = BOUNDS_CP[wanted - 1]
-    high = BOUNDS_CP[wanted] if wanted < len(BOUNDS_CP) else None
-    return value >= low and (high is None or value < high)
+def _is(wanted: int, context: Context, side: bool) -> bool:
+    return (0, *BOUNDS_CP, inf)[wanted] <= context.score_for(side) < (0, *BOUNDS_CP, inf)[wanted + 1]
 
 
 def _is_equal(context: Context) -> bool:
     return abs(context.score_for(context.mover)) < BOUNDS_CP[0]
 
 
-concept(
-    "slightly better",
+concept("slightly better", holds=partial(_is, 1)).says(
     "{side} ~(be||stand|remain|look|stay|keep) (still |just |only )?"
     + _SLIGHT
     + " better( off| placed)?( again)?",
@@ -69,10 +63,8 @@ concept(
     "{other:side} ~(be||stand|remain|look) (still |just |only )?slightly worse( off)?",
     "||{side} ~(keep|hold|retain|get|claim) (a|the) (slight|small|tiny|minimal|modest|little|slightest) (edge|plus|advantage|pull|initiative)",
     "||{other:side} ~(be|stand|remain|look) (a little|a shade|a touch|a bit) worse( off)?",
-    holds=partial(_is, 1),
 )
-concept(
-    "better",
+concept("better", holds=partial(_is, 2)).says(
     "{side} ~(be||stand|remain|look|stay) (clearly|comfortably||definitely) better( off| placed)?",
     "{side} ~have (a clear advantage|the upper hand|the better game|a definite plus|a healthy advantage)",
     "{other:side} ~be (clearly worse||worse|on the defensive|on the back foot)",
@@ -80,29 +72,23 @@ concept(
     "||{side} ~(have|keep|hold|retain|get|claim) (a|the) (clear|comfortable|pleasant|definite|real|solid|healthy) (edge|plus|advantage|pull)",
     "||{side} ~(have|hold|keep) the (upper hand|better (game|position|chances|side of it))",
     "||{other:side} ~(be|stand|remain|look) (still |clearly |simply |just )?worse( off)?",
-    holds=partial(_is, 2),
 )
-concept(
-    "much better",
+concept("much better", holds=partial(_is, 3)).says(
     "{side} ~(be||stand|remain|look|stay) (still |simply |just )?" + _MUCH + " better( off)?",
     "{side} ~have a (big|large||great|serious|major|huge) (advantage||edge|plus)",
     "{side} ~be (close to|not far from||on the way to|nearly|almost|practically) winning",
     "{other:side} ~be in (serious|real||deep|big|grave) (trouble||difficulties)",
     "{other:side} ~(be||stand|remain|look) much worse( off)?",
     "||{side} ~(keep|hold|retain|get) (a|the) (big|large|great|serious|major|huge) (edge|plus|advantage)",
-    holds=partial(_is, 3),
 )
-concept(
-    "winning",
+concept("winning", holds=partial(_is, 4)).says(
     "{side} ~be (|completely |simply ||still |just |already |clearly |objectively )winning",
     "{side} ~have a (winning position|decisive advantage||won position|winning advantage|won game|winning game)",
     "{other:side} ~be (lost|beyond saving||losing|beyond help|completely lost|hopelessly lost|simply lost)",
     "{other:side} ~have a lost (position||game|ending|endgame)",
     "||{side} ~(keep|hold|retain|get|reach|have) (a|the) (completely |clearly |technically )?(winning|won|decisive) (position|game|advantage|ending|endgame)",
-    holds=partial(_is, 4),
 )
-concept(
-    "equal",
+concept("equal", holds=_is_equal).says(
     "(the position|the game) ~be (equal|level|balanced||even|in balance|roughly equal|about equal)",
     "the chances are (even||equal|balanced)",
     "(neither side ~have an edge|nobody ~stand better||neither side ~be better|nobody ~be better)",
@@ -112,21 +98,21 @@ concept(
     "the position (stays|remains) (level|balanced||equal)",
     "||(the |this )?(position|game|balance|chances|assessment|ending|endgame|struggle|fight) ~(be|remain|stay|look|seem) (still |about |roughly |more or less |approximately |dynamically )?(equal|level|balanced|even|in balance)",
     "||it ~(be|remain|stay|look|seem) (still |about |roughly |more or less |approximately )?(equal|level|balanced|even)",
-    holds=_is_equal,
 )
-concept(
-    "with equality",
-    "with (equal chances|equality|balanced play|roughly equal play||even chances|roughly equal chances|an equal game)",
-    holds=_is_equal,
+concept("with equality", holds=_is_equal).says(
+    "with (equal chances|equality|balanced play|roughly equal play||even chances|roughly equal chances|an equal game)"
 )
-concept(
-    "advantage for",
+concept("advantage for", holds=lambda c, word, side: word in _WORDS and _is(_WORDS[word], c, side)).says(
     "with a {word} (edge|advantage|plus) for {side:object}",
     "||(a|an) {word} (edge|advantage|plus) for {side:object}",
-    holds=lambda context, word, side: word in _WORDS and _is(_WORDS[word], context, side),
 )
 
 
+@concept("mate in", weight=3.0).says(
+    "it ~be (|a forced )mate in {count}",
+    "||(there|it) ~be (a )?(forced )?mate in {count}( here)?",
+    "||{side} ~(have|force|see) (a )?(forced )?mate in {count}",
+)
 def _mates_in(context: Context, count: int, side: bool | None = None) -> bool:
     """A mate in one is on the board; a longer one is the engine's word."""
     colour = context.start.turn if side is None else side
@@ -135,13 +121,3 @@ def _mates_in(context: Context, count: int, side: bool | None = None) -> bool:
     mate = context.evidence().score.mate
     sign = 1 if colour == context.start.turn else -1
     return mate is not None and mate * sign == count
-
-
-concept(
-    "mate in",
-    "it ~be (|a forced )mate in {count}",
-    "||(there|it) ~be (a )?(forced )?mate in {count}( here)?",
-    "||{side} ~(have|force|see) (a )?(forced )?mate in {count}",
-    holds=_mates_in,
-    weight=3.0,
-)

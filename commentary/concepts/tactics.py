@@ -4,20 +4,16 @@ All is geometry on one board: a piece attacks what it could capture if kings did
 likewise. Whether a contact can be used is for the engine's lines to say.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 import chess
 
-from commentary import concept as registry
 from commentary import predicates
-from commentary.concept import Values
+from commentary.concept import Values, of_topic
 from commentary.context import Context
 from commentary.exchange import VALUES, worth
 
-concept = partial(registry.concept, topic="contacts")
+concept = of_topic("contacts")
 
 
 def undefended(board: chess.Board, square: chess.Square) -> bool:
@@ -29,9 +25,6 @@ def undefended(board: chess.Board, square: chess.Square) -> bool:
 def men(board: chess.Board, side: chess.Color) -> Iterator[chess.Square]:
     """A side's pieces and pawns but the king."""
     return chess.scan_forward(board.occupied_co[side] & ~board.kings)
-
-
-# -- forks ---------------------------------------------------------------------------------------
 
 
 def fork_targets(board: chess.Board, attacker: chess.Square) -> list[chess.Square]:
@@ -49,19 +42,13 @@ def _forks(board: chess.Board) -> Iterator[Values]:
                 yield {"side": side, "attacker": attacker, "targets": targets[:3]}
 
 
-concept(
-    "fork",
+@concept("fork", detect=_forks, weight=4.6, favours="-side").says(
     "{attacker} ~fork {targets:prey}",
     "{attacker} ~have {targets:prey} in a fork",
     "{attacker} ~attack {targets:prey} at once",
-    detect=_forks,
-    holds=lambda context, attacker, targets: predicates.forks(context.board, attacker, targets),
-    weight=4.6,
-    favours="-side",
 )
-
-
-# -- lines ---------------------------------------------------------------------------------------
+def _is_fork(context: Context, attacker: int, targets: Sequence[int]) -> bool:
+    return predicates.forks(context.board, attacker, targets)
 
 
 def _behind(board: chess.Board, slider: chess.Square, first: chess.Square) -> chess.Square | None:
@@ -93,20 +80,12 @@ def pins(board: chess.Board) -> Iterator[Values]:
             yield {"side": board.color_at(first), "pinned": first, "pinner": slider, "behind": second}
 
 
-def _is_pin(context: Context, pinned: int, pinner: int | None = None, behind: int | None = None) -> bool:
-    board = context.board
-    pinners = predicates.attackers(board, pinned) if pinner is None else {pinner}
-    prizes = set(board.piece_map()) - {pinned} if behind is None else {behind}
-    return any(predicates.pins(board, a, pinned, b) for a in pinners for b in prizes)
-
-
 def _pin_weight(board: chess.Board, values: Values) -> float:
     weight = 1.0 if worth(board, values["pinned"]) == 1 else 4.2
     return weight + (0.8 if board.piece_type_at(values["behind"]) == chess.KING else 0.0)
 
 
-concept(
-    "pin",
+@concept("pin", detect=pins, weight=_pin_weight, favours="-side").says(
     "{pinned} ~be pinned (to|against) {behind}( by {pinner})?",
     "{pinned} ~be pinned (|to {behind} )by {pinner}",
     "{pinner} ~(pin|tie||nail) {pinned}( down)? to {behind}",
@@ -115,26 +94,27 @@ concept(
     "||{pinner} ~(pin|tie|nail) {pinned}( down)? against {behind}",
     "||{pinner} ~pin {pinned}",
     "||{pinned} ~be (pinned|tied|nailed)( down)?",
-    detect=pins,
-    holds=_is_pin,
-    weight=_pin_weight,
-    favours="-side",
 )
+def _is_pin(context: Context, pinned: int, pinner: int | None = None, behind: int | None = None) -> bool:
+    board = context.board
+    pinners = predicates.attackers(board, pinned) if pinner is None else {pinner}
+    prizes = set(board.piece_map()) - {pinned} if behind is None else {behind}
+    return any(predicates.pins(board, a, pinned, b) for a in pinners for b in prizes)
 
 
 def _skewers(board: chess.Board) -> Iterator[Values]:
     for slider, first, second in _through(board):
         attacker, front, prize = (worth(board, square) for square in (slider, first, second))
         own = board.color_at(first) == board.color_at(second)
-        if (
-            own
-            and front > attacker
-            and front >= prize >= 3
-            and (prize > attacker or undefended(board, second))
-        ):
+        falls = prize > attacker or undefended(board, second)
+        if own and front > attacker and front >= prize >= 3 and falls:
             yield {"side": board.color_at(first), "attacker": slider, "front": first, "behind": second}
 
 
+@concept("skewer", detect=_skewers, weight=4.4, favours="-side").says(
+    "{attacker} ~skewer {front} (and||to|against) {behind}",
+    "{attacker} ~have {front} and {behind} on a skewer",
+)
 def _is_skewer(context: Context, attacker: int, front: int, behind: int) -> bool:
     board = context.board
     enemies = context.owner(front, behind) != board.color_at(attacker)
@@ -142,17 +122,6 @@ def _is_skewer(context: Context, attacker: int, front: int, behind: int) -> bool
     won = prize >= 3 and (prize > own or not predicates.defenders(board, behind))
     line = predicates.in_line(board, attacker, front, behind) and predicates.attacks(board, attacker, front)
     return enemies and line and won and first > own and first >= prize
-
-
-concept(
-    "skewer",
-    "{attacker} ~skewer {front} (and||to|against) {behind}",
-    "{attacker} ~have {front} and {behind} on a skewer",
-    detect=_skewers,
-    holds=_is_skewer,
-    weight=4.4,
-    favours="-side",
-)
 
 
 def _hidden(board: chess.Board) -> Iterator[Values]:
@@ -169,26 +138,15 @@ def _hidden(board: chess.Board) -> Iterator[Values]:
             yield {"side": board.color_at(slider), "slider": slider, "screen": first, "target": second}
 
 
-def _is_hidden(context: Context, slider: int, screen: int, target: int) -> bool:
-    board = context.board
-    reaches = screen in board.attacks(slider) and predicates.name_at(board, slider) in (
-        "bishop",
-        "rook",
-        "queen",
-    )
-    enemies = board.color_at(slider) != board.color_at(target)
-    return reaches and enemies and predicates.in_line(board, slider, screen, target)
-
-
-concept(
-    "hidden attack",
+@concept("hidden attack", detect=_hidden, weight=3.4, favours="side").says(
     "(if|once) {screen} moves, {slider} (hits|attacks||would hit|would attack) {target}",
     "{slider} ~be lined up with {target} behind {screen}",
     "only {screen} stands between {slider} and {target}",
     "a move of {screen} would uncover an attack by {slider} on {target}",
     "{screen} ~(mask||hide) an attack by {slider} on {target}",
-    detect=_hidden,
-    holds=_is_hidden,
-    weight=3.4,
-    favours="side",
 )
+def _is_hidden(context: Context, slider: int, screen: int, target: int) -> bool:
+    board = context.board
+    is_slider = predicates.name_at(board, slider) in ("bishop", "rook", "queen")
+    enemies = board.color_at(slider) != board.color_at(target)
+    return is_slider and enemies and predicates.in_line(board, slider, screen, target)

@@ -1,7 +1,5 @@
 """What is said of one candidate: what it does, how the game goes on, why it is dropped."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import chess
@@ -11,10 +9,9 @@ from commentary.exchange import gain
 from commentary.naming import bare
 from commentary.step import Step
 from commentary.template import finite, infinitive, participle
-from commentary.writing.case import LOST, WINNING, Candidate, Loss
-from commentary.writing.follow import follow
-from commentary.writing.topic import STATES, STRONG, Topic, selected, telling
-from commentary.writing.writer import Writer, sentence
+from commentary.writing.case import LOST, STATES, STRONG, WINNING, Candidate, Loss, selected, telling
+from commentary.writing.outcome import follow
+from commentary.writing.writer import Topic, Writer, sentence
 
 _OF_A_SIDE = (
     *("captures", "attacks", "forks", "pins", "piles up", "pawn strikes", "defends", "reinforces"),
@@ -116,7 +113,8 @@ def introduce(writer: Writer, topic: Topic) -> list[str]:
     effects = selected(candidate, writer.length.effects)
     ready = prepared(writer, candidate) if not effects or effects[0].weight < STRONG else None
     if not effects or ready:
-        return [sentence(f"{topic.name} {ready or writer.does(_plain(candidate))}")]
+        plain = "quiet move" if candidate.quiet else "candidate"
+        return [sentence(f"{topic.name} {ready or writer.does(plain)}")]
     if writer.chance(writer.voice.asks):
         question = sentence(writer.pick(_QUESTIONS, m=topic.name))
         return [question, sentence(writer.pick(_AFTER_QUESTION, **verbs(writer, candidate.step, effects)))]
@@ -127,10 +125,6 @@ def introduce(writer: Writer, topic: Topic) -> list[str]:
     options = (_FORCING[:2] if candidate.quiet else _FORCING) if states else _INTRODUCTIONS
     forms = verbs(writer, candidate.step, effects)
     return [sentence(writer.pick(options, m=topic.name, us=writer.naming.us.word, **forms))]
-
-
-def _plain(candidate: Candidate) -> str:
-    return "quiet move" if candidate.quiet else "candidate"
 
 
 def _drawback(writer: Writer, topic: Topic) -> list[str]:

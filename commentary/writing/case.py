@@ -1,10 +1,10 @@
 """All that a writer needs to know of a position: findings, candidates with their lines, the threat."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import Self
 
 import chess
 
@@ -32,6 +32,16 @@ _ABSURD = -4
 """In pawns: a move that simply gives so much away is no candidate, unless it is the best."""
 
 WINNING, LOST = 4, -4
+STRONG = 1.5
+"""The weight from which on an effect needs no excuse to be told."""
+
+_AIMED = ("attacks", "forks", "piles up", "adds an attacker", "targets a weak pawn", "captures")
+_FAINT = ("covers squares", "centralises", "denies a square", "takes a file")
+STATES = (
+    *("checks", "discovers check", "double check"),
+    *("mates", "stalemates", "promotes", "leaves check"),
+)
+"""Deeds that are no purpose: a move is check, it does not aim to be."""
 
 
 class Loss(IntEnum):
@@ -40,7 +50,7 @@ class Loss(IntEnum):
     NOTHING, LITTLE, SOME, MUCH, EVERYTHING = range(5)
 
     @classmethod
-    def of(cls, best: Score, played: Score) -> Loss:
+    def of(cls, best: Score, played: Score) -> Self:
         """The degree of a loss: up to 0.06, 0.15, 0.30, or more."""
         if best.capped - played.capped <= _AS_GOOD_CP:
             return cls.NOTHING
@@ -93,7 +103,7 @@ class Case:
     threat: Play | None
 
     @classmethod
-    def of(cls, study: Study) -> Case:
+    def of(cls, study: Study) -> Self:
         """Makes the case of a study.
 
         Raises:
@@ -174,3 +184,42 @@ def _threat(board: chess.Board, study: Study) -> Play | None:
     # How the other side would go on after a pass is of no interest.
     cuts = (play.cut(ply) for ply in range(1, len(play.moves) + 1))
     return next(cut for cut in cuts if cut.swing(side).points >= min(_A_PIECE, gained))
+
+
+def selected(candidate: Candidate, count: int) -> list[Finding]:
+    """The effects worth telling, the weightiest first; what follows from another is left out."""
+    ends = [effect for effect in candidate.effects if effect.concept.name in ("mates", "stalemates")]
+    if ends:
+        return [*(effect for effect in candidate.effects if effect.concept.name == "captures"), ends[0]]
+    return _pruned([effect for effect in candidate.effects if effect.weight > 0], candidate.step)[:count]
+
+
+def telling(step: Step, effects: Sequence[Finding], least: float) -> list[Finding]:
+    """The effects of a reply from a weight on; its name says already that it is check."""
+    seen = ("leaves check", "checks")
+    return [d for d in _pruned(effects, step) if d.weight >= least and d.concept.name not in seen]
+
+
+def _pruned(effects: Sequence[Finding], step: Step) -> list[Finding]:
+    """Without what another effect says already."""
+    kept: list[Finding] = []
+    for effect in effects:
+        if not any(_covers(other, effect, step) for other in kept):
+            kept.append(effect)
+    return [effect for effect in kept if effect.weight >= STRONG] or kept
+
+
+def _covers(told: Finding, effect: Finding, step: Step) -> bool:
+    """Whether an effect has been told with another."""
+    name, other = effect.concept.name, told.concept.name
+    if name == "centralises" and other in ("develops", "captures"):
+        return True
+    if name == "checks":
+        return other == "forks" and step.after.king(not step.mover) in told.values["targets"]
+    if name in ("stops a threat", "avoids a check"):
+        return other == "parries mate"
+    if name in _AIMED and other in _AIMED and name != "captures":
+        return bool(set(effect.squares) & set(told.squares))
+    if name == "activates the moved piece":
+        return True  # a reason only where there is no better one
+    return other == "castles" and name in (*_FAINT, "frees a piece")

@@ -1,20 +1,16 @@
 """The threat, the list of candidates, the choice, and the short answer after the thinking."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from commentary.concept import move_findings
 from commentary.concepts.material import is_exchange, plain
 from commentary.naming import numbered
 from commentary.step import Step
-from commentary.study import Score
 from commentary.template import finite
 from commentary.writing.candidates import prepared
-from commentary.writing.case import WINNING, Loss
+from commentary.writing.case import STRONG, WINNING, Loss, selected, telling
 from commentary.writing.outcome import Outcome
-from commentary.writing.topic import STRONG, Topic, selected, telling
-from commentary.writing.writer import Writer, sentence
+from commentary.writing.writer import Topic, Writer, sentence
 
 _WORTH_A_WORD = 4.0
 """The weight of an effect from which on a threat is explained by it."""
@@ -67,16 +63,13 @@ def decide(writer: Writer, best: Topic, told: Sequence[Topic]) -> list[str]:
     rivals = [topic for topic in told if not topic.candidate.is_best]
     faults = [fault for topic in rivals if (fault := _fault(writer, topic))][:2]
     if faults and writer.chance(0.5):
-        return [sentence(_summed(writer, faults)), choice]
+        summed = writer.naming.pick(("{}", "so {}", "to sum up, {}", "in short, {}"))
+        return [sentence(summed.format(" and ".join(faults))), choice]
     if best.candidate.step.after.is_checkmate():
         return [choice]
     if rivals and writer.chance(0.4):
         return [choice, sentence(_comparison(writer, best, rivals[0]))]
     return [choice, sentence(f"it {_keeps(writer, best)}")] if writer.chance(0.7) else [choice]
-
-
-def _summed(writer: Writer, faults: Sequence[str]) -> str:
-    return writer.naming.pick(("{}", "so {}", "to sum up, {}", "in short, {}")).format(" and ".join(faults))
 
 
 def _choice(writer: Writer, best: Topic) -> str:
@@ -174,27 +167,24 @@ def answer(writer: Writer, best: Topic) -> str:
         slots["line"] = numbered(play.boards[1], replies)
     ready = prepared(writer, candidate) if not effects or effects[0].weight < STRONG else None
     if not effects and not ready:
-        ending = (
-            {"outcome": _end(writer, best)}
-            if replies
-            else {"verdict": _verdict(writer, candidate.score, best)}
-        )
-        return sentence(writer.pick(_PLAIN if replies else _BARE, **slots, **ending))
+        if replies:
+            return sentence(writer.pick(_PLAIN, outcome=_end(writer, best), **slots))
+        return sentence(writer.pick(_BARE, verdict=_verdict(writer, best), **slots))
     slots["does"] = ready or finite(writer.phrase(candidate.step, effects))
     if candidate.degree <= _MUCH_WORSE and not writer.case.only_move and writer.chance(0.6):
         return sentence(writer.pick(_LOST, resists=writer.does("resists best"), **slots))
     if not replies or (not play.end.is_checkmate() and writer.chance(0.3)):
-        return sentence(writer.pick(_SHORT, verdict=_verdict(writer, candidate.score, best), **slots))
+        return sentence(writer.pick(_SHORT, verdict=_verdict(writer, best), **slots))
     return sentence(writer.pick(_ANSWERS, outcome=_end(writer, best), **slots))
 
 
 def _end(writer: Writer, best: Topic) -> str:
-    return Outcome(
-        writer, best.play, best.candidate.score, writer.case.mover, back=best.candidate.retakes
-    ).clauses(brief=True)
+    candidate = best.candidate
+    end = Outcome(writer, best.play, candidate.score, writer.case.mover, back=candidate.retakes)
+    return end.clauses(brief=True)
 
 
-def _verdict(writer: Writer, score: Score, best: Topic) -> str:
+def _verdict(writer: Writer, best: Topic) -> str:
     if best.candidate.step.after.is_checkmate():
         return "the game is over"
-    return writer.verdict(score, writer.case.mover)
+    return writer.verdict(best.candidate.score, writer.case.mover)

@@ -4,10 +4,9 @@
 capture pays, and no piece of its own hangs. What is said of a line's end is said there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import chess
 
@@ -33,11 +32,6 @@ class Swing:
         """What was won minus what was lost."""
         return points(self.won) - points(self.lost)
 
-    @property
-    def reversed(self) -> Swing:
-        """As the other side sees it."""
-        return Swing(self.lost, self.won)
-
 
 _NOTHING = Swing((0,) * 5, (0,) * 5)
 
@@ -50,7 +44,7 @@ class Play:
     boards: tuple[chess.Board, ...]
 
     @classmethod
-    def of(cls, board: chess.Board, line: Sequence[str], *, longest: int) -> Play:
+    def of(cls, board: chess.Board, line: Sequence[str], *, longest: int) -> Self:
         """Replays at most `longest` moves of a line.
 
         Raises:
@@ -70,7 +64,7 @@ class Play:
         """The last position."""
         return self.boards[-1]
 
-    def cut(self, plies: int) -> Play:
+    def cut(self, plies: int) -> "Play":
         """The first `plies` moves."""
         return Play(self.moves[:plies], self.boards[: plies + 1])
 
@@ -78,19 +72,12 @@ class Play:
         """What the whole line brings `side`; nothing, as far as one can tell, while captures are going on."""
         if not self.end.is_checkmate() and not at_rest(self.end):
             return _NOTHING
-        change = [
-            (o2 - o1) - (t2 - t1)
-            for o1, o2, t1, t2 in zip(
-                counts(self.boards[0], side),
-                counts(self.end, side),
-                counts(self.boards[0], not side),
-                counts(self.end, not side),
-                strict=True,
-            )
-        ]
+        before, after = (counts(board, side) for board in (self.boards[0], self.end))
+        theirs = [counts(board, not side) for board in (self.boards[0], self.end)]
+        change = [(b - a) - (d - c) for a, b, c, d in zip(before, after, *theirs, strict=True)]
         return Swing(tuple(max(0, n) for n in change), tuple(max(0, -n) for n in change))
 
-    def rest(self, *, least: int, most: int) -> Play:
+    def rest(self, *, least: int, most: int) -> "Play":
         """The shortest beginning that says what the line comes to.
 
         At least `least` moves where there are so many, ending at rest, with the material of the longest

@@ -1,7 +1,5 @@
 """What the position is about: the findings worth saying, in an order that leads from one to the next."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from commentary.concept import Finding

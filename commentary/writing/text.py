@@ -4,8 +4,6 @@ There is no fixed plan. What the position demands comes first; the order of cand
 threat and the number of paragraphs follow from the position, the length and the seed.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from typing import Literal
@@ -19,9 +17,8 @@ from commentary.writing.candidates import consider
 from commentary.writing.case import Candidate, Case, Loss
 from commentary.writing.ending import answer, decide, listing, threat
 from commentary.writing.position import position
-from commentary.writing.topic import Topic
 from commentary.writing.voices import VOICES, Length
-from commentary.writing.writer import Writer
+from commentary.writing.writer import Topic, Writer
 
 _DRAFTS = 4
 """Texts written for a position before it is given up: a seed that says something false is not used."""
@@ -90,7 +87,7 @@ def _parts(writer: Writer) -> tuple[str, str]:
     told = _told(writer)
     moves_a_pawn = any(candidate.step.kind == chess.PAWN for candidate in told)
     writer.numbers = writer.chance(writer.voice.numbers) or (writer.case.mover and moves_a_pawn)
-    topics = [Topic.of(writer, candidate) for candidate in told]
+    topics = [writer.topic_of(candidate) for candidate in told]
     best = next(topic for topic in topics if topic.candidate.is_best)
     paragraphs = [
         *_opening(writer, topics),

@@ -1,8 +1,7 @@
 """Voices and lengths: what may be set about a text."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 from commentary.naming import Person
 
@@ -50,7 +49,7 @@ class Length:
     plies: int
 
     @classmethod
-    def of(cls, length: str | int) -> Length:
+    def of(cls, length: str | int) -> Self:
         """`short`, `medium`, `long`, or about so many tokens.
 
         Raises:

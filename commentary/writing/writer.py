@@ -1,7 +1,5 @@
 """The writer's hand in one text: says concepts, joins clauses into sentences."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence
@@ -18,7 +16,8 @@ from commentary.step import Step
 from commentary.study import Score
 from commentary.template import finite
 from commentary.wording import TALK
-from commentary.writing.case import Case
+from commentary.writing.case import Candidate, Case
+from commentary.writing.play import Play
 from commentary.writing.voices import Length, Voice
 
 _SHORT_FORMS = (
@@ -32,14 +31,23 @@ _CONTRACTS = 0.6
 _ALIKE = ("and", "and", ";")
 _AGAINST = ("but", "while", "but")
 _ALIKE_OPENERS = (
-    "also besides moreover|what is more|on top of that|in addition|at the same time|beyond that"
+    "also|besides|moreover|what is more|on top of that|in addition|at the same time|beyond that"
     "|apart from that|for one thing"
 )
 _AGAINST_OPENERS = (
-    "but still nevertheless granted|on the other hand|then again|against that|in return|that said|even so"
+    "but|still|nevertheless|granted|on the other hand|then again|against that|in return|that said|even so"
     "|all the same|by contrast"
 )
 _TRIES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A candidate under discussion: `name` is how it is written, `play` its line as far as it is told."""
+
+    candidate: Candidate
+    name: str
+    play: Play
 
 
 @dataclass(slots=True)
@@ -83,11 +91,7 @@ class Writer:
 
     def talk(self, about: str) -> list[str]:
         """A sentence that claims nothing, if this voice has one about it."""
-        mine = [
-            text
-            for text in TALK[about]
-            if "|" not in text or self.voice.name in text.split("|")[0].split(",")
-        ]
+        mine = self.naming.allowed(TALK[about])
         return [sentence(self.naming.pick(mine))] if mine else []
 
     def verdict(self, score: Score, starter: chess.Color) -> str:
@@ -110,9 +114,8 @@ class Writer:
         """Several effects of a move as one verb phrase with marked verbs."""
         self.naming.look_at_move(step.before, step.after, step.target)
         parts = [self._part(finding, last=finding is effects[-1]) for finding in effects]
-        if len(parts) > 1 and any(" and ~" in part for part in parts):
-            return f"{', '.join(parts[:-1])}, and {parts[-1]}"
-        return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+        joint = ", and " if any(" and ~" in part for part in parts) else " and "
+        return joint.join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
 
     def _part(self, finding: Finding, *, last: bool) -> str:
         """One effect. What has a clause of its own stands last, where nothing seems to continue it."""
@@ -125,9 +128,11 @@ class Writer:
             back()
         return part
 
-    def name(self, move: chess.Move) -> str:
-        """A candidate: with its number where the text has numbers, or as briefly as can be read."""
-        return numbered(self.case.board, [move]) if self.numbers else bare(self.case.board, move)
+    def topic_of(self, candidate: Candidate) -> Topic:
+        """Names a candidate, as briefly as can be read, and cuts its line to the length of the text."""
+        board, plies = self.case.board, self.length.plies + (1 if candidate.is_best else 0)
+        name = numbered(board, [candidate.move]) if self.numbers else bare(board, candidate.move)
+        return Topic(candidate, name, candidate.full.rest(least=min(2, plies), most=plies))
 
     # -- sentences -------------------------------------------------------------------------------
 
@@ -159,9 +164,8 @@ class Writer:
 
     def linked(self, clause: str, *, against: bool) -> str:
         """A clause that begins with a connective to the sentence before."""
-        groups = (_AGAINST_OPENERS if against else _ALIKE_OPENERS).split("|")
-        key = self.naming.least_used([f"opener {word}" for word in (*groups[0].split(), *groups[1:])])
-        opener = (*groups[0].split(), *groups[1:])[key]
+        openers = (_AGAINST_OPENERS if against else _ALIKE_OPENERS).split("|")
+        opener = openers[self.naming.least_used([f"opener {word}" for word in openers])]
         return f"{opener} {clause}" if opener in ("but", "also") else f"{opener}, {clause}"
 
     def contracted(self, text: str) -> str:
@@ -169,12 +173,8 @@ class Writer:
         if self.voice.person == "third":
             return text
 
-        def draw_together(match: re.Match[str]) -> str:
-            short = next(short for pattern, short in _SHORT_FORMS if pattern is match.re)
-            return match.expand(short) if self.chance(_CONTRACTS) else match[0]
-
-        for pattern, _ in _SHORT_FORMS:
-            text = pattern.sub(draw_together, text)
+        for pattern, short in _SHORT_FORMS:
+            text = pattern.sub(lambda m: m.expand(short) if self.chance(_CONTRACTS) else m[0], text)  # noqa: B023
         return text
 
 

@@ -11,21 +11,21 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rookery.errors import SetupError
 from rookery.failpoints import reach
 from rookery.streams import RunStreams
-from rookery.trace import Adapter, PolicyVersion, TraceGroup
-from services.trainer.batches import finite
+from rookery.trace import Adapter, PolicyVersion
 from services.trainer.batches.intake import Intake, ledger_entry
 from services.trainer.distributed.process_group import World
 from services.trainer.model.base_model import check_group_length
 from services.trainer.model.policy import Policy
-from services.trainer.records import ratios
+from services.trainer.records.describe import ages_of, describe_step
 from services.trainer.records.flops import SpeedMeter
 from services.trainer.records.memory import release_cached
-from services.trainer.records.report import StepReporter, ages_of, describe_step, json_row
+from services.trainer.records.report import StepReporter, json_row, write_ratios
 from services.trainer.records.tracking import track
 from services.trainer.settings import TrainerSettings
 from services.trainer.training.attempts import Attempts, GroupsAtFault
@@ -58,10 +58,10 @@ def train(
     trainer = RankZeroTrainer(PolicyTrainer.of(settings, policy, world))
     commit = _begin(settings, trainer, streams)
     publisher.publish(_adapter(settings, commit))
-    intake = _make_intake(settings, policy, streams, commit, epoch=epoch, stopping=stopping)
+    check = partial(check_group_length, policy.model)
+    intake = Intake(streams, settings, commit, check=check, epoch=epoch, stopping=stopping)
     attempts = Attempts(settings.run_dir, trainer)
     meter = SpeedMeter(policy.model, policy.device, devices=world.size)
-    passes = settings.ppo_epochs if settings.objective == "ppo" else 1
     with (
         track(settings.run_dir, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker,
         StepReporter(settings.run_dir, tracker) as reporter,
@@ -69,15 +69,13 @@ def train(
     ):
         reporter.recover(commit.row)
         while not settings.max_steps or commit.version.number < settings.max_steps:
-            adapter = _adapter(settings, commit)
             batch = intake.next_batch(
                 version=commit.version.number,
-                while_waiting=lambda adapter=adapter: publisher.republish(adapter),  # type: ignore[misc]
+                while_waiting=partial(publisher.republish, _adapter(settings, commit)),
             )
             if batch is None:
                 break
-            groups = [entry.group for entry in batch]
-            phases = {"rollout_wait": intake.waited_s}
+            groups, phases = [entry.group for entry in batch], {"rollout_wait": intake.waited_s}
             try:
                 with _servers_asleep(settings, publisher, phases), meter.step(), _timed(phases, "train"):
                     stats, state = attempts.train_step(
@@ -89,6 +87,7 @@ def train(
             reach("trainer.stepped")
             number = commit.version.number + 1
             row = describe_step(groups, stats.row(), version=number, dropped=intake.dropped)
+            passes = settings.ppo_epochs if settings.objective == "ppo" else 1
             row |= meter.row(groups, tokens=stats.tokens, train_s=phases["train"], passes=passes)
             with _timed(phases, "commit"):
                 commit = _commit(
@@ -105,14 +104,13 @@ def train(
                 intake.acknowledge(batch, ledger=commit.ledger)
             with _timed(phases, "publish"):
                 publisher.publish(_adapter(settings, commit))
-            attempts.committed()
-            ratios.write(settings.run_dir, groups, stats.ratios, version=number, limit_mb=settings.ratios_mb)
+                attempts.committed()
+                write_ratios(settings, groups, stats.ratios, version=number)
             reporter.report(row, phases_s=phases, ages=ages_of(groups, version=number))
             reach("trainer.reported")
             # Also keep the versions from which groups may still arrive: `policy_trainer.mismatch` needs them.
-            commits.prune(
-                settings.adapters_dir, newest=number, keep=max(settings.keep, settings.max_staleness + 1)
-            )
+            keep = max(settings.keep, settings.max_staleness + 1)
+            commits.prune(settings.adapters_dir, newest=number, keep=keep)
     publisher.wait()
     logger.info("training ended at version %d", commit.version.number)
 
@@ -134,33 +132,6 @@ def _begin(settings: TrainerSettings, trainer: RankZeroTrainer, streams: RunStre
         commit = _as_newest(commit, settings, trainer, streams)
     trainer.load_on_others(commit.folder)
     return commit
-
-
-def _make_intake(
-    settings: TrainerSettings,
-    policy: Policy,
-    streams: RunStreams,
-    commit: Commit,
-    *,
-    epoch: int,
-    stopping: threading.Event,
-) -> Intake:
-    def check(group: TraceGroup) -> None:
-        check_group_length(policy.model, group)
-        finite.check_group(group)
-
-    limit = settings.batch_groups * settings.dynamic_sampling_limit if settings.dynamic_sampling else 0
-    return Intake(
-        streams,
-        batch_groups=settings.batch_groups,
-        max_staleness=settings.max_staleness,
-        check=check,
-        zero_variance_limit=limit,
-        ledger=commit.ledger,
-        dropped_before=commit.dropped,
-        epoch=epoch,
-        stopping=stopping,
-    )
 
 
 def check_resumable(settings: TrainerSettings, streams: RunStreams) -> Commit | None:
@@ -272,17 +243,16 @@ def _servers_asleep(
     try:
         with _timed(phases, "sleep"):
             publisher.sleep()
-        falling_s = phases["sleep"]
         yield
     finally:
         release_cached()
         with _timed(phases, "sleep"):
             publisher.wake_up()
-    phases["sleep"] += falling_s
 
 
 @contextmanager
 def _timed(phases: dict[str, float], name: str) -> Iterator[None]:
+    """Adds the seconds of the block to a phase."""
     started = time.perf_counter()
     yield
-    phases[name] = time.perf_counter() - started
+    phases[name] = phases.get(name, 0.0) + time.perf_counter() - started

@@ -4,9 +4,11 @@ import asyncio
 import logging
 import signal
 import threading
+from pathlib import Path
 
 import torch
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
+from fastapi.responses import FileResponse
 
 from rookery import __version__
 from rookery.errors import RookeryError
@@ -15,7 +17,7 @@ from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.remote import upload
 from rookery.serving import Service, add_probes, serve
 from rookery.streams import RunStreams
-from services.trainer.autobatch.search import resolve_micro_batch_tokens
+from services.trainer.autobatch import resolve_micro_batch_tokens
 from services.trainer.distributed.placement import device_named, own_device
 from services.trainer.distributed.process_group import Follower, World, join_processes
 from services.trainer.loop import check_resumable, train
@@ -23,8 +25,8 @@ from services.trainer.model.policies import build_policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training.ranks import follow
-from services.trainer.versions import commits, distribution
-from services.trainer.versions.publisher import Publisher
+from services.trainer.versions import commits
+from services.trainer.versions.publisher import Publisher, Store
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +73,7 @@ async def _lead(settings: TrainerSettings, world: World) -> None:
             await stopping.wait()
 
     add_probes(app, ready=ready)
-    distribution.add_routes(app, settings.adapters_dir)
+    add_routes(app, settings.adapters_dir)
     await serve(
         Service(
             name="trainer",
@@ -85,11 +87,24 @@ async def _lead(settings: TrainerSettings, world: World) -> None:
     )
 
 
+def add_routes(app: FastAPI, root: Path) -> None:
+    """Adds `GET /adapters/{version}/{name}`, which answers range requests, for the versions in `root`."""
+
+    @app.get("/adapters/{version}/{name}", response_class=FileResponse, tags=["adapters"])
+    def adapter_file(version: str, name: str) -> FileResponse:
+        """A file of a version, such as /adapters/policy-v000042/adapter_model.safetensors."""
+        folder = next((f for f in commits.folders(root).values() if f.name == version), None)
+        path = next((p for p in commits.served_files(folder) if p.name == name), None) if folder else None
+        if path is None:
+            raise HTTPException(404, f"no file {name[:100]!r} of version {version[:100]!r}")
+        return FileResponse(path, media_type="application/octet-stream")
+
+
 async def _train(
     settings: TrainerSettings, world: World, state: dict[str, str], stop: threading.Event
 ) -> None:
     streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
-    store = distribution.Store(settings.adapter_store) if settings.adapter_store else None
+    store = Store(settings.adapter_store) if settings.adapter_store else None
     # Lock before anything is written or taken over: a second trainer must not disturb the first one.
     with commits.sole_writer(settings.adapters_dir):
         policy = await asyncio.to_thread(build_policy, settings)

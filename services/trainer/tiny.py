@@ -4,13 +4,16 @@ It is a Qwen3-shaped causal LM, so that vLLM can serve LoRA adapters for it. Its
 square, piece letter and tag. A million parameters can learn which moves are legal from a board of 64 such
 tokens, seen from the side to move.
 
-With `pieces`, a piece on its square is also one token, as the prompt style `mover-twice` writes them.
+With `pieces`, a piece on its square is also one token, as the prompt style `mover-twice` writes them. For a
+policy that reasons in sentences, `add_words` gives a model the words of a data set.
 """
 
+import json
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import PositiveInt
+from pydantic import PositiveInt, model_validator
 from pydantic_settings import SettingsConfigDict
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
@@ -31,6 +34,10 @@ CHAT_TEMPLATE = (
 
 MAX_TOKENS = 384
 """Longest sequence: a prompt of about 70 tokens and a list of 100 legal moves."""
+
+WORD = r" ?(?![KQkq]+ )[A-Za-z]+(?![a-h]?[1-8])|\d+|\.\.\."
+"""A word of prose with the space before it, but no castling rights and no part of a move; a number; Black's
+three dots."""
 
 
 class TinySettings(Settings):
@@ -54,6 +61,16 @@ class TinySettings(Settings):
     """Width of a head."""
     pieces: bool = False
     """Use one token for each piece on each square, for the prompt style mover-twice."""
+    model: Path | None = None
+    """A model of this kind to which --words are added: its shape and weights stay."""
+    words: Path | None = None
+    """JSON lines with `messages`: each word that occurs twice in their answers becomes a token of --model."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if bool(self.model) != bool(self.words):
+            raise ValueError("--model and --words need each other")
+        return self
 
 
 def build_tiny(
@@ -69,19 +86,11 @@ def build_tiny(
 ) -> Path:
     """Writes a randomly initialised model directory and returns it. The same seed gives the same bytes."""
     import torch
-    from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+    from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
     tokens = SPECIAL + TAGS + PIECES + SQUARES + (PIECES_ON_SQUARES if pieces else [])
     vocabulary = {token: i for i, token in enumerate(tokens)}
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=_tokenizer(vocabulary),
-        pad_token="<|pad|>",
-        eos_token="<|end|>",
-        unk_token="<|unk|>",
-        model_max_length=MAX_TOKENS,
-        padding_side="left",
-        clean_up_tokenization_spaces=False,
-    )
+    fast = _fast(vocabulary)
     fast.chat_template = CHAT_TEMPLATE
     config = Qwen3Config(
         vocab_size=-(-len(vocabulary) // 32) * 32,
@@ -111,6 +120,41 @@ def build_tiny(
     return out
 
 
+def add_words(model_dir: Path, data: Path, out: Path) -> Path:
+    """Writes the model to `out` with the words of the answers of `data` as further tokens, and returns `out`.
+
+    Old tokens keep their numbers and weights. A new one begins with the mean embedding and a little noise.
+    """
+    import torch
+    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+    fast = PreTrainedTokenizerFast.from_pretrained(model_dir)
+    model = Qwen3ForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
+    vocabulary = json.loads(fast.backend_tokenizer.to_str())["model"]["vocab"]
+    split = _splitter(vocabulary, words=True)
+    counts = Counter[str]()
+    with data.open(encoding="utf-8") as lines:
+        for line in lines:
+            answer = json.loads(line)["messages"][-1]["content"]
+            counts.update(word for word, _ in split.pre_tokenize_str(answer))
+    old = len(vocabulary)
+    new = sorted(word for word, count in counts.items() if count > 1 and word not in vocabulary)
+    vocabulary |= {word: old + i for i, word in enumerate(new)}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model.resize_token_embeddings(-(-len(vocabulary) // 32) * 32, mean_resizing=False)
+        weight_VD = model.get_input_embeddings().weight.data
+        scale = weight_VD[:old].std().item()
+        weight_VD[old:] = weight_VD[:old].mean(0) + torch.randn_like(weight_VD[old:]) * scale / 4
+    template = fast.chat_template
+    fast = _fast(vocabulary, words=True)
+    fast.chat_template = template
+    out.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(out)
+    fast.save_pretrained(out)
+    return out
+
+
 def _compose(weight_VD: Any, vocabulary: dict[str, int]) -> None:
     """Initialises a square's embedding with file and rank, and a piece on a square with piece plus square."""
     lines = {line: weight_VD[0].clone().normal_(std=weight_VD.std().item()) for line in "abcdefgh12345678"}
@@ -120,11 +164,33 @@ def _compose(weight_VD: Any, vocabulary: dict[str, int]) -> None:
         weight_VD[vocabulary[token]] = weight_VD[vocabulary[token[0]]] + weight_VD[vocabulary[token[1:]]]
 
 
-def _tokenizer(vocabulary: dict[str, int]) -> Tokenizer:
+def _fast(vocabulary: dict[str, int], *, words: bool = False) -> Any:
+    from transformers import PreTrainedTokenizerFast
+
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<|unk|>"))
-    pieces = r"[KQRBNPkqrbnp][a-h][1-8]|" if PIECES_ON_SQUARES[0] in vocabulary else ""
-    pattern = Regex(rf"</?think>|\\boxed\{{|{pieces}[a-h][1-8]|[\s\S]")
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(pattern, behavior="isolated")
+    tokenizer.pre_tokenizer = _splitter(vocabulary, words=words)
     tokenizer.decoder = decoders.Fuse()
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
-    return tokenizer
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<|pad|>",
+        eos_token="<|end|>",
+        unk_token="<|unk|>",
+        model_max_length=MAX_TOKENS,
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _splitter(vocabulary: dict[str, int], *, words: bool = False) -> Any:
+    pieces = r"[KQRBNPkqrbnp][a-h][1-8]|" if PIECES_ON_SQUARES[0] in vocabulary else ""
+    pattern = Regex(rf"</?think>|\\boxed\{{|{pieces}[a-h][1-8]|{WORD + '|' if words else ''}[\s\S]")
+    return pre_tokenizers.Split(pattern, behavior="isolated")
+
+
+def run(settings: TinySettings) -> None:
+    """Writes the model that the settings describe."""
+    if settings.model and settings.words:
+        add_words(settings.model, settings.words, settings.out)
+    else:
+        build_tiny(**settings.model_dump(exclude={"model", "words"}))

@@ -7,9 +7,8 @@
 `Annotator` does it for many positions, with the engines never waiting for the words.
 """
 
-from services.data.annotate.annotation import Annotation
 from services.data.annotate.annotator import Annotator
-from services.data.annotate.compose import Manner, compose
+from services.data.annotate.compose import Annotation, Manner, compose
 from services.data.annotate.study import Effort, study
 
 __all__ = ["Annotation", "Annotator", "Effort", "Manner", "compose", "study"]

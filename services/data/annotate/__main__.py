@@ -1,7 +1,5 @@
 """`python -m services.data.annotate`: show one annotation, or check what is written."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -3,8 +3,6 @@
 Writing happens in processes of its own, so that the engines never wait for it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -14,8 +12,7 @@ from commentary import Study
 from rookery.errors import Unavailable
 from rookery.prompt import mirrored_move, render
 from rookery.trace import Position
-from services.data.annotate.annotation import Annotation
-from services.data.annotate.compose import Manner, compose
+from services.data.annotate.compose import Annotation, Manner, compose
 from services.data.annotate.study import Effort, Engines, study
 
 AHEAD = 8

@@ -4,8 +4,6 @@ What is measured is the writer, not the filter: nothing is written again. Each p
 `checked.jsonl`; an audit that was stopped goes on behind the last whole line.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -2,22 +2,31 @@
 
 A small search names the best moves. One with many more nodes decides which is best, so that a text
 recommends no blunder; every other move, a natural one among them, gets a search of its own. One more says
-what the other side would do if the mover passed. Nothing here writes or judges.
+what the other side would do if the mover passed. Natural moves are those a player would look at whatever the
+engine thinks: captures, checks, attacks, castling. Nothing here writes or judges.
 """
 
 import asyncio
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Protocol, Self
 
 import chess
 
 from commentary import Line, Score, Study
-from commentary.exchange import passed_turn
+from commentary.concepts.pieces import at_home
+from commentary.exchange import gain, passed_turn, worth
 from commentary.study import sound_board
 from rookery import uci
 from rookery.errors import EngineFault, InvalidInput
 from rookery.uci import Analysis, Query
-from services.data.annotate.tempting import tempting_moves
+
+_LURE_OF_CHECK = 1.5
+_LURE_OF_CASTLING = 1.2
+_LURE_OF_DEVELOPMENT = 1.0
+_LEAST_LURE = 0.9
+_ABSURD = -4
+"""In pawns: nobody looks at a move that gives away so much."""
 
 
 class Engines(Protocol):
@@ -111,3 +120,51 @@ def _playable(board: chess.Board, lines: tuple[uci.Line, ...]) -> tuple[Line, ..
 
 def _line(line: uci.Line) -> Line:
     return Line(Score(line.evaluation.cp, line.evaluation.mate), line.pv)
+
+
+def tempting_moves(board: chess.Board, *, leave_out: Set[chess.Move], count: int) -> tuple[chess.Move, ...]:
+    """At most `count` natural moves, the most tempting first.
+
+    >>> board = chess.Board("4k3/8/8/4p3/8/5N2/8/4K3 w - - 0 1")
+    >>> [move.uci() for move in tempting_moves(board, leave_out=set(), count=1)]
+    ['f3e5']
+    """
+    lures = [(_lure(board, move), move.uci(), move) for move in board.legal_moves if move not in leave_out]
+    lures = sorted((lure for lure in lures if lure[0] >= _LEAST_LURE), key=lambda lure: (-lure[0], lure[1]))
+    return tuple(move for _, _, move in lures[:count])
+
+
+def _lure(board: chess.Board, move: chess.Move) -> float:
+    gained = gain(board, move)
+    if gained <= _ABSURD:
+        return 0.0
+    lure = 0.0
+    if board.is_capture(move):
+        bite = max(1, worth(board, move.to_square))
+        lure += 0.8 + 0.3 * bite + (1.0 if gained >= 0 else -0.15 * worth(board, move.from_square))
+    if board.gives_check(move):
+        lure += _LURE_OF_CHECK
+    if board.is_castling(move):
+        lure += _LURE_OF_CASTLING
+    if move.promotion:
+        lure += 3.0 if move.promotion == chess.QUEEN else -2.0
+    if move.from_square in at_home(board, board.turn):
+        lure += _LURE_OF_DEVELOPMENT
+    return lure + _aim(board, move)
+
+
+def _aim(board: chess.Board, move: chess.Move) -> float:
+    """How much the moved piece would look at from its new square, if it can stand there."""
+    after = board.copy(stack=False)
+    piece = after.remove_piece_at(move.from_square)
+    if piece is None or piece.piece_type == chess.KING or gain(board, move) < 0:
+        return 0.0
+    after.set_piece_at(move.to_square, piece)
+    reach = after.attacks_mask(move.to_square) & board.occupied_co[not board.turn] & ~board.kings
+    prey = [
+        worth(board, square)
+        for square in chess.scan_forward(reach)
+        if worth(board, square) > worth(board, move.from_square)
+        or not board.attackers_mask(not board.turn, square)
+    ]
+    return 0.35 * min(4, max(prey, default=0)) + 0.4 * (len(prey) > 1)

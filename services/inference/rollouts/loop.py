@@ -28,9 +28,8 @@ from rookery.metrics import (
 )
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
-from services.inference.rollouts.admission import Admission, RunCounts
+from services.inference.rollouts.admission import Admission, InFlight, RunCounts
 from services.inference.rollouts.group_generator import GroupGenerator
-from services.inference.rollouts.in_flight import InFlight
 from services.inference.rollouts.peers import pause
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Drains requests: before the weights change, and when the server is stopping.
+"""Drains requests: before the weights change, and when the server is stopping. Ends the server on a signal.
 
 While the weights change, new requests wait until those in flight are answered completely and the change is
 done. They may then get a 404, because the version they name is gone. When the server is stopping, every open
@@ -6,8 +6,10 @@ request ends: with 503, or with a broken connection if its answer has already be
 """
 
 import asyncio
+import logging
+import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse
@@ -15,13 +17,26 @@ from starlette.responses import JSONResponse
 from rookery.errors import Unavailable, problem
 
 if TYPE_CHECKING:
+    import uvicorn
+    from starlette.datastructures import State
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+logger = logging.getLogger(__name__)
 
 EXEMPT_PATHS = frozenset({"/reload", "/sleep", "/wake_up", "/lease"})
 """Requests for these paths never wait: the others wait for the first three, and a lease needs no engine."""
 
 DRAIN_S = 100.0
 """Time limit for the requests in flight. It must be below the 120 s that the trainer waits for a reload."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+GRACE_S = 3
+"""Time limit for requests to end after they are cancelled, and then for connections to close. `rookery up`
+kills the server after 20 s."""
+
+_LOOK_S = 0.2
 
 
 class Closed(Unavailable):
@@ -135,3 +150,41 @@ class DrainMiddleware:
                 body = problem(closed)
                 answer = JSONResponse(body, closed.http_status, media_type="application/problem+json")
                 await answer(scope, receive, send)
+
+
+async def shut_down_on_signal(client: "AsyncLLM", state: "State", drainer: RequestDrainer) -> None:
+    """Ends the server: with status 0 on a signal, with status 1 if vLLM's engine dies.
+
+    vLLM itself stops its engine first and then waits for its clients. It answers requests in flight with 200
+    and the finish reason "abort", or never, and the process stays until the last client gives up. Here open
+    requests end first, so every client gets its error at once, and the engine stops last.
+
+    Raises:
+        SystemExit: the engine has died (status 1), so that a supervisor restarts the process.
+    """
+    server = await _started(state)
+    # Without a limit, a client that does not read would keep its connection and this process open.
+    server.config.timeout_graceful_shutdown = GRACE_S
+    stopping = asyncio.Event()
+    for number in SIGNALS:  # replaces vLLM's handlers
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    while not stopping.is_set() and not client.errored:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), _LOOK_S)
+    if stopping.is_set():
+        logger.info("the server is stopping")
+        await drainer.close("the server is stopping", within_s=GRACE_S)
+        server.should_exit = True
+        return
+    # Do not leave this to vLLM's watchdog: it waits for requests that a dead engine may never answer.
+    logger.critical("vLLM's engine has died: the server ends")
+    await drainer.close("vLLM's engine has died", within_s=GRACE_S)
+    raise SystemExit(1)
+
+
+async def _started(state: "State") -> "uvicorn.Server":
+    """Waits until vLLM's HTTP server listens, and returns it. vLLM has then set its signal handlers."""
+    while not (hasattr(state, "server") and state.server.started):  # noqa: ASYNC110 - vLLM sets no event
+        await asyncio.sleep(_LOOK_S)
+    server: uvicorn.Server = state.server
+    return server

@@ -39,7 +39,10 @@ _WARM_UP_PROMPTS, _WARM_UP_SAMPLES, _WARM_UP_TOKENS = 8, 8, 16
 
 
 class VllmEngine:
-    """The adapters of one vLLM engine. Routed names are keys of vLLM's own table."""
+    """The adapters of one vLLM engine. Routed names are keys of vLLM's own table.
+
+    Methods raise `Unavailable` if the engine fails.
+    """
 
     def __init__(self, client: "AsyncLLM", models: "OpenAIServingModels") -> None:
         self._client = client
@@ -49,7 +52,11 @@ class VllmEngine:
         self._canary_ids = tuple(client.get_tokenizer().encode(CANARY_TEXT))
 
     async def load(self, adapter: Adapter) -> None:
-        """Reads an adapter into memory. It has no name yet, so no request uses it."""
+        """Reads an adapter into memory. It has no name yet, so no request uses it.
+
+        Raises:
+            InvalidInput: the engine cannot load it.
+        """
         name, sha256 = adapter.version.name, adapter.version.sha256
         if self._first.setdefault(name, sha256) != sha256:
             # After a rollback a number has new bytes. It needs a new name, because vLLM keys its prefix
@@ -62,7 +69,10 @@ class VllmEngine:
         self._loaded[adapter.version] = request
 
     async def canary(self, adapter: Adapter | None) -> tuple[float, ...]:
-        """Log-probabilities of the 5 likeliest tokens at each of 4 greedy steps after a fixed text."""
+        """Log-probabilities of the 5 likeliest tokens at each of 4 greedy steps after a fixed text.
+
+        They are those under a loaded adapter, or under the base model for None.
+        """
         # No prompt_logprobs: with an adapter and other requests in the batch, vLLM's CPU punica
         # wrapper mixes up the rows of the two and the engine dies.
         params = SamplingParams(
@@ -81,7 +91,10 @@ class VllmEngine:
         return tuple(logprob for row in ranked for logprob in row[:_CANARY_RANKS])
 
     async def warm_up(self, adapter: Adapter) -> None:
-        """Sends a burst of requests as rollouts do, then one with truncated sampling, as people do."""
+        """Makes the first real requests as fast as later ones.
+
+        Sends a burst of requests as rollouts do, then one with truncated sampling, as people do.
+        """
         lora = self._lora(adapter)
         burst = [
             self._generate([*self._canary_ids[i:], *self._canary_ids[:i]], _rollout_params(i), lora)
@@ -99,21 +112,27 @@ class VllmEngine:
             await self._generate(list(self._canary_ids), truncated, lora)
 
     def route(self, model: str, adapter: Adapter) -> None:
-        """vLLM resolves a request's model once, on arrival, so requests in flight keep theirs."""
+        """Lets a loaded adapter answer new requests for `model`.
+
+        vLLM resolves a request's model once, on arrival, so requests in flight keep theirs.
+        """
         request = self._loaded[adapter.version]
         for name in (model, request.lora_name):  # `/v1/models` lists the latter
             self._models.lora_requests[name] = request
 
     def unroute(self, model: str) -> None:
+        """Refuses new requests for `model`."""
         if request := self._models.lora_requests.pop(model, None):
             self._models.lora_requests.pop(request.lora_name, None)
 
     def in_use(self, adapter: Adapter) -> bool:
+        """Whether a request in flight uses the adapter."""
         request = self._loaded[adapter.version]
         states = self._client.output_processor.request_states.values()
         return any(state.lora_request is request for state in states)
 
     async def unload(self, adapter: Adapter) -> None:
+        """Frees the memory of an adapter, if it is loaded; its files stay."""
         request = self._loaded.get(adapter.version)
         if request is None:
             return
@@ -218,7 +237,11 @@ class FullWeightsVllmEngine(VllmEngine):
         return None
 
     async def wait_until_idle(self) -> None:
-        """Waits for cancelled requests, which stay in vLLM for a step or two."""
+        """Waits for cancelled requests, which stay in vLLM for a step or two.
+
+        Raises:
+            Unavailable: something is still generated after some seconds.
+        """
         for _ in range(IDLE_TRIES):
             if not self._client.output_processor.has_unfinished_requests():
                 return

@@ -7,9 +7,9 @@ import asyncio
 import logging
 import math
 import time
-from typing import Protocol
 
 from rookery.errors import Conflict, InvalidInput, Unavailable
+from rookery.streams import RunStreams
 from rookery.trace import Adapter
 from services.inference.server.sleep import Sleeper
 
@@ -20,22 +20,10 @@ REFUSED_RETRY_S = 15.0
 """Pause before a refused record is tried again: on a slow shared volume its files may arrive late."""
 
 
-class PolicyRecord(Protocol):
-    """The record of the committed version: `rookery.streams.RunStreams`. Its calls block."""
-
-    def ping(self, *, once: bool = False) -> None:
-        """Raises `Unavailable` if the record cannot be read now."""
-        ...
-
-    def policy(self) -> Adapter | None:
-        """The committed version, or None if there is none."""
-        ...
-
-
 class PolicyFollower:
     """Loads each new record once, so a manual rollback stays until the record changes."""
 
-    def __init__(self, record: PolicyRecord, policies: Sleeper) -> None:
+    def __init__(self, record: RunStreams, policies: Sleeper) -> None:
         self.waiting_for = "the first look at the policy record"
         self._record = record
         self._policies = policies

@@ -7,36 +7,24 @@ the names and lets the waiting requests go on. So every answer comes from one ve
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from rookery.errors import Conflict, EngineFault, RookeryError
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server.drain import DRAIN_S, RequestDrainer
-from services.inference.server.policies import ALIAS, Engine, Policies, Rules, stage
+from services.inference.server.policies import ALIAS, Policies, Rules, stage
 
-
-class FullWeightsEngine(Engine, Protocol):
-    """An engine whose `load` overwrites all weights. It never unloads anything."""
-
-    async def wait_until_idle(self) -> None:
-        """Returns once nothing is generated.
-
-        Raises:
-            Unavailable: something is still generated after some seconds.
-        """
-        ...
-
-    async def restore(self) -> None:
-        """Loads the base model's own weights again."""
-        ...
+if TYPE_CHECKING:
+    from services.inference.server.engine import FullWeightsVllmEngine
 
 
 class FullWeightsPolicies(Policies):
     """Serves the version in the engine, by its own name and the alias. All other names are unknown."""
 
-    def __init__(self, engine: FullWeightsEngine, rules: Rules, drainer: RequestDrainer) -> None:
+    _engine: "FullWeightsVllmEngine"
+
+    def __init__(self, engine: "FullWeightsVllmEngine", rules: Rules, drainer: RequestDrainer) -> None:
         super().__init__(engine, rules, keep=1)
-        self._full_weights_engine = engine
         self._drainer = drainer
 
     def lease(self, number: int, *, seconds: float) -> Adapter:
@@ -55,7 +43,7 @@ class FullWeightsPolicies(Policies):
         async with AsyncExitStack() as stack:
             with stage("drain", seconds):
                 await stack.enter_async_context(self._drainer.drained(within_s=DRAIN_S))
-                await self._full_weights_engine.wait_until_idle()
+                await self._engine.wait_until_idle()
             yield
 
     def _loaded(self, version: PolicyVersion) -> Adapter | None:
@@ -69,7 +57,7 @@ class FullWeightsPolicies(Policies):
         """
         before = self.served
         try:
-            await (self._engine.load(before) if before else self._full_weights_engine.restore())
+            await (self._engine.load(before) if before else self._engine.restore())
         except RookeryError as error:
             if before:
                 for name in (before.version.name, ALIAS):

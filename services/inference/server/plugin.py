@@ -29,13 +29,12 @@ from services.inference.server import adapter as lora
 from services.inference.server import full_weights, sleep
 from services.inference.server.adapter import AdapterRules
 from services.inference.server.download import DownloadingRules
-from services.inference.server.drain import DrainMiddleware, RequestDrainer
+from services.inference.server.drain import DrainMiddleware, RequestDrainer, shut_down_on_signal
 from services.inference.server.follower import POLL_S, PolicyFollower
 from services.inference.server.full_weights import FullWeightsRules
 from services.inference.server.full_weights_policies import FullWeightsPolicies
 from services.inference.server.policies import Policies, Rules
 from services.inference.server.settings import ServerSettings
-from services.inference.server.shutdown import shut_down_on_signal
 from services.inference.server.sleep import Sleeper
 
 if TYPE_CHECKING:
@@ -224,7 +223,8 @@ class RookeryPlugin:
         settings = ServerSettings()
         stopping = threading.Event()
         policies = _policies(settings, engine_client, state, stopping)
-        sleeper = Sleeper(policies, engine_client, state.rookery_drainer, may_sleep=settings.sleep)
+        drainer: RequestDrainer = state.rookery_drainer
+        sleeper = Sleeper(policies, engine_client, drainer, may_sleep=settings.sleep)
         tasks = [asyncio.create_task(_maintain(sleeper, stopping))]
         follower = None
         if settings.follow:
@@ -234,9 +234,7 @@ class RookeryPlugin:
         for task in tasks:
             task.add_done_callback(_log_failure)
         state.rookery = ServerState(engine_client, policies, sleeper, follower, tuple(tasks))
-        state.rookery_shutdown = asyncio.create_task(
-            shut_down_on_signal(engine_client, state, state.rookery_drainer)
-        )
+        state.rookery_shutdown = asyncio.create_task(shut_down_on_signal(engine_client, state, drainer))
 
 
 def _policies(

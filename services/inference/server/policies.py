@@ -2,7 +2,7 @@
 
 Every version is a LoRA adapter with its own immutable name (`policy-v000042`); the alias `policy` names the
 version served last. A request keeps the adapter it started with, so a reload neither pauses nor drains
-requests. This module does not depend on vLLM, HTTP or Redis.
+requests. This module uses neither HTTP nor Redis, and of vLLM only the methods of `VllmEngine`.
 """
 
 import asyncio
@@ -12,11 +12,14 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rookery.errors import Conflict, InvalidInput, NotFound, RookeryError, Unavailable
 from rookery.metrics import RELOAD_SECONDS, RELOADS, SERVED_VERSION
 from rookery.trace import Adapter, PolicyVersion
+
+if TYPE_CHECKING:
+    from services.inference.server.engine import VllmEngine
 
 logger = logging.getLogger(__name__)
 
@@ -26,42 +29,6 @@ ALIAS = "policy"
 RETIRE_AFTER_S = 2.0
 """How long a version without a name is kept before the first check whether a request still uses it. A request
 may have looked up its version but not reached the engine yet."""
-
-
-class Engine(Protocol):
-    """The inference engine that `Policies` uses. Its methods raise `Unavailable` if the engine fails."""
-
-    async def load(self, adapter: Adapter) -> None:
-        """Reads an adapter into memory. It has no name yet, so no request uses it.
-
-        Raises:
-            InvalidInput: the engine cannot load it.
-        """
-        ...
-
-    async def canary(self, adapter: Adapter | None) -> tuple[float, ...]:
-        """Log-probabilities of one fixed text under a loaded adapter, or under the base model for None."""
-        ...
-
-    async def warm_up(self, adapter: Adapter) -> None:
-        """Makes the first real requests as fast as later ones."""
-        ...
-
-    def route(self, model: str, adapter: Adapter) -> None:
-        """Lets a loaded adapter answer new requests for `model`."""
-        ...
-
-    def unroute(self, model: str) -> None:
-        """Refuses new requests for `model`."""
-        ...
-
-    def in_use(self, adapter: Adapter) -> bool:
-        """Whether a request in flight uses the adapter."""
-        ...
-
-    async def unload(self, adapter: Adapter) -> None:
-        """Frees the memory of an adapter, if it is loaded; its files stay."""
-        ...
 
 
 class Rules(Protocol):
@@ -97,7 +64,7 @@ class ReloadResult:
 class Policies:
     """The versions in the engine, and which one is served. Reloads run one at a time."""
 
-    def __init__(self, engine: Engine, rules: Rules, *, keep: int, leases: int = 0) -> None:
+    def __init__(self, engine: "VllmEngine", rules: Rules, *, keep: int, leases: int = 0) -> None:
         """`keep` is how many of the newest versions are served, `leases` how many others besides."""
         self._engine = engine
         self._rules = rules

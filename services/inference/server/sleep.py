@@ -7,7 +7,7 @@ because a reload must find the engine awake.
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 
@@ -16,17 +16,8 @@ from rookery.trace import Adapter
 from services.inference.server.drain import DRAIN_S, RequestDrainer
 from services.inference.server.policies import Policies, ReloadResult
 
-
-class SleepingEngine(Protocol):
-    """The part of vLLM's `AsyncLLM` that this module uses."""
-
-    async def sleep(self, level: int = 1) -> None:
-        """Level 1: moves the weights to the machine's memory, and frees all else."""
-        ...
-
-    async def wake_up(self) -> object:
-        """Moves the weights back."""
-        ...
+if TYPE_CHECKING:
+    from vllm.v1.engine.async_llm import AsyncLLM
 
 
 router = APIRouter(tags=["rookery"])
@@ -50,7 +41,7 @@ class Sleeper:
     """The policies of an engine that may sleep. Sleeping, waking and reloading exclude each other."""
 
     def __init__(
-        self, policies: Policies, engine: SleepingEngine, drainer: RequestDrainer, *, may_sleep: bool
+        self, policies: Policies, engine: "AsyncLLM", drainer: RequestDrainer, *, may_sleep: bool
     ) -> None:
         self._policies, self._engine, self._drainer = policies, engine, drainer
         self._may_sleep = may_sleep

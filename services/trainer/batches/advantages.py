@@ -27,6 +27,7 @@ after each token. With gamma and lambda 1 and a critic that is 0, the advantages
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from rookery.advantages import EPSILON, group_advantages, leave_one_out
 from services.trainer.settings import Baseline
@@ -80,7 +81,7 @@ def advantages(
     scale = 1.0
     if normalise:
         squares = [(reward - known.mean) ** 2 for rewards in groups for reward in rewards]
-        scale = max(math.sqrt(_mean(squares)), sigma_floor) + EPSILON
+        scale = max(math.sqrt(fmean(squares)), sigma_floor) + EPSILON
     return [
         tuple(value / scale for value in _less_baseline(rewards, known.mean, share(len(rewards))))
         for rewards in groups
@@ -108,12 +109,12 @@ def updated_averages(
 
 def _observe(groups: Sequence[Sequence[float]], *, about: float | None = None) -> RewardAverages:
     """Returns the figures of one batch. Distances are measured from `about`, or from its mean if None."""
-    mean = _mean([reward for rewards in groups for reward in rewards])
+    mean = fmean([reward for rewards in groups for reward in rewards])
     centre = mean if about is None else about
     return RewardAverages(
         mean=mean,
-        within=_mean([_variance(rewards) for rewards in groups]),
-        between=_mean([(_mean(rewards) - centre) ** 2 for rewards in groups]),
+        within=fmean([_variance(rewards) for rewards in groups]),
+        between=fmean([(fmean(rewards) - centre) ** 2 for rewards in groups]),
     )
 
 
@@ -123,13 +124,9 @@ def _less_baseline(rewards: Sequence[float], average: float, share: float) -> tu
     return tuple(r - (1.0 - share) * (total - r) / others - share * average for r in rewards)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
 def _variance(rewards: Sequence[float]) -> float:
     """Returns the unbiased variance; 0 for a single reward."""
-    mean = _mean(rewards)
+    mean = fmean(rewards)
     return math.fsum((r - mean) ** 2 for r in rewards) / max(1, len(rewards) - 1)
 
 

@@ -22,7 +22,9 @@ from rookery.metrics import ROLLOUT_WAIT_S, TRAINER_GROUPS
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
 from rookery.waits import STEP_S, waiting
-from services.trainer.batches.sampling import check_sampling
+from services.trainer.batches.checks import check_group
+from services.trainer.settings import TrainerSettings
+from services.trainer.versions.commits import Commit
 
 logger = logging.getLogger(__name__)
 
@@ -49,33 +51,28 @@ class PendingEntry:
 class Intake:
     """Reads ahead by at most two batches. Use it as a context manager.
 
-    `check` raises SetupError or ArithmeticError for a group that can never be trained on; such a group is
-    moved to `dead`.
+    It continues from `commit`. A group that fails `check_group`, or for which `check` raises SetupError, can
+    never be trained on and is moved to `dead`.
     """
 
     def __init__(
         self,
         streams: RunStreams,
+        settings: TrainerSettings,
+        commit: Commit,
         *,
-        batch_groups: int,
-        max_staleness: int,
         check: Callable[[TraceGroup], None],
-        zero_variance_limit: int = 0,
-        ledger: Sequence[str],
-        dropped_before: Mapping[str, int],
         epoch: int,
         stopping: threading.Event,
     ) -> None:
-        self._streams = streams
-        self._batch_groups = batch_groups
-        self._max_staleness = max_staleness
-        self._check = check
-        self._zero_variance_limit = zero_variance_limit
-        self._ledger = ledger
-        self._dropped_before = dropped_before
-        self._epoch = epoch
-        self._stopping = stopping
-        self._ready: queue.Queue[PendingEntry] = queue.Queue(maxsize=2 * batch_groups)
+        self._streams, self._check, self._epoch, self._stopping = streams, check, epoch, stopping
+        self._batch_groups, self._max_staleness = settings.batch_groups, settings.max_staleness
+        self._zero_variance_limit = settings.batch_groups * settings.dynamic_sampling_limit
+        if not settings.dynamic_sampling:
+            self._zero_variance_limit = 0
+        self._ledger: Sequence[str] = commit.ledger
+        self._dropped_before = commit.dropped
+        self._ready: queue.Queue[PendingEntry] = queue.Queue(maxsize=2 * settings.batch_groups)
         self._kept: dict[str, PendingEntry] = {}
         self._read: set[str] = set()  # entries read and not acknowledged; written by both threads
         self._fault: BaseException | None = None
@@ -248,7 +245,10 @@ class Intake:
                     )
                 )
                 if time.monotonic() - kept >= CLAIM_EVERY_S:
-                    self._queue_all(self._claim_lost())
+                    # Claims entries that are pending but that this trainer never received.
+                    self._streams.keep(STREAM, list(self._read), group=GROUP, consumer=CONSUMER)
+                    idle = self._streams.claim_idle(STREAM, group=GROUP, consumer=CONSUMER, idle_s=IDLE_S)
+                    self._queue_all([entry for entry in idle if entry.id not in self._read])
                     kept = time.monotonic()
         except BaseException as error:
             if isinstance(error, Unavailable) and self._stopping.is_set():
@@ -256,17 +256,11 @@ class Intake:
             self._fault = error
             raise
 
-    def _claim_lost(self) -> list[Entry]:
-        """Claims and returns entries that are pending but that this trainer never received."""
-        self._streams.keep(STREAM, list(self._read), group=GROUP, consumer=CONSUMER)
-        entries = self._streams.claim_idle(STREAM, group=GROUP, consumer=CONSUMER, idle_s=IDLE_S)
-        return [entry for entry in entries if entry.id not in self._read]
-
     def _queue_all(self, entries: list[Entry]) -> None:
         for entry in entries:
             try:
                 pending = PendingEntry(entry.id, decode_group(entry.data))
-                check_sampling(pending.group)
+                check_group(pending.group)
                 self._check(pending.group)
             except (WireError, SetupError, ArithmeticError) as error:
                 self._move_to_dead(entry.id, str(error))

@@ -12,12 +12,11 @@ neither summed nor counted.
     constant   weight 1       normaliser: sum of token limits  Dr. GRPO (2503.20783, appendix A)
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rookery.advantages import zero_variance
 from rookery.trace import Trace, TraceGroup
-from services.trainer.batches import finite
 from services.trainer.batches.advantages import RewardAverages, advantages
 from services.trainer.settings import LossWeights, TrainerSettings
 
@@ -60,16 +59,6 @@ class Batch:
     rows: tuple[Row, ...]
     normaliser: float
     tokens: int
-    zero_variance: int
-    """The number of groups whose rewards are all equal."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompletionLength:
-    """The length of a completion that carries loss, and the most tokens that it could have had."""
-
-    tokens: int
-    limit: int
 
 
 def prepare_batch(
@@ -89,7 +78,9 @@ def prepare_batch(
         averages=averages,
         sigma_floor=settings.sigma_floor,
     )
-    finite.check_advantages(groups, values)
+    for group, own in zip(groups, values, strict=True):
+        if not all(map(math.isfinite, own)):  # the averages of a damaged commit can cause that
+            raise ArithmeticError(f"group {group.id}: advantages {own!r} of rewards {group.rewards!r}")
     rows = make_rows(
         groups,
         values,
@@ -98,14 +89,16 @@ def prepare_batch(
         row_tokens=settings.row_tokens or settings.micro_batch_tokens,
         weights=settings.loss_weights,
     )
-    lengths = completion_lengths(
-        groups, mask_truncated=settings.mask_truncated, constant=settings.loss_constant
-    )
+    lengths = [
+        (len(trace.completion.token_ids), settings.loss_constant or group.sampling.max_tokens)
+        for group in groups
+        for trace in group.traces
+        if carries_loss(trace, mask_truncated=settings.mask_truncated)
+    ]
     return Batch(
         rows=tuple(rows),
         normaliser=normaliser(lengths, settings.loss_weights),
-        tokens=sum(length.tokens for length in lengths),
-        zero_variance=sum(zero_variance(group.rewards) for group in groups),
+        tokens=sum(tokens for tokens, _ in lengths),
     )
 
 
@@ -150,21 +143,6 @@ def carries_loss(trace: Trace, *, mask_truncated: bool) -> bool:
     return bool(trace.completion.token_ids) and not (mask_truncated and trace.completion.truncated)
 
 
-def completion_lengths(
-    groups: Sequence[TraceGroup], *, mask_truncated: bool, constant: int = 0
-) -> list[CompletionLength]:
-    """Returns the lengths and limits of the completions that carry loss.
-
-    The limit is `constant`, or the rollouts' `max_tokens` if `constant` is 0.
-    """
-    return [
-        CompletionLength(len(trace.completion.token_ids), constant or group.sampling.max_tokens)
-        for group in groups
-        for trace in group.traces
-        if carries_loss(trace, mask_truncated=mask_truncated)
-    ]
-
-
 def token_weight(tokens: int, by: LossWeights) -> float:
     """Returns the weight of each token of a completion of `tokens` tokens.
 
@@ -174,16 +152,18 @@ def token_weight(tokens: int, by: LossWeights) -> float:
     return 1.0 / tokens if by == "sequence" else 1.0
 
 
-def normaliser(lengths: Sequence[CompletionLength], by: LossWeights) -> float:
+def normaliser(lengths: Sequence[tuple[int, int]], by: LossWeights) -> float:
     """Returns the divisor of the sum over the batch; 1 for a batch without tokens.
 
-    >>> batch = [CompletionLength(4, 64), CompletionLength(10, 64)]
+    `lengths` are those of the completions that carry loss, each with the most tokens that it could have had.
+
+    >>> batch = [(4, 64), (10, 64)]
     >>> normaliser(batch, "token"), normaliser(batch, "sequence"), normaliser(batch, "constant")
     (14, 2, 128)
     """
     if by == "sequence":
         return max(1, len(lengths))
-    return max(1, sum(length.tokens if by == "token" else length.limit for length in lengths))
+    return max(1, sum(tokens if by == "token" else limit for tokens, limit in lengths))
 
 
 def _split(completions: Sequence[ScoredCompletion], tokens: int) -> list[tuple[ScoredCompletion, ...]]:

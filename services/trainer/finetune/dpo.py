@@ -4,18 +4,15 @@ The reference is the base with the adapter off, so no second copy of the weights
 pair share their prompt in one row.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from services.trainer.distributed.process_group import World
-from services.trainer.examples.data_file import local_path
+from services.trainer.examples import local_path
 from services.trainer.examples.pairs import PairExamples, read_pairs
-from services.trainer.examples.rows import Example, TokenBatch
-from services.trainer.finetune.loop import Sums, mean_over, start_run, train
+from services.trainer.examples.rows import TokenBatch
+from services.trainer.finetune.loop import FinetuneTask, Sums, start_run, train
 from services.trainer.finetune.model import answer_logprobs, base_dtype, load_tokenizer, prepare_model
 from services.trainer.finetune.output import export
 from services.trainer.model.base_model import load_causal_lm
@@ -23,20 +20,10 @@ from services.trainer.records.tracking import track
 from services.trainer.settings import DpoSettings
 
 
-class DpoTask:
+class DpoTask(FinetuneTask[DpoSettings]):
     """The task of DPO: makes the chosen answer more likely than the rejected one, relative to the base."""
 
     name = "dpo"
-    world = World()
-
-    def __init__(self, model: Any, settings: DpoSettings, held_out: Sequence[Example]) -> None:
-        self.model = model
-        self._settings = settings
-        self._held_out = held_out[: settings.eval_examples]
-
-    def weight(self, examples: Sequence[Example]) -> int:
-        """Returns the number of pairs."""
-        return len(examples)
 
     def sums(self, batch: TokenBatch) -> Sums:
         """Returns the loss, the margin of implicit rewards, and how often the chosen answer's is higher.
@@ -47,8 +34,8 @@ class DpoTask:
             base_E2 = self._answers(batch)
         policy_E2 = self._answers(batch)
         pairs = (policy_E2[:, 0], policy_E2[:, 1], base_E2[:, 0], base_E2[:, 1])
-        beta = self._settings.beta
-        loss_E = dpo_loss(*pairs, beta=beta, label_smoothing=self._settings.label_smoothing)
+        beta = self.settings.beta
+        loss_E = dpo_loss(*pairs, beta=beta, label_smoothing=self.settings.label_smoothing)
         margin_E = dpo_margin(*pairs, beta=beta).detach()
         chosen, rejected = policy_E2.detach().sum(0)
         return {
@@ -58,10 +45,6 @@ class DpoTask:
             "logprob_chosen": chosen,
             "logprob_rejected": rejected,
         }
-
-    def evaluate(self) -> dict[str, float]:
-        """Returns the means of `sums` on held-out pairs."""
-        return mean_over(self, self._held_out, self._settings)
 
     def _answers(self, batch: TokenBatch) -> torch.Tensor:
         """Returns log p of whole answers, [E, 2]: chosen, rejected."""
@@ -110,5 +93,5 @@ def run(settings: DpoSettings) -> Path:
     model = prepare_model(load_causal_lm(folder, dtype=base_dtype(settings)), settings)
     task = DpoTask(model, settings, [pair.example for pair in pairs.held_out])
     with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
-        train(task, PairExamples(pairs.train), settings, tracker)
+        train(task, PairExamples(pairs.train), tracker)
         return export(model, tokenizer, settings)

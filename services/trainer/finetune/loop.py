@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from transformers.utils.logging import disable_progress_bar
@@ -53,28 +53,48 @@ _STOP_MESSAGE = b"finishing this step; a second signal ends the run at once\n"
 _GAPS_MIB = 1024
 """When the process has grown by this much, the allocator's free memory is returned to the system."""
 
+_EVALUATED_AT_ONCE = 64
+
 F = TypeVar("F", bound=FinetuneSettings)
 
 Sums = Mapping[str, torch.Tensor]
 """Scalars summed over a forward pass: `loss`, which is differentiated, and other figures to report."""
 
 
-class FinetuneTask(Protocol):
-    """A model and the loss to train it with."""
+class FinetuneTask(Generic[F]):
+    """A model and the loss to train it with. Subclasses define `sums`."""
 
-    name: str
-    model: Any
-    world: World
+    name: ClassVar[str]
+    world = World()
     """The processes that train together. `train` sets it."""
 
+    def __init__(self, model: Any, settings: F, held_out: Sequence[Example] = ()) -> None:
+        self.model, self.settings = model, settings
+        self.held_out = held_out[: settings.eval_examples]
+
     def weight(self, examples: Sequence[Example]) -> int:
-        """Returns the divisor for the sums of `examples`: their answer tokens, or their number."""
+        """Returns the divisor for the sums of `examples`: here their number."""
+        return len(examples)
 
     def sums(self, batch: TokenBatch) -> Sums:
         """Returns the loss of a forward pass and other figures."""
+        raise NotImplementedError
 
     def evaluate(self) -> dict[str, float]:
-        """Returns figures on held-out examples, by name; empty if there are none."""
+        """Returns the means of `sums` on held-out examples, by name; empty if there are none.
+
+        No gradients are computed.
+        """
+        ordered = sorted(self.held_out, key=lambda example: example.length)
+        total, weights = dict[str, float](), 0
+        for start in range(0, len(ordered), _EVALUATED_AT_ONCE):
+            here = ordered[start : start + _EVALUATED_AT_ONCE]
+            weight = self.weight(here)
+            for name, value in _means(self, self.sums, here, learn=False).items():
+                total[name] = total.get(name, 0.0) + value * weight
+            weights += weight
+        total.pop("tokens", None)
+        return {name: value / max(1, weights) for name, value in total.items()}
 
 
 def start_run(settings: F) -> tuple[Path, F]:
@@ -99,20 +119,20 @@ def start_run(settings: F) -> tuple[Path, F]:
     return folder, settings
 
 
-def train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings, tracker: Tracker) -> None:
-    """Trains `task.model` on `source` for `settings.steps`, together with the launcher's other processes.
+def train(task: FinetuneTask[F], source: ExampleSource, tracker: Tracker) -> None:
+    """Trains `task.model` on `source` for `steps` steps, together with the launcher's other processes.
 
     Raises:
         SetupError: the processes have different settings, data or checkpoints.
         InvalidInput: the checkpoint has other settings or data, or the gradient is not finite.
         SystemExit: a signal stopped the run, after the step was finished and its checkpoint written.
     """
-    with join_processes(settings) as task.world:
-        _train(task, source, settings, tracker)
+    with join_processes(task.settings) as task.world:
+        _train(task, source, tracker)
 
 
-def _train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings, tracker: Tracker) -> None:
-    world = task.world
+def _train(task: FinetuneTask[F], source: ExampleSource, tracker: Tracker) -> None:
+    world, settings = task.world, task.settings
     weights = trained_parameters(task.model)
     optimizer = adam.build(
         list(weights.values()),
@@ -134,11 +154,11 @@ def _train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings
     batches = shuffled_batches(source, batch_size=settings.batch_size, seed=settings.seed, skip=step)
     device = next(task.model.parameters()).device
     least_mib = 0.0  # resident after free memory was last returned
-    with _metrics_log(task, settings, start=step) as log, graceful_stop() as stop:
+    with _metrics_log(task, start=step) as log, graceful_stop() as stop:
         while step < settings.steps:
             started = time.perf_counter()
             with levels(device) as memory:
-                measured = _step(task, sums, optimizer, settings, next(batches), step=step)
+                measured = _step(task, sums, optimizer, next(batches), step=step)
             step += 1
             step_s = time.perf_counter() - started
             speed = {"step_s": step_s, "tokens_per_s": measured["tokens"] / step_s}
@@ -165,30 +185,29 @@ def _train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings
 
 
 @contextmanager
-def _metrics_log(
-    task: FinetuneTask, settings: FinetuneSettings, *, start: int
-) -> Iterator[MetricsLog | None]:
+def _metrics_log(task: FinetuneTask[F], *, start: int) -> Iterator[MetricsLog | None]:
     """Yields the log of rank 0, and None in the other processes."""
     if task.world.rank:
         yield None
         return
-    settings.write_resolved(settings.out)
-    with MetricsLog(task.name, settings.out, start=start, steps=settings.steps) as log:
+    out = task.settings.out
+    task.settings.write_resolved(out)
+    with MetricsLog(task.name, out, start=start, steps=task.settings.steps) as log:
         yield log
 
 
 def _step(
-    task: FinetuneTask,
+    task: FinetuneTask[F],
     sums: Callable[[TokenBatch], Sums],
     optimizer: torch.optim.Optimizer,
-    settings: FinetuneSettings,
     examples: Sequence[Example],
     *,
     step: int,
 ) -> dict[str, float]:
+    settings = task.settings
     lr = settings.lr * adam.lr_factor("cosine", step=step, steps=settings.steps, warmup=settings.warmup_steps)
     adam.set_lr(optimizer, lr)
-    means = _means(task, sums, settings, examples, learn=True)
+    means = _means(task, sums, examples, learn=True)
     weights = list(trained_parameters(task.model).values())
     task.world.sum_gradients(weights)
     norm = torch.nn.utils.clip_grad_norm_(weights, settings.max_grad_norm)
@@ -201,26 +220,9 @@ def _step(
     return means | {"grad_norm": norm.item(), "lr": lr}
 
 
-def mean_over(
-    task: FinetuneTask, examples: Sequence[Example], settings: FinetuneSettings, *, batch: int = 64
-) -> dict[str, float]:
-    """Returns the means of the task's sums over `examples`, without gradients."""
-    ordered = sorted(examples, key=lambda example: example.length)
-    total, weights = dict[str, float](), 0
-    for start in range(0, len(ordered), batch):
-        here = ordered[start : start + batch]
-        weight = task.weight(here)
-        for name, value in _means(task, task.sums, settings, here, learn=False).items():
-            total[name] = total.get(name, 0.0) + value * weight
-        weights += weight
-    total.pop("tokens", None)
-    return {name: value / max(1, weights) for name, value in total.items()}
-
-
 def _means(
-    task: FinetuneTask,
+    task: FinetuneTask[F],
     sums: Callable[[TokenBatch], Sums],
-    settings: FinetuneSettings,
     examples: Sequence[Example],
     *,
     learn: bool,
@@ -230,7 +232,7 @@ def _means(
     Of several processes, each computes its share. With `learn`, the gradients of this share are left in the
     weights.
     """
-    weight = max(1, task.weight(examples))
+    settings, weight = task.settings, max(1, task.weight(examples))
     device = next(task.model.parameters()).device
     rows = pack_rows(examples, row_tokens=settings.row_tokens)[task.world.rank :: task.world.size]
     totals: dict[str, float] = {"tokens": 0.0}

@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,12 +20,12 @@ from rookery.errors import InvalidInput, RookeryError
 from rookery.plots.steps import METRICS_FILE
 from rookery.remote import upload
 from services.trainer.distributed.process_group import is_rank_zero
-from services.trainer.examples.data_file import file_sha256, local_path
+from services.trainer.examples import local_path
 from services.trainer.model.lora import adapter_files
 from services.trainer.settings import FinetuneSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.versions import commits, files
-from services.trainer.versions.files import read_object, sync_files, sync_folder
+from services.trainer.versions.files import file_sha256, read_object, sync_files, sync_folder
 
 logger = logging.getLogger(__name__)
 
@@ -52,15 +52,14 @@ class MetricsLog:
         self._progress = Progress(*columns, TimeRemainingColumn())
         self._task = self._progress.add_task("", total=steps, completed=start)
         self._file = path.open("a", buffering=1)
-        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(self._file)
-        self._stack.enter_context(self._progress)
+        self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self._progress.stop()
+        self._file.close()
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Writes the row of one step and advances the progress bar."""
@@ -168,12 +167,6 @@ def _readable(path: Path) -> Iterator[Path]:
         ) from error
 
 
-def delete_checkpoints(out: Path) -> None:
-    """Deletes the checkpoints of a finished run."""
-    for name in (*_CHECKPOINTS, "checkpoint.tmp"):
-        shutil.rmtree(out / name, ignore_errors=True)
-
-
 def export(
     model: Any,
     tokenizer: Any,
@@ -190,7 +183,10 @@ def export(
     if not is_rank_zero():
         return settings.out / "model"
     if settings.lora_rank:
-        _commit_adapter(model, settings)
+        root = settings.out / "adapters"
+        shutil.rmtree(root, ignore_errors=True)  # left by a run that was killed before it wrote the model
+        adapter = adapter_files(model, base_model=str(settings.model))
+        commits.write(root, number=1, files=adapter, ledger=(), fingerprint=fingerprint(settings))
     final, temporary = settings.out / "model", settings.out / "model.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     whole = model.merge_and_unload() if settings.lora_rank else model
@@ -201,7 +197,8 @@ def export(
     sync_files(temporary)
     temporary.rename(final)
     sync_folder(settings.out)
-    delete_checkpoints(settings.out)
+    for name in (*_CHECKPOINTS, "checkpoint.tmp"):
+        shutil.rmtree(settings.out / name, ignore_errors=True)
     logger.info("wrote %s", final)
     if settings.store:
         try:
@@ -210,15 +207,3 @@ def export(
         except RookeryError as error:  # the result on disk is whole
             logger.error("%s is not copied: %s", final, error)
     return final
-
-
-def _commit_adapter(model: Any, settings: FinetuneSettings) -> None:
-    root = settings.out / "adapters"
-    shutil.rmtree(root, ignore_errors=True)  # left by a run that was killed before it wrote the model
-    commits.write(
-        root,
-        number=1,
-        files=adapter_files(model, base_model=str(settings.model)),
-        ledger=(),
-        fingerprint=fingerprint(settings),
-    )

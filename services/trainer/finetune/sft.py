@@ -6,13 +6,11 @@ It trains all weights or an adapter, and writes a model directory that vLLM and 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from services.trainer.distributed.process_group import World
+from services.trainer.examples import local_path
 from services.trainer.examples.chat_files import ChatExamples, open_chats
-from services.trainer.examples.data_file import local_path
 from services.trainer.examples.rows import Example, TokenBatch
-from services.trainer.finetune.loop import Sums, mean_over, start_run, train
+from services.trainer.finetune.loop import FinetuneTask, Sums, start_run, train
 from services.trainer.finetune.model import answer_logprobs, base_dtype, load_tokenizer, prepare_model
 from services.trainer.finetune.output import export
 from services.trainer.model.base_model import load_causal_lm
@@ -20,16 +18,10 @@ from services.trainer.records.tracking import track
 from services.trainer.settings import SftSettings
 
 
-class SftTask:
+class SftTask(FinetuneTask[SftSettings]):
     """The task of SFT: cross-entropy of each answer token, or of its soft target."""
 
     name = "sft"
-    world = World()
-
-    def __init__(self, model: Any, settings: SftSettings, held_out: Sequence[Example] = ()) -> None:
-        self.model = model
-        self._settings = settings
-        self._held_out = held_out
 
     def weight(self, examples: Sequence[Example]) -> int:
         """Returns the number of answer tokens: each has the same weight, whatever its example."""
@@ -41,9 +33,9 @@ class SftTask:
 
     def evaluate(self) -> dict[str, float]:
         """Returns the mean cross-entropy of held-out tokens and its exponential; empty if there are none."""
-        if not self._held_out:
+        if not self.held_out:
             return {}
-        loss = mean_over(self, self._held_out, self._settings)["loss"]
+        loss = super().evaluate()["loss"]
         return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
 
 
@@ -64,5 +56,5 @@ def run(settings: SftSettings) -> Path:
     loaded = load_causal_lm(folder, dtype=base_dtype(settings), attn_implementation=settings.attention)
     model = prepare_model(loaded, settings)
     with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
-        train(SftTask(model, settings, held_out), source, settings, tracker)
+        train(SftTask(model, settings, held_out), source, tracker)
         return export(model, tokenizer, settings)

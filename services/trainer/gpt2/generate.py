@@ -43,6 +43,7 @@ class Generated:
     """Whether it ends with a stop token; otherwise it was cut at the token limit."""
 
 
+@torch.inference_mode()  # type: ignore[untyped-decorator]
 def generate(
     model: Gpt2,
     prompts: Sequence[Sequence[int]],
@@ -61,20 +62,6 @@ def generate(
         InvalidInput: there is no prompt, or one is empty or, with `max_tokens`, too long for the model.
     """
     _check(model, prompts, max_tokens)
-    with torch.inference_mode():
-        done = _generate(model, prompts, max_tokens, count, sampling, stop, seed)
-    return [done[start : start + count] for start in range(0, len(done), count)]
-
-
-def _generate(
-    model: Gpt2,
-    prompts: Sequence[Sequence[int]],
-    max_tokens: int,
-    count: int,
-    sampling: Sampling,
-    stop: Collection[int],
-    seed: int,
-) -> list[Generated]:
     device = model.wte.weight.device
     ids_BT, present_BT = _pad(prompts, device)
     complete = bool(present_BT.all())
@@ -112,7 +99,7 @@ def _generate(
         if len(going_N) < len(tokens_R):
             rows, tokens_R = rows.keep(going_N), tokens_R[going_N]
         logits_RV = _advance(model, rows, tokens_R)
-    return rows.results
+    return [rows.results[start : start + count] for start in range(0, len(rows.results), count)]
 
 
 @dataclass(slots=True)

@@ -71,30 +71,25 @@ def read_config(folder: Path) -> Gpt2Config:
     path = folder / CONFIG_FILE
     try:
         values: dict[str, Any] = json.loads(path.read_text())
-        return _config_of(values)
+        if values.get("model_type") != MODEL_TYPE:
+            raise InvalidInput(f"model_type {values.get('model_type')!r} is not {MODEL_TYPE!r}")
+        for name, allowed in _ALLOWED.items():
+            if values.get(name, allowed[0]) not in allowed:
+                raise InvalidInput(f"{name} {values[name]!r}: only {allowed[0]!r} is supported")
+        return Gpt2Config(
+            vocab_size=values["vocab_size"],
+            max_position_embeddings=values["n_positions"],
+            hidden_size=values["n_embd"],
+            num_hidden_layers=values["n_layer"],
+            num_attention_heads=values["n_head"],
+            intermediate_size=values.get("n_inner") or 4 * values["n_embd"],
+            layer_norm_epsilon=values.get("layer_norm_epsilon", 1e-5),
+            tie_word_embeddings=values.get("tie_word_embeddings", True),
+        )
     except KeyError as error:
         raise InvalidInput(f"{path} lacks {error}") from error
     except (OSError, ValueError, InvalidInput) as error:
         raise InvalidInput(f"{path}: {error}") from error
-
-
-def _config_of(values: dict[str, Any]) -> Gpt2Config:
-    if values.get("model_type") != MODEL_TYPE:
-        raise InvalidInput(f"model_type {values.get('model_type')!r} is not {MODEL_TYPE!r}")
-    for name, allowed in _ALLOWED.items():
-        if values.get(name, allowed[0]) not in allowed:
-            raise InvalidInput(f"{name} {values[name]!r}: only {allowed[0]!r} is supported")
-    width = values["n_embd"]
-    return Gpt2Config(
-        vocab_size=values["vocab_size"],
-        max_position_embeddings=values["n_positions"],
-        hidden_size=width,
-        num_hidden_layers=values["n_layer"],
-        num_attention_heads=values["n_head"],
-        intermediate_size=values.get("n_inner") or 4 * width,
-        layer_norm_epsilon=values.get("layer_norm_epsilon", 1e-5),
-        tie_word_embeddings=values.get("tie_word_embeddings", True),
-    )
 
 
 def load_weights(model: Gpt2, folder: Path) -> None:

@@ -3,7 +3,8 @@
 The behaviour policy is the policy that sampled; its log-probabilities come from the server. With
 r = exp(log p - log p under the behaviour policy) and A the advantage:
 
-    grpo, dr-grpo, dapo   -min(r A, clip(r, 1 - low, 1 + high) A), and at most -dual A where A < 0
+    grpo, dr-grpo, dapo,
+    ppo                   -min(r A, clip(r, 1 - low, 1 + high) A), and at most -dual A where A < 0
     gspo                  the same with one r per completion, the geometric mean of its tokens' r
     cispo, reinforce      -stop_gradient(min(r, cap)) A log p
 
@@ -12,10 +13,11 @@ tokens, and in which groups are trained on.
 """
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
+
+from services.trainer.settings import ObjectiveName
 
 _MAX_LOG_RATIO = 40.0
 """Far beyond any clip range."""
@@ -50,76 +52,40 @@ class Surrogate:
     dual_N: torch.Tensor
 
 
-SurrogateLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, RatioBounds], Surrogate]
-"""(logprobs_N, behaviour_N, advantages_N, completion_N, bounds) to losses. completion_N numbers the
-completions of the micro-batch from 0. A completion is never split over two micro-batches."""
-
-
-def clipped(
+def surrogate_losses(
+    objective: ObjectiveName,
     logprobs_N: torch.Tensor,
     behaviour_N: torch.Tensor,
     advantages_N: torch.Tensor,
     completion_N: torch.Tensor,
     bounds: RatioBounds,
 ) -> Surrogate:
-    """PPO's clipped surrogate per token (arXiv 1707.06347, eq. 7), as GRPO uses it (2402.03300, eq. 3).
+    """Returns the losses of a micro-batch's tokens. `completion_N` numbers its completions from 0.
 
-    Separate `low` and `high` come from DAPO (2503.14476, eq. 8 and 10: clip-higher). If A < 0 and r is large,
-    the loss -r A has no bound; dual clip bounds it (Ye et al., 1912.09729, eq. 5).
+    grpo, dr-grpo, dapo, ppo: PPO's clipped surrogate per token (arXiv 1707.06347, eq. 7), as GRPO uses it
+    (2402.03300, eq. 3). Separate `low` and `high` come from DAPO (2503.14476, eq. 8 and 10: clip-higher). If
+    A < 0 and r is large, the loss -r A has no bound; dual clip bounds it (Ye et al., 1912.09729, eq. 5).
+
+    gspo: a completion's ratio is the geometric mean of its tokens' ratios (2507.18071, eq. 5 and 7). Every
+    token gets its completion's loss, so the weights `sequence` give the paper's mean over completions. A
+    completion is never split over two micro-batches.
+
+    cispo, reinforce: REINFORCE with importance weights that are cut off at a cap and carry no gradient. This
+    is IMPALA's truncation of rho (1802.01561, section 4.1), per token. It is also CISPO (2506.13585, eq. 4
+    and 5), whose authors use no lower bound. The two differ only in their caps. Every token keeps its
+    gradient; in PPO, clipped tokens lose it.
     """
-    return _clip(_ratio(logprobs_N - behaviour_N), advantages_N, bounds)
-
-
-def sequence_clipped(
-    logprobs_N: torch.Tensor,
-    behaviour_N: torch.Tensor,
-    advantages_N: torch.Tensor,
-    completion_N: torch.Tensor,
-    bounds: RatioBounds,
-) -> Surrogate:
-    """GSPO: a completion's ratio is the geometric mean of its tokens' ratios (arXiv 2507.18071, eq. 5 and 7).
-
-    Every token gets its completion's loss, so the weights `sequence` give the paper's mean over completions.
-    """
-    return _clip(_ratio(_geometric_mean(logprobs_N - behaviour_N, completion_N)), advantages_N, bounds)
-
-
-def truncated(
-    logprobs_N: torch.Tensor,
-    behaviour_N: torch.Tensor,
-    advantages_N: torch.Tensor,
-    completion_N: torch.Tensor,
-    bounds: RatioBounds,
-) -> Surrogate:
-    """REINFORCE with importance weights that are cut off at a cap and carry no gradient.
-
-    This is IMPALA's truncation of rho (arXiv 1802.01561, section 4.1), per token. It is also CISPO
-    (2506.13585, eq. 4 and 5), whose authors use no lower bound. The two objectives differ only in their caps.
-    Every token keeps its gradient; in PPO, clipped tokens lose it.
-    """
-    ratio_N = _ratio(logprobs_N.detach() - behaviour_N)
-    losses_N = -ratio_N.clamp(max=bounds.cap) * advantages_N * logprobs_N
-    never_N = torch.zeros_like(ratio_N, dtype=torch.bool)
-    return Surrogate(losses_N, ratio_N, low_N=never_N, high_N=ratio_N > bounds.cap, dual_N=never_N)
-
-
-SURROGATES: Mapping[str, SurrogateLoss] = {
-    "grpo": clipped,
-    "dr-grpo": clipped,
-    "dapo": clipped,
-    "gspo": sequence_clipped,
-    "cispo": truncated,
-    "reinforce": truncated,
-}
-
-
-def _ratio(log_ratio_N: torch.Tensor) -> torch.Tensor:
-    """Returns the ratio, bounded so that its square cannot overflow: infinity times 0 is NaN."""
-    return log_ratio_N.clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp()
-
-
-def _clip(ratio_N: torch.Tensor, advantages_N: torch.Tensor, bounds: RatioBounds) -> Surrogate:
-    low, high = 1.0 - bounds.low, 1.0 + bounds.high
+    log_ratio_N = logprobs_N - behaviour_N
+    if objective in ("cispo", "reinforce"):
+        ratio_N = _ratio(log_ratio_N.detach())
+        losses_N = -ratio_N.clamp(max=bounds.cap) * advantages_N * logprobs_N
+        never_N = torch.zeros_like(ratio_N, dtype=torch.bool)
+        return Surrogate(losses_N, ratio_N, low_N=never_N, high_N=ratio_N > bounds.cap, dual_N=never_N)
+    if objective == "gspo":
+        lengths_C = torch.bincount(completion_N)
+        sums_C = log_ratio_N.new_zeros(len(lengths_C)).index_add(0, completion_N, log_ratio_N)
+        log_ratio_N = (sums_C / lengths_C.clamp(min=1))[completion_N]
+    ratio_N, low, high = _ratio(log_ratio_N), 1.0 - bounds.low, 1.0 + bounds.high
     losses_N = -torch.minimum(ratio_N * advantages_N, ratio_N.clamp(low, high) * advantages_N)
     dual = bounds.dual or math.inf
     dual_N = (advantages_N < 0) & (ratio_N.detach() > dual)
@@ -134,11 +100,9 @@ def _clip(ratio_N: torch.Tensor, advantages_N: torch.Tensor, bounds: RatioBounds
     )
 
 
-def _geometric_mean(log_ratio_N: torch.Tensor, completion_N: torch.Tensor) -> torch.Tensor:
-    """Returns for every token the mean log-ratio of its completion (the log of the geometric mean)."""
-    lengths_C = torch.bincount(completion_N)
-    sums_C = log_ratio_N.new_zeros(len(lengths_C)).index_add(0, completion_N, log_ratio_N)
-    return (sums_C / lengths_C.clamp(min=1))[completion_N]
+def _ratio(log_ratio_N: torch.Tensor) -> torch.Tensor:
+    """Returns the ratio, bounded so that its square cannot overflow: infinity times 0 is NaN."""
+    return log_ratio_N.clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp()
 
 
 def value_losses(

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import torch
 
-from services.trainer.losses.kl import Divergence, divergence
+from services.trainer.losses.regularisers import Divergence, divergence
 from services.trainer.model.base_model import Head
 
 _TILE_LOGITS = 1 << 22

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from services.trainer.losses.kl import Divergence, divergence
+from services.trainer.losses.regularisers import Divergence, divergence
 from services.trainer.model.base_model import Head
-from services.trainer.model.frozen_head import Reference, frozen_scores, is_frozen
+from services.trainer.model.frozen_head import Columns, Reference, frozen_scores, is_frozen
 
 _CHUNK_LOGITS = 1 << 24
 """Logits in memory at once: 64 MiB in float32."""
@@ -43,10 +43,6 @@ class TokenScores:
     reference_logprobs_N: torch.Tensor | None = None
     reference_kl_N: torch.Tensor | None = None
     kl_N: torch.Tensor | None = None
-
-
-_Columns = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
-"""`TokenScores` of a chunk, without the hidden states."""
 
 
 def score_tokens(
@@ -118,7 +114,7 @@ def _chunk(
     temperature: float,
     reference_ND: torch.Tensor | None,
     with_gradient: WithGradient,
-) -> _Columns:
+) -> Columns:
     head, reference_head = heads
     logs_NV = (head(hidden_ND) / temperature).log_softmax(-1)
     with torch.set_grad_enabled(torch.is_grad_enabled() and with_gradient.entropy):

@@ -21,7 +21,7 @@ from services.trainer.gpt2 import loader
 from services.trainer.gpt2.loader import CONFIG_FILE, WEIGHTS_FILE
 from services.trainer.gpt2.model import Gpt2
 from services.trainer.model.base_model import Head
-from services.trainer.model.policy import ActorCritic, Policy
+from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.versions.files import Content, StoredTensor, TensorFile
 
@@ -55,19 +55,17 @@ class Gpt2Policy(Policy):
             model.hidden = torch.compile(model.hidden, dynamic=True)  # type: ignore[method-assign]
         return model
 
-    def version_files(self) -> dict[str, Content]:
-        """The policy's files in a commit, by name: a model directory."""
+    def _model_files(self) -> dict[str, Content]:
+        """Returns the files of a model directory."""
         config: dict[str, Any] = json.loads((self._folder / CONFIG_FILE).read_text())
         return {**tokenizer_files(self._folder), **loader.files(self.model, config=config)}
 
-    def load_version(self, folder: Path) -> None:
-        """Loads the weights of a commit."""
+    def _load_model(self, folder: Path) -> None:
         loader.load_weights(self.model, folder)
 
-    def _head(self) -> Head:
-        return self._head_of(self.model)
+    def _head(self, model: Gpt2 | None = None) -> Head:
+        model = model or self.model
 
-    def _head_of(self, model: Gpt2) -> Head:
         def logits(hidden_ND: torch.Tensor) -> torch.Tensor:
             with self._precision():
                 logits_NV: torch.Tensor = model.lm_head(hidden_ND)
@@ -75,12 +73,9 @@ class Gpt2Policy(Policy):
 
         return Head(logits)
 
-    def _hidden(self, batch: MicroBatch) -> torch.Tensor:
-        return self._hidden_of(self.model, batch)
-
-    def _hidden_of(self, model: Gpt2, batch: MicroBatch) -> torch.Tensor:
+    def _hidden(self, batch: MicroBatch, model: Gpt2 | None = None) -> torch.Tensor:
         with self._precision():
-            hidden_1TD = model.hidden(
+            hidden_1TD = (model or self.model).hidden(
                 batch.input_ids_1T, position_ids_BT=batch.position_ids_1T, mask=batch.blocks
             )
         return hidden_1TD[0, batch.predictor_N]
@@ -90,7 +85,7 @@ class Gpt2Policy(Policy):
         if self._frozen is None:  # only loaded when a KL needs it
             self._frozen = self._loaded().requires_grad_(False)
         with torch.no_grad():
-            return self._hidden_of(self._frozen, batch), self._head_of(self._frozen)
+            return self._hidden(batch, self._frozen), self._head(self._frozen)
 
     def _precision(self) -> contextlib.AbstractContextManager[None]:
         context: contextlib.AbstractContextManager[None] = torch.autocast(
@@ -108,9 +103,9 @@ class MergedPolicy(Policy):
         self._folder = Path(settings.model)
         super()._build(settings)
 
-    def version_files(self) -> dict[str, Content]:
+    def _model_files(self) -> dict[str, Content]:
         """Returns the adapter's weights, to resume from, and the files of the merged model."""
-        adapter = super().version_files()
+        adapter = super()._model_files()
         del adapter["adapter_config.json"]  # transformers would read it and apply the adapter twice
         merged: dict[str, Content] = {
             WEIGHTS_FILE: TensorFile(self._merged(), {"format": "pt"}),
@@ -141,14 +136,6 @@ def _add_delta(weight: StoredTensor, module: Any) -> StoredTensor:
     return replace(weight, read=merged)
 
 
-class MergedActorCritic(ActorCritic, MergedPolicy):
-    """An `ActorCritic` over a GPT-2 that vLLM serves with the adapter merged."""
-
-
-class Gpt2ActorCritic(ActorCritic, Gpt2Policy):
-    """An `ActorCritic` that trains every weight of a GPT-2."""
-
-
 def build_policy(settings: TrainerSettings) -> Policy:
     """Builds the policy: with a value head for PPO, and without an adapter if the LoRA rank is 0.
 
@@ -156,15 +143,9 @@ def build_policy(settings: TrainerSettings) -> Policy:
         SetupError: there is no such model, or the LoRA rank is 0 and the model is not a GPT-2.
     """
     folder = model_folder(str(settings.model))
-    plain: type[Policy] = Policy
-    critic: type[Policy] = ActorCritic
     if not settings.lora_rank and not is_gpt2(folder):
         raise SetupError(f"--lora-rank 0 trains every weight of a GPT-2, and {settings.model} is not a GPT-2")
-    if not settings.lora_rank:
-        plain, critic = Gpt2Policy, Gpt2ActorCritic
-    elif is_gpt2(folder):
-        plain, critic = MergedPolicy, MergedActorCritic
-    kind = critic if settings.objective == "ppo" else plain
+    kind = Policy if not is_gpt2(folder) else MergedPolicy if settings.lora_rank else Gpt2Policy
     policy = kind(settings.model_copy(update={"model": str(folder)}))
     policy.base_model = str(settings.model)  # servers compare this name with their own --model
     return policy

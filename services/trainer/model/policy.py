@@ -25,10 +25,15 @@ VALUE_HEAD_FILE = "value_head.safetensors"
 
 
 class Policy:
-    """A frozen base with a trainable adapter in float32."""
+    """A frozen base with a trainable adapter in float32.
+
+    With PPO it also has a value head. Both share the body, which learns from both losses. A commit stores the
+    head beside the adapter, where vLLM does not load it, and its Adam moments with the adapter's.
+    """
 
     model: Any
     """The module in training. It has Hugging Face's `get_output_embeddings`."""
+    value_head: "ValueHead | None" = None
 
     def __init__(self, settings: TrainerSettings) -> None:
         self.device = device_named(settings.device)
@@ -38,6 +43,9 @@ class Policy:
         self.base_model = str(settings.model)
         torch.manual_seed(settings.seed)
         self._build(settings)
+        if settings.objective == "ppo":
+            width = self.model.get_output_embeddings().weight.shape[1]
+            self.value_head = ValueHead(width).to(self.device)
 
     def _build(self, settings: TrainerSettings) -> None:
         disable_progress_bar()  # the run has its own progress bar, and a log should have none
@@ -62,8 +70,9 @@ class Policy:
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:
-        """The parameters that the optimizer updates."""
-        return [p for p in self.model.parameters() if p.requires_grad]
+        """The parameters that the optimizer updates: of the policy, then of the value head."""
+        head = self.value_head.parameters() if self.value_head else ()
+        return [*(p for p in self.model.parameters() if p.requires_grad), *head]
 
     def score(
         self,
@@ -109,12 +118,31 @@ class Policy:
         with torch.no_grad(), self.model.disable_adapter():
             return self._hidden(batch), self._head()
 
+    def values(self, hidden_ND: torch.Tensor) -> torch.Tensor:
+        """Returns the values of hidden states, [N]. Only PPO's policy has a value head."""
+        assert self.value_head is not None  # noqa: S101 - see above
+        values_N: torch.Tensor = self.value_head(hidden_ND)
+        return values_N
+
     def version_files(self) -> dict[str, Content]:
-        """Returns the policy's files in a commit, by name: PEFT's files, which vLLM reads."""
-        return dict(adapter_files(self.model, base_model=self.base_model))
+        """Returns the policy's files in a commit, by name."""
+        files = self._model_files()
+        if self.value_head:
+            weights = {name: StoredTensor.of(tensor) for name, tensor in self.value_head.state_dict().items()}
+            files[VALUE_HEAD_FILE] = TensorFile(weights)
+        return files
 
     def load_version(self, folder: Path) -> None:
         """Loads the weights of a commit."""
+        self._load_model(folder)
+        if self.value_head:
+            self.value_head.load_state_dict(load((folder / VALUE_HEAD_FILE).read_bytes()))
+
+    def _model_files(self) -> dict[str, Content]:
+        """Returns PEFT's files, which vLLM reads."""
+        return dict(adapter_files(self.model, base_model=self.base_model))
+
+    def _load_model(self, folder: Path) -> None:
         from peft import set_peft_model_state_dict
 
         weights = load((folder / "adapter_model.safetensors").read_bytes())
@@ -136,36 +164,3 @@ class ValueHead(torch.nn.Module):  # type: ignore[misc]
         """Returns values, [N]."""
         values_N: torch.Tensor = F.linear(hidden_ND.float(), self.weight[None], self.bias[None])[:, 0]
         return values_N
-
-
-class ActorCritic(Policy):
-    """A policy with a value head. Both share the body, which learns from both losses.
-
-    A commit stores the head beside the adapter, where vLLM does not load it, and its Adam moments with the
-    adapter's.
-    """
-
-    def __init__(self, settings: TrainerSettings) -> None:
-        super().__init__(settings)
-        width = self.model.get_output_embeddings().weight.shape[1]
-        self.value_head = ValueHead(width).to(self.device)
-
-    @property
-    def parameters(self) -> list[torch.nn.Parameter]:
-        """The parameters of the policy, then of the value head."""
-        return [*super().parameters, *self.value_head.parameters()]
-
-    def values(self, hidden_ND: torch.Tensor) -> torch.Tensor:
-        """Returns the values of hidden states, [N]."""
-        values_N: torch.Tensor = self.value_head(hidden_ND)
-        return values_N
-
-    def version_files(self) -> dict[str, Content]:
-        """Returns the policy's files and the value head's."""
-        weights = {name: StoredTensor.of(tensor) for name, tensor in self.value_head.state_dict().items()}
-        return {**super().version_files(), VALUE_HEAD_FILE: TensorFile(weights)}
-
-    def load_version(self, folder: Path) -> None:
-        """Loads the weights of a committed policy and its value head."""
-        super().load_version(folder)
-        self.value_head.load_state_dict(load((folder / VALUE_HEAD_FILE).read_bytes()))

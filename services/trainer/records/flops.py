@@ -9,6 +9,7 @@ of the head), the pass of a reference model, padding, softmax and norms are not 
 utilisation of the model, not of the hardware.
 """
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -103,7 +104,8 @@ class PeakFlops:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._listed = _listed(device)
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+        self._listed = next((flops for part, flops in PEAK_FLOPS.items() if part in name), None)
         self._measured = 0.0
         self._asked = 0
 
@@ -147,25 +149,18 @@ class SpeedMeter:
         }
 
 
-def _listed(device: torch.device) -> float | None:
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-    return next((flops for part, flops in PEAK_FLOPS.items() if part in name), None)
-
-
 def _measured_flops(device: torch.device) -> float:
     """Returns operations per second in the fastest of ten matrix products."""
     size, dtype = (4096, torch.bfloat16) if device.type == "cuda" else (512, torch.float32)
+    best_s = math.inf
     with torch.no_grad():
         matrix = torch.ones(size, size, device=device, dtype=dtype)
-        best_s = min(_product_s(matrix) for _ in range(10))
+        for _ in range(10):
+            started = time.perf_counter()
+            # Reading a number waits until the device is done.
+            (matrix @ matrix)[0, 0].item()
+            best_s = min(best_s, time.perf_counter() - started)
     return 2 * size**3 / best_s
-
-
-def _product_s(matrix: torch.Tensor) -> float:
-    started = time.perf_counter()
-    # Reading a number waits until the device is done.
-    (matrix @ matrix)[0, 0].item()
-    return time.perf_counter() - started
 
 
 def _triangle(length: int) -> float:

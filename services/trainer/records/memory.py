@@ -7,7 +7,7 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -26,9 +26,9 @@ class PeakMemory:
     bytes: int = 0
 
 
-def resident_bytes(proc: Path = Path("/proc/self")) -> int:
+def resident_bytes() -> int:
     """Returns the resident set now, in bytes."""
-    return _status(proc, "VmRSS")
+    return _bytes_in("/proc/self/status", "VmRSS")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -69,9 +69,21 @@ def watch(device: torch.device) -> Iterator[PeakMemory]:
         yield peak
         peak.bytes = resident_peak_bytes()
     else:
-        with _Sampler() as sampler:
+        done = threading.Event()
+
+        def sample() -> None:
+            while not done.wait(_SAMPLE_S):
+                peak.bytes = max(peak.bytes, resident_bytes())
+
+        peak.bytes = resident_bytes()
+        thread = threading.Thread(target=sample, name="memory", daemon=True)
+        thread.start()
+        try:
             yield peak
-        peak.bytes = sampler.highest
+        finally:
+            done.set()
+            thread.join()
+        peak.bytes = max(peak.bytes, resident_bytes())
 
 
 @contextmanager
@@ -90,15 +102,15 @@ def levels(device: torch.device) -> Iterator[dict[str, float]]:
     found["resident_peak_mib"] = resident_peak_bytes() / MIB
 
 
-def resident_peak_bytes(proc: Path = Path("/proc/self")) -> int:
+def resident_peak_bytes() -> int:
     """Returns the highest resident set since the process started or since `reset_resident_peak`, in bytes."""
-    return _status(proc, "VmHWM")
+    return _bytes_in("/proc/self/status", "VmHWM")
 
 
-def reset_resident_peak(proc: Path = Path("/proc/self")) -> bool:
+def reset_resident_peak() -> bool:
     """Resets the kernel's peak to the resident set now. Returns False if that is not allowed."""
     try:
-        (proc / "clear_refs").write_text("5")  # see proc(5)
+        Path("/proc/self/clear_refs").write_text("5")  # see proc(5)
     except OSError:
         return False
     return True
@@ -109,14 +121,7 @@ def available_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free + torch.cuda.memory_reserved(device))
-    return resident_bytes() + min(_machine_free_bytes(), _cgroup_free_bytes())
-
-
-def _machine_free_bytes(path: Path = Path("/proc/meminfo")) -> int:
-    for line in path.read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"{path} has no line MemAvailable")
+    return resident_bytes() + min(_bytes_in("/proc/meminfo", "MemAvailable"), _cgroup_free_bytes())
 
 
 def _cgroup_free_bytes(
@@ -165,32 +170,9 @@ def _reclaimable(folder: Path) -> int:
     return sum(int(values.get(name, 0)) for name in ("inactive_file", "active_file"))
 
 
-def _status(proc: Path, key: str) -> int:
-    path = proc / "status"
-    for line in path.read_text().splitlines():
+def _bytes_in(path: str, key: str) -> int:
+    """Returns the value of a line such as `VmRSS:  1024 kB`."""
+    for line in Path(path).read_text().splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
     raise OSError(f"{path} has no line {key}")
-
-
-@dataclass(slots=True)
-class _Sampler:
-    highest: int = 0
-    _done: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-
-    def __enter__(self) -> "_Sampler":
-        self.highest = resident_bytes()
-        self._thread = threading.Thread(target=self._run, name="memory", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        if self._thread is not None:
-            self._thread.join()
-        self.highest = max(self.highest, resident_bytes())
-
-    def _run(self) -> None:
-        while not self._done.wait(_SAMPLE_S):
-            self.highest = max(self.highest, resident_bytes())

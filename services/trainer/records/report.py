@@ -1,22 +1,21 @@
 """Reports a step: its statistics as a line of metrics.jsonl, in Prometheus, in MLflow, and as a log line.
 
-Version names and step numbers never become labels of metrics.
+The importance ratios of its tokens go to a file of their own. Version names and step numbers never become
+labels of metrics.
 """
 
+import gzip
 import json
 import logging
 import math
 import os
-import statistics
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from prometheus_client import Gauge
 
-from rookery.advantages import zero_variance
 from rookery.metrics import (
     GROUP_AGE,
     KL_BY_AGE,
@@ -32,71 +31,16 @@ from rookery.metrics import (
     TRAINER_VERSION,
 )
 from rookery.plots.steps import METRICS_FILE, read_metrics
-from rookery.prompt import GAME_TASK, task_of
-from rookery.trace import Outcome, TraceGroup
-from services.trainer.records.exploration import BEST_MOVES, MOVES, exploration, of_new_positions
+from rookery.trace import TraceGroup, policy_name
+from services.trainer.records.describe import BEST_MOVES, COMPONENT, GROUPS, MOVES
 from services.trainer.records.memory import MIB
 from services.trainer.records.tracking import Tracker
+from services.trainer.settings import TrainerSettings
 
 logger = logging.getLogger(__name__)
 
-
-COMPONENT = "component_"
-GROUPS, REWARD, PERFECT = "groups_", "reward_", "perfect_"
-
-UNREADABLE = {Outcome.NO_BOX, Outcome.TRUNCATED, Outcome.EMPTY_BOX, Outcome.TOO_LONG, Outcome.UNPARSABLE}
-"""Outcomes without a readable move in a box."""
-
-
-def describe_step(
-    groups: list[TraceGroup], result: Mapping[str, float], *, version: int, dropped: Mapping[str, int]
-) -> dict[str, Any]:
-    """Returns the row of a step before its commit, which stores it.
-
-    `result` has the statistics of the update (`StepStats.row`). `version` is the version that the step makes.
-    `dropped` counts, by reason, the groups dropped since the previous step.
-    """
-    ages = ages_of(groups, version=version)
-    return {
-        "time": time.time(),
-        "step": version,
-        "version": version,
-        **describe(groups),
-        **result,
-        "age_mean": statistics.fmean(ages),
-        "age_max": max(ages),
-        **{f"dropped_{reason}": count for reason, count in dropped.items()},
-    }
-
-
-def describe(groups: list[TraceGroup]) -> dict[str, float]:
-    """Returns statistics of a batch's verdicts. Rates are over completions, regret over legal moves."""
-    traces = [trace for group in groups for trace in group.traces]
-    verdicts = [trace.verdict for trace in traces]
-    regrets = [verdict.regret for verdict in verdicts if verdict.regret is not None]
-    return {
-        "groups": len(groups),
-        "completions": len(traces),
-        "reward": statistics.fmean(verdict.reward for verdict in verdicts),
-        "reward_std": statistics.fmean(statistics.pstdev(group.rewards) for group in groups),
-        "legal_rate": statistics.fmean(verdict.outcome is Outcome.LEGAL for verdict in verdicts),
-        "box_rate": statistics.fmean(verdict.outcome not in UNREADABLE for verdict in verdicts),
-        "regret": statistics.fmean(regrets) if regrets else float("nan"),
-        "zero_variance_groups": sum(zero_variance(group.rewards) for group in groups),
-        "truncated": sum(trace.completion.truncated for trace in traces),
-        **by_task(groups),
-        **components(groups),
-        **lengths(groups),
-        **exploration(groups),
-        **of_new_positions(groups),
-        "generation_s": statistics.fmean(group.generation_s for group in groups),
-        "reward_s": statistics.fmean(group.reward_s for group in groups),
-    }
-
-
-def ages_of(groups: list[TraceGroup], *, version: int) -> list[int]:
-    """Returns how many versions behind each group was when `version` was trained on it."""
-    return [version - 1 - group.policy.number for group in groups]
+TokenRatios: TypeAlias = Mapping[str, Sequence[float]]
+"""The importance ratio of each token of a completion, by the id of its trace."""
 
 
 def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,54 +49,6 @@ def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in row.items()
     }
-
-
-def components(groups: Sequence[TraceGroup]) -> dict[str, float]:
-    """Returns the mean of each component of the reward over all completions; a missing one counts as 0.
-
-    So the means add up to the mean reward if each verdict's components add up to its reward. RookWorld's
-    tasks have other components each: their means are over the completions of the task, as `component_a_fen`.
-    """
-    found: dict[str, float] = {}
-    for task, own in _tasks(groups).items():
-        verdicts = [trace.verdict for group in own for trace in group.traces]
-        prefix = COMPONENT + (f"{task}_" if task else "")
-        for name in sorted({name for verdict in verdicts for name in verdict.components}):
-            found[prefix + name] = statistics.fmean(v.components.get(name, 0.0) for v in verdicts)
-    return found
-
-
-def lengths(groups: Sequence[TraceGroup]) -> dict[str, float]:
-    """Returns lengths of completions and prompts in tokens. The percentile uses the nearest rank."""
-    completions = sorted(len(trace.completion.token_ids) for group in groups for trace in group.traces)
-    return {
-        "completion_length": statistics.fmean(completions),
-        "completion_length_p95": completions[-(-95 * len(completions) // 100) - 1],
-        "completion_length_max": completions[-1],
-        "prompt_length": statistics.fmean(len(group.prompt_token_ids) for group in groups),
-    }
-
-
-def by_task(groups: Sequence[TraceGroup]) -> dict[str, float]:
-    """Returns, for each of RookWorld's tasks, the number of groups, the mean reward and the share of perfect
-    answers; empty if groups have no tasks."""
-    found: dict[str, float] = {}
-    for task, own in _tasks(groups).items():
-        rewards = [reward for group in own for reward in group.rewards]
-        if task:
-            perfect = sum(reward > 1.0 - 1e-9 for reward in rewards)  # a mean of fields may be rounded
-            found |= {GROUPS + task: len(own), REWARD + task: statistics.fmean(rewards)}
-            found[PERFECT + task] = perfect / len(rewards)
-    return found
-
-
-def _tasks(groups: Sequence[TraceGroup]) -> dict[str, list[TraceGroup]]:
-    """The groups by RookWorld's task, `p` or `a`, or under an empty string if a move was asked for."""
-    found: dict[str, list[TraceGroup]] = {}
-    for group in groups:
-        task = task_of(group.position, style=group.prompt.style)
-        found.setdefault("" if task == GAME_TASK else task.lower(), []).append(group)
-    return dict(sorted(found.items()))
 
 
 def task_counts(row: Mapping[str, float]) -> str:
@@ -292,3 +188,42 @@ def _set(name: str, value: float) -> None:
     for prefix, gauge in _BY_PREFIX.items():
         if name.startswith(prefix):
             gauge(name.removeprefix(prefix)).set(value)
+
+
+def write_ratios(
+    settings: TrainerSettings, groups: Sequence[TraceGroup], ratios: TokenRatios, *, version: int
+) -> None:
+    """Writes the importance ratios of a step's tokens for the viewer: ratios/policy-v000042.jsonl.gz.
+
+    Each line is a group, `{"group": ID, "ratios": [[1.0, 0.97, ...], null, ...]}`: a list for each answer, in
+    the order of the archive, and null for an answer that carried no loss. Deletes the oldest files beyond
+    `ratios_mb` MiB in total; the newest stays, however large. With 0, none is written. If the disk fails, the
+    error is logged, because only the viewer reads these files.
+    """
+    if not settings.ratios_mb:
+        return
+    try:
+        _write_ratios(settings, groups, ratios, version=version)
+    except OSError as error:
+        logger.error("the ratios of step %d are not kept: %s", version, error)
+
+
+def _write_ratios(
+    settings: TrainerSettings, groups: Sequence[TraceGroup], ratios: TokenRatios, *, version: int
+) -> None:
+    folder = settings.run_dir / "ratios"
+    folder.mkdir(exist_ok=True)
+    temporary = folder / ".ratios.tmp"
+    with gzip.open(temporary, "wt", compresslevel=1) as file:
+        for group in groups:
+            own = [
+                [round(ratio, 4) for ratio in ratios[trace.id]] if trace.id in ratios else None
+                for trace in group.traces
+            ]
+            file.write(json.dumps({"group": group.id, "ratios": own}) + "\n")
+    newest = temporary.replace(folder / f"{policy_name(version)}.jsonl.gz")
+    left = settings.ratios_mb * MIB
+    for path in sorted(folder.glob("policy-v*"), reverse=True):
+        left -= path.stat().st_size
+        if left < 0 and path != newest:
+            path.unlink()

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
@@ -52,31 +52,16 @@ class Tracker:
         """Records the metrics of one step. Returns at once."""
 
 
-class _Client(Protocol):
-    """The calls of `mlflow.MlflowClient` that are used here."""
-
-    def get_experiment_by_name(self, name: str) -> Any: ...
-    def create_experiment(self, name: str) -> str: ...
-    def create_run(self, experiment_id: str, *, run_name: str) -> Any: ...
-    def get_run(self, run_id: str) -> Any: ...
-    def update_run(self, run_id: str, status: str) -> None: ...
-    def log_batch(self, run_id: str, **entities: Sequence[Any]) -> None: ...
-    def log_artifact(self, run_id: str, path: str, artifact_path: str | None = None) -> None: ...
-    def set_terminated(self, run_id: str, status: str) -> None: ...
-    def create_registered_model(self, name: str) -> Any: ...
-    def create_model_version(self, name: str, source: str, run_id: str) -> Any: ...
-
-
 class MlflowTracker(Tracker):
     """Sends steps to one MLflow run from a thread."""
 
-    def __init__(self, connect: Callable[[], _Client], folder: Path, params: Mapping[str, Any]) -> None:
+    def __init__(self, connect: Callable[[], Any], folder: Path, params: Mapping[str, Any]) -> None:
         self._connect = connect
         self._folder = folder
         self._params = params
         self._rows: queue.Queue[Mapping[str, Any]] = queue.Queue(maxsize=_QUEUE_SIZE)
         self._closing = threading.Event()
-        self._client: _Client | None = None
+        self._client: Any = None  # an `mlflow.MlflowClient` once MLflow has answered
         self._run_id = ""
         self._away = False
         self._taken = self._sent = 0
@@ -147,7 +132,7 @@ class MlflowTracker(Tracker):
                     return
                 self._closing.wait(_RETRY_S)
 
-    def _begin(self) -> _Client:
+    def _begin(self) -> Any:
         client = self._connect()
         self._run_id = self._known_run(client) or self._new_run(client)
         from mlflow.entities import Param, RunTag
@@ -164,7 +149,7 @@ class MlflowTracker(Tracker):
             client.log_batch(self._run_id, params=params)
         return client
 
-    def _known_run(self, client: _Client) -> str | None:
+    def _known_run(self, client: Any) -> str | None:
         path = self._folder / ID_FILE
         if not path.exists():
             return None
@@ -173,7 +158,7 @@ class MlflowTracker(Tracker):
         client.update_run(run_id, status="RUNNING")
         return run_id
 
-    def _new_run(self, client: _Client) -> str:
+    def _new_run(self, client: Any) -> str:
         run = client.create_run(experiment_id(client), run_name=self._folder.name)
         run_id = str(run.info.run_id)
         (self._folder / ID_FILE).write_text(json.dumps({"run_id": run_id}) + "\n")
@@ -191,16 +176,9 @@ def run_artifacts(folder: Path) -> list[Artifact]:
     ]
     newest = list(commits.folders(folder / "adapters").values())[-1:]
     for model in (*newest, folder / "model"):
-        kept += _served_files(model)
+        place = "adapter" if (model / "adapter_model.safetensors").exists() else "model"
+        kept += [(path, place) for path in sorted(model.glob("*")) if path.name not in _FOR_RESUMING]
     return kept
-
-
-def _served_files(model: Path) -> Iterator[Artifact]:
-    """Yields the files that a server loads, under `adapter` or `model`."""
-    place = "adapter" if (model / "adapter_model.safetensors").exists() else "model"
-    for path in sorted(model.glob("*")):
-        if path.name not in _FOR_RESUMING:
-            yield path, place
 
 
 @contextmanager

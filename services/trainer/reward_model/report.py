@@ -1,19 +1,33 @@
-"""Measures a reward model on held-out pairs: its accuracy and its calibration.
+"""What is known of a reward model: its accuracy and calibration on held-out pairs, and its card.
+
+The card, reward_model.json, says how the model was made, and the SHA-256 of its files. The SHA-256 of the
+card itself is the model's identity: it changes with any weight, token or the centre.
 
 For a pair with scores r, sigmoid(|r_chosen - r_rejected|) is the model's confidence in the answer that it
 prefers (`sureness` in report.json). A calibrated model is right for 80% of the pairs with confidence 80%.
 """
 
+import hashlib
+import importlib.metadata
 import io
+import json
 import math
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+import rookery
+from rookery.errors import SetupError
+from rookery.masking import mask_setting
+from services.trainer.examples import local_path
+from services.trainer.settings import RewardModelSettings
+from services.trainer.versions.files import file_sha256, read_object
+
+CARD = "reward_model.json"
+
+_KIND, _VERSION = "rookery-reward-model", 1
 
 _COLOUR, _GREY = "#2563a8", "#5b6470"
 
@@ -68,7 +82,11 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class HeldOutReport:
-    """The whole report. `centre` is the mean score, which has no meaning in itself."""
+    """The whole report. `centre` is the mean score, which has no meaning in itself.
+
+    `calibration_error` is the mean distance of accuracy from confidence, over pairs: the expected calibration
+    error of Guo et al. 2017 (arXiv 1706.04599, eq. 3).
+    """
 
     pairs: int
     loss: float
@@ -81,9 +99,6 @@ class HeldOutReport:
     by_origin: tuple[Bucket, ...]
     by_phase: tuple[Bucket, ...]
 
-    def as_json(self) -> dict[str, Any]:
-        return {"held_out": asdict(self)}
-
 
 def report_on(measured: Sequence[ScoredPair]) -> HeldOutReport:
     """Returns the report of at least one pair."""
@@ -94,22 +109,14 @@ def report_on(measured: Sequence[ScoredPair]) -> HeldOutReport:
         loss=statistics.fmean(pair.loss for pair in measured),
         accuracy=right / len(measured),
         interval=wilson(right, len(measured)),
-        calibration_error=calibration_error(reliability),
+        calibration_error=math.fsum(b.pairs * abs(b.accuracy - b.sureness) for b in reliability)
+        / len(measured),
         centre=statistics.fmean((pair.chosen + pair.rejected) / 2 for pair in measured),
         reliability=reliability,
         by_gap=_buckets(measured, _gap_name),
         by_origin=_buckets(measured, lambda pair: pair.origin),
         by_phase=_buckets(measured, lambda pair: pair.phase),
     )
-
-
-def calibration_error(reliability: Sequence[Bucket]) -> float:
-    """Returns the mean distance of accuracy from confidence, over pairs.
-
-    It is the expected calibration error of Guo et al. 2017 (arXiv 1706.04599, eq. 3).
-    """
-    total = sum(bucket.pairs for bucket in reliability)
-    return math.fsum(bucket.pairs * abs(bucket.accuracy - bucket.sureness) for bucket in reliability) / total
 
 
 def wilson(right: float, count: int) -> tuple[float, float]:
@@ -157,35 +164,94 @@ def draw_calibration(report: HeldOutReport) -> bytes:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 3.6), layout="constrained", dpi=120)
-    reliability, by_gap = figure.subplots(1, 2)
-    _reliability(reliability, report)
-    _bars(by_gap, report.by_gap)
-    by_gap.set_xlabel("gap in win probability")
-    by_gap.set_title(f"accuracy {report.accuracy:.3f} on {report.pairs} held-out pairs", loc="left")
-    out = io.BytesIO()
-    figure.savefig(out, format="png")
-    return out.getvalue()
-
-
-def _reliability(axes: "Axes", report: HeldOutReport) -> None:
+    left, right = figure.subplots(1, 2)
     most = max(bucket.pairs for bucket in report.reliability)
-    axes.plot([0.5, 1.0], [0.5, 1.0], color=_GREY, linestyle="--", linewidth=1)
-    axes.scatter(
+    left.plot([0.5, 1.0], [0.5, 1.0], color=_GREY, linestyle="--", linewidth=1)
+    left.scatter(
         [bucket.sureness for bucket in report.reliability],
         [bucket.accuracy for bucket in report.reliability],
         s=[20 + 180 * bucket.pairs / most for bucket in report.reliability],
         color=_COLOUR,
         alpha=0.8,
     )
-    axes.set_xlabel("the model's probability of the answer it prefers")
-    axes.set_ylabel("how often it is right")
-    axes.set_title(f"calibration error {report.calibration_error:.3f}", loc="left")
+    left.set_xlabel("the model's probability of the answer it prefers")
+    left.set_ylabel("how often it is right")
+    left.set_title(f"calibration error {report.calibration_error:.3f}", loc="left")
+    gaps = report.by_gap
+    bars = right.bar([bucket.name for bucket in gaps], [bucket.accuracy for bucket in gaps], color=_COLOUR)
+    right.bar_label(bars, [str(bucket.pairs) for bucket in gaps], fontsize=8)
+    right.axhline(0.5, color=_GREY, linestyle="--", linewidth=1)
+    right.set_ylim(0.0, 1.08)
+    right.set_xlabel("gap in win probability")
+    right.set_title(f"accuracy {report.accuracy:.3f} on {report.pairs} held-out pairs", loc="left")
+    out = io.BytesIO()
+    figure.savefig(out, format="png")
+    return out.getvalue()
 
 
-def _bars(axes: "Axes", buckets: Sequence[Bucket]) -> None:
-    bars = axes.bar(
-        [bucket.name for bucket in buckets], [bucket.accuracy for bucket in buckets], color=_COLOUR
-    )
-    axes.bar_label(bars, [str(bucket.pairs) for bucket in buckets], fontsize=8)
-    axes.axhline(0.5, color=_GREY, linestyle="--", linewidth=1)
-    axes.set_ylim(0.0, 1.08)
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """The part of the card that a server uses. `centre` is subtracted from scores: an average answer gets 0.
+
+    `style` is the prompt style of the training pairs (`rookery.prompt`), empty if unknown.
+    """
+
+    sha256: str
+    style: str
+    centre: float
+
+
+def build_card(
+    folder: Path, *, settings: RewardModelSettings, counts: Mapping[str, int], report: HeldOutReport
+) -> bytes:
+    """Returns the card of the model in `folder`, which must contain no other files yet."""
+    data = local_path(settings.data)
+    manifest = data.parent / "manifest.json"
+    style = ""
+    if manifest.exists():
+        style = str(read_object(manifest).get("terms", {}).get("recipe", {}).get("style", ""))
+    card = {
+        "kind": _KIND,
+        "version": _VERSION,
+        "files": {path.name: file_sha256(path) for path in sorted(folder.iterdir())},
+        "centre": report.centre,
+        "style": style,
+        "base_model": str(settings.model),
+        "data": {
+            "path": mask_setting(settings.data),
+            "sha256": file_sha256(data),
+            "manifest_sha256": file_sha256(manifest) if manifest.exists() else None,
+            "pairs": dict(counts),
+        },
+        "settings": settings.fingerprint(),
+        "held_out": {
+            "accuracy": report.accuracy,
+            "interval": report.interval,
+            "loss": report.loss,
+            "calibration_error": report.calibration_error,
+        },
+        "versions": {
+            "rookery": rookery.__version__,
+            **{name: importlib.metadata.version(name) for name in ("torch", "transformers", "peft")},
+        },
+    }
+    return json.dumps(card, indent=2).encode() + b"\n"
+
+
+def read_card(folder: Path) -> ModelCard:
+    """Returns the card of a directory, after checking the files that it names.
+
+    Raises:
+        SetupError: there is no card, or a file is missing or has another SHA-256.
+    """
+    path = folder / CARD
+    if not path.is_file():
+        raise SetupError(f"{folder} has no {CARD}: it was not written by `rookery reward-model`")
+    data = path.read_bytes()
+    card = read_object(path)
+    if (card.get("kind"), card.get("version")) != (_KIND, _VERSION):
+        raise SetupError(f"{path}: {card.get('kind')!r} in version {card.get('version')!r} is not supported")
+    for name, expected in card["files"].items():
+        if not (folder / name).is_file() or file_sha256(folder / name) != expected:
+            raise SetupError(f"{folder / name} is not the file that {CARD} names")
+    return ModelCard(hashlib.sha256(data).hexdigest(), str(card["style"]), float(card["centre"]))

@@ -6,17 +6,19 @@ The answers of a pair share their prompt in one row. The head computes a score f
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from services.trainer.distributed.process_group import World, is_rank_zero
-from services.trainer.examples.data_file import local_path
+from services.trainer.distributed.process_group import is_rank_zero
+from services.trainer.examples import local_path
 from services.trainer.examples.pairs import PairExamples, TokenPair, read_pairs
-from services.trainer.examples.rows import Example, TokenBatch, collate_examples
-from services.trainer.finetune.loop import Sums, mean_over, start_run, train
+from services.trainer.examples.rows import TokenBatch, collate_examples
+from services.trainer.finetune.loop import FinetuneTask, Sums, start_run, train
 from services.trainer.finetune.model import (
     base_dtype,
     hidden_states,
@@ -26,8 +28,14 @@ from services.trainer.finetune.model import (
 )
 from services.trainer.finetune.output import export
 from services.trainer.records.tracking import track
-from services.trainer.reward_model.card import CARD, build_card
-from services.trainer.reward_model.report import HeldOutReport, ScoredPair, draw_calibration, report_on
+from services.trainer.reward_model.report import (
+    CARD,
+    HeldOutReport,
+    ScoredPair,
+    build_card,
+    draw_calibration,
+    report_on,
+)
 from services.trainer.settings import RewardModelSettings
 
 logger = logging.getLogger(__name__)
@@ -35,25 +43,15 @@ logger = logging.getLogger(__name__)
 _EVALUATED_AT_ONCE = 32
 
 
-class RewardModelTask:
+class RewardModelTask(FinetuneTask[RewardModelSettings]):
     """The task: the chosen answer scores higher than the rejected one."""
 
     name = "reward-model"
-    world = World()
-
-    def __init__(self, model: Any, settings: RewardModelSettings, held_out: Sequence[Example]) -> None:
-        self.model = model
-        self._settings = settings
-        self._held_out = held_out[: settings.eval_examples]
-
-    def weight(self, examples: Sequence[Example]) -> int:
-        """Returns the number of pairs."""
-        return len(examples)
 
     def sums(self, batch: TokenBatch) -> Sums:
         """Returns the loss, and how often the chosen answer scores higher."""
         scores_E2 = self.scores(batch).view(-1, 2)
-        margin_E = self._settings.margin * batch.gaps_K[::2]
+        margin_E = self.settings.margin * batch.gaps_K[::2]
         loss_E = bradley_terry_loss(scores_E2[:, 0], scores_E2[:, 1], margin_E)
         won_E = (scores_E2[:, 0] > scores_E2[:, 1]).float()
         return {"loss": loss_E.sum(), "accuracy": won_E.sum()}
@@ -61,10 +59,6 @@ class RewardModelTask:
     def scores(self, batch: TokenBatch) -> torch.Tensor:
         """Returns the score of each answer, [K], in float32: bfloat16 would make close scores equal."""
         return score_ends(self.model, hidden_states(self.model, batch)[batch.end_K])
-
-    def evaluate(self) -> dict[str, float]:
-        """Returns loss and accuracy on held-out pairs."""
-        return mean_over(self, self._held_out, self._settings)
 
     def measure(self, pairs: Sequence[TokenPair]) -> list[ScoredPair]:
         """Returns the scores of `pairs`, in their order."""
@@ -114,21 +108,16 @@ def run(settings: RewardModelSettings) -> Path:
     model = prepare_model(body, settings, trained_whole=("score",))
     task = RewardModelTask(model, settings, [pair.example for pair in pairs.held_out])
     with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
-        train(task, PairExamples(pairs.train), settings, tracker)
+        train(task, PairExamples(pairs.train), tracker)
         report = report_on(task.measure(pairs.held_out))
         if is_rank_zero():
             _write_report(report, settings, pairs.counts)
-
-        def card(folder: Path) -> dict[str, bytes]:
-            return {
-                CARD: build_card(folder, settings, centre=report.centre, counts=pairs.counts, report=report)
-            }
-
-        return export(model, tokenizer, settings, extra_files=card)
+        card = partial(build_card, settings=settings, counts=pairs.counts, report=report)
+        return export(model, tokenizer, settings, extra_files=lambda folder: {CARD: card(folder)})
 
 
 def _write_report(report: HeldOutReport, settings: RewardModelSettings, counts: dict[str, int]) -> None:
-    text = json.dumps({"pairs": counts, **report.as_json()}, indent=2)
+    text = json.dumps({"pairs": counts, "held_out": asdict(report)}, indent=2)
     (settings.out / "report.json").write_text(text + "\n")
     (settings.out / "calibration.png").write_bytes(draw_calibration(report))
     logger.info(

@@ -8,46 +8,30 @@
 Importance ratios are relative to the behaviour policy, whose log-probabilities the server reported.
 """
 
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import torch
 
-from services.trainer.batches import finite
 from services.trainer.batches.advantages import gae, token_rewards
-from services.trainer.batches.micro_batches import MicroBatch, collate
+from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import Batch, Row
-from services.trainer.losses.statistics import MicroBatchStats, PendingStats, TokenRatios, batch_stats
 from services.trainer.losses.surrogate import value_losses
-from services.trainer.model.head import TokenScores, WithGradient
+from services.trainer.model.policy import Policy
+from services.trainer.records.report import TokenRatios
 from services.trainer.settings import TrainerSettings
+from services.trainer.training.statistics import MicroBatchStats, PendingStats, batch_stats
 from services.trainer.training.update import (
-    Objective,
     OptimizerStats,
     StepInput,
     UpdateStats,
+    check_losses,
     gather_stats,
     optimizer_step,
     token_ratios,
 )
-
-
-class ValuePolicy(Protocol):
-    """A policy with a value head."""
-
-    @property
-    def device(self) -> torch.device: ...
-
-    @property
-    def parameters(self) -> list[torch.nn.Parameter]: ...
-
-    def score(
-        self, batch: MicroBatch, *, with_gradient: WithGradient = ..., reference: bool = ...
-    ) -> TokenScores: ...
-
-    def values(self, hidden_ND: torch.Tensor) -> torch.Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +59,7 @@ class MiniBatchStats:
     ratios: TokenRatios
 
 
-def ppo_update(policy: ValuePolicy, optimizer: torch.optim.Optimizer, inputs: StepInput) -> UpdateStats:
+def ppo_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: StepInput) -> UpdateStats:
     """Computes values and advantages of all tokens, then makes the optimizer steps of all epochs.
 
     Raises:
@@ -88,10 +72,10 @@ def ppo_update(policy: ValuePolicy, optimizer: torch.optim.Optimizer, inputs: St
         for rows in _mini_batches(batch.rows, step=inputs.step, settings=inputs.settings)
     ]
     return UpdateStats(
-        batch=batch,
         losses=_statistics(updates, estimates),
         grad_norm=max((update.stepped.grad_norm for update in updates), default=0.0),
         lr=updates[-1].stepped.lr if updates else 0.0,
+        tokens=batch.tokens,
         micro_batches=sum(len(update.parts) for update in updates),
         optimizer_s=sum(update.stepped.seconds for update in updates),
         # Those of the first epoch, which come last here, remain.
@@ -99,7 +83,7 @@ def ppo_update(policy: ValuePolicy, optimizer: torch.optim.Optimizer, inputs: St
     )
 
 
-def _estimate(policy: ValuePolicy, batch: Batch, inputs: StepInput) -> dict[int, list[TokenEstimates]]:
+def _estimate(policy: Policy, batch: Batch, inputs: StepInput) -> dict[int, list[TokenEstimates]]:
     """Values, advantages and returns of all completions, computed with the policy before the step."""
     settings = inputs.settings
     in_reward = settings.kl == "k1"
@@ -127,7 +111,13 @@ def _estimate(policy: ValuePolicy, batch: Batch, inputs: StepInput) -> dict[int,
                 penalties = [next(gaps) for _ in completion.token_ids]
                 rewards = token_rewards(completion.advantage, penalties, coefficient=coefficient)
                 advantages = gae(rewards, own, gamma=settings.gamma, lambda_=settings.gae_lambda)
-                finite.check_estimate(row.group_id, values=own, advantages=advantages)
+                for place, (value, advantage) in enumerate(zip(own, advantages, strict=True)):
+                    # Whitening would spread NaN to all tokens.
+                    if not (math.isfinite(value) and math.isfinite(advantage)):
+                        raise ArithmeticError(
+                            f"group {row.group_id}: value of token {place} is {value!r}, "
+                            f"its advantage {advantage!r}"
+                        )
                 returns = [a + v for a, v in zip(advantages, own, strict=True)]
                 estimates.append(TokenEstimates(own, advantages, returns))
     return _whitened(found) if settings.whiten else found
@@ -160,7 +150,7 @@ def _mini_batches(rows: Sequence[Row], *, step: int, settings: TrainerSettings) 
 
 
 def _mini_batch_update(
-    policy: ValuePolicy,
+    policy: Policy,
     optimizer: torch.optim.Optimizer,
     rows: Sequence[Row],
     batch: Batch,
@@ -168,7 +158,10 @@ def _mini_batch_update(
     inputs: StepInput,
 ) -> MiniBatchStats:
     settings, step = inputs.settings, inputs.step
-    objective = _objective(rows, batch, inputs)
+    normaliser = batch.normaliser * _total_weight(rows) / _total_weight(batch.rows)
+    objective = inputs.objective(normaliser=normaliser)
+    if settings.kl == "k1":  # the rewards include the penalty
+        objective = replace(objective, kl="none")
     pending: list[PendingStats] = []
     critic: list[torch.Tensor] = []
     mine = inputs.partition(rows)
@@ -193,17 +186,10 @@ def _mini_batch_update(
     parts = gather_stats(pending, inputs.world)
     gathered = inputs.world.gather([figures.tolist() for figures in critic])
     losses, value_sums, clipped = zip(*gathered, strict=True)
-    finite.check_losses(losses, mine.micro_batches, step=step)
+    check_losses(losses, mine, step=step)
     stepped = optimizer_step(policy.parameters, optimizer, inputs)
     ratios = token_ratios(pending, mine, inputs)
     return MiniBatchStats(parts, sum(losses), sum(value_sums), sum(clipped), stepped, ratios)
-
-
-def _objective(rows: Sequence[Row], batch: Batch, inputs: StepInput) -> Objective:
-    """The objective of a mini-batch: GRPO's surrogate. A k1 penalty is left out: the rewards include it."""
-    normaliser = batch.normaliser * _total_weight(rows) / _total_weight(batch.rows)
-    objective = inputs.objective(normaliser=normaliser)
-    return replace(objective, kl="none") if inputs.settings.kl == "k1" else objective
 
 
 def _columns(rows: Sequence[Row], estimates: Estimates, *, device: torch.device) -> list[torch.Tensor]:

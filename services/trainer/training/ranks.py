@@ -7,7 +7,8 @@ import json
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -56,38 +57,23 @@ Command: TypeAlias = LoadCommit | GatherFiles | TrainStep
 
 def encode(command: Command) -> bytes:
     """Encodes a command for the wire. Floats keep every bit."""
-    if isinstance(command, LoadCommit):
-        begin = {"kind": "begin", "folder": command.folder, "settings": command.settings}
-        return json.dumps(begin).encode()
-    if isinstance(command, GatherFiles):
-        return json.dumps({"kind": "files"}).encode()
-    groups = [encode_group(group) for group in command.groups]
-    head = {
-        "kind": "step",
-        "step": command.step,
-        "learner": command.state,
-        "dropped_zero_variance": command.dropped_zero_variance,
-        "rehearsal": command.dry_run,
-        "sizes": [len(group) for group in groups],
-    }
-    return b"\n".join([json.dumps(head).encode(), b"".join(groups)])
+    values = {field.name: getattr(command, field.name) for field in fields(command)}
+    groups = [encode_group(group) for group in values.pop("groups", ())]
+    head = {"kind": type(command).__name__, "sizes": [len(group) for group in groups], **values}
+    return json.dumps(head).encode() + b"\n" + b"".join(groups)
 
 
 def decode(data: bytes) -> Command:
     """Decodes what `encode` returned."""
     line, _, rest = data.partition(b"\n")
     head = json.loads(line)
-    if head["kind"] == "begin":
-        return LoadCommit(head["folder"], head["settings"])
-    if head["kind"] == "files":
+    kind, sizes = head.pop("kind"), head.pop("sizes")
+    if kind == "LoadCommit":
+        return LoadCommit(**head)
+    if kind == "GatherFiles":
         return GatherFiles()
-    groups, start = [], 0
-    for size in head["sizes"]:
-        groups.append(decode_group(rest[start : start + size]))
-        start += size
-    return TrainStep(
-        head["step"], head["learner"], head["dropped_zero_variance"], tuple(groups), head["rehearsal"]
-    )
+    ends = zip(sizes, accumulate(sizes), strict=True)
+    return TrainStep(groups=tuple(decode_group(rest[end - size : end]) for size, end in ends), **head)
 
 
 @dataclass(frozen=True, slots=True)

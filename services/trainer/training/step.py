@@ -4,6 +4,7 @@ The running state is the state of the training besides weights and Adam's moment
 """
 
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,17 +12,19 @@ from typing import Any, Self
 
 import torch
 
+from rookery.advantages import zero_variance
 from rookery.trace import TraceGroup
-from services.trainer.batches import finite
 from services.trainer.batches.advantages import RewardAverages, updated_averages
 from services.trainer.distributed.process_group import World
-from services.trainer.losses.entropy import (
+from services.trainer.losses.regularisers import (
     EntropyController,
+    KlController,
     entropy_coefficient,
+    kl_coefficient,
+    updated_controller,
     updated_entropy_controller,
 )
-from services.trainer.losses.kl import KlController, kl_coefficient, updated_controller
-from services.trainer.losses.statistics import TokenRatios
+from services.trainer.records.report import TokenRatios
 from services.trainer.settings import ObjectiveSettings, TrainerSettings
 from services.trainer.training.ppo import ppo_update
 from services.trainer.training.update import StepInput, single_update
@@ -66,8 +69,9 @@ class RunningState:
         if settings.baseline in ("ema", "adaptive"):
             rewards = [group.rewards for group in groups]
             averages = updated_averages(self.averages, rewards, decay=settings.baseline_decay)
-        if settings.kl_schedule in ("adaptive", "smooth") and kl is not None:
-            finite.check_divergence(kl, groups, step=step)
+        if settings.kl_schedule in ("adaptive", "smooth") and kl is not None and not math.isfinite(kl):
+            names = ", ".join(group.id for group in groups)
+            raise ArithmeticError(f"step {step}: D(policy || base) is {kl!r}; the batch holds groups {names}")
         return RunningState(
             averages=averages,
             kl_controller=updated_controller(self.kl_controller, coefficient, kl=kl, settings=settings),
@@ -124,7 +128,7 @@ def collapsed_steps(before: int, *, share: float, step: int, settings: Objective
 
 @dataclass(frozen=True, slots=True)
 class StepStats:
-    """The statistics of a step. `losses` has those of the losses by name: see `losses.statistics`."""
+    """The statistics of a step. `losses` has those of the losses by name: see `statistics`."""
 
     losses: Mapping[str, float]
     grad_norm: float
@@ -172,14 +176,14 @@ def train_step(
     bonus = entropy_coefficient(state.entropy_controller, settings=settings)
     inputs = StepInput(groups, step, settings, state.averages, coefficient, world, bonus, dry_run)
     stats = update(policy, optimizer, inputs)
-    zero_variance = stats.batch.zero_variance + dropped_zero_variance
-    share = zero_variance / (len(groups) + dropped_zero_variance)
+    equal = sum(zero_variance(group.rewards) for group in groups) + dropped_zero_variance
+    share = equal / (len(groups) + dropped_zero_variance)
     state = state.after(
         groups,
         step=step,
         coefficient=coefficient,
         kl=stats.losses.get("kl_reference"),
-        entropy=stats.losses["entropy"] if stats.batch.tokens else None,
+        entropy=stats.losses["entropy"] if stats.tokens else None,
         zero_variance_share=share,
         settings=settings,
     )
@@ -191,7 +195,7 @@ def train_step(
         entropy_coefficient=bonus,
         zero_variance_share=share,
         collapsed_steps=state.collapsed_steps,
-        tokens=stats.batch.tokens,
+        tokens=stats.tokens,
         micro_batches=stats.micro_batches,
         forward_backward_s=time.perf_counter() - started - stats.optimizer_s,
         optimizer_s=stats.optimizer_s,

@@ -9,6 +9,7 @@
 `ppo.ppo_update` replaces this for PPO.
 """
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,25 +18,19 @@ from typing import Self
 import torch
 
 from rookery.trace import TraceGroup
-from services.trainer.batches import finite
 from services.trainer.batches.advantages import RewardAverages
 from services.trainer.batches.micro_batches import MicroBatch, Partition, collate, partition
 from services.trainer.batches.rows import Batch, Row, prepare_batch
 from services.trainer.distributed.placement import full_tensor
 from services.trainer.distributed.process_group import World
-from services.trainer.losses import kl
-from services.trainer.losses.statistics import (
-    MicroBatchStats,
-    PendingStats,
-    TokenRatios,
-    batch_stats,
-    micro_batch_stats,
-)
-from services.trainer.losses.surrogate import SURROGATES, RatioBounds, SurrogateLoss
+from services.trainer.losses import regularisers
+from services.trainer.losses.surrogate import RatioBounds, surrogate_losses
 from services.trainer.model.head import TokenScores, WithGradient
 from services.trainer.model.policy import Policy
-from services.trainer.settings import KlKind, ObjectiveSettings, TrainerSettings
+from services.trainer.records.report import TokenRatios
+from services.trainer.settings import KlKind, ObjectiveName, ObjectiveSettings, TrainerSettings
 from services.trainer.training import optimizer as adam
+from services.trainer.training.statistics import MicroBatchStats, PendingStats, batch_stats
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +75,14 @@ class StepInput:
 class UpdateStats:
     """The statistics of an update, which has one optimizer step, or with PPO several.
 
-    `losses` has those of the losses by name: see `losses.statistics.batch_stats`. `optimizer_s` is the time
-    that the optimizer took.
+    `losses` has those of the losses by name: see `statistics.batch_stats`. `optimizer_s` is the time that the
+    optimizer took.
     """
 
-    batch: Batch
     losses: Mapping[str, float]
     grad_norm: float
     lr: float
+    tokens: int
     micro_batches: int
     optimizer_s: float
     ratios: TokenRatios
@@ -115,13 +110,13 @@ def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: Step
         if forward.weight:
             pending.append(stats)
     parts = gather_stats(pending, inputs.world)
-    finite.check_losses([part.loss for part in parts], mine.micro_batches, step=inputs.step)
+    check_losses([part.loss for part in parts], mine, step=inputs.step)
     stepped = optimizer_step(policy.parameters, optimizer, inputs)  # gradient -> new weights
     return UpdateStats(
-        batch,
         batch_stats(parts),
         stepped.grad_norm,
         stepped.lr,
+        batch.tokens,
         len(parts),
         stepped.seconds,
         token_ratios(pending, mine, inputs),
@@ -135,7 +130,7 @@ class Objective:
     `normaliser` is the batch's (see `batches.rows`), `coefficient` the weight of the KL.
     """
 
-    surrogate: SurrogateLoss
+    objective: ObjectiveName
     bounds: RatioBounds
     kl: KlKind
     coefficient: float
@@ -152,14 +147,8 @@ class Objective:
         entropy_coefficient: float = 0.0,
     ) -> Self:
         """Builds the objective from the settings."""
-        return cls(
-            surrogate=SURROGATES["grpo" if settings.objective == "ppo" else settings.objective],
-            bounds=RatioBounds(settings.clip_low, settings.clip_high, settings.ratio_cap, settings.dual_clip),
-            kl=settings.kl,
-            coefficient=coefficient,
-            normaliser=normaliser,
-            entropy_coefficient=entropy_coefficient,
-        )
+        bounds = RatioBounds(settings.clip_low, settings.clip_high, settings.ratio_cap, settings.dual_clip)
+        return cls(settings.objective, bounds, settings.kl, coefficient, normaliser, entropy_coefficient)
 
     @property
     def with_gradient(self) -> WithGradient:
@@ -175,8 +164,13 @@ class Objective:
         advantages_N = batch.advantages_N
         if penalty_N is not None and self.kl == "k1":
             advantages_N = advantages_N - self.coefficient * penalty_N
-        surrogate = self.surrogate(
-            scores.logprobs_N, batch.behaviour_N, advantages_N, batch.completion_N, self.bounds
+        surrogate = surrogate_losses(
+            self.objective,
+            scores.logprobs_N,
+            batch.behaviour_N,
+            advantages_N,
+            batch.completion_N,
+            self.bounds,
         )
         losses_N = surrogate.losses_N
         if penalty_N is not None and self.kl != "k1":
@@ -184,18 +178,7 @@ class Objective:
         if self.entropy_coefficient:
             losses_N = losses_N - self.entropy_coefficient * scores.entropy_N
         loss = (batch.weight_N * losses_N).sum() / self.normaliser
-        stats = micro_batch_stats(
-            loss,
-            surrogate,
-            logprobs_N=scores.logprobs_N,
-            behaviour_N=batch.behaviour_N,
-            ages_N=batch.ages_N,
-            oldest=batch.oldest,
-            entropy_N=scores.entropy_N,
-            reference_kl_N=scores.reference_kl_N,
-            penalty_N=penalty_N,
-        )
-        return loss, stats
+        return loss, PendingStats.of(loss, surrogate, scores, batch, penalty_N)
 
     def _penalty(self, scores: TokenScores) -> torch.Tensor | None:
         """Returns the KL of each token, or None if the settings have no KL.
@@ -211,15 +194,27 @@ class Objective:
         if reference_N is None:
             raise ValueError(f"KL {self.kl!r} needs scores of a reference")
         if self.kl == "k1":
-            return kl.k1(scores.logprobs_N.detach(), reference_N)
+            return regularisers.k1(scores.logprobs_N.detach(), reference_N)
         if self.kl in ("k2", "k3"):
-            return (kl.k2 if self.kl == "k2" else kl.k3)(scores.logprobs_N, reference_N)
+            return (regularisers.k2 if self.kl == "k2" else regularisers.k3)(scores.logprobs_N, reference_N)
         return scores.kl_N
 
 
 def gather_stats(pending: Sequence[PendingStats], world: World) -> list[MicroBatchStats]:
     """The statistics of the micro-batches of all processes, in the order of `Partition.micro_batches`."""
-    return [MicroBatchStats.of(part) for part in world.gather([stats.read().as_json() for stats in pending])]
+    return [MicroBatchStats.of(*part) for part in world.gather([stats.read() for stats in pending])]
+
+
+def check_losses(losses: Sequence[float], mine: Partition, *, step: int) -> None:
+    """Rejects losses of micro-batches that are not finite, before the optimizer uses their gradients.
+
+    Raises:
+        ArithmeticError: one is not finite. The message names the groups of the first such micro-batch.
+    """
+    for loss, rows in zip(losses, mine.micro_batches, strict=True):
+        if not math.isfinite(loss):
+            names = ", ".join(dict.fromkeys(row.group_id for row in rows))
+            raise ArithmeticError(f"step {step}: loss is {loss!r} in a micro-batch of groups {names}")
 
 
 def token_ratios(pending: Sequence[PendingStats], mine: Partition, inputs: StepInput) -> TokenRatios:

@@ -12,21 +12,26 @@ other name are not versions.
 """
 
 import fcntl
-import hashlib
 import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from rookery.errors import SetupError
 from rookery.failpoints import reach
 from rookery.trace import PolicyVersion, policy_name
-from services.trainer.versions.files import Content, make_folder, sync_files, sync_folder, write_file
+from services.trainer.versions.files import (
+    Content,
+    file_sha256,
+    make_folder,
+    sync_files,
+    sync_folder,
+    write_file,
+)
 
 STATE_VERSION = 3
 
@@ -233,20 +238,17 @@ def _check_files(folder: Path, *, without_moments: bool = False) -> None:
         if without_moments and name == OPTIMIZER and not path.exists():
             continue
         try:
-            stat = path.stat()
-            found = _sha256(path, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+            found = file_sha256(path)
         except OSError as error:
             raise _DamagedError(f"{path}: {error.strerror}") from error
         if found != committed:
             raise _DamagedError(f"{path} is damaged: its SHA-256 is {found}, committed was {committed}")
 
 
-@lru_cache(maxsize=64)
-def _sha256(path: Path, inode: int, size: int, modified_ns: int) -> str:
-    """The SHA-256 of a file. A start checks a commit several times, but reads an unchanged file once."""
-    del inode, size, modified_ns  # only part of the key
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def served_files(folder: Path) -> list[Path]:
+    """The files of a version that a server may read, `SHA256SUMS` last."""
+    names = {path.name for path in folder.iterdir()} - {OPTIMIZER, STATE, SUMS}
+    return [folder / name for name in (*sorted(names), SUMS)]
 
 
 def prune(root: Path, *, newest: int, keep: int) -> None:

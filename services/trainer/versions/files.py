@@ -10,11 +10,13 @@ import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, cast
 
 import torch
+from rich.progress import open as open_shown
 
 from rookery.errors import InvalidInput, SetupError
 from services.trainer.distributed.placement import full_tensor
@@ -31,6 +33,9 @@ _DTYPES = {
     torch.int64: "I64",
 }
 """Types and their names in a header, in the order of safetensors, which stores the last of these first."""
+
+_SHOWN_BYTES = 1 << 30
+"""Files of at least this size show a progress bar while they are read."""
 
 _RANK = {dtype: rank for rank, dtype in enumerate(_DTYPES)}
 
@@ -104,6 +109,20 @@ def write_file(path: Path, content: Content) -> str:
             file.write(piece)
             digest.update(piece)
     return digest.hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """Returns the SHA-256 of a file in hexadecimal. A process reads an unchanged file only once."""
+    found = path.stat()
+    return _sha256(path, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _sha256(path: Path, inode: int, size: int, modified_ns: int) -> str:
+    del inode, modified_ns  # only part of the key
+    name = f"SHA-256 of {path.name}"
+    with open_shown(path, "rb", description=name, transient=True, disable=size < _SHOWN_BYTES) as file:
+        return hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
 
 
 def make_folder(folder: Path, *, setting: str) -> Path:

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from rookery import replicas
 from rookery.access import OPEN, Access
@@ -19,10 +19,11 @@ from rookery.errors import PeerFault, RookeryError, SetupError
 from rookery.failpoints import reach
 from rookery.masking import mask_text
 from rookery.metrics import RELOADS, SERVER_BEHIND
+from rookery.remote import open_store
 from rookery.retries import PAUSES_S, retry
 from rookery.streams import RunStreams
 from rookery.trace import Adapter
-from services.trainer.versions.distribution import Store
+from services.trainer.versions.commits import served_files
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,30 @@ GRACE_S = 1.0
 SLEEP_PAUSES_S = (1.0, 5.0, 15.0, 30.0, 30.0)
 """Pauses between the calls of /sleep: a server that has crashed is back by then."""
 
-T = TypeVar("T")
+
+class Store:
+    """Copies versions to a folder of a store, such as `s3://bucket/runs/mine/adapters`. Deletes nothing."""
+
+    def __init__(self, url: str) -> None:
+        """
+        Raises:
+            SetupError: the store is unknown, or the package for it is missing.
+        """
+        self._files, self._root = open_store(url)
+        self._url = url
+
+    def keep(self, folder: Path) -> None:
+        """Copies a version. `SHA256SUMS` comes last, so a server that finds it finds all files.
+
+        Raises:
+            PeerFault: the store does not answer, or refuses.
+        """
+        try:
+            self._files.makedirs(f"{self._root}/{folder.name}", exist_ok=True)
+            for path in served_files(folder):
+                self._files.put_file(str(path), f"{self._root}/{folder.name}/{path.name}")
+        except Exception as error:  # each store has its own
+            raise PeerFault(f"--adapter-store {self._url}: {type(error).__name__} {error}") from error
 
 
 class Publisher:
@@ -142,11 +166,11 @@ class Publisher:
             for server in gone:
                 await server.leave()
 
-    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+    def _run(self, call: Coroutine[Any, Any, None]) -> None:
         self._found.wait()  # for the first look-up
         if self._following.done():
             self._following.result()  # raises an error that `replicas` does not handle: a bug there
-        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+        asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
     async def _each(self, call: Callable[["_Server"], Awaitable[None]]) -> None:
         calls = (call(server) for server in self._servers)

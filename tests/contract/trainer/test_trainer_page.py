@@ -26,7 +26,8 @@ ON_FILES = [words for words in map(shlex.split, COMMANDS) if words[1] in FINETUN
 def test_the_commands_that_train_on_files_parse(words: list[str]) -> None:
     from services.trainer import settings
 
-    parsed = getattr(settings, FINETUNE_COMMANDS[words[1]][0]).parse(words[2:], prog=words[1])
+    name = FINETUNE_COMMANDS[words[1]][1].removeprefix("settings.")
+    parsed = getattr(settings, name).parse(words[2:], prog=words[1])
     named = {Path(parsed.model).name, Path(parsed.data).suffix}
     assert named <= {
         "rook-tiny",
@@ -56,8 +57,7 @@ def model(tmp_path: Path) -> Path:
 async def test_the_request_gets_the_answer_it_shows(model: Path) -> None:
     import torch
 
-    from services.trainer.reward_model.app import create_app
-    from services.trainer.reward_model.scorer import BatchQueue, RewardScorer
+    from services.trainer.reward_model.server import BatchQueue, RewardScorer, create_app
 
     desk = BatchQueue(RewardScorer(model, rows=2, device=torch.device("cpu")), limit=8)
     stopping = asyncio.Event()

@@ -11,7 +11,7 @@ from rookery.errors import SetupError, Unavailable
 from rookery.hub import identity, model_folder
 from rookery.remote import local_folder, upload
 from services.data.store.folders import open_folder
-from services.trainer.examples.data_file import local_path
+from services.trainer.examples import local_path
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.torch]
 
 torch = pytest.importorskip("torch")
 
-from services.inference.server.cpu_lora import add_lora_linear  # noqa: E402
+from services.inference.server.engine_plugin import add_lora_linear  # noqa: E402
 
 SLOTS, RANK, WIDTH = 4, 8, 24
 SLICES = (32, 16)

@@ -20,8 +20,9 @@ from rookery.trace import Adapter
 from services.inference.server import download
 from services.inference.server.adapter import CONFIG_FILE, WEIGHTS_FILE, AdapterRules
 from services.inference.server.download import FOLDER, SUMS, DownloadingRules
+from services.trainer.process import add_routes
 from services.trainer.versions.commits import write
-from services.trainer.versions.distribution import Store, add_routes
+from services.trainer.versions.publisher import Store
 from tests.integration.rollouts.standins import serve_http
 
 pytestmark = pytest.mark.torch

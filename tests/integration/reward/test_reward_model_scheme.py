@@ -33,8 +33,8 @@ pytestmark = [pytest.mark.stockfish, pytest.mark.torch]
 torch = pytest.importorskip("torch")
 
 from services.trainer.reward_model import training  # noqa: E402
-from services.trainer.reward_model.app import create_app as create_model_app  # noqa: E402
-from services.trainer.reward_model.scorer import BatchQueue, RewardScorer  # noqa: E402
+from services.trainer.reward_model.server import BatchQueue, RewardScorer  # noqa: E402
+from services.trainer.reward_model.server import create_app as create_model_app  # noqa: E402
 from services.trainer.settings import RewardModelSettings  # noqa: E402
 
 FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"

@@ -10,7 +10,7 @@ from rookery.clients import RewardClient
 from rookery.codec import decode_group
 from rookery.streams import RunStreams
 from rookery.trace import Sampling, TraceGroup
-from services.inference.rollouts import in_flight
+from services.inference.rollouts import admission
 from services.inference.rollouts import loop as loop_module
 from services.inference.rollouts.admission import Admission, Lead
 from services.inference.rollouts.group_generator import GroupGenerator
@@ -25,7 +25,7 @@ BATCH_GROUPS = 4
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_flight, "PAUSES_S", (0.05,))
+    monkeypatch.setattr(admission, "PAUSES_S", (0.05,))
     monkeypatch.setattr(loop_module, "BLOCK_S", 0.1)
 
 

@@ -201,7 +201,7 @@ async def test_a_server_that_goes_away_costs_a_position_nothing(house: House) ->
 
 
 async def test_faults_of_earlier_lives_count(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.inference.rollouts.in_flight.PAUSES_S", (60.0,))
+    monkeypatch.setattr("services.inference.rollouts.admission.PAUSES_S", (60.0,))
     house.inference[0].failures = 1000
     feed(house.streams, 1)
     for life in range(1, loop_module.MAX_FAULTS):

@@ -16,8 +16,7 @@ from rookery.errors import Conflict, PeerFault, SetupError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.trainer.versions import publisher as module
-from services.trainer.versions.distribution import Store
-from services.trainer.versions.publisher import Publisher
+from services.trainer.versions.publisher import Publisher, Store
 from tests.integration.trainer.runs import events
 from tests.waiting import until
 

@@ -21,8 +21,8 @@ from services.trainer.examples.rows import (  # noqa: E402
     pack_rows,
 )
 from services.trainer.finetune.model import load_sequence_classifier  # noqa: E402
-from services.trainer.reward_model import card, training  # noqa: E402
-from services.trainer.reward_model.report import ScoredPair, report_on  # noqa: E402
+from services.trainer.reward_model import training  # noqa: E402
+from services.trainer.reward_model.report import ScoredPair, read_card, report_on  # noqa: E402
 
 
 def _settings(model: Path, data: Path, out: Path, **changes: object) -> RewardModelSettings:
@@ -77,7 +77,7 @@ def test_stopped_in_the_middle_it_ends_with_the_same_bytes(small_model: Path, tm
         training.run(settings)
     again = training.run(settings)
     assert (again / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    assert card.read_card(again).centre == card.read_card(whole).centre
+    assert read_card(again).centre == read_card(whole).centre
 
 
 def test_the_card_names_its_data_and_notices_other_weights(small_model: Path, tmp_path: Path) -> None:
@@ -88,13 +88,13 @@ def test_the_card_names_its_data_and_notices_other_weights(small_model: Path, tm
     told = json.loads((folder / "reward_model.json").read_text())
     assert told["data"]["pairs"]["train"] > 0
     assert len(told["data"]["manifest_sha256"]) == len(told["data"]["sha256"]) == 64
-    assert card.read_card(folder).style == "mover-squares"
+    assert read_card(folder).style == "mover-squares"
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
     with pytest.raises(SetupError, match=r"model.safetensors is not the file"):
-        card.read_card(folder)
+        read_card(folder)
     with pytest.raises(SetupError, match="was not written by"):
-        card.read_card(tmp_path)
+        read_card(tmp_path)
 
 
 def test_a_margin_asks_for_more_where_the_gap_is_wide(small_model: Path) -> None:

@@ -22,8 +22,11 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer.reward_model import training  # noqa: E402
-from services.trainer.reward_model.app import create_app  # noqa: E402
-from services.trainer.reward_model.scorer import BatchQueue, RewardScorer  # noqa: E402
+from services.trainer.reward_model.server import (  # noqa: E402
+    BatchQueue,
+    RewardScorer,
+    create_app,
+)
 from services.trainer.tiny import build_tiny  # noqa: E402
 
 BOARD = "RNBQKBNRPPPPPPPP................................pppppppprnbqkbnr KQkq -"

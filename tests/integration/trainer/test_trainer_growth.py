@@ -12,9 +12,10 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer.model.policy import Policy  # noqa: E402
+from services.trainer.records.describe import describe_step  # noqa: E402
 from services.trainer.records.flops import SpeedMeter  # noqa: E402
 from services.trainer.records.memory import MIB, resident_bytes  # noqa: E402
-from services.trainer.records.report import StepReporter, describe_step  # noqa: E402
+from services.trainer.records.report import StepReporter  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 from services.trainer.training import optimizer as adam  # noqa: E402

@@ -103,7 +103,7 @@ def test_a_broken_template_is_refused(source: str) -> None:
 
 def test_no_two_concepts_share_a_name() -> None:
     with pytest.raises(ValueError, match="pin"):
-        concept("pin", "{side} ~have a pin", topic="contacts", holds=lambda context, side: True)
+        concept("pin", topic="contacts", holds=lambda context, side: True)
 
 
 def test_what_is_only_read_is_never_written() -> None:

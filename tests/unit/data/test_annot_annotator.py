@@ -17,8 +17,7 @@ from rookery.uci import Analysis, Line, Query
 from services.data.annotate import Annotator, Effort, Manner, compose, study
 from services.data.annotate.audit import LOG, Audit
 from services.data.annotate.diversity import diversity
-from services.data.annotate.study import decidable
-from services.data.annotate.tempting import tempting_moves
+from services.data.annotate.study import decidable, tempting_moves
 from tests.builders import position
 
 MATE = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"

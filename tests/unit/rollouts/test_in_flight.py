@@ -1,5 +1,5 @@
 from rookery.streams import Entry
-from services.inference.rollouts.in_flight import InFlight
+from services.inference.rollouts.admission import InFlight
 
 
 def entry(number: int) -> Entry:

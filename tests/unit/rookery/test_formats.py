@@ -108,4 +108,5 @@ def test_the_older_names_keep_their_bytes() -> None:
         + ". . . . K . . R\nWhite to move. FEN: r3k3/8/8/8/8/8/8/4K2R w K - 4 30\nLast moves: e8d8 e1f1"
     )
     assert shown["mover-pieces"] == "Ke1Rh1ra8ke8 K -"
+    assert shown["mover-numbered"] == f"30 {shown['mover-twice']}"
     assert shown["mover-squares"] == f"....K..R{'.' * 48}r...k... K -"

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 Token = tuple[float, float, float]
 Completion = Sequence[Token]
 
+OBJECTIVES = ("grpo", "dr-grpo", "dapo", "gspo", "cispo", "reinforce")
+"""All but ppo, which needs a critic."""
+
 
 def ppo_clip(
     completions: Sequence[Completion], low: float, high: float, dual: float = math.inf

@@ -15,16 +15,16 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.autobatch import probe, search  # noqa: E402
-from services.trainer.autobatch.probe import (  # noqa: E402
-    GroupShape,
-    Profile,
-    Result,
-)
-from services.trainer.autobatch.search import (  # noqa: E402
+from services.trainer import autobatch, memory_probe  # noqa: E402
+from services.trainer.autobatch import (  # noqa: E402
     FILE,
     SearchResult,
     find_largest,
+)
+from services.trainer.memory_probe import (  # noqa: E402
+    GroupShape,
+    Profile,
+    Result,
 )
 from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
@@ -105,7 +105,7 @@ def test_weights_gradients_and_random_numbers_are_left_alone(
     policy: Policy, settings: TrainerSettings
 ) -> None:
     before, state = contents(policy.version_files()), torch.get_rng_state()
-    probe.probe(policy, settings, GroupShape(4, 10, 8), positions=2)
+    memory_probe.probe(policy, settings, GroupShape(4, 10, 8), positions=2)
     assert contents(policy.version_files()) == before
     assert torch.equal(torch.get_rng_state(), state)
     assert all(parameter.grad is None for parameter in policy.parameters)
@@ -113,7 +113,7 @@ def test_weights_gradients_and_random_numbers_are_left_alone(
 
 def test_each_part_is_counted(policy: Policy, settings: TrainerSettings) -> None:
     trained = 4 * sum(parameter.numel() for parameter in policy.parameters)
-    profile = probe.probe(policy, settings, GroupShape(4, 10, 8), positions=2)
+    profile = memory_probe.probe(policy, settings, GroupShape(4, 10, 8), positions=2)
     assert profile.parameters == 4 * sum(p.numel() for p in policy.model.parameters())
     assert profile.gradients == trained
     # Two moments and a step count, which torch keeps in four bytes a tensor.
@@ -126,13 +126,13 @@ def test_ppo_is_probed_with_its_critic(settings: TrainerSettings) -> None:
     asked = settings.model_copy(update={"objective": "ppo", "ppo_epochs": 2, "ppo_mini_batches": 2})
     critic = build_policy(asked)
     trained = 4 * sum(parameter.numel() for parameter in critic.parameters)
-    profile = probe.probe(critic, asked, GroupShape(4, 10, 8), positions=2)
+    profile = memory_probe.probe(critic, asked, GroupShape(4, 10, 8), positions=2)
     assert profile.adam == 2 * trained + 4 * len(critic.parameters)
 
 
 def test_more_rows_take_more_activations(policy: Policy, settings: TrainerSettings) -> None:
-    few = probe.probe(policy, settings, GroupShape(4, 32, 32), positions=1)
-    many = probe.probe(policy, settings, GroupShape(4, 32, 32), positions=8)
+    few = memory_probe.probe(policy, settings, GroupShape(4, 32, 32), positions=1)
+    many = memory_probe.probe(policy, settings, GroupShape(4, 32, 32), positions=8)
     assert many.activations > 3 * few.activations
 
 
@@ -152,8 +152,8 @@ def test_out_of_memory_is_caught_and_undone(
         raise error
 
     before = contents(policy.version_files())
-    monkeypatch.setattr(probe, "train_step", dies)
-    assert probe.probe(policy, settings, GroupShape(4, 10, 8), positions=2).result == "out of memory"
+    monkeypatch.setattr(memory_probe, "train_step", dies)
+    assert memory_probe.probe(policy, settings, GroupShape(4, 10, 8), positions=2).result == "out of memory"
     assert contents(policy.version_files()) == before
 
 
@@ -163,15 +163,15 @@ def test_another_fault_is_not_swallowed(
     def dies(*_: object, **__: object) -> None:
         raise RuntimeError("shapes do not match")
 
-    monkeypatch.setattr(probe, "train_step", dies)
+    monkeypatch.setattr(memory_probe, "train_step", dies)
     with pytest.raises(RuntimeError, match="shapes"):
-        probe.probe(policy, settings, GroupShape(4, 10, 8), positions=2)
+        memory_probe.probe(policy, settings, GroupShape(4, 10, 8), positions=2)
 
 
 def test_auto_is_settled_once_and_kept_for_the_same_question(
     policy: Policy, settings: TrainerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settled = search.resolve_micro_batch_tokens(settings, policy)
+    settled = autobatch.resolve_micro_batch_tokens(settings, policy)
     # Rows of 8 + 4 x 14 tokens; two, then the four that a step has.
     assert settled.micro_batch_tokens == 4 * 64
     content = json.loads((settings.run_dir / FILE).read_text())
@@ -181,17 +181,17 @@ def test_auto_is_settled_once_and_kept_for_the_same_question(
     def asked_again(*_: object, **__: object) -> Profile:
         raise AssertionError("probed again")
 
-    monkeypatch.setattr(search, "probe", asked_again)
-    assert search.resolve_micro_batch_tokens(settings, policy) == settled
+    monkeypatch.setattr(autobatch, "probe", asked_again)
+    assert autobatch.resolve_micro_batch_tokens(settings, policy) == settled
     with pytest.raises(AssertionError, match="probed again"):
-        search.resolve_micro_batch_tokens(
+        autobatch.resolve_micro_batch_tokens(
             settings.model_copy(update={"gradient_checkpointing": True}), policy
         )
 
 
 def test_a_number_is_left_as_it_is(policy: Policy, settings: TrainerSettings) -> None:
     fixed = settings.model_copy(update={"micro_batch_tokens": 100})
-    assert search.resolve_micro_batch_tokens(fixed, policy) is fixed
+    assert autobatch.resolve_micro_batch_tokens(fixed, policy) is fixed
 
 
 def test_the_command_prints_every_configuration_and_the_choice(tiny_model: Path, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_the_command_prints_every_configuration_and_the_choice(tiny_model: Path,
         model=tiny_model, run_dir=tmp_path, device="cpu", lora_rank=2, group_size=3, prompt_tokens=10,
         completion_tokens=6, most_positions=5,
     )  # fmt: skip
-    search.autobatch(settings, Console(file=out))
+    autobatch.run(settings, Console(file=out))
     said = out.getvalue().splitlines()
     assert [line.split()[:3] for line in said if line.lstrip().startswith("(")] == [
         ["(2,", "3)", "56"],
@@ -232,10 +232,10 @@ def test_lines_are_whole_wherever_they_go_and_fit_into_80_columns(
 
     fits = tried(2, "fits")
     found = SearchResult((fits, tried(64, "too large"), tried(128, "out of memory")), fits)
-    monkeypatch.setattr(search, "find_largest", lambda *_, **__: found)
+    monkeypatch.setattr(autobatch, "find_largest", lambda *_, **__: found)
     out = StringIO()
     settings = AutobatchSettings(model=tiny_model, run_dir=tmp_path, device="cpu", lora_rank=2)
-    search.autobatch(settings, Console(file=out, **console))
+    autobatch.run(settings, Console(file=out, **console))
     *said, where = out.getvalue().splitlines()
     assert where == f"profiles in {tmp_path / FILE}"
     assert max(map(len, said)) <= 80

@@ -8,10 +8,10 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.training.step import RunningState, train_step  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
+from tests.unit.trainer.reference import OBJECTIVES  # noqa: E402
 
 REWARDS = (-1.0, -0.3, 0.0, -0.2)
 BEST = 2
@@ -56,7 +56,7 @@ def _play(
     return policy.table_VV[0].detach().softmax(-1)
 
 
-@pytest.mark.parametrize("objective", SURROGATES)
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_every_objective_finds_the_best_arm(objective: str) -> None:
     assert _play(20, objective=objective, clip_low=0.2, clip_high=0.28)[BEST] > 0.8
 
@@ -92,7 +92,7 @@ def test_an_entropy_bonus_ends_at_the_softmax_of_the_rewards() -> None:
     assert (played - best).abs().max() < 0.04
 
 
-@pytest.mark.parametrize("objective", SURROGATES)
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_an_entropy_target_holds_the_entropy_where_it_would_vanish(objective: str) -> None:
     def entropy(**changed: object) -> float:
         played = _play(100, lr=0.1, objective=objective, clip_low=0.2, clip_high=0.28, **changed)

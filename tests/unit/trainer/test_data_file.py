@@ -10,8 +10,9 @@ fsspec = pytest.importorskip("fsspec")
 from fsspec import AbstractFileSystem  # noqa: E402
 
 from rookery.errors import SetupError  # noqa: E402
-from services.trainer.examples.data_file import file_sha256, local_path  # noqa: E402
+from services.trainer.examples import local_path  # noqa: E402
 from services.trainer.settings import DpoSettings, SftSettings  # noqa: E402
+from services.trainer.versions.files import file_sha256  # noqa: E402
 
 URL = "memory://bucket/set/moves.jsonl"
 

@@ -1,5 +1,6 @@
 """Partition, commands and heartbeats of several processes; what they compute is in tests/integration."""
 
+import json
 import re
 import shlex
 import threading
@@ -26,10 +27,10 @@ torch = pytest.importorskip("torch")
 from services.trainer.distributed import process_group  # noqa: E402
 from services.trainer.distributed.placement import own_device  # noqa: E402
 from services.trainer.distributed.process_group import Follower, RankZero, World, join_processes  # noqa: E402
-from services.trainer.losses.statistics import MicroBatchStats  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
 from services.trainer.training import ranks  # noqa: E402
 from services.trainer.training.ranks import agreed, follow  # noqa: E402
+from services.trainer.training.statistics import MicroBatchStats, PendingStats  # noqa: E402
 from services.trainer.training.step import RunningState  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 
@@ -92,8 +93,10 @@ def test_commands_survive_the_wire(command: ranks.Command) -> None:
 
 
 def test_measures_survive_the_wire() -> None:
-    part = MicroBatchStats(3, 0.1 + 0.2, 1.5, {"ratio": 3.1}, {0: (2, 0.25), 7: (1, 1e-9)})
-    assert MicroBatchStats.of(part.as_json()) == part
+    values = torch.tensor([0.1 + 0.2, 1.5, 3.1, 2.0, 0.0, 1.0, 0.25, 0.0, 1e-9], dtype=torch.float64)
+    there = json.loads(json.dumps(PendingStats(3, ("ratio",), values, torch.zeros(3)).read()))
+    part = MicroBatchStats(3, 0.1 + 0.2, 1.5, {"ratio": 3.1}, {0: (2, 0.25), 2: (1, 1e-9)})
+    assert MicroBatchStats.of(*there) == part
 
 
 def _process(kind: Any, store: Any) -> Any:

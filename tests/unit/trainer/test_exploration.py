@@ -7,7 +7,7 @@ import chess
 import pytest
 
 from rookery.trace import Move, Outcome, TraceGroup
-from services.trainer.records.exploration import exploration
+from services.trainer.records.describe import exploration
 from tests.unit.trainer.groups import make_group
 
 START = chess.STARTING_FEN

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rookery.trace import TraceGroup
-from services.trainer.batches import finite
 from services.trainer.batches.advantages import RewardAverages
+from services.trainer.batches.checks import check_group
 from services.trainer.batches.rows import Row, prepare_batch
 from services.trainer.settings import TrainerSettings
 from tests.unit.trainer.groups import make_group
@@ -24,9 +24,9 @@ def _with(group: TraceGroup, slot: int, **changed: object) -> TraceGroup:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e200])
 def test_a_reward_that_is_no_number_is_stopped(bad: float) -> None:
-    finite.check_group(make_group(2))
+    check_group(make_group(2))
     with pytest.raises(ArithmeticError, match=r"group group-2: reward of completion 3 is -?(nan|inf|1e)"):
-        finite.check_group(_with(make_group(2), 3, reward=bad))
+        check_group(_with(make_group(2), 3, reward=bad))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -37,7 +37,7 @@ def test_a_log_probability_that_is_no_number_is_stopped(bad: float) -> None:
     with pytest.raises(
         ArithmeticError, match=rf"group group-7: log-probability of token {place} of completion 1 is"
     ):
-        finite.check_group(_with(group, 1, logprobs=logprobs))
+        check_group(_with(group, 1, logprobs=logprobs))
 
 
 def test_advantages_that_are_no_numbers_are_stopped() -> None:
@@ -48,10 +48,16 @@ def test_advantages_that_are_no_numbers_are_stopped() -> None:
         )
 
 
+@pytest.mark.torch
 def test_a_loss_that_is_no_number_names_its_groups_once() -> None:
+    pytest.importorskip("torch")
+    from services.trainer.batches.micro_batches import Partition
+    from services.trainer.training.update import check_losses
+
+    rows = [_row("a"), _row("b"), _row("a")]
     with pytest.raises(ArithmeticError, match=r"step 4: loss is nan in a micro-batch of groups a, b$"):
-        finite.check_losses([0.0, math.nan], [[_row("c")], [_row("a"), _row("b"), _row("a")]], step=4)
-    finite.check_losses([0.0], [[_row("a")]], step=4)
+        check_losses([0.0, math.nan], Partition([], [[_row("c")], rows]), step=4)
+    check_losses([0.0], Partition([], [[_row("a")]]), step=4)
 
 
 def _row(group_id: str) -> Row:

@@ -12,7 +12,6 @@ from rookery.errors import SetupError  # noqa: E402
 from services.trainer.finetune.loop import start_run  # noqa: E402
 from services.trainer.model.policies import (  # noqa: E402  # noqa: E402
     Gpt2Policy,
-    MergedActorCritic,
     MergedPolicy,
     build_policy,
 )
@@ -41,7 +40,8 @@ def test_a_gpt2_is_recognised_by_its_id(snapshot: Path, tmp_path: Path) -> None:
     write_gpt2(snapshot)
     (snapshot / "vocab.json").write_text("{}")
     policy = build_policy(_settings(tmp_path))
-    assert type(policy) is MergedActorCritic
+    assert type(policy) is MergedPolicy
+    assert policy.value_head is not None
     assert policy.base_model == ID
     files = contents(policy.version_files())
     assert {"config.json", "model.safetensors", "adapter_model.safetensors", "vocab.json"} < set(files)

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.losses import kl  # noqa: E402
+from services.trainer.losses import regularisers as kl  # noqa: E402
 from services.trainer.model.base_model import Head  # noqa: E402
 from services.trainer.model.head import TokenScores, WithGradient, score_tokens  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402

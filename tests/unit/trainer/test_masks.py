@@ -18,11 +18,11 @@ from services.trainer.batches.micro_batches import collate, micro_batches  # noq
 from services.trainer.batches.rows import (  # noqa: E402
     prepare_batch,
 )
-from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
 from services.trainer.model.head import TokenScores  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.training.update import Objective  # noqa: E402
 from tests.unit.trainer.groups import make_group, prompt_places  # noqa: E402
+from tests.unit.trainer.reference import OBJECTIVES  # noqa: E402
 
 TEMPLATES = {
     "chatml": "{% for m in messages %}<{{ m.role }}> {{ m.content }}</think>{% endfor %}"
@@ -45,7 +45,7 @@ def tokenizer(tiny_model: Path):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("template", TEMPLATES)
 @settings(max_examples=25)
 @given(
-    text=texts, said=answers, row_tokens=st.integers(16, 90), objective=st.sampled_from(sorted(SURROGATES))
+    text=texts, said=answers, row_tokens=st.integers(16, 90), objective=st.sampled_from(sorted(OBJECTIVES))
 )
 def test_only_completion_tokens_are_predicted_and_only_they_move_the_loss(
     template: str, text: str, said: list[list[int]], row_tokens: int, objective: str, tokenizer

@@ -18,12 +18,12 @@ from services.trainer.batches.rows import (  # noqa: E402
     Row,
     prepare_batch,
 )
-from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.training.update import Objective  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
+from tests.unit.trainer.reference import OBJECTIVES  # noqa: E402
 
 VOCABULARY = 12
 WEIGHTS = ("token", "sequence", "constant")
@@ -64,7 +64,7 @@ def _gradient(chosen: TrainerSettings, batch: Batch, cut: list[list[Row]]) -> tu
 
 @settings(max_examples=30)
 @given(
-    st.sampled_from(sorted(SURROGATES)),
+    st.sampled_from(sorted(OBJECTIVES)),
     st.sampled_from(WEIGHTS),
     st.sampled_from(KINDS),
     st.sampled_from([0.0, 0.2]),
@@ -91,7 +91,7 @@ def test_the_gradient_is_the_same_for_every_cut_into_rows_and_micro_batches(
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("name", sorted(SURROGATES))
+@pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_the_loss_of_a_batch_equals_its_formula(name: str, weights: str) -> None:
     chosen = _settings(objective=name, loss_weights=weights, loss_constant=20)
     batch = _batch(chosen)
@@ -145,7 +145,7 @@ def test_the_penalty_adds_its_mean_to_the_loss(kl: str) -> None:
     assert difference == pytest.approx(0.3 * total / batch.tokens, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", sorted(SURROGATES))
+@pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_the_entropy_bonus_has_the_gradient_of_its_formula(name: str) -> None:
     """-c dH/dz = c p (log p + H) for each token, over the tokens of the batch."""
     chosen, plain = _settings(objective=name, entropy_coefficient=0.2), _settings(objective=name)

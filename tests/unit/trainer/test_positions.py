@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch")
 
 from transformers import LlamaConfig, Qwen3Config  # noqa: E402
 
-from services.trainer.autobatch import search  # noqa: E402
-from services.trainer.autobatch.search import FILE  # noqa: E402
+from services.trainer import autobatch  # noqa: E402
+from services.trainer.autobatch import FILE  # noqa: E402
 from services.trainer.model.base_model import check_group_length, max_positions  # noqa: E402
 from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.settings import (  # noqa: E402
@@ -95,14 +95,14 @@ def test_autobatch_probes_nothing_longer(
         run_dir=tmp_path, device="cpu", lora_rank=rank, prompt_tokens=prompt,
     )  # fmt: skip
     with pytest.raises(SetupError, match=said):
-        search.autobatch(settings, Console())
+        autobatch.run(settings, Console())
 
 
 def test_the_trainers_own_search_keeps_within_the_model(gpt2: Path, tmp_path: Path) -> None:
     settings = TrainerSettings(
         model=gpt2, run_dir=tmp_path, device="cpu", lora_rank=0, micro_batch_tokens="auto", batch_groups=2
     )
-    search.resolve_micro_batch_tokens(settings, build_policy(settings))
+    autobatch.resolve_micro_batch_tokens(settings, build_policy(settings))
     asked = json.loads((tmp_path / FILE).read_text())["asked"]
     assert int(asked["prompt_tokens"]) + int(asked["completion_tokens"]) == 64
 

@@ -17,7 +17,6 @@ from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.model.policy import (  # noqa: E402
     VALUE_HEAD_FILE,
-    ActorCritic,
     Policy,
 )
 from services.trainer.settings import TrainerSettings  # noqa: E402
@@ -100,7 +99,7 @@ def _certain_group(number: int, prompt: tuple[int, ...], reward: float) -> Trace
 
 def test_the_head_learns_what_states_are_worth(small_model: Path, tmp_path: Path) -> None:
     settings = _settings(small_model, tmp_path, lr=1e-2, value_clip=0.0, whiten=False, gae_lambda=1.0)
-    policy, state = ActorCritic(settings), RunningState()
+    policy, state = Policy(settings), RunningState()
     optimizer = adam.build(policy.parameters, lr=settings.lr)
     prompts = {(10, 11, 12): -1.0, (20, 21, 22): 0.0, (30, 31): -0.4}
     results = []
@@ -128,7 +127,7 @@ def _groups(step: int) -> list[TraceGroup]:
 
 def _gradient(model: Path, folder: Path, **changed: object) -> tuple[StepStats, "torch.Tensor"]:
     settings = _settings(model, folder, max_grad_norm=1e9, **changed)
-    policy = ActorCritic(settings)
+    policy = Policy(settings)
     taken: list[torch.Tensor] = []
 
     class Noting(torch.optim.SGD):
@@ -194,7 +193,7 @@ def test_a_k1_penalty_is_paid_token_by_token(small_model: Path, tmp_path: Path) 
     settings = _settings(
         small_model, tmp_path, kl="k1", kl_coefficient=0.5, gae_lambda=1.0, whiten=False, seed=2
     )
-    policy = ActorCritic(settings)
+    policy = Policy(settings)
     for name, weight in policy.model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.3)
@@ -228,7 +227,7 @@ def _run(
 def test_resuming_gives_the_bytes_of_not_stopping(small_model: Path, tmp_path: Path) -> None:
     settings = _settings(small_model, tmp_path, ppo_epochs=2, ppo_mini_batches=2, row_tokens=32)
     whole = build_policy(settings)
-    assert isinstance(whole, ActorCritic)
+    assert whole.value_head is not None
     optimizer = adam.build(whole.parameters, lr=settings.lr)
     _run(settings, whole, optimizer, range(2))
     commit = commits.write(
@@ -253,7 +252,7 @@ def test_the_head_lies_outside_of_what_servers_load(small_model: Path, tmp_path:
     settings = _settings(small_model, tmp_path)
     files, plain = (
         contents(build_policy(settings).version_files()),
-        contents(Policy(settings).version_files()),
+        contents(Policy(_settings(small_model, tmp_path, objective="grpo")).version_files()),
     )
     assert set(files) - set(plain) == {VALUE_HEAD_FILE}
     assert files["adapter_model.safetensors"] == plain["adapter_model.safetensors"]
@@ -262,7 +261,7 @@ def test_the_head_lies_outside_of_what_servers_load(small_model: Path, tmp_path:
 
 def test_a_batch_without_a_token_to_learn_from_moves_nothing(small_model: Path, tmp_path: Path) -> None:
     settings = _settings(small_model, tmp_path)
-    policy = ActorCritic(settings)
+    policy = Policy(settings)
     before = contents(policy.version_files())
     groups = [
         replace(group, traces=tuple(trace for trace in group.traces if trace.completion.truncated))
@@ -274,7 +273,7 @@ def test_a_batch_without_a_token_to_learn_from_moves_nothing(small_model: Path, 
     assert contents(policy.version_files()) == before
 
 
-class Broken(ActorCritic):
+class Broken(Policy):
     """A critic that has no number for one token id, in every score or in those with gradients."""
 
     token, when = 0, "always"

@@ -19,16 +19,15 @@ torch = pytest.importorskip("torch")
 
 from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.records.exploration import of_new_positions  # noqa: E402
-from services.trainer.records.flops import SpeedMeter  # noqa: E402
-from services.trainer.records.report import (  # noqa: E402
-    StepReporter,
+from services.trainer.records.describe import (  # noqa: E402
     by_task,
     components,
     describe_step,
-    json_row,
     lengths,
+    of_new_positions,
 )
+from services.trainer.records.flops import SpeedMeter  # noqa: E402
+from services.trainer.records.report import StepReporter, json_row  # noqa: E402
 from services.trainer.records.tracking import Tracker  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from services.trainer.batches.advantages import RewardAverages
-from services.trainer.losses.entropy import (
+from services.trainer.losses.regularisers import (
     EntropyController,
+    KlController,
     entropy_coefficient,
+    kl_coefficient,
+    updated_controller,
     updated_entropy_controller,
 )
-from services.trainer.losses.kl import KlController, kl_coefficient, updated_controller
 from services.trainer.settings import TrainerSettings
 from services.trainer.training.step import RunningState
 from tests.unit.trainer.groups import make_group

@@ -16,7 +16,7 @@ from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
 from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.model.head import TokenScores, WithGradient  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.records import ratios  # noqa: E402
+from services.trainer.records import report  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.training import optimizer as adam  # noqa: E402
 from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402
@@ -89,29 +89,30 @@ def test_the_ratios_of_each_token_are_kept_within_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     results, _, _ = _run(_settings(tiny_model, tmp_path), 3)
+    kept_mb = _settings(tiny_model, tmp_path, ratios_mb=1)
     for step, result in enumerate(results):
         flat = [ratio for own in result.ratios.values() for ratio in own]
         assert (len(flat), max(flat)) == (result.tokens, pytest.approx(result.losses["ratio_max"]))
         assert sum(flat) / len(flat) == pytest.approx(result.losses["ratio_mean"])
-        ratios.write(tmp_path, _groups(step), result.ratios, version=step + 1, limit_mb=1)
+        report.write_ratios(kept_mb, _groups(step), result.ratios, version=step + 1)
         for group in _groups(step):
             kept = [result.ratios.get(trace.id) for trace in group.traces]
             read = RunFolder("run", tmp_path, tmp_path).ratios(step + 1, group.id)
             assert read == [own and pytest.approx(own, abs=1e-4) for own in kept]
             assert [own is None for own in kept] == [trace.completion.truncated for trace in group.traces]
     (tmp_path / "ratios" / "policy-v000002.jsonl.gz").write_bytes(b"0" * (1 << 20))
-    ratios.write(tmp_path, _groups(3), results[2].ratios, version=4, limit_mb=1)
+    report.write_ratios(kept_mb, _groups(3), results[2].ratios, version=4)
     assert {path.name[:14] for path in (tmp_path / "ratios").iterdir()} == {
         "policy-v000003",
         "policy-v000004",
     }
-    monkeypatch.setattr(ratios, "MIB", 1)
-    ratios.write(tmp_path, _groups(3), results[2].ratios, version=5, limit_mb=1)
+    monkeypatch.setattr(report, "MIB", 1)
+    report.write_ratios(kept_mb, _groups(3), results[2].ratios, version=5)
     assert [path.name[:14] for path in (tmp_path / "ratios").iterdir()] == ["policy-v000005"]
     blocked = tmp_path / "blocked"
     blocked.mkdir()
     (blocked / "ratios").touch()
-    ratios.write(blocked, _groups(3), results[2].ratios, version=6, limit_mb=1)
+    report.write_ratios(_settings(tiny_model, blocked, ratios_mb=1), _groups(3), results[2].ratios, version=6)
     assert "the ratios of step 6 are not kept" in caplog.text
     assert _run(_settings(tiny_model, tmp_path, ratios_mb=0), 1)[0][0].ratios == {}
 
@@ -190,7 +191,7 @@ def test_zero_variance_counts_what_dynamic_sampling_dropped(tiny_model: Path, tm
 
 def _measured(rows: list[tuple[float, float, int]]) -> dict[str, float]:
     """Figures of tokens with (log p, log p behaviour, age)."""
-    from services.trainer.losses.statistics import batch_stats
+    from services.trainer.training.statistics import MicroBatchStats, batch_stats
 
     settings = TrainerSettings(model=Path(), run_dir=Path())
     row = Row((1,), tuple(ScoredCompletion((2,), (b,), 1.0, age) for _, b, age in rows), 1.0)
@@ -202,7 +203,9 @@ def _measured(rows: list[tuple[float, float, int]]) -> dict[str, float]:
         TokenScores(*(t[a:b] for t in (scores.logprobs_N, scores.entropy_N, scores.hidden_ND)))
         for a, b in ((0, 1), (1, len(rows)))
     ]
-    return batch_stats([objective(s, batch)[1].read() for s, batch in zip(parts, halves, strict=True)])
+    return batch_stats(
+        [MicroBatchStats.of(*objective(s, batch)[1].read()) for s, batch in zip(parts, halves, strict=True)]
+    )
 
 
 def test_kl_to_the_behaviour_policy_is_told_by_age() -> None:

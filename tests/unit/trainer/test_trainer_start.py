@@ -16,9 +16,8 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import save_file  # noqa: E402
 
-from services.trainer import process  # noqa: E402
-from services.trainer.autobatch import search  # noqa: E402
-from services.trainer.autobatch.search import FILE, saved_choice  # noqa: E402
+from services.trainer import autobatch, process  # noqa: E402
+from services.trainer.autobatch import FILE, saved_choice  # noqa: E402
 from services.trainer.distributed.placement import device_named  # noqa: E402
 from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.settings import AutobatchSettings, TrainerSettings  # noqa: E402
@@ -111,7 +110,7 @@ def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     settings = AutobatchSettings(model=Path("none"), run_dir=tmp_path / "file", device="cpu")
     with pytest.raises(SetupError, match=r"--run-dir .*/file: File exists"):
-        search.autobatch(settings, None)
+        autobatch.run(settings, None)
     with (
         pytest.raises(SetupError, match=r"--run-dir with .*/file/adapters: Not a directory"),
         commits.sole_writer(settings.adapters_dir),
@@ -131,7 +130,7 @@ def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
             json.dumps(
                 {
                     "asked": {},
-                    "choice": dict.fromkeys(search.Profile.__dataclass_fields__, 1) | {"positions": None},
+                    "choice": dict.fromkeys(autobatch.Profile.__dataclass_fields__, 1) | {"positions": None},
                 }
             ),
             "has no valid choice",

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from services.trainer.attention import Blocks  # noqa: E402
 from services.trainer.batches.micro_batches import MicroBatch  # noqa: E402
-from services.trainer.batches.rows import CompletionLength, normaliser, token_weight  # noqa: E402
+from services.trainer.batches.rows import normaliser, token_weight  # noqa: E402
 from services.trainer.examples.rows import Example, collate_examples  # noqa: E402
 from services.trainer.finetune import sft  # noqa: E402
 from services.trainer.finetune.dpo import dpo_loss  # noqa: E402
@@ -44,7 +44,7 @@ def test_loss_and_gradient_are_those_of_trl(case: str) -> None:
         ratio_cap=numbers["cap"], kl_coefficient=numbers["beta"], **OURS[case],
     )  # fmt: skip
     completions = TRL["completions"]
-    completion_lengths = [CompletionLength(len(c["logprobs"]), numbers["limit"]) for c in completions]
+    completion_lengths = [(len(c["logprobs"]), numbers["limit"]) for c in completions]
     objective = Objective.of(
         settings,
         coefficient=settings.kl_coefficient,

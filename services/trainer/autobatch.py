@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 
 from rookery.errors import InvalidInput, SetupError
-from services.trainer.autobatch.probe import TARGET, GroupShape, Profile, probe
+from services.trainer.memory_probe import TARGET, GroupShape, Profile, probe
 from services.trainer.model.base_model import check_length, max_positions
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
@@ -44,9 +44,7 @@ class SearchResult:
     choice: Profile
 
 
-def find_largest(
-    probe: Callable[[int], Profile], *, first: int, most: int, target: float = TARGET
-) -> SearchResult:
+def find_largest(probe: Callable[[int], Profile], *, first: int, most: int) -> SearchResult:
     """Tries `first` positions, then twice as many, up to `most`. If `first` do not fit, it tries one.
 
     Raises:
@@ -65,7 +63,7 @@ def find_largest(
         tried.append(profile)
         if profile.result == "fits":
             best = profile
-            size = _larger(profile, most=most, target=target)
+            size = _larger(profile, most=most)
         else:
             size = _smaller(best, profile)
         if size in {p.positions for p in tried}:
@@ -79,11 +77,10 @@ def find_largest(
     return SearchResult(tuple(tried), best)
 
 
-def _larger(fits: Profile, *, most: int, target: float) -> int | None:
+def _larger(fits: Profile, *, most: int) -> int | None:
     if fits.positions >= most:
         return None
-    held = fits.peak - fits.activations
-    room = target * fits.available - held
+    room = TARGET * fits.available - (fits.peak - fits.activations)
     allowed = int(room / max(1, fits.activations) * fits.positions)
     size = min(2 * fits.positions, allowed, most)
     # An increase of less than an eighth is not worth the time.
@@ -106,17 +103,14 @@ def resolve_micro_batch_tokens(settings: TrainerSettings, policy: Policy) -> Tra
     if settings.micro_batch_tokens:
         return settings
     shape = _row(settings.row_tokens or ROW, most=max_positions(policy.model.config))
-    asked = _asked(settings, shape, policy.device)
-    choice = saved_choice(settings.run_dir, asked=asked)
+    choice = saved_choice(settings.run_dir, asked=_asked(settings, shape, policy.device))
     if choice is None:
-        found = _search(settings, policy, shape, most=settings.batch_groups)
-        choice = found.choice
-        save(settings.run_dir, found.profiles, choice, asked=asked)
+        choice = _search(settings, policy, shape, most=settings.batch_groups).choice
     logger.info("using %d tokens per forward pass: %s", choice.tokens, _said(choice))
     return settings.model_copy(update={"micro_batch_tokens": choice.tokens})
 
 
-def autobatch(settings: AutobatchSettings, console: Console) -> Profile:
+def run(settings: AutobatchSettings, console: Console | None = None) -> Profile:
     """Tries (2, G), (4, G), (8, G) ... in one forward pass per step. Prints all of them and the choice."""
     make_folder(settings.run_dir, setting="--run-dir")
     if settings.threads:
@@ -125,16 +119,14 @@ def autobatch(settings: AutobatchSettings, console: Console) -> Profile:
     shape = GroupShape(settings.group_size, settings.prompt_tokens, settings.completion_tokens)
     check_length(policy.model, shape.sequence_tokens, name="--prompt-tokens and --completion-tokens")
     found = _search(settings, policy, shape, most=settings.most_positions)
-    asked = _asked(settings, shape, policy.device)
-    save(settings.run_dir, found.profiles, found.choice, asked=asked)
     choice = found.choice
     said = (
-        table(found.profiles, target=TARGET),
+        table(found.profiles),
         f"\nchoice: {_said(choice)}",
         f"--batch-groups {choice.positions} --micro-batch-tokens {choice.tokens}",
         f"profiles in {settings.run_dir / FILE}",
     )
-    console.print("\n".join(said), highlight=False, markup=False, soft_wrap=True)
+    (console or Console()).print("\n".join(said), highlight=False, markup=False, soft_wrap=True)
     return choice
 
 
@@ -149,7 +141,18 @@ def _row(tokens: int, *, most: int | None) -> GroupShape:
 
 
 def _search(settings: TrainerSettings, policy: Policy, shape: GroupShape, *, most: int) -> SearchResult:
-    return find_largest(lambda size: probe(policy, settings, shape, positions=size), first=FIRST, most=most)
+    """Searches, and writes memory_profiles.json."""
+    found = find_largest(lambda size: probe(policy, settings, shape, positions=size), first=FIRST, most=most)
+    content = {
+        "asked": _asked(settings, shape, policy.device),
+        "choice": asdict(found.choice),
+        "profiles": [{**asdict(profile), "share": profile.share} for profile in found.profiles],
+    }
+    settings.run_dir.mkdir(parents=True, exist_ok=True)
+    fresh = settings.run_dir / f".{FILE}"
+    fresh.write_text(json.dumps(content, indent=2) + "\n")
+    fresh.replace(settings.run_dir / FILE)
+    return found
 
 
 def _said(choice: Profile) -> str:
@@ -175,10 +178,10 @@ def _asked(settings: TrainerSettings, shape: GroupShape, device: torch.device) -
     }
 
 
-def table(profiles: Sequence[Profile], *, target: float) -> str:
+def table(profiles: Sequence[Profile]) -> str:
     """Returns a table of the configurations in the order they were tried, at most 80 characters wide."""
     ran = [profile for profile in profiles if profile.result != "out of memory"]
-    lines = [f"positions x completions below {target:.0%} of {profiles[0].available / _GIB:.2f} GiB"]
+    lines = [f"positions x completions below {TARGET:.0%} of {profiles[0].available / _GIB:.2f} GiB"]
     if ran:
         # These are the same for all configurations: only activations grow.
         parts = {"weights": ran[0].parameters, "gradients": ran[0].gradients, "Adam": ran[0].adam}
@@ -204,19 +207,6 @@ def _line(*cells: str) -> str:
 
 def _mib(size: int) -> str:
     return f"{size / _MIB:,.1f}"
-
-
-def save(folder: Path, profiles: Sequence[Profile], choice: Profile, *, asked: Mapping[str, str]) -> None:
-    """Writes memory_profiles.json. `asked` are the settings that the profiles depend on."""
-    folder.mkdir(parents=True, exist_ok=True)
-    content = {
-        "asked": dict(asked),
-        "choice": asdict(choice),
-        "profiles": [{**asdict(profile), "share": profile.share} for profile in profiles],
-    }
-    fresh = folder / f".{FILE}"
-    fresh.write_text(json.dumps(content, indent=2) + "\n")
-    fresh.replace(folder / FILE)
 
 
 def saved_choice(folder: Path, *, asked: Mapping[str, str]) -> Profile | None:

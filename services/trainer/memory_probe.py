@@ -114,7 +114,10 @@ def probe(policy: Policy, settings: TrainerSettings, shape: GroupShape, *, posit
     groups = [_group(number, shape) for number in range(positions)]
     available = available_bytes(device)
     with _restoring(policy) as spare:
-        _free_memory()
+        # What allocators keep from earlier probes must not count for this one.
+        gc.collect()
+        release_cached()
+        release_free()
         on_gpu = device.type == "cuda"
         before = (torch.cuda.memory_allocated(device) if on_gpu else resident_bytes()) - spare
         optimizer = adam.build(
@@ -175,13 +178,6 @@ def _restoring(policy: Policy) -> Iterator[int]:
             for parameter, value in zip(policy.parameters, kept, strict=True):
                 parameter.copy_(value)
                 parameter.grad = None
-
-
-def _free_memory() -> None:
-    """Frees memory that allocators keep from earlier probes, so that it does not count for this one."""
-    gc.collect()
-    release_cached()
-    release_free()
 
 
 def _group(number: int, shape: GroupShape) -> TraceGroup:

@@ -1,0 +1,190 @@
+"""Describes the answers of a batch: verdicts, reward components, lengths, RookWorld's tasks, and exploration.
+
+A policy that collapses repeats one answer, one candidate or one kind of move. Its reward may still rise.
+"""
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import chess
+
+from rookery.advantages import zero_variance
+from rookery.candidates import candidates_of, distinct
+from rookery.prompt import GAME_TASK, task_of
+from rookery.trace import Move, Outcome, TraceGroup
+
+COMPONENT = "component_"
+GROUPS, REWARD, PERFECT = "groups_", "reward_", "perfect_"
+MOVES, BEST_MOVES = "moves_", "best_moves_"
+
+UNREADABLE = {Outcome.NO_BOX, Outcome.TRUNCATED, Outcome.EMPTY_BOX, Outcome.TOO_LONG, Outcome.UNPARSABLE}
+"""Outcomes without a readable move in a box."""
+
+
+def describe_step(
+    groups: list[TraceGroup], result: Mapping[str, float], *, version: int, dropped: Mapping[str, int]
+) -> dict[str, Any]:
+    """Returns the row of a step before its commit, which stores it.
+
+    `result` has the statistics of the update (`StepStats.row`). `version` is the version that the step makes.
+    `dropped` counts, by reason, the groups dropped since the previous step.
+    """
+    ages = ages_of(groups, version=version)
+    return {
+        "time": time.time(),
+        "step": version,
+        "version": version,
+        **describe(groups),
+        **result,
+        "age_mean": statistics.fmean(ages),
+        "age_max": max(ages),
+        **{f"dropped_{reason}": count for reason, count in dropped.items()},
+    }
+
+
+def describe(groups: list[TraceGroup]) -> dict[str, float]:
+    """Returns statistics of a batch's verdicts. Rates are over completions, regret over legal moves."""
+    traces = [trace for group in groups for trace in group.traces]
+    verdicts = [trace.verdict for trace in traces]
+    regrets = [verdict.regret for verdict in verdicts if verdict.regret is not None]
+    return {
+        "groups": len(groups),
+        "completions": len(traces),
+        "reward": statistics.fmean(verdict.reward for verdict in verdicts),
+        "reward_std": statistics.fmean(statistics.pstdev(group.rewards) for group in groups),
+        "legal_rate": statistics.fmean(verdict.outcome is Outcome.LEGAL for verdict in verdicts),
+        "box_rate": statistics.fmean(verdict.outcome not in UNREADABLE for verdict in verdicts),
+        "regret": statistics.fmean(regrets) if regrets else float("nan"),
+        "zero_variance_groups": sum(zero_variance(group.rewards) for group in groups),
+        "truncated": sum(trace.completion.truncated for trace in traces),
+        **by_task(groups),
+        **components(groups),
+        **lengths(groups),
+        **exploration(groups),
+        **of_new_positions(groups),
+        "generation_s": statistics.fmean(group.generation_s for group in groups),
+        "reward_s": statistics.fmean(group.reward_s for group in groups),
+    }
+
+
+def ages_of(groups: list[TraceGroup], *, version: int) -> list[int]:
+    """Returns how many versions behind each group was when `version` was trained on it."""
+    return [version - 1 - group.policy.number for group in groups]
+
+
+def components(groups: Sequence[TraceGroup]) -> dict[str, float]:
+    """Returns the mean of each component of the reward over all completions; a missing one counts as 0.
+
+    So the means add up to the mean reward if each verdict's components add up to its reward. RookWorld's
+    tasks have other components each: their means are over the completions of the task, as `component_a_fen`.
+    """
+    found: dict[str, float] = {}
+    for task, own in _tasks(groups).items():
+        verdicts = [trace.verdict for group in own for trace in group.traces]
+        prefix = COMPONENT + (f"{task}_" if task else "")
+        for name in sorted({name for verdict in verdicts for name in verdict.components}):
+            found[prefix + name] = statistics.fmean(v.components.get(name, 0.0) for v in verdicts)
+    return found
+
+
+def lengths(groups: Sequence[TraceGroup]) -> dict[str, float]:
+    """Returns lengths of completions and prompts in tokens. The percentile uses the nearest rank."""
+    completions = sorted(len(trace.completion.token_ids) for group in groups for trace in group.traces)
+    return {
+        "completion_length": statistics.fmean(completions),
+        "completion_length_p95": completions[-(-95 * len(completions) // 100) - 1],
+        "completion_length_max": completions[-1],
+        "prompt_length": statistics.fmean(len(group.prompt_token_ids) for group in groups),
+    }
+
+
+def by_task(groups: Sequence[TraceGroup]) -> dict[str, float]:
+    """Returns, for each of RookWorld's tasks, the number of groups, the mean reward and the share of perfect
+    answers; empty if groups have no tasks."""
+    found: dict[str, float] = {}
+    for task, own in _tasks(groups).items():
+        rewards = [reward for group in own for reward in group.rewards]
+        if task:
+            perfect = sum(reward > 1.0 - 1e-9 for reward in rewards)  # a mean of fields may be rounded
+            found |= {GROUPS + task: len(own), REWARD + task: statistics.fmean(rewards)}
+            found[PERFECT + task] = perfect / len(rewards)
+    return found
+
+
+def _tasks(groups: Sequence[TraceGroup]) -> dict[str, list[TraceGroup]]:
+    """The groups by RookWorld's task, `p` or `a`, or under an empty string if a move was asked for."""
+    found: dict[str, list[TraceGroup]] = {}
+    for group in groups:
+        task = task_of(group.position, style=group.prompt.style)
+        found.setdefault("" if task == GAME_TASK else task.lower(), []).append(group)
+    return dict(sorted(found.items()))
+
+
+def exploration(groups: Sequence[TraceGroup]) -> dict[str, float]:
+    """Returns how much the answers of a batch differ. Statistics without an answer to count are left out.
+
+    `identical_answers` is the share of answers whose tokens equal those of another one of their group, and
+    `distinct_candidates` the share of the moves named before the box that are no repetition. `moves_PIECE`
+    are shares of the legal moves, `best_moves_PIECE` those of the engine's best moves at the same positions,
+    each counted once for each legal move. `piece_distance` is the total variation distance of the two: half
+    the sum of the absolute differences.
+    """
+    repeated = total = 0
+    candidates: list[float] = []
+    moved: Counter[int | None] = Counter()
+    best: Counter[int | None] = Counter()
+    for group in groups:
+        board = chess.Board(group.prompt.fen)
+        answers = Counter(trace.completion.token_ids for trace in group.traces)
+        total += answers.total()
+        repeated += sum(count for count in answers.values() if count > 1)
+        for trace in group.traces:
+            if named := candidates_of(trace.completion.text, board):
+                candidates.append(len(distinct(named)) / len(named))
+            if trace.verdict.move and trace.verdict.best:
+                moved[_piece(board, trace.verdict.move)] += 1
+                best[_piece(board, trace.verdict.best)] += 1
+    return {
+        "identical_answers": repeated / total,
+        **({"distinct_candidates": statistics.fmean(candidates)} if candidates else {}),
+        **(_pieces(moved, best) if moved else {}),
+    }
+
+
+def of_new_positions(groups: Sequence[TraceGroup]) -> dict[str, float]:
+    """Returns means over the groups whose position is not repeated; empty if the feed repeats none.
+
+    Repeated positions are chosen by their rewards, so only these means estimate those of all positions.
+    """
+    if not any(group.draw for group in groups):
+        return {}
+    new = [group for group in groups if not (group.draw and group.draw.repeated)]
+    share = {"repeated_share": 1 - len(new) / len(groups)}
+    if not new:
+        return share
+    verdicts = [trace.verdict for group in new for trace in group.traces]
+    return {
+        **share,
+        "reward_new": statistics.fmean(verdict.reward for verdict in verdicts),
+        "legal_rate_new": statistics.fmean(verdict.outcome is Outcome.LEGAL for verdict in verdicts),
+        "zero_variance_new": statistics.fmean(zero_variance(group.rewards) for group in new),
+    }
+
+
+def _pieces(moved: Counter[int | None], best: Counter[int | None]) -> dict[str, float]:
+    own, engine = (
+        {chess.piece_name(piece): counts[piece] / counts.total() for piece in chess.PIECE_TYPES}
+        for counts in (moved, best)
+    )
+    return {
+        **{MOVES + name: share for name, share in own.items()},
+        **{BEST_MOVES + name: share for name, share in engine.items()},
+        "piece_distance": sum(abs(own[name] - engine[name]) for name in own) / 2,
+    }
+
+
+def _piece(board: chess.Board, move: Move) -> int | None:
+    return board.piece_type_at(chess.parse_square(move.uci[:2]))
