@@ -10,6 +10,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from launcher.services import MODULES, SUBCOMMANDS
 from rookery import __version__
@@ -142,47 +143,23 @@ def _require(module: str) -> None:
         raise SetupError(f"{module} needs {package}: pip install 'rookery[{extra}]'")
 
 
-def _up(rest: list[str]) -> int:
-    from launcher.settings import UpSettings
-    from launcher.up import print_services
+def _own(name: str, kind: str, *needed: str, place: str = "", **options: Any) -> Callable[[list[str]], int]:
+    """The command `rookery NAME`: a function of `launcher.NAME`, or the one at `place`, MODULE:FUNCTION.
 
-    settings = UpSettings.parse(rest, prog="rookery up", show=print_services)
-    from rich.console import Console
-
-    from launcher.up import up
-
-    return up(settings, Console())
-
-
-def _demo(rest: list[str]) -> int:
-    from launcher.settings import DemoSettings
-    from launcher.up import print_services
-
-    settings = DemoSettings.parse(rest, prog="rookery demo", show=print_services)
-    from rich.console import Console
-
-    from launcher.demo import demo
-
-    return demo(settings, Console())
-
-
-def _status(rest: list[str]) -> int:
-    from launcher.status import StatusSettings, status
-
-    return status(StatusSettings.parse(rest, prog="rookery status"))
-
-
-def _terminal(name: str, kind: str, *needed: str) -> Callable[[list[str]], int]:
-    """The command of the module `launcher.NAME`. `kind` are its settings, `needed` modules of services."""
+    `kind` names the class of its settings, `needed` modules of services, and `options` are the console's. A
+    function `print_services` in the module prints the settings for --dry-run.
+    """
 
     def command(rest: list[str]) -> int:
-        module = importlib.import_module(f"launcher.{name}")
-        settings = getattr(module, kind).parse(rest, prog=f"rookery {name}")
+        module_name, _, function = (place or f"{name}:{name}").partition(":")
+        module = importlib.import_module(f"launcher.{module_name}")
+        show = getattr(module, "print_services", None)
+        settings = getattr(module, kind).parse(rest, prog=f"rookery {name}", show=show)
         for service in needed:
             _require(service)
         from rich.console import Console
 
-        status: int = getattr(module, name)(settings, Console(highlight=False, soft_wrap=True))
+        status: int = getattr(module, function)(settings, Console(**options))
         return status
 
     return command
@@ -196,28 +173,6 @@ def _exporter(rest: list[str]) -> int:
     if importlib.util.find_spec("fastapi") is None:
         raise SetupError("rookery exporter needs fastapi: pip install 'rookery[rollouts]'")
     return export(settings)
-
-
-def _plot(rest: list[str]) -> int:
-    from launcher.plots.command import PlotSettings
-
-    settings = PlotSettings.parse(rest, prog="rookery plot")
-    from rich.console import Console
-
-    from launcher.plots.command import plot
-
-    return plot(settings, Console())
-
-
-def _compare(rest: list[str]) -> int:
-    from launcher.plots.command import CompareSettings
-
-    settings = CompareSettings.parse(rest, prog="rookery compare")
-    from rich.console import Console
-
-    from launcher.plots.command import compare_runs
-
-    return compare_runs(settings, Console())
 
 
 def _data(rest: list[str]) -> int:
@@ -237,25 +192,6 @@ def _uci(rest: list[str]) -> int:
     return _become("services.arena", "uci", "--server-command", server, *rest)
 
 
-def _evaluate(rest: list[str]) -> int:
-    from launcher.evaluate import EvaluateSettings, evaluate
-
-    settings = EvaluateSettings.parse(rest, prog="rookery evaluate")
-    _require("services.arena")
-    from rich.console import Console
-
-    return evaluate(settings, Console())
-
-
-def _pipeline(rest: list[str]) -> int:
-    from launcher.pipeline.command import PipelineSettings, main
-
-    settings = PipelineSettings.parse(rest, prog="rookery pipeline")
-    from rich.console import Console
-
-    return main(settings, Console(highlight=False, markup=False, soft_wrap=True))
-
-
 def _plan(rest: list[str]) -> int:
     from launcher.capacity import CapacitySettings, plan
 
@@ -263,31 +199,32 @@ def _plan(rest: list[str]) -> int:
 
 
 def _fit(command: str) -> Callable[[list[str]], int]:
-    """A command that trains on a file. The trainer has a command of the same name."""
+    """A command of the trainer, which has it under the same name."""
     return lambda rest: _become("services.trainer", command, *rest)
 
 
+_PLAIN: dict[str, Any] = {"highlight": False, "soft_wrap": True}
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "serve": _serve,
-    "up": _up,
-    "demo": _demo,
-    "status": _status,
-    "dead": _terminal("dead", "DeadSettings"),
-    "doctor": _terminal("doctor", "DoctorSettings"),
-    "replay": _terminal("replay", "ReplaySettings", "services.data", "services.trainer"),
-    "view": _terminal("view", "ViewSettings", "services.viewer"),
+    "up": _own("up", "UpSettings"),
+    "demo": _own("demo", "DemoSettings", place="up:demo"),
+    "status": _own("status", "StatusSettings"),
+    "dead": _own("dead", "DeadSettings", **_PLAIN),
+    "doctor": _own("doctor", "DoctorSettings", **_PLAIN),
+    "replay": _own("replay", "ReplaySettings", "services.data", "services.trainer", **_PLAIN),
+    "view": _own("view", "ViewSettings", "services.viewer", **_PLAIN),
     "exporter": _exporter,
     "check": _check,
     "score": lambda rest: _become("services.reward", "score", *rest),
-    **{name: _fit(name) for name in ("sft", "reward-model", "dpo")},
-    "autobatch": lambda rest: _become("services.trainer", "autobatch", *rest),
+    **{name: _fit(name) for name in ("sft", "reward-model", "dpo", "autobatch")},
     "data": _data,
     "rescore": lambda rest: _become("services.data", "rescore", *rest),
     "arena": lambda rest: _become("services.arena", *rest),
     "uci": _uci,
-    "evaluate": _evaluate,
-    "pipeline": _pipeline,
+    "evaluate": _own("evaluate", "EvaluateSettings", "services.arena"),
+    "pipeline": _own("pipeline", "PipelineSettings", place="pipeline.command:main", markup=False, **_PLAIN),
     "plan": _plan,
-    "plot": _plot,
-    "compare": _compare,
+    "plot": _own("plot", "PlotSettings", place="plots.command:plot"),
+    "compare": _own("compare", "CompareSettings", place="plots.command:compare_runs"),
 }

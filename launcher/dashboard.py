@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from statistics import fmean
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -12,7 +12,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from launcher import dashboard
 from launcher.observer import WINDOW, Snapshot
 from launcher.supervisor import Member, State
 from rookery.streams.state import Overview
@@ -219,54 +218,12 @@ def _table(*columns: str, right: Sequence[str] = ()) -> Table:
     return table
 
 
-class Display(Protocol):
-    """`show` displays the current state, `say` prints a line that stays, `pause` stops drawing."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None: ...
-
-    def show(self, title: str, members: Sequence[Member], snapshot: Snapshot) -> None: ...
-
-    def say(self, text: str) -> None: ...
-
-    def pause(self) -> None: ...
-
-
-def display(console: Console) -> Display:
-    """A `LiveDisplay` if the console is a terminal, else a `PlainDisplay`."""
+def display(console: Console) -> "PlainDisplay":
+    """The display of a run: tables redrawn in place if the console is a terminal, else lines."""
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
 
 
-class LiveDisplay:
-    """Tables redrawn in place."""
-
-    def __init__(self, console: Console) -> None:
-        self._live = Live(console=console, auto_refresh=False, transient=False)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self._live.stop()
-
-    def show(self, title: str, members: Sequence[Member], snapshot: Snapshot) -> None:
-        if self._live.is_started:
-            self._live.update(dashboard.screen(title, members, snapshot), refresh=True)
-
-    def say(self, text: str) -> None:
-        self._live.console.print(text, soft_wrap=True, highlight=False)
-
-    def pause(self) -> None:
-        self._live.stop()
-
-
-class PlainDisplay:
+class PlainDisplay(AbstractContextManager["PlainDisplay"]):
     """Prints a line for each state change of a service, and one for a training step every few seconds."""
 
     def __init__(self, console: Console) -> None:
@@ -275,15 +232,11 @@ class PlainDisplay:
         self._step: object = None
         self._line_at = -LINE_EVERY_S
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        return None
+    def __exit__(self, *raised: object) -> None:
+        self.pause()
 
     def show(self, title: str, members: Sequence[Member], snapshot: Snapshot) -> None:
+        """Displays the current state."""
         for member in members:
             name, state = member.command.name, member.state
             if self._states.get(name, State.WAITING) is not state:
@@ -292,10 +245,30 @@ class PlainDisplay:
         last = snapshot.steps[-1] if snapshot.steps else {}
         if last.get("step") != self._step and time.monotonic() - self._line_at >= LINE_EVERY_S:
             self._step, self._line_at = last.get("step"), time.monotonic()
-            self.say(dashboard.step_line(last))
+            self.say(step_line(last))
 
     def say(self, text: str) -> None:
+        """Prints a line that stays."""
         self._console.print(text, soft_wrap=True, highlight=False)
 
     def pause(self) -> None:
-        """Does nothing: this display never redraws."""
+        """Stops drawing, if the display redraws at all."""
+
+
+class LiveDisplay(PlainDisplay):
+    """Tables redrawn in place. Lines appear above them."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._live = Live(console=console, auto_refresh=False, transient=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def show(self, title: str, members: Sequence[Member], snapshot: Snapshot) -> None:
+        if self._live.is_started:
+            self._live.update(screen(title, members, snapshot), refresh=True)
+
+    def pause(self) -> None:
+        self._live.stop()

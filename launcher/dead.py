@@ -13,7 +13,7 @@ from launcher.status import RunPlace
 from rookery.codec import decode_group, decode_position
 from rookery.errors import NotFound, SetupError, WireError
 from rookery.streams import RunStreams
-from rookery.streams.dead import DeadLetter
+from rookery.streams.reader import DeadLetter
 
 LOST = "has no content: its entry was lost"
 

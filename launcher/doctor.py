@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 from rich.console import Console
 
-from launcher.probes import TIMEOUT_S
+from launcher.observer import TIMEOUT_S
 from launcher.status import RunPlace, StatusSettings, status
 from rookery import __version__
 from rookery.access import Access

@@ -14,14 +14,14 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.console import Console
 
-from launcher.overrides import as_flag
 from launcher.plan import HOST
 from launcher.runs import HELD_OUT_FILE, write_held_out
-from launcher.serve_players import batches, running, serve
-from launcher.services import MODULES, PORTS
+from launcher.serve_players import batches, serve
+from launcher.services import MODULES, PORTS, as_flags
+from launcher.supervisor import running
 from rookery.access import AccessSettings
 from rookery.errors import RookeryError, SetupError
-from rookery.processes.child import Command, Watchdog
+from rookery.processes.child import Child, Command
 from rookery.processes.ports import Ports
 from rookery.settings import Settings, Specs
 
@@ -93,7 +93,9 @@ def evaluate(settings: EvaluateSettings, console: Console) -> int:
                 settings.out / HELD_OUT_FILE, source=settings.source, count=settings.count, seed=settings.seed
             )
             console.print("starting the reward service")
-            flags["reward_target"] = exits.enter_context(_reward(settings))
+            log = settings.out / "logs" / "reward.log"
+            _, ports = exits.enter_context(reward_service(log, nodes=settings.nodes))
+            flags["reward_target"] = f"dns:///{HOST}:{ports['grpc_port']}"
         if "matches" in asked:
             _play(settings)
         for number, group in enumerate(groups, start=1):
@@ -115,27 +117,22 @@ def _play(settings: EvaluateSettings) -> None:
 
 
 @contextmanager
-def _reward(settings: EvaluateSettings) -> Iterator[str]:
-    """The gRPC target of a reward service that runs meanwhile."""
-    watchdog = Watchdog()
-    try:
-        with Ports(HOST) as ports:
-            port, grpc_port = (
-                ports.choose(PORTS["reward"]["port"]),
-                ports.choose(PORTS["reward"]["grpc_port"]),
-            )
-            flags = {"host": HOST, "port": port, "grpc_port": grpc_port, "nodes": settings.nodes}
-            argv = [part for key, value in flags.items() for part in as_flag(key, str(value))]
-            command = Command(
-                "reward service",
-                (sys.executable, "-m", MODULES["reward"], *argv),
-                settings.out / "logs" / "reward.log",
-                probe_url=f"{AccessSettings().access.scheme}://{HOST}:{port}/readyz",
-            )
-            with running(command, watchdog):
-                yield f"dns:///{HOST}:{grpc_port}"
-    finally:
-        watchdog.close()
+def reward_service(log: Path, **flags: object) -> Iterator[tuple[Child, Mapping[str, int]]]:
+    """A reward service that runs meanwhile, and its ports by the names of their settings.
+
+    Raises:
+        SetupError: it does not start.
+    """
+    with Ports(HOST) as free:
+        ports = {name: free.choose(default) for name, default in PORTS["reward"].items()}
+        command = Command(
+            "reward service",
+            (sys.executable, "-m", MODULES["reward"], *as_flags({"host": HOST, **ports, **flags})),
+            log,
+            probe_url=f"{AccessSettings().access.scheme}://{HOST}:{ports['port']}/readyz",
+        )
+        with running(command) as child:
+            yield child, ports
 
 
 def arena(command: str, *players: str, flags: Mapping[str, object]) -> None:
@@ -144,10 +141,7 @@ def arena(command: str, *players: str, flags: Mapping[str, object]) -> None:
     Raises:
         RookeryError: it failed; it has said why.
     """
-    argv = [sys.executable, "-m", "services.arena", command, *players]
-    for name, value in flags.items():
-        for one in value if isinstance(value, tuple) else (value,):
-            argv += as_flag(name, str(one))
+    argv = [sys.executable, "-m", "services.arena", command, *players, *as_flags(flags)]
     status = subprocess.run(argv, check=False).returncode
     if status:
         raise RookeryError(f"the arena's {command} ended with status {status}")

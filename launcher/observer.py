@@ -17,12 +17,27 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from launcher.probes import TIMEOUT_S, probe
 from rookery.access import OPEN, REMEDY, Access
-from rookery.errors import InvalidInput, SetupError, Unavailable
-from rookery.plots.strength import read_strength
+from rookery.errors import InvalidInput, SetupError, Unavailable, cause_message
+from rookery.plots.steps import read_strength
 from rookery.streams import RunStreams
 from rookery.streams.state import Overview
+
+TIMEOUT_S = 2.0
+
+
+def probe(url: str, http: httpx.Client) -> str | None:
+    """None if the service is ready, else the reason why it is not."""
+    try:
+        response = http.get(url, timeout=TIMEOUT_S)
+        if response.is_success:
+            return None
+        return str(response.json().get("reason") or response.status_code)
+    except httpx.ConnectError:
+        return "not listening yet"
+    except (httpx.HTTPError, ValueError) as error:
+        return cause_message(error)
+
 
 logger = logging.getLogger(__name__)
 

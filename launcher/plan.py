@@ -10,9 +10,8 @@ from pathlib import Path
 
 from launcher import redis_server
 from launcher.devices import count_gpus, place
-from launcher.overrides import Overrides, as_flag, environment_variable
-from launcher.services import MODULES, PORTS, SUBCOMMANDS
-from launcher.settings import UpSettings
+from launcher.services import MODULES, PORTS, SUBCOMMANDS, as_flags, environment_variable
+from launcher.settings import Overrides, UpSettings
 from rookery import hub
 from rookery.errors import SetupError, Unavailable
 from rookery.masking import is_secret, mask_setting
@@ -91,8 +90,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
             f"scheme {scheme!r} needs a reward model: name its directory with --reward-model, or choose "
             "another scheme, such as --set reward.scheme=delta"
         )
-    asked, able = (("trainer", "sleep_inference"), ("inference", "sleep"))
-    if _is_on(overrides.given(*asked)) and not _is_on(overrides.given(*able)):
+    if overrides.is_on("trainer", "sleep_inference") and not overrides.is_on("inference", "sleep"):
         raise SetupError("trainer.sleep_inference needs a server that may sleep: --set inference.sleep=true")
     commands = {}
     redis_url = settings.redis_url
@@ -114,10 +112,6 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
             continue
         commands[name] = service_command(name, settings, draft, overrides)
     return draft
-
-
-def _is_on(value: object) -> bool:
-    return str(value).lower() in ("true", "1", "yes", "on", "t", "y")  # as pydantic reads them
 
 
 def _has_viewer(settings: UpSettings) -> bool:
@@ -188,7 +182,7 @@ def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Over
     governed = {key: str(value) for key, value in _governed(name, settings, plan).items()}
     values = governed | overrides.values(name, governed=governed)
     secret = {key for key, value in values.items() if is_secret(key) or mask_setting(value) != value}
-    flags = [part for key, value in values.items() if key not in secret for part in as_flag(key, value)]
+    flags = as_flags({key: value for key, value in values.items() if key not in secret})
     return Command(
         name,
         (sys.executable, "-m", MODULES[name], *SUBCOMMANDS.get(name, ()), *flags),

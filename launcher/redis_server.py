@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from rookery.errors import SetupError
-from rookery.streams.server import ServerVersion
+from rookery.streams.connection import ServerVersion
 
 SOCKET = "redis.sock"
 _NEW_DATA = "appendonlydir"

@@ -4,9 +4,10 @@ import json
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from pydantic import NonNegativeInt
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
@@ -63,15 +64,19 @@ def replay(settings: ReplaySettings, console: Console) -> int:
         raise SetupError(f"{out} is not empty: delete it, or name another folder with --out")
     if newest not in recorded:
         console.print(f"{settings.run_dir} has no version {newest}: it has {', '.join(map(str, recorded))}")
-    with _redis(out, console) as (url, start), closing(RunStreams(url, "replay")) as streams:
+    url, module = redis_url(out / "redis"), (sys.executable, "-m")
+    with _starting(out / "logs") as start, closing(RunStreams(url, "replay")) as streams:
+        start("redis", *redis_argv(out / "redis"))
+        streams.ping()
+        console.print(f"logs and versions are in {out}")
         feeding = start(
-            "republish", MODULES["data"], "republish", settings.archive, "--to", "replay",
+            "republish", *module, MODULES["data"], "republish", settings.archive, "--to", "replay",
             "--run", settings.run or settings.run_dir.resolve().name, "--redis-url", url,
         )  # fmt: skip
         training = start(
-            "trainer", MODULES["trainer"], "--run-dir", str(out), "--redis-url", url, "--run", "replay",
-            "--inference-urls", "", "--adapter-store", "", "--store", "", "--no-mlflow", "--no-rest",
-            "--port", "0", config=config,
+            "trainer", *module, MODULES["trainer"], "--run-dir", str(out), "--redis-url", url,
+            "--run", "replay", "--inference-urls", "", "--adapter-store", "", "--store", "", "--no-mlflow",
+            "--no-rest", "--port", "0", env={CONFIG_VARIABLE: str(config)},
         )  # fmt: skip
         batch = int(tomllib.loads(config.read_text())["trainer"]["batch_groups"])
         _wait(training, feeding, streams, console, out / "logs", newest=newest, batch=batch)
@@ -85,35 +90,17 @@ def versions(run_dir: Path) -> dict[int, str]:
 
 
 @contextmanager
-def _redis(out: Path, console: Console) -> "Iterator[tuple[str, _Start]]":
-    """A Redis of its own, and what starts processes beside it. All end with the block."""
+def _starting(logs: Path) -> Iterator[Callable[..., Child]]:
+    """What starts processes by their names and command lines. They end with the block."""
     with ExitStack() as exits:
-        watchdog = Watchdog()
-        exits.callback(watchdog.close)
-        start = _Start(out / "logs", watchdog, exits)
-        start.run("redis", redis_argv(out / "redis"))
-        url = redis_url(out / "redis")
-        with closing(RunStreams(url, "replay")) as streams:
-            streams.ping()
-        console.print(f"logs and versions are in {out}")
-        yield url, start
+        watchdog = exits.enter_context(closing(Watchdog()))
 
+        def start(name: str, *argv: str, env: Mapping[str, str] = MappingProxyType({})) -> Child:
+            child = Child(Command(name, argv, logs / f"{name}.log", env=env), watchdog)
+            exits.callback(child.kill)
+            return child
 
-class _Start:
-    """Starts a module of this installation, and ends it with `exits`."""
-
-    def __init__(self, logs: Path, watchdog: Watchdog, exits: ExitStack) -> None:
-        self._logs, self._watchdog, self._exits = logs, watchdog, exits
-
-    def __call__(self, name: str, module: str, *flags: str, config: Path | None = None) -> Child:
-        env = {CONFIG_VARIABLE: str(config)} if config else {}
-        return self.run(name, (sys.executable, "-m", module, *flags), env)
-
-    def run(self, name: str, argv: tuple[str, ...], env: dict[str, str] | None = None) -> Child:
-        self._logs.mkdir(parents=True, exist_ok=True)
-        child = Child(Command(name, argv, self._logs / f"{name}.log", env=env or {}), self._watchdog)
-        self._exits.callback(child.kill)
-        return child
+        yield start
 
 
 def _wait(

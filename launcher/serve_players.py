@@ -11,28 +11,25 @@ import os
 import re
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 from pydantic import Field
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
 from launcher.devices import count_gpus, place
 from launcher.plan import HOST
-from launcher.probes import probe
 from launcher.runs import SETTINGS_FILE
-from launcher.services import MODULES
-from launcher.supervisor import STOP_S
+from launcher.services import MODULES, as_flags
+from launcher.supervisor import running
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
 from rookery.errors import SetupError
 from rookery.hub import DIGEST, model_folder, prompt_style, weights_digest
-from rookery.processes.child import Child, Command, Watchdog, last_lines
+from rookery.processes.child import Command
 from rookery.processes.ports import Ports
 from rookery.remote import is_url, local_folder
 from rookery.settings import Settings, Specs
@@ -44,7 +41,7 @@ _RANKS = (8, 16, 32, 64, 128, 256)
 _VERSION = re.compile(r"policy-v(\d{6,})")
 
 _FIRST_PORT, _GPU_SHARE = 8100, 0.9
-_START_S, _RELOAD_S = 900.0, 300.0
+_RELOAD_S = 300.0
 
 
 class PlayersSettings(Settings):
@@ -101,13 +98,12 @@ def serve(specs: Sequence[str], *, device: str = "auto", logs: Path | None = Non
     devices = [place(device, preferred=number, gpus=gpus) for number in range(len(groups))]
     resolved: dict[str, str] = {}
     with ExitStack() as exits:
-        watchdog, ports = Watchdog(), exits.enter_context(Ports(HOST))
-        exits.callback(watchdog.close)
+        ports = exits.enter_context(Ports(HOST))
         for number, group in enumerate(groups):
             port, share = ports.choose(_FIRST_PORT + number), _GPU_SHARE / devices.count(devices[number])
             log = folder / f"inference-{number}.log"
             command = _command(group, port=port, device=devices[number], share=share, log=log)
-            exits.enter_context(running(command, watchdog))
+            exits.enter_context(running(command))
             resolved |= asyncio.run(_load(group, f"{AccessSettings().access.scheme}://{HOST}:{port}"))
         yield [resolved.get(spec, spec) for spec in specs]
 
@@ -236,59 +232,27 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
         "host": HOST,
         "port": port,
         "device": device,
-        "adapter-root": os.path.commonpath([v.folder.parent for v in adapters]) if adapters else log.parent,
+        "adapter_root": os.path.commonpath([v.folder.parent for v in adapters]) if adapters else log.parent,
     }
     lora = [version for version in adapters if not version.whole]
     if lora:
         rank = max(version.rank for version in lora)
         # The server refuses a rank above the highest it has, and says so.
         flags |= {
-            "max-loras": len(lora) + 1,
-            "max-lora-rank": min((r for r in _RANKS if r >= rank), default=256),
+            "max_loras": len(lora) + 1,
+            "max_lora_rank": min((r for r in _RANKS if r >= rank), default=256),
         }
     if device.isdecimal():
-        flags["gpu-memory"] = round(share, 3)
-    values = [part for key, value in flags.items() for part in (f"--{key}", str(value))]
+        flags["gpu_memory"] = round(share, 3)
     # A model without adapters is served faster without LoRA, and a GPT-2 not at all with it.
     switches = ["--no-follow", *([] if lora else ["--full-weights"])]
     switches += {"": [], "on": ["--thinking"], "off": ["--no-thinking"]}[group[0].thinking]
     return Command(
         "inference server",
-        (sys.executable, "-m", MODULES["inference"], *values, *switches),
+        (sys.executable, "-m", MODULES["inference"], *as_flags(flags), *switches),
         log,
         probe_url=f"{AccessSettings().access.scheme}://{HOST}:{port}/readyz",
     )
-
-
-@contextmanager
-def running(command: Command, watchdog: Watchdog) -> Iterator[None]:
-    """Starts a service, waits until it is ready, and stops it at the end.
-
-    Raises:
-        SetupError: it ended, or was not ready in time; the message names its log.
-    """
-    child = Child(command, watchdog)
-    try:
-        _wait(child, command)
-        yield
-    finally:
-        child.terminate()
-        deadline = time.monotonic() + STOP_S
-        while child.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.05)
-        child.kill()
-
-
-def _wait(child: Child, command: Command) -> None:
-    deadline = time.monotonic() + _START_S
-    with httpx.Client(verify=AccessSettings().access.client_tls()) as http:
-        while (reason := probe(str(command.probe_url), http)) is not None:
-            if child.poll() is not None:
-                said = " ".join(last_lines(command.log, 1)).removeprefix("error: ")
-                raise SetupError(f"the {command.name} ended: {said} (log: {command.log})")
-            if time.monotonic() > deadline:
-                raise SetupError(f"the {command.name} is not ready: {reason} (log: {command.log})")
-            time.sleep(0.2)
 
 
 async def _load(group: Sequence[_Player], url: str) -> dict[str, str]:

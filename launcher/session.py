@@ -16,7 +16,6 @@ from typing import Self
 from rich.console import Console
 
 from launcher import dashboard
-from launcher.dashboard import Display, display
 from launcher.observer import Observer, Snapshot
 from launcher.plan import HOST, Plan, make_plan
 from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE, locked, write_json
@@ -67,8 +66,7 @@ class Session:
             exits.enter_context(self._signals())
             self._watchdog = Watchdog()
             exits.callback(self._watchdog.close)
-            self._display: Display = display(self.console)
-            exits.enter_context(self._display)
+            self._display = exits.enter_context(dashboard.display(self.console))
             self._prepare()
             exits.callback(self.stop)
             exits.callback(lambda: self._observer.close())

@@ -4,18 +4,21 @@ Only settings that several services share, or that a first run is likely to chan
 All other settings of a service are given with `--set` or in the TOML file.
 """
 
+import os
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from launcher.services import MODULES
+from launcher.services import MODULES, environment_variable
 from rookery.access import AccessSettings
+from rookery.errors import SetupError
 from rookery.prompt import STYLES
-from rookery.settings import Assignments, PresetSettings, RedisUrl
+from rookery.settings import CONFIG_VARIABLE, Assignments, PresetSettings, RedisUrl
 
 _SAMPLES = Path("samples/lichess.pgn.zst")
 _OVERRIDE = re.compile(rf"({'|'.join(MODULES)})\.[a-z][a-z0-9_]*=.*")
@@ -160,3 +163,69 @@ class DemoSettings(UpSettings):
     def default_preset(cls, stronger: Mapping[str, Any]) -> str | None:
         """Its settings were chosen for its own model, so another model has none."""
         return None if "model" in stronger else "rook-small"
+
+
+class Overrides:
+    """The settings of each service that the user gave with `--set`."""
+
+    def __init__(self, assignments: Iterable[str]) -> None:
+        self._values: dict[str, dict[str, str]] = {}
+        for assignment in assignments:
+            target, value = assignment.split("=", 1)
+            service, key = target.split(".", 1)
+            self._values.setdefault(service, {})[key] = value
+        self._table = _toml()
+
+    def values(self, service: str, *, governed: Iterable[str]) -> dict[str, str]:
+        """The overrides of a service, except its ports (see `port`).
+
+        Raises:
+            SetupError: an override is in `governed`, the settings that the run decides.
+        """
+        own = self._values.get(service, {})
+        values = {key: value for key, value in own.items() if key not in ("port", "grpc_port")}
+        for key in values:
+            if key in governed:
+                raise SetupError(f"--set {service}.{key}: the run decides this; see `rookery up --help`")
+        return values
+
+    def port(self, service: str, key: str) -> tuple[int | None, str]:
+        """The port that the user set for a service, or None, and how to set it, for error messages.
+
+        Raises:
+            SetupError: the value is not a number.
+        """
+        setting = f"--set {service}.{key}=PORT or {environment_variable(service, key)}"
+        asked = self._given(service, key)
+        if asked is None:
+            return None, setting
+        try:
+            return int(asked), setting
+        except ValueError:
+            raise SetupError(f"{asked!r} is not a port ({setting})") from None
+
+    def is_on(self, service: str, key: str) -> bool:
+        """Whether a setting that may be true or false is given as true."""
+        return str(self._given(service, key)).lower() in (
+            "true",
+            "1",
+            "yes",
+            "on",
+            "t",
+            "y",
+        )  # as in pydantic
+
+    def _given(self, service: str, key: str) -> Any:
+        """What `--set`, the environment or the TOML file says of a setting, or None."""
+        asked = self._values.get(service, {}).get(key) or os.environ.get(environment_variable(service, key))
+        return asked or self._table.get(service, {}).get(key)
+
+
+def _toml() -> dict[str, Any]:
+    path = os.environ.get(CONFIG_VARIABLE)
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(Path(path).read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise SetupError(f"{CONFIG_VARIABLE}={path!r}: {error}") from error

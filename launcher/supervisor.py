@@ -1,15 +1,21 @@
 """Starts the services of a run stage by stage, restarts those that crash, and stops them in reverse order.
 
-A state machine without threads or output. The caller calls `step` a few times a second with the results of
-the readiness probes, and reads `members` to display the services.
+`running` runs a single service for a while. `Supervisor` is a state machine without threads or output. The
+caller calls `step` a few times a second with the results of the readiness probes, and reads `members` to
+display the services.
 """
 
 import logging
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import httpx
+
+from launcher.observer import probe
+from rookery.access import AccessSettings
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.processes.ports import PortTaken, is_listening
@@ -22,6 +28,8 @@ RESTARTS = 3
 RESET_RESTARTS_S = 300.0
 """The restarts of a service that was ready for this long are forgotten."""
 _PAUSES_S = (1.0, 3.0, 9.0)
+START_S = 900.0
+"""How long `running` waits until a service is ready."""
 STOP_S = 20.0
 """How long a service may take to stop before it is killed. Services finish open requests for up to 10 s."""
 SETUP_STATUS = 2
@@ -203,3 +211,35 @@ def _stop(wave: Sequence[Member], *, hurry: Callable[[], bool], tick: Callable[[
         member.child = None
         if member.state is not State.DONE:
             member.enter(State.STOPPED)
+
+
+@contextmanager
+def running(command: Command) -> Iterator[Child]:
+    """Starts a service, waits until it is ready, and stops it at the end.
+
+    Raises:
+        SetupError: it ended, or was not ready in time; the message names its log.
+    """
+    with closing(Watchdog()) as watchdog:
+        child = Child(command, watchdog)
+        try:
+            _wait(child, command)
+            yield child
+        finally:
+            child.terminate()
+            deadline = time.monotonic() + STOP_S
+            while child.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            child.kill()
+
+
+def _wait(child: Child, command: Command) -> None:
+    deadline = time.monotonic() + START_S
+    with httpx.Client(verify=AccessSettings().access.client_tls()) as http:
+        while (reason := probe(str(command.probe_url), http)) is not None:
+            if child.poll() is not None:
+                said = " ".join(last_lines(command.log, 1)).removeprefix("error: ")
+                raise SetupError(f"the {command.name} ended: {said} (log: {command.log})")
+            if time.monotonic() > deadline:
+                raise SetupError(f"the {command.name} is not ready: {reason} (log: {command.log})")
+            time.sleep(0.2)

@@ -11,14 +11,13 @@ from tempfile import TemporaryDirectory
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.console import Console
 
-from launcher.overrides import as_flag
 from launcher.plan import HOST
 from launcher.runs import latest_endpoints
-from launcher.serve_players import running
-from launcher.services import MODULES, PORTS
+from launcher.services import MODULES, PORTS, as_flags
+from launcher.supervisor import running
 from rookery.access import TOKEN_VARIABLE, AccessSettings
 from rookery.errors import SetupError
-from rookery.processes.child import Command, Watchdog
+from rookery.processes.child import Command
 from rookery.processes.ports import Ports
 from rookery.remote import PathOrUrl, is_url
 
@@ -64,8 +63,7 @@ def view(settings: ViewSettings, console: Console) -> int:
     token = "" if access.token else secrets.token_urlsafe(16)
     with Ports(HOST) as ports, TemporaryDirectory(prefix="rookery-view-") as folder:
         port = ports.choose(PORTS["viewer"]["port"], asked=settings.port, setting="--port")
-        own = [part for key, value in settings.access_values.items() for part in as_flag(key, str(value))]
-        flags = ("--host", HOST, "--port", str(port), *place, *own)
+        flags = ("--host", HOST, "--port", str(port), *place, *as_flags(settings.access_values))
         command = Command(
             "viewer",
             (sys.executable, "-m", MODULES["viewer"], *flags),
@@ -73,7 +71,7 @@ def view(settings: ViewSettings, console: Console) -> int:
             probe_url=f"{access.scheme}://{HOST}:{port}/readyz",
             env={TOKEN_VARIABLE: token} if token else {},
         )
-        with suppress(KeyboardInterrupt), running(command, Watchdog()):
+        with suppress(KeyboardInterrupt), running(command):
             url = f"{access.scheme}://{HOST}:{port}/{f'runs/{run}' if run else ''}"
             url += f"#token={token}" if token else ""
             console.print(url, soft_wrap=True, highlight=False)

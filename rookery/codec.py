@@ -5,7 +5,7 @@ log-probability.
 """
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 from google.protobuf.message import DecodeError
 
@@ -130,17 +130,12 @@ def encode_group(group: TraceGroup) -> bytes:
         prompt_token_ids=group.prompt_token_ids,
         policy=trace_pb2.PolicyVersion(number=group.policy.number, sha256=group.policy.sha256),
         base_model=group.base_model,
-        sampling=trace_pb2.Sampling(
-            temperature=group.sampling.temperature,
-            top_p=group.sampling.top_p,
-            top_k=group.sampling.top_k,
-            max_tokens=group.sampling.max_tokens,
-        ),
+        sampling=trace_pb2.Sampling(**asdict(group.sampling)),
         traces=[_trace_to_proto(trace) for trace in group.traces],
         created_at=group.created_at,
         generation_s=group.generation_s,
         reward_s=group.reward_s,
-        draw=_draw_to_proto(group.draw) if group.draw else None,
+        draw=trace_pb2.Draw(**asdict(group.draw)) if group.draw else None,
     )
     return proto.SerializeToString(deterministic=True)
 
@@ -169,12 +164,7 @@ def decode_group(data: bytes) -> TraceGroup:
         prompt_token_ids=tuple(proto.prompt_token_ids),
         policy=PolicyVersion(proto.policy.number, proto.policy.sha256),
         base_model=proto.base_model,
-        sampling=Sampling(
-            temperature=proto.sampling.temperature,
-            top_p=proto.sampling.top_p,
-            top_k=proto.sampling.top_k,
-            max_tokens=proto.sampling.max_tokens,
-        ),
+        sampling=Sampling(**{field.name: getattr(proto.sampling, field.name) for field in fields(Sampling)}),
         traces=tuple(_trace(trace, group_id=proto.id) for trace in proto.traces),
         created_at=proto.created_at,
         generation_s=proto.generation_s,
@@ -184,7 +174,7 @@ def decode_group(data: bytes) -> TraceGroup:
 
 
 def encode_draw(draw: Draw) -> bytes:
-    return _draw_to_proto(draw).SerializeToString(deterministic=True)
+    return trace_pb2.Draw(**asdict(draw)).SerializeToString(deterministic=True)
 
 
 def decode_draw(data: bytes) -> Draw:
@@ -193,27 +183,13 @@ def decode_draw(data: bytes) -> Draw:
     return _draw(proto)
 
 
-def _draw_to_proto(draw: Draw) -> trace_pb2.Draw:
-    return trace_pb2.Draw(number=draw.number, probability=draw.probability, repeated=draw.repeated)
-
-
 def _draw(proto: trace_pb2.Draw) -> Draw:
     return Draw(proto.number, proto.probability, proto.repeated)
 
 
 def _trace_to_proto(trace: Trace) -> trace_pb2.Trace:
-    completion = trace.completion
-    return trace_pb2.Trace(
-        id=trace.id,
-        completion=trace_pb2.Completion(
-            text=completion.text,
-            token_ids=completion.token_ids,
-            logprobs=completion.logprobs,
-            finish_reason=completion.finish_reason,
-            seed=completion.seed,
-        ),
-        verdict=verdict_to_proto(trace.verdict),
-    )
+    completion = {field.name: getattr(trace.completion, field.name) for field in fields(Completion)}
+    return trace_pb2.Trace(id=trace.id, completion=completion, verdict=verdict_to_proto(trace.verdict))
 
 
 def _trace(proto: trace_pb2.Trace, *, group_id: str) -> Trace:

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+from pydantic_settings import BaseSettings, InitSettingsSource
 
 from rookery.masking import mask_setting
 
@@ -26,7 +26,7 @@ SOURCES = {
 _last: ContextVar[Origins] = ContextVar("origins")
 
 
-class OriginRecorder(PydanticBaseSettingsSource):
+class OriginRecorder(InitSettingsSource):
     """A source without values. It runs last and records the source that each field's value came from."""
 
     def __call__(self) -> dict[str, Any]:
@@ -35,10 +35,6 @@ class OriginRecorder(PydanticBaseSettingsSource):
             {field: origin for source, origin in reversed(SOURCES.items()) for field in data.get(source, {})}
         )
         return {}
-
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        """Required by the base class."""
-        return None, field_name, False
 
 
 def last_origins() -> Origins:

@@ -83,13 +83,13 @@ def piece_list(board: chess.Board) -> str:
     pieces = "".join(
         piece.symbol() + chess.SQUARE_NAMES[square] for square, piece in sorted(board.piece_map().items())
     )
-    return f"{pieces} {board.castling_xfen()} {_en_passant(board)}"
+    return f"{pieces} {_rights(board)}"
 
 
-def _en_passant(board: chess.Board) -> str:
-    if board.ep_square is None or not board.has_legal_en_passant():
-        return "-"
-    return chess.SQUARE_NAMES[board.ep_square]
+def _rights(board: chess.Board) -> str:
+    """The castling rights and the en-passant square."""
+    square = board.ep_square if board.has_legal_en_passant() else None
+    return f"{board.castling_xfen()} {'-' if square is None else chess.SQUARE_NAMES[square]}"
 
 
 def squares(board: chess.Board) -> str:
@@ -132,13 +132,15 @@ def _chat(position: Position, style: str, text: str) -> Prompt:
     return Prompt(style=style, messages=messages, fen=position.fen)
 
 
-def _mover_pieces(position: Position) -> Prompt:
-    board = mover_board(position.fen)
-    return Prompt("mover-pieces", (Message("user", piece_list(board)),), board.fen())
+def _mover(style: str, text: Callable[[chess.Board], str]) -> Callable[[Position], Prompt]:
+    def write(position: Position) -> Prompt:
+        board = mover_board(position.fen)
+        return Prompt(style, (Message("user", text(board)),), board.fen())
+
+    return write
 
 
-def _mover_twice(position: Position) -> Prompt:
-    board = mover_board(position.fen)
+def _pieces_twice(board: chess.Board) -> str:
     pieces = [
         (piece.color, piece.symbol() + chess.SQUARE_NAMES[square])
         for square, piece in sorted(board.piece_map().items())
@@ -146,25 +148,7 @@ def _mover_twice(position: Position) -> Prompt:
     theirs, mine = (
         "".join(text for own, text in pieces if own is side) for side in (chess.BLACK, chess.WHITE)
     )
-    text = f"{board.castling_xfen()} {_en_passant(board)} {theirs} {mine} {mine}"
-    return Prompt("mover-twice", (Message("user", text),), board.fen())
-
-
-def _mover_numbered(position: Position) -> Prompt:
-    """`mover-twice` after the number of the move, which a text about the position needs."""
-    twice = _mover_twice(position)
-    text = f"{chess.Board(position.fen).fullmove_number} {twice.messages[0].content}"
-    return Prompt("mover-numbered", (Message("user", text),), twice.fen)
-
-
-def _mover_squares(position: Position) -> Prompt:
-    board = mover_board(position.fen)
-    text = f"{squares(board)} {board.castling_xfen()} {_en_passant(board)}"
-    return Prompt("mover-squares", (Message("user", text),), board.fen())
-
-
-def _rookworld_p(position: Position) -> Prompt:
-    return _line(position, "rookworld-p", policy_prompt(position.fen))
+    return f"{_rights(board)} {theirs} {mine} {mine}"
 
 
 def _rookworld(position: Position) -> Prompt:
@@ -237,12 +221,14 @@ STYLES: dict[str, Callable[[Position], Prompt]] = {
     },
     "fen-moves": _written("fen-moves", "fen", "san"),
     "board": _board,
-    "mover-pieces": _mover_pieces,
-    "mover-squares": _mover_squares,
-    "mover-twice": _mover_twice,
-    "mover-numbered": _mover_numbered,
+    "mover-pieces": _mover("mover-pieces", piece_list),
+    "mover-squares": _mover("mover-squares", lambda board: f"{squares(board)} {_rights(board)}"),
+    "mover-twice": _mover("mover-twice", _pieces_twice),
+    "mover-numbered": _mover(
+        "mover-numbered", lambda board: f"{board.fullmove_number} {_pieces_twice(board)}"
+    ),
     "rookworld": _rookworld,
-    "rookworld-p": _rookworld_p,
+    "rookworld-p": lambda position: _line(position, "rookworld-p", policy_prompt(position.fen)),
     **{style: _game(style) for style in GAME_STYLES},
 }
 """Prompt styles by name. The `mover-*` styles are terse, for small models with a tokenizer of their own.

@@ -10,7 +10,7 @@ import re
 import sys
 import tomllib
 from argparse import ArgumentParser
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, cast
 from urllib.parse import urlsplit
@@ -61,13 +61,17 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The sources by precedence: flags, environment, TOML file, preset."""
-        shared = SharedEnvironment(settings_cls, _shared_environment(settings_cls))
-        sources: list[PydanticBaseSettingsSource] = [init_settings, env_settings, shared]
+        shared = {
+            name: value
+            for name in _SHARED
+            if name in settings_cls.model_fields and (value := os.environ.get(f"ROOKERY_{name.upper()}"))
+        }
+        sources = [init_settings, env_settings, SharedEnvironment(settings_cls, shared)]
         if (path := os.environ.get(CONFIG_VARIABLE)) is not None:
             sources.append(TomlFile(settings_cls, _toml_table(Path(path), cls.table())))
         if "preset" in settings_cls.model_fields:
-            sources.append(PresetFile(settings_cls))
-        return (*sources, OriginRecorder(settings_cls))
+            sources.append(PresetFile(settings_cls, {}))
+        return (*sources, OriginRecorder(settings_cls, {}))
 
     @classmethod
     def table(cls) -> str:
@@ -82,7 +86,13 @@ class Settings(BaseSettings):
             SetupError: there is no such preset, or it has no table for this service.
         """
         # `demo` subclasses `up`, and `autobatch` the trainer: use the nearest class with a table.
-        return preset_table(name, [base.table() for base in cls.__mro__ if issubclass(base, Settings)])
+        own = [base.table() for base in cls.__mro__ if issubclass(base, Settings)]
+        tables = read_preset(name)
+        for table in own:
+            if table in tables:
+                return tables[table]
+        there = ", ".join(sorted(tables))
+        raise SetupError(f"preset {name!r} has no settings for {own[0]}: it has {there}")
 
     @classmethod
     def of_preset(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,7 +162,7 @@ class TomlFile(InitSettingsSource):
         return own.of_file(super().__call__(), stronger=self.current_state)
 
 
-class PresetFile(PydanticBaseSettingsSource):
+class PresetFile(InitSettingsSource):
     """The preset named by a source with higher precedence, or the default one."""
 
     def __call__(self) -> dict[str, Any]:
@@ -162,10 +172,6 @@ class PresetFile(PydanticBaseSettingsSource):
             return {}
         values = own.of_preset(own.preset_values(str(name)), stronger=self.current_state)
         return {"preset": name, **values}
-
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        """Required by the base class."""
-        return None, field_name, False
 
 
 def _toml_table(path: Path, table: str) -> dict[str, Any]:
@@ -200,19 +206,6 @@ def read_preset(name: str) -> dict[str, dict[str, Any]]:
     if name not in preset_names():
         raise SetupError(f"no preset {name!r}: choose from {', '.join(preset_names())}")
     return tomllib.loads((presets_dir() / f"{name}.toml").read_text())
-
-
-def preset_table(name: str, wanted: Sequence[str]) -> dict[str, Any]:
-    """The settings of a preset in the first of the `wanted` tables that it has.
-
-    Raises:
-        SetupError: there is no such preset, or it has none of these tables.
-    """
-    tables = read_preset(name)
-    for table in wanted:
-        if table in tables:
-            return tables[table]
-    raise SetupError(f"preset {name!r} has no settings for {wanted[0]}: it has {', '.join(sorted(tables))}")
 
 
 class PresetSettings(Settings):
@@ -321,14 +314,6 @@ _SHARED = (
     "tls_ca",
     "allowed_models",
 )
-
-
-def _shared_environment(settings_cls: type[BaseSettings]) -> dict[str, Any]:
-    return {
-        name: value
-        for name in _SHARED
-        if name in settings_cls.model_fields and (value := os.environ.get(f"ROOKERY_{name.upper()}"))
-    }
 
 
 def fail(error: RookeryError) -> int:

@@ -1,8 +1,8 @@
 """Writes `tests/unit/trainer/trl_losses.json`: what TRL's own loss makes of given tensors.
 
-Runs in TRL's environment, which the benchmark makes (`bench/loop/peer_env.py`), never in ours:
+Runs in TRL's environment, which the benchmark makes (`bench/loop/peer.py`), never in ours:
 
-    .venv/bin/python -c "from pathlib import Path; from bench.loop.peer_env import peer_python; \\
+    .venv/bin/python -c "from pathlib import Path; from bench.loop.peer import peer_python; \\
         print(peer_python(Path('runs/trl-env')))"
     runs/trl-env/bin/python scripts/trl_losses.py > tests/unit/trainer/trl_losses.json
 

@@ -1,1 +1,1 @@
-"""Positions from a dump of games: how fast, beside python-chess, a native parser and `zstd -dc`."""
+"""Positions from files of games: how fast, beside `zstd -dc`."""

@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -21,15 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.loop.ours import PHASES, Ours, run_ours
-from bench.loop.peer_env import peer_python
+from bench.loop.peer import peer_python, run_side
 from bench.loop.workload import Workload, endless_model, write_prompts
 from rookery.errors import SetupError
 from rookery.settings import Settings, fail
 
 STARTS = {"early": False, "just in time": True}
 """When groups start: as early as the staleness allows or later, and the setting `just_in_time` for it."""
-
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class BenchSettings(Settings):
@@ -83,7 +80,9 @@ def main(argv: list[str]) -> int:
     for number in range(settings.rounds):
         with console.status(f"round {number + 1} of {settings.rounds}") as status:
             if python:
-                theirs.append(run_theirs(python, folder, number))
+                files = [str((folder / name).absolute()) for name in ("work.json", "prompts.jsonl")]
+                log = folder / f"trl-{number}.log"
+                theirs.append(run_side(python, "bench.loop.peer", *files, log=log))
             for start, results in ours.items():
                 status.update(f"round {number + 1} of {settings.rounds}: Rookery, {start}")
                 name = f"{start.replace(' ', '-')}-{number}"
@@ -97,27 +96,6 @@ def main(argv: list[str]) -> int:
     (folder / "report.json").write_text(json.dumps(report, indent=2, default=str) + "\n")
     show(console, work, ours, theirs)
     return 0
-
-
-def run_theirs(python: Path, folder: Path, number: int) -> dict[str, float]:
-    """One round of TRL, its chatter in a log.
-
-    Raises:
-        SetupError: it failed; the message ends with its last words.
-    """
-    files = [str((folder / name).absolute()) for name in ("work.json", "prompts.jsonl")]
-    done = subprocess.run(
-        [str(python.absolute()), "-m", "bench.loop.peer", *files],
-        cwd=ROOT,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-    )
-    (folder / f"trl-{number}.log").write_text(done.stdout + done.stderr)
-    if done.returncode:
-        raise SetupError(f"TRL ended with {done.returncode}: {done.stderr[-500:]}")
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return result
 
 
 def show(

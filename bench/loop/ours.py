@@ -8,9 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import psutil
-
 from bench.loop.workload import STYLE, Workload
+from bench.usage import family_s
 from launcher.observer import Observer
 from launcher.plan import HOST, Plan, make_plan
 from launcher.settings import UpSettings
@@ -129,12 +128,5 @@ def _wait(supervisor: Supervisor, observer: Observer, *, steps: int) -> _Moment:
     return _Moment(
         at=time.monotonic(),
         backpressure_s=snapshot.idle_s.get("backpressure", 0.0),
-        cpu_s={m.command.name: _cpu_s(m.child.pid) for m in supervisor.members if m.child},
+        cpu_s={m.command.name: family_s(m.child.pid) for m in supervisor.members if m.child},
     )
-
-
-def _cpu_s(pid: int) -> float:
-    """Processor seconds of a service and its descendants so far."""
-    process = psutil.Process(pid)
-    times = [p.cpu_times() for p in (process, *process.children(recursive=True))]
-    return float(sum(t.user + t.system for t in times))

@@ -1,16 +1,69 @@
-"""Their side: TRL's GRPOTrainer on the same work. Runs in the environment that `peer_env` makes.
+"""Their side: TRL's GRPOTrainer on the same work. Runs in an environment of its own.
 
 Its own generation (transformers) rather than vLLM: on a CPU that is what GRPOTrainer has. Settings
 that would only cost it time are off: gradient checkpointing, saving, reporting.
 """
 
+import hashlib
 import json
+import os
+import subprocess
 import sys
+import sysconfig
 import time
+import venv
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from bench.loop.reward import free_reward
+from rookery.errors import SetupError
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUIREMENTS = Path(__file__).parent / "requirements.txt"
+
+
+def peer_python(folder: Path) -> Path:
+    """The interpreter of the environment in `folder`, made at first and when the pins change."""
+    python = folder / "bin" / "python"
+    stamp, key = folder / "key", hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text() == key:
+        return python
+    venv.create(folder, clear=True, with_pip=True, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    # A .pth comes after the folder's own packages: ours are seen, and nothing of ours changes.
+    (site / "rookery.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    install = ["-m", "pip", "install", "-q", "--no-deps", "--disable-pip-version-check"]
+    subprocess.run([str(python), *install, "-r", str(REQUIREMENTS)], check=True, stdout=sys.stderr)
+    stamp.write_text(key)
+    return python
+
+
+def run_side(
+    python: Path,
+    module: str,
+    *arguments: str,
+    log: Path,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Runs a module in a process of its own, its chatter in a log. Returns the JSON of its last line.
+
+    Raises:
+        SetupError: it failed; the message ends with its last words.
+    """
+    done = subprocess.run(
+        [str(python.absolute()), "-m", module, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", **environment},
+        capture_output=True,
+        text=True,
+    )
+    log.write_text(done.stdout + done.stderr)
+    if done.returncode:
+        raise SetupError(f"{module} ended with {done.returncode}: {done.stderr[-500:]}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def main(argv: list[str]) -> int:

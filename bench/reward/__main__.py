@@ -10,6 +10,8 @@ and, where possible, not counted; the ratio "by CPU" does not depend on them.
 
 import argparse
 import json
+import os
+import platform
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -17,28 +19,18 @@ from typing import Any
 
 from rich.console import Console
 
-from bench.reward import report
 from bench.reward.agreement import agreement_tables, run_agreement
-from bench.reward.cached import Cached, run_cached
-from bench.reward.memory import REMEMBERED, run_memory
-from bench.reward.outcome import Case, Outcome
-from bench.reward.target import targets
-from bench.reward.throughput import BATCH_ROUTES, REPEATS, SINGLE_ROUTES, WARM_QUESTIONS, Effort, run_case
+from bench.reward.outcome import CALM_CORES, Case, targets
+from bench.reward.throughput import REPEATS, ROUTES, WARM_QUESTIONS, Effort, run_case
 from bench.reward.workload import KINDS, Workload, positions
 from rookery.engines import find_engine
 from services.reward.settings import RewardSettings
 
-SECTIONS = ("throughput", "growth", "latency", "cached", "memory")
-AGREEMENT = "agreement"
-"""A section of its own: it needs a table of action values."""
+SECTIONS = ("throughput", "agreement")
 
-MAX_POSITIONS = 60_000
-MIN_POSITIONS = 1000 + REMEMBERED
+MAX_POSITIONS, MIN_POSITIONS = 60_000, 1000
 SEARCHES_PER_S = 800
 """Of a core at 1,000 nodes: decides how many positions are made ready."""
-
-CACHED_POSITIONS = (1000, 5000)
-"""Fewer and more than the service keeps boards of."""
 
 SOURCE = Path("samples/lichess.pgn.zst")
 WIDTH = 120
@@ -46,111 +38,61 @@ WIDTH = 120
 
 
 def main() -> int:
+    """Measures, prints, and writes the file."""
     options = _arguments()
     console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH)
-    bench = _Bench(options, console)
-    for section in options.sections:
-        getattr(bench, section)()
-    bench.finish()
+    engine = find_engine(options.engine_path, setting="--engine-path")
+    machine = {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()}
+    document: dict[str, Any] = {"machine": machine | {"calm_cores": CALM_CORES}}
+    if "throughput" in options.sections:
+        document |= _throughput(options, console, engine)
+    if "agreement" in options.sections:
+        document["agreement"] = _agreement(options, console, engine)
+    if options.json:
+        options.json.write_text(json.dumps(document, indent=2) + "\n")
     return 0
 
 
-class _Bench:
-    """One run: the sections add to what `finish` reports."""
-
-    def __init__(self, options: argparse.Namespace, console: Console) -> None:
-        self._options = options
-        self._console = console
-        self._engine = find_engine(options.engine_path, setting="--engine-path")
-        self._most = max(options.engines)
-        self._effort = Effort(
-            options.rounds, options.seconds, options.batch, options.in_flight, options.callers
-        )
-        self._workloads: dict[str, Workload] = {}
-        if set(options.sections) != {AGREEMENT}:
-            with console.status("positions"):
-                self._workloads = _workloads(options)
-        self._outcomes: list[Outcome] = []
-        self._cached: list[Cached] = []
-        self._document: dict[str, Any] = {"machine": report.machine()}
-
-    def throughput(self) -> None:
-        """All routes with all the engines."""
-        options = self._options
-        for kind in options.workloads:
-            for nodes in options.nodes:
-                case = Case(kind, nodes, self._most, tuple(options.routes))
-                outcome = self._run(case, peer=not options.no_peer)
-                self._console.print(report.throughput_table(outcome))
-
-    def growth(self) -> None:
-        """One route with fewer engines."""
-        known = {
-            (o.case.kind, o.case.nodes, o.case.engines) for o in self._outcomes if "grpc" in o.case.routes
-        }
-        for nodes in self._options.nodes:
-            for engines in self._options.engines:
-                if ("distinct", nodes, engines) not in known:
-                    self._run(Case("distinct", nodes, engines, ("grpc",)), peer=False)
-        self._console.print(report.growth_table(self._outcomes))
-
-    def latency(self) -> None:
-        """Single answers, at the fewest nodes, where Python weighs most."""
-        case = Case("distinct", min(self._options.nodes), self._most, SINGLE_ROUTES)
-        outcome = self._run(case, peer=False)
-        self._console.print(report.latency_table(outcome, callers=self._effort.callers))
-
-    def cached(self) -> None:
-        """The same items again."""
-        for kind in self._options.workloads:
-            for count in CACHED_POSITIONS:
-                with self._console.status(f"cached, {kind}, {count} positions"):
-                    self._cached += run_cached(
-                        self._workloads[kind], self._effort, positions=count, engines=self._most
-                    )
-        self._document["cached"] = [asdict(row) for row in self._cached]
-        self._console.print(report.cached_table(self._cached))
-
-    def memory(self) -> None:
-        """Of process, engines and items."""
-        with self._console.status("memory"):
-            memory = run_memory(self._workloads["distinct"], engines=self._most)
-        self._document["memory"] = asdict(memory)
-        self._console.print(report.memory_table(memory))
-
-    def agreement(self) -> None:
-        """Our rewards beside those of a table of action values."""
-        options = self._options
-        rows = []
+def _throughput(options: argparse.Namespace, console: Console, engine: Path) -> dict[str, Any]:
+    """All routes beside the limit, on enough positions for rounds of the wanted length."""
+    rate = SEARCHES_PER_S * 1000 / min(options.nodes) / 2 * options.engines
+    wanted = int(rate * options.seconds * options.rounds * REPEATS) + WARM_QUESTIONS
+    with console.status("positions"):
+        fens = positions(options.source, min(MAX_POSITIONS, max(MIN_POSITIONS, wanted)))
+    effort = Effort(options.rounds, options.seconds, options.batch, options.in_flight)
+    outcomes = []
+    for kind in options.workloads:
+        workload = Workload(fens, kind, options.reasoning_chars)
         for nodes in options.nodes:
-            with self._console.status(f"agreement, {nodes} nodes"):
-                rows.append(
-                    run_agreement(
-                        options.reference, positions=options.positions, nodes=nodes, engine=self._engine
-                    )
-                )
-        self._document["agreement"] = [asdict(row) for row in rows]
-        for table in agreement_tables(rows):
-            self._console.print(table)
+            case = Case(kind, nodes, options.engines, tuple(options.routes))
+            with console.status(f"{case}"):
+                outcomes.append(run_case(case, effort, workload, engine, peer=not options.no_peer))
+            console.print(outcomes[-1].table())
+    found = targets(outcomes)
+    for target in found:
+        verdict = "[green]met   [/]" if target.met else "[red]missed[/]"
+        figures = f"{target.measured:.3f}, promised {target.least:.3f}"
+        console.print(f"{verdict} {target.name}: {figures} ({target.note})")
+    return {
+        "throughput": [outcome.json() for outcome in outcomes],
+        "targets": [{**asdict(target), "met": target.met} for target in found],
+    }
 
-    def finish(self) -> None:
-        """Targets, and the file."""
-        found = targets(self._outcomes, self._cached)
-        report.show_targets(self._console, found)
-        if self._options.json:
-            self._document["throughput"] = [report.outcome_json(outcome) for outcome in self._outcomes]
-            self._document["targets"] = [{**asdict(target), "met": target.met} for target in found]
-            self._options.json.write_text(json.dumps(self._document, indent=2) + "\n")
 
-    def _run(self, case: Case, *, peer: bool) -> Outcome:
-        with self._console.status(f"{case}"):
-            outcome = run_case(case, self._effort, self._workloads[case.kind], self._engine, peer=peer)
-        self._outcomes.append(outcome)
-        return outcome
+def _agreement(options: argparse.Namespace, console: Console, engine: Path) -> list[dict[str, Any]]:
+    """Our rewards beside those of a table of action values."""
+    rows = []
+    for nodes in options.nodes:
+        with console.status(f"agreement, {nodes} nodes"):
+            rows.append(
+                run_agreement(options.reference, positions=options.positions, nodes=nodes, engine=engine)
+            )
+    for table in agreement_tables(rows):
+        console.print(table)
+    return [asdict(row) for row in rows]
 
 
 def _arguments() -> argparse.Namespace:
-    cores = RewardSettings().engines
     parser = argparse.ArgumentParser(
         prog="python -m bench.reward",
         description=__doc__,
@@ -160,40 +102,29 @@ def _arguments() -> argparse.Namespace:
     add(
         "--sections",
         nargs="+",
-        choices=(*SECTIONS, AGREEMENT),
-        default=SECTIONS,
-        help=f"what to measure; default: all but {AGREEMENT}, which needs --reference",
+        choices=SECTIONS,
+        default=SECTIONS[:1],
+        help="what to measure; default: throughput. agreement needs --reference",
     )
     add("--reference", type=Path, metavar="CSV", help="action values: FEN, Move, Win Probability")
     add("--positions", type=int, default=500, help="of the reference")
     add("--nodes", nargs="+", type=int, default=[1_000, 10_000], help="nodes of a search")
-    add("--engines", nargs="+", type=int, default=list(range(1, cores + 1)), help="default: 1 to the cores")
+    add("--engines", type=int, default=RewardSettings().engines, help="default: as many as cores")
     add("--workloads", nargs="+", choices=KINDS, default=KINDS, help="one answer a position, or eight")
-    add("--routes", nargs="+", choices=BATCH_ROUTES, default=BATCH_ROUTES, help="ways into the service")
+    add("--routes", nargs="+", choices=ROUTES, default=tuple(ROUTES), help="ways into the service")
     add("--rounds", type=int, default=5, help="calm ones wanted; each measures every side once")
     add("--seconds", type=float, default=3.0, help="of a side in a round, at the speed of the limit")
     add("--batch", type=int, default=64, help="answers in a batch")
     add("--in-flight", type=int, default=8, help="batches at a time")
-    add("--callers", type=int, default=64, help="who wait at a time, for the latency")
     add("--reasoning-chars", type=int, default=1000, help="of thought before an answer")
     add("--no-peer", action="store_true", help="leave out python-chess")
     add("--engine-path", type=Path, help="the Stockfish binary")
     add("--source", type=Path, default=SOURCE, help="games to take positions from")
     add("--json", type=Path, metavar="FILE", help="write the figures there too")
     options = parser.parse_args()
-    if AGREEMENT in options.sections and options.reference is None:
-        parser.error(f"--sections {AGREEMENT} needs --reference, a table of action values")
+    if "agreement" in options.sections and options.reference is None:
+        parser.error("--sections agreement needs --reference, a table of action values")
     return options
-
-
-def _workloads(options: argparse.Namespace) -> dict[str, Workload]:
-    """Enough positions for rounds of the wanted length; a few of them warm everything up."""
-    rate = SEARCHES_PER_S * 1000 / min(options.nodes) / 2 * max(options.engines)
-    wanted = int(rate * options.seconds * options.rounds * REPEATS) + WARM_QUESTIONS
-    count = min(MAX_POSITIONS, max(MIN_POSITIONS, wanted))
-    fens = positions(options.source, count)
-    kinds = dict.fromkeys((*options.workloads, "distinct"))
-    return {kind: Workload(fens, kind, options.reasoning_chars) for kind in kinds}
 
 
 if __name__ == "__main__":

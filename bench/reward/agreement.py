@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 from rich.table import Table
 
-from bench.reward.usage import measure
+from bench.usage import measure
 from rookery.trace import Verdict
 from services.reward import LocalScorer
 from services.reward.scorer import Item

@@ -3,6 +3,11 @@
 Commands are written ahead, so no engine ever waits, and what it prints is not read but counted, in
 big pieces, fifty times a second: this process costs the engines next to nothing. Nothing is
 parsed, scheduled, cached or answered, so no service can be faster with the same engines.
+
+Beside it the obvious way: python-chess drives an engine per thread, and every answer is analysed for itself.
+Two analyses an answer, the position and the move, with the same nodes and a cleared hash: what one
+writes without knowing that a group shares its position. Reading the answer is left out, which only
+favours it.
 """
 
 import fcntl
@@ -11,16 +16,19 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from queue import SimpleQueue
 
 import chess
+import chess.engine
 
 from bench.reward.workload import Question
 from services.reward.position import read_position
 
+HASH_MB = 1
 NAP_S = 0.02
 LAST_NAP_S = 0.002
 """When nothing is left to write: the clock should stop with the last engine."""
@@ -56,19 +64,14 @@ def searches(questions: Sequence[Question], best: Mapping[str, str]) -> list[tup
     return found
 
 
-class Pipes:
-    """`count` engines, with one thread and `hash_mb` of hash each, and nothing before them."""
+class Pipes(AbstractContextManager["Pipes"]):
+    """`engines` of them, with one thread and `HASH_MB` of hash each, and nothing before them."""
 
-    def __init__(self, path: Path, count: int, *, hash_mb: int = 1) -> None:
+    def __init__(self, path: Path, engines: int) -> None:
         self._exits = ExitStack()
-        self._engines = [self._exits.enter_context(_Pipe(path, hash_mb)) for _ in range(count)]
+        self._engines = [self._exits.enter_context(_Pipe(path)) for _ in range(engines)]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._exits.close()
 
     @property
@@ -89,10 +92,10 @@ class Pipes:
             time.sleep(NAP_S if todo else LAST_NAP_S)
 
 
-class _Pipe:
+class _Pipe(AbstractContextManager["_Pipe"]):
     """One engine process."""
 
-    def __init__(self, path: Path, hash_mb: int) -> None:
+    def __init__(self, path: Path) -> None:
         self._process = subprocess.Popen(
             [str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
@@ -102,7 +105,7 @@ class _Pipe:
         self.pending = 0
         self._rest = b""
         self._stdin.write(
-            f"uci\nsetoption name Threads value 1\nsetoption name Hash value {hash_mb}\n".encode()
+            f"uci\nsetoption name Threads value 1\nsetoption name Hash value {HASH_MB}\n".encode()
         )
         self._stdin.write(b"isready\n")
         while b"readyok" not in self._stdout.readline():
@@ -111,12 +114,7 @@ class _Pipe:
             fcntl.fcntl(self._stdout, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         os.set_blocking(self._stdout.fileno(), False)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._process.kill()
         self._process.communicate()
 
@@ -138,3 +136,50 @@ class _Pipe:
 def _command(fen: str, move: str | None, nodes: int) -> bytes:
     only = f" searchmoves {move}" if move else ""
     return f"ucinewgame\nposition fen {fen}\ngo nodes {nodes}{only}\n".encode()
+
+
+class SimpleEngines(AbstractContextManager["SimpleEngines"]):
+    """`count` engines of python-chess, each with a thread."""
+
+    def __init__(self, path: Path, engines: int, *, nodes: int) -> None:
+        self._limit = chess.engine.Limit(nodes=nodes)
+        self._exits = ExitStack()
+        self._games = count()
+        self._idle: SimpleQueue[chess.engine.SimpleEngine] = SimpleQueue()
+        self.pids: list[int] = []
+        for _ in range(engines):
+            engine = chess.engine.SimpleEngine.popen_uci(str(path))
+            self._exits.callback(engine.quit)
+            engine.configure({"Threads": 1, "Hash": HASH_MB})
+            self.pids.append(engine.transport.get_pid())
+            self._idle.put(engine)
+        self._threads = self._exits.enter_context(ThreadPoolExecutor(engines))
+
+    def __exit__(self, *raised: object) -> None:
+        self._exits.close()
+
+    def run(self, questions: Sequence[Question]) -> None:
+        """Returns when every answer is judged."""
+        asked = [(question.fen, answer.move) for question in questions for answer in question.answers]
+        for _ in self._threads.map(self._judge, asked):
+            pass
+
+    def _judge(self, asked: tuple[str, str | None]) -> float | None:
+        fen, move = asked
+        if move is None:
+            return None
+        board = chess.Board(fen)
+        engine = self._idle.get()
+        try:
+            # A new `game` makes python-chess send `ucinewgame`, which clears the hash.
+            before = engine.analyse(board, self._limit, game=next(self._games))
+            after = engine.analyse(
+                board, self._limit, root_moves=[chess.Move.from_uci(move)], game=next(self._games)
+            )
+        finally:
+            self._idle.put(engine)
+        return _win(after, board.turn) - _win(before, board.turn)
+
+
+def _win(info: chess.engine.InfoDict, turn: chess.Color) -> float:
+    return info["score"].pov(turn).wdl(model="lichess").expectation()

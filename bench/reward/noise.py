@@ -24,8 +24,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from bench.reward.usage import measure
 from bench.reward.workload import positions
+from bench.usage import measure
 from rookery.advantages import group_advantages
 from rookery.trace import Verdict
 from services.reward import LocalScorer

@@ -10,18 +10,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.reward.callers import GrpcCallers, HttpCallers
-from bench.reward.latency import latency
-from bench.reward.limit import Pipes, searches
+from bench.reward.limit import Pipes, SimpleEngines, searches
 from bench.reward.outcome import Case, Outcome, Round, Sample, is_calm
-from bench.reward.peer import SimpleEngines
-from bench.reward.replica import Replica
-from bench.reward.routes import GrpcBatch, GrpcStream, HttpBatch, Judged, PythonClient, Route
-from bench.reward.usage import measure
+from bench.reward.routes import GrpcBatch, HttpBatch, Judged, Replica, Route, replica
 from bench.reward.workload import Question, Workload, count_verdicts
-
-BATCH_ROUTES = ("grpc", "stream", "http", "client")
-SINGLE_ROUTES = ("grpc-score", "http-score")
+from bench.usage import measure
 
 PEER_PART = 4
 """The peer answers one in so many questions: it is slow, and its rate is all that is wanted."""
@@ -35,26 +28,19 @@ _MISSES = 'rookery_reward_cache_total{result="miss"}'
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """`rounds` of about `seconds` for each side; batches in flight of the routes, callers of the others."""
+    """`rounds` of about `seconds` for each side; size of the batches, and how many are in flight."""
 
     rounds: int
     seconds: float
     batch: int
     in_flight: int
-    callers: int
 
 
-def route(name: str, replica: Replica, effort: Effort) -> Route:
-    """The client called `name`."""
-    routes: dict[str, Callable[[], Route]] = {
-        "grpc": lambda: GrpcBatch(replica, effort.batch, effort.in_flight),
-        "stream": lambda: GrpcStream(replica),
-        "http": lambda: HttpBatch(replica, effort.batch, effort.in_flight),
-        "client": lambda: PythonClient(replica, effort.batch, effort.in_flight),
-        "grpc-score": lambda: GrpcCallers(replica, effort.callers),
-        "http-score": lambda: HttpCallers(replica, effort.callers),
-    }
-    return routes[name]()
+ROUTES: dict[str, Callable[[Replica, Effort], Route]] = {
+    "grpc": lambda replica, effort: GrpcBatch(replica, effort.batch, effort.in_flight),
+    "http": lambda replica, effort: HttpBatch(replica, effort.batch, effort.in_flight),
+}
+"""The clients by name."""
 
 
 def run_case(case: Case, effort: Effort, workload: Workload, engine: Path, *, peer: bool) -> Outcome:
@@ -77,9 +63,9 @@ class _Sides:
     def __init__(self, exits: ExitStack, case: Case, effort: Effort, engine: Path, *, peer: bool) -> None:
         self._case = case
         self._replicas = {
-            name: exits.enter_context(Replica(engines=case.engines, nodes=case.nodes)) for name in case.routes
+            name: exits.enter_context(replica(engines=case.engines, nodes=case.nodes)) for name in case.routes
         }
-        self._routes = {name: route(name, replica, effort) for name, replica in self._replicas.items()}
+        self._routes = {name: ROUTES[name](own, effort) for name, own in self._replicas.items()}
         self._pipes = exits.enter_context(Pipes(engine, case.engines))
         self._peer = (
             exits.enter_context(SimpleEngines(engine, case.engines, nodes=case.nodes)) if peer else None
@@ -118,7 +104,7 @@ class _Sides:
         replies, usage = measure(lambda: route.send(requests), server=replica.pid, engines=replica.engines)
         searched = int(replica.metric(_MISSES) - misses)
         best = check(questions, route.read(replies))
-        return Sample(count_verdicts(questions), searched, usage, latency(replies)), best
+        return Sample(count_verdicts(questions), searched, usage), best
 
     def _limit(self, questions: Sequence[Question], best: dict[str, str]) -> Sample:
         wanted = searches(questions, best)

@@ -1,1 +1,1 @@
-"""Training steps beside TRL's: samples a second, peak memory, and how the cost grows."""
+"""Training steps beside TRL's: samples a second and peak memory."""

@@ -1,35 +1,73 @@
-"""`python -m bench.train`: our training steps beside TRL's, and how their cost grows. Minutes.
+"""`python -m bench.train`: our training steps beside TRL's. Minutes.
 
 One run, one machine, one model, the same tokens: GRPO on long prompts with short answers and on short
 prompts with long ones, and supervised fine-tuning, both sides on the CPU. Every side of every round is a
-process of its own, so that a peak of memory is its own. Then how our cost grows; then `scale`, on a GPU if
-there is one.
+process of its own, so that a peak of memory is its own. Then `scale`, on a GPU if there is one.
 """
 
 import json
 import logging
 import os
 import platform
-import subprocess
+import statistics
 import sys
 import time
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from pydantic import PositiveInt
 from pydantic_settings import SettingsConfigDict
 from rich.console import Console
 from rich.table import Table
 
-from bench.loop.peer_env import peer_python
-from bench.train.measured import Measured, hear
-from bench.train.outcome import Kind, Outcome
-from bench.train.scale import Reached, Scale, measure_scale, scale_table
-from bench.train.work import Work, build_model, examples
+from bench.loop.peer import peer_python, run_side
+from bench.train.scale import measure_scale, scale_table
+from bench.train.work import Measured, Work, build_model, examples
 from rookery.errors import SetupError
 from rookery.settings import Settings, fail
 
-ROOT = Path(__file__).resolve().parents[2]
+Kind = Literal["grpo", "sft"]
+
+LEAST_SPEED: dict[Kind, float] = {"grpo": 2.0, "sft": 1.3}
+"""Samples a second over TRL's."""
+MOST_MEMORY: dict[Kind, float] = {"grpo": 0.7}
+"""Peak resident memory over TRL's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Rounds of one piece of work, both sides in turn."""
+
+    kind: Kind
+    work: Work
+    ours: Sequence[Measured]
+    theirs: Sequence[Measured]
+
+    def ratio(self, of: Callable[[Measured], float]) -> float:
+        """Median over rounds of ours over theirs."""
+        return statistics.median(of(o) / of(t) for o, t in zip(self.ours, self.theirs, strict=True))
+
+    @property
+    def speed(self) -> float:
+        """By the clock."""
+        return self.ratio(lambda side: side.samples_per_s)
+
+    @property
+    def cpu_speed(self) -> float:
+        """By processor time: what a busy machine leaves of the truth."""
+        return self.ratio(lambda side: side.samples_per_cpu_s)
+
+    @property
+    def memory(self) -> float:
+        """Of the processes' peaks, libraries and all."""
+        return self.ratio(lambda side: side.peak_mib)
+
+    @property
+    def met(self) -> bool:
+        """Whether all that is promised of this kind of work holds, speed by the clock."""
+        return self.speed >= LEAST_SPEED[self.kind] and self.memory <= MOST_MEMORY.get(self.kind, 1.0)
 
 
 class BenchSettings(Settings):
@@ -45,8 +83,6 @@ class BenchSettings(Settings):
     """CPU threads of either side."""
     peers: bool = True
     """Measure beside TRL."""
-    growth: bool = True
-    """Also measure how our cost grows with group, length and batch."""
     scale: bool = True
     """Also measure tokens/s, MFU and memory on Qwen3-0.6B's shape; on a CPU on a small one."""
     out: Path = Path("runs/bench-train")
@@ -66,16 +102,13 @@ def main(argv: list[str]) -> int:
         python = peer_python(settings.out / "trl-env").absolute()
         outcomes = [measure(kind, work, python, folder, settings, console) for kind, work in works]
         console.print(ratios(outcomes))
-    grown = measure_growth(works[0][1], folder, console) if settings.growth else []
-    if grown:
-        console.print(growth_table(grown))
-    scaled = scale(folder, settings, console) if settings.scale else []
+    with console.status("scale"):
+        scaled = measure_scale(folder, threads=settings.threads) if settings.scale else []
     if scaled:
         console.print(scale_table(scaled))
     report = {
         "machine": {"cores": os.cpu_count(), "system": platform.platform(), "python": sys.version},
         "outcomes": [{**asdict(o), "speed": o.speed, "memory": o.memory, "met": o.met} for o in outcomes],
-        "growth": [{"work": asdict(work), "ours": asdict(result)} for work, result in grown],
         "scale": [{"case": asdict(case), "reached": asdict(reached)} for case, reached in scaled],
     }
     (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n")
@@ -109,49 +142,10 @@ def measure(
 
 
 def side(python: Path, module: str, kind: Kind, work: Path, threads: int) -> Measured:
-    """One side of one round, its chatter in a log.
-
-    Raises:
-        SetupError: it failed; the message ends with its last words.
-    """
-    done = subprocess.run(
-        [str(python), "-m", module, kind, str(work)],
-        cwd=ROOT,
-        env=environment(threads),
-        capture_output=True,
-        text=True,
-    )
-    work.with_suffix(f".{module.rpartition('.')[2]}.log").write_text(done.stdout + done.stderr)
-    if done.returncode:
-        raise SetupError(f"{module} ended with {done.returncode}: {done.stderr[-500:]}")
-    return hear(done.stdout)
-
-
-def environment(threads: int) -> dict[str, str]:
-    """Of every process that is measured."""
-    return {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": str(threads)}
-
-
-def scale(folder: Path, settings: BenchSettings, console: Console) -> list[tuple[Scale, Reached]]:
-    """The cases of `bench.train.scale`."""
-    with console.status("scale"):
-        return measure_scale(folder, root=ROOT, environment=environment(settings.threads))
-
-
-def measure_growth(work: Work, folder: Path, console: Console) -> list[tuple[Work, Measured]]:
-    """Ours alone, one thing changed at a time."""
-    base = replace(work, prompt=150, completion=100, groups=2, steps=2)
-    works = [
-        *(replace(base, name=f"group-{group}", group=group) for group in (2, 4, 8, 16)),
-        *(replace(base, name=f"length-{length}", completion=length) for length in (50, 200, 400)),
-        *(replace(base, name=f"batch-{groups}", groups=groups) for groups in (1, 4)),
-    ]
-    found = []
-    for one in works:
-        with console.status(f"growth: {one.name}"):
-            path = one.save(folder)
-            found.append((one, side(Path(sys.executable), "bench.train.ours", "grpo", path, one.threads)))
-    return found
+    """One side of one round. Raises as `run_side` does."""
+    log = work.with_suffix(f".{module.rpartition('.')[2]}.log")
+    threading = {"OMP_NUM_THREADS": str(threads)}
+    return Measured(**run_side(python, module, kind, str(work), log=log, environment=threading))
 
 
 def ratios(outcomes: list[Outcome]) -> Table:
@@ -177,26 +171,6 @@ def ratios(outcomes: list[Outcome]) -> Table:
             f"{max(side.peak_mib for side in outcome.theirs):,.0f}",
             f"{outcome.memory:.2f}",
             "[green]met[/]" if outcome.met else "[red]missed[/]",
-        )
-    return table
-
-
-def growth_table(grown: list[tuple[Work, Measured]]) -> Table:
-    """How processor time and memory grow with what was changed."""
-    table = Table(
-        "", "prompt/answer", "groups x size", "CPU s a step", "CPU ms a sample", "MiB for training",
-        title="How our cost grows",
-        caption="group-8 is length-100 and batch-2 as well",
-    )  # fmt: skip
-    for work, result in grown:
-        step_s = sum(result.cpu_s) / len(result.cpu_s)
-        table.add_row(
-            work.name,
-            f"{work.prompt}/{work.completion}",
-            f"{work.groups} x {work.group}",
-            f"{step_s:.2f}",
-            f"{1000 * step_s / work.samples:.0f}",
-            f"{result.own_mib:,.0f}",
         )
     return table
 

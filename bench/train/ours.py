@@ -8,8 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from bench.train.measured import Measured, resident_mib, say
-from bench.train.work import TARGETS, Work
+from bench.train.work import TARGETS, Measured, Work, resident_mib, say
 from rookery.trace import (
     Completion,
     Message,

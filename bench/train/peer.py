@@ -1,6 +1,6 @@
 """Their side: TRL's GRPOTrainer on the same tensors, or its SFTTrainer on the same chats.
 
-Runs in the environment that `bench.loop.peer_env` makes. Generation and rewards are taken out: the
+Runs in the environment that `bench.loop.peer` makes. Generation and rewards are taken out: the
 trainer is handed the completions, their log-probabilities and advantages, so what is measured is its
 training step alone. What would only cost it time is off: gradient checkpointing, saving, reporting.
 
@@ -16,8 +16,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from bench.train.measured import Measured, resident_mib, say
-from bench.train.work import TARGETS, Work
+from bench.train.work import TARGETS, Measured, Work, resident_mib, say
 
 
 def main(argv: list[str]) -> int:

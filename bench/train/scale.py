@@ -7,17 +7,15 @@ its trainer. Without a GPU a much smaller shape runs, to know that all of this w
 
 import json
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.table import Table
 
-from bench.train.measured import resident_mib
-from bench.train.work import TARGETS, Shape, Work, build_model
+from bench.loop.peer import run_side
+from bench.train.work import TARGETS, Shape, Work, build_model, resident_mib
 
 QWEN3_06B = Shape(
     width=1024, inner=3072, layers=28, heads=16, key_heads=8, head=128, vocabulary=151_936, positions=40_960
@@ -60,7 +58,7 @@ def on_gpu() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def measure_scale(folder: Path, *, root: Path, environment: Mapping[str, str]) -> list[tuple[Scale, Reached]]:
+def measure_scale(folder: Path, *, threads: int) -> list[tuple[Scale, Reached]]:
     """All cases, each in a process of its own."""
     gpu = on_gpu()
     model = build_model(folder / "scale-model", QWEN3_06B if gpu else SMALL)
@@ -71,11 +69,14 @@ def measure_scale(folder: Path, *, root: Path, environment: Mapping[str, str]) -
             case = Scale(str(model), length, tokens, checkpointing)
             path = folder / f"scale-{length}-{checkpointing}.json"
             path.write_text(json.dumps(asdict(case)))
-            command = [sys.executable, "-m", "bench.train.scale", str(path)]
-            done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
-            path.with_suffix(".log").write_text(done.stdout + done.stderr)
-            done.check_returncode()
-            found.append((case, Reached(**json.loads(done.stdout.splitlines()[-1]))))
+            reached = run_side(
+                Path(sys.executable),
+                "bench.train.scale",
+                str(path),
+                log=path.with_suffix(".log"),
+                environment={"OMP_NUM_THREADS": str(threads)},
+            )
+            found.append((case, Reached(**reached)))
     return found
 
 

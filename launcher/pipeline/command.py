@@ -21,9 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from launcher.pipeline.pipeline import REFERENCE, Pipeline, Step
-from launcher.pipeline.state import Digest, PipelineState, Record, digest_of
+from launcher.pipeline.state import Digest, PipelineState, Record, Store, digest_of
 from launcher.pipeline.step_functions import state_machine
-from launcher.pipeline.store import Store
 from launcher.pipeline.tracking import PipelineRun
 from launcher.runs import locked
 from launcher.serve_players import serve

@@ -43,7 +43,7 @@ def state_machine(
     `file` is where the image has the pipeline file, `settings` are SETTING=VALUE assignments. A step may take
     `timeout_h` hours.
     """
-    names = [_title(step) for step in pipeline.steps]
+    names = [f"{step.number} {step.name}" for step in pipeline.steps]
     states = {
         name: _job(step, file, settings, after, timeout_h=timeout_h)
         for name, step, after in zip(names, pipeline.steps, [*names[1:], "Notify success"], strict=True)
@@ -56,10 +56,6 @@ def state_machine(
         "Cause": f"A step of {pipeline.name} failed; the execution's history and the job's log say why",
     }
     return {"Comment": pipeline.description or pipeline.name, "StartAt": names[0], "States": states}
-
-
-def _title(step: Step) -> str:
-    return f"{step.number} {step.name}"
 
 
 def _job(step: Step, file: Path, settings: Sequence[str], after: str, *, timeout_h: int) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from launcher.plots.comparison import Comparison, compare
-from launcher.plots.intervals import Interval
+from launcher.plots.comparison import Comparison, Interval, compare
 from launcher.plots.runs import Run, find_runs, group_seeds, ungrouped
 from rookery.errors import InvalidInput, SetupError
 from rookery.plots import CURVES_FILE

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.errors import InvalidInput, NotFound
-from rookery.plots.steps import METRICS_FILE, Step, read_metrics
-from rookery.plots.strength import PREFIX
+from rookery.plots.steps import METRICS_FILE, PREFIX, Step, read_metrics
 
 INCIDENTAL = {
     "seed", "run", "runs_dir", "run_dir", "out", "redis_url", "steps", "minutes", "max_steps",
@@ -134,13 +133,12 @@ def group_seeds(runs: Sequence[Run]) -> list[Configuration]:
         kept = {k: v for k, v in run.settings.items() if k.split(".")[-1] not in INCIDENTAL}
         signature = json.dumps(kept, sort_keys=True, default=str) if kept else str(run.folder)
         groups.setdefault(signature, []).append(run)
-    return [Configuration(_name(group), tuple(group)) for group in groups.values()]
+    return [
+        Configuration(own[0].name + (f" ({len(own)} seeds)" if len(own) > 1 else ""), tuple(own))
+        for own in groups.values()
+    ]
 
 
 def ungrouped(runs: Sequence[Run]) -> list[Configuration]:
     """Each run as its own configuration."""
     return [Configuration(run.name, (run,)) for run in runs]
-
-
-def _name(group: Sequence[Run]) -> str:
-    return group[0].name if len(group) == 1 else f"{group[0].name} ({len(group)} seeds)"

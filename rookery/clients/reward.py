@@ -62,10 +62,12 @@ class RewardClient:
         """
         pending = PendingScores(items, scheme=scheme)
         failures = (grpc.aio.AioRpcError, PeerFault)
+
+        def log(error: Exception, failed: int) -> None:
+            logger.warning("reward: %s; attempt %d of %d failed", reason_of(error), failed, TRIES)
+
         try:
-            return await retry(
-                lambda: self._ask(pending), on=failures, pauses_s=PAUSES_S, failed=_log_failure
-            )
+            return await retry(lambda: self._ask(pending), on=failures, pauses_s=PAUSES_S, failed=log)
         except failures as error:
             raise PeerFault(f"reward service: {reason_of(error)} after {TRIES} attempts") from error
 
@@ -115,7 +117,3 @@ class RewardClient:
 
     async def close(self) -> None:
         await self._channel.close(grace=None)
-
-
-def _log_failure(error: Exception, failures: int) -> None:
-    logger.warning("reward: %s; attempt %d of %d failed", reason_of(error), failures, TRIES)

@@ -5,7 +5,7 @@ retried.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import grpc
 
@@ -47,7 +47,9 @@ class PendingScores:
     """Items with their verdicts and faults so far."""
 
     def __init__(self, items: Sequence[ScoreItem], *, scheme: str = "") -> None:
-        self._requests = [_request(item, scheme) for item in items]
+        self._requests = [
+            reward_pb2.ScoreRequest(**asdict(item) | {"scheme": item.scheme or scheme}) for item in items
+        ]
         self._slots: dict[int, Verdict | RookeryError] = {}
         self._open = list(range(len(items)))
 
@@ -86,18 +88,6 @@ class PendingScores:
         for place, answer in zip(self._open, answers, strict=True):
             self._slots[place] = _slot(answer)
         self._open = [place for place in self._open if isinstance(self._slots[place], PeerFault)]
-
-
-def _request(item: ScoreItem, scheme: str) -> reward_pb2.ScoreRequest:
-    return reward_pb2.ScoreRequest(
-        fen=item.fen,
-        response=item.response,
-        task=item.task,
-        scheme=item.scheme or scheme,
-        truncated=item.truncated,
-        move=item.move,
-        target=item.target,
-    )
 
 
 def _slot(answer: reward_pb2.ScoreBatchItem) -> Verdict | RookeryError:

@@ -1,14 +1,61 @@
-"""Searches that wait for an engine of the pool: one queue for each request, so that requests take turns."""
+"""Searches that wait for an engine of the pool: one queue for each request, so that requests take turns.
+
+Positions over which engines died are not searched again: `Engine` decides whether a crash is due to its
+position, and the pool handles the searches that were lost.
+"""
 
 import asyncio
-from collections import deque
+import time
+from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from rookery import metrics
 from rookery.engines.engine import Engine
-from rookery.errors import EngineFault, RookeryError
+from rookery.errors import EngineFault, Quarantined, RookeryError
 from rookery.uci import Analysis, Query
+
+MAX_CRASHES = 2
+"""A position is refused after this many engines died over it."""
+
+QUARANTINE_S = 3600.0
+"""How long crashes count against a position. They are forgotten, as engines also die for other reasons."""
+
+_POSITIONS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    crashes: int
+    since: float
+    """When the last crash was."""
+    last: str
+
+
+class Quarantine:
+    """Counts crashes by position. Of more than `_POSITIONS` positions, the oldest is forgotten."""
+
+    def __init__(self) -> None:
+        self._records: OrderedDict[str, _Record] = OrderedDict()
+
+    def refusal(self, fen: str) -> Quarantined | None:
+        """The error for a refused position, or None if `fen` may be searched."""
+        record = self._records.get(fen)
+        if record is None or record.crashes < MAX_CRASHES or time.monotonic() - record.since > QUARANTINE_S:
+            return None
+        return Quarantined(f"{record.crashes} engines died over {fen!r}, the last time: {record.last}")
+
+    def count(self, fen: str, fault: EngineFault) -> None:
+        """Records that an engine died while it searched `fen`."""
+        now = time.monotonic()
+        record = self._records.pop(fen, None)
+        crashes = record.crashes if record and now - record.since < QUARANTINE_S else 0
+        self._records[fen] = _Record(crashes + 1, now, str(fault))
+        if len(self._records) > _POSITIONS:
+            self._records.popitem(last=False)
+        if crashes + 1 == MAX_CRASHES:
+            metrics.POSITIONS_QUARANTINED.inc()
 
 
 @dataclass(slots=True, eq=False)

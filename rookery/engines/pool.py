@@ -15,8 +15,7 @@ from typing import Self
 
 from rookery import metrics
 from rookery.engines.engine import Engine
-from rookery.engines.fair_queue import Call, Job, RequestQueue, Slot
-from rookery.engines.quarantine import Quarantine
+from rookery.engines.fair_queue import Call, Job, Quarantine, RequestQueue, Slot
 from rookery.errors import EngineFault, RookeryError, Unavailable
 from rookery.retries import pause_after
 from rookery.uci import Analysis, Query

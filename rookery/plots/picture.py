@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rookery.errors import InvalidInput
 from rookery.plots.panels import OVERVIEW, STRENGTH, Panel, choose, label_of
-from rookery.plots.steps import Step, keys_of, series, smooth
-from rookery.plots.strength import PREFIX
+from rookery.plots.steps import PREFIX, Step, keys_of, series, smooth
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

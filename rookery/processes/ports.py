@@ -3,7 +3,6 @@
 import errno
 import socket
 import sys
-from types import TracebackType
 from typing import Self
 
 from rookery.errors import SetupError
@@ -35,9 +34,7 @@ class Ports:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for sock in self._kept.values():
             sock.close()
 

@@ -20,7 +20,6 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from multiprocessing import connection, get_context, parent_process
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
 from rookery.errors import SetupError, Unavailable
@@ -124,9 +123,7 @@ class Workers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._pool:
             self._pool.shutdown(cancel_futures=True)
         else:

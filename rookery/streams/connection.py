@@ -1,22 +1,73 @@
-"""A run's connection to Redis. Calls wait while Redis is unavailable."""
+"""A run's connection to Redis, and the version of the server. Calls wait while Redis is unavailable."""
 
 import asyncio
 import logging
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
+from redis.commands.core import Script
 from redis.retry import Retry
 
 from rookery.errors import SetupError, Unavailable
 from rookery.masking import mask_setting
 from rookery.metrics import REDIS_RETRIES
 from rookery.retries import pause_after
-from rookery.streams.server import ServerVersion
 from rookery.waits import waiting
+
+FIXED = {
+    "Redis": {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2},
+    "Valkey": {(7, 2): 11, (8, 0): 6, (8, 1): 4, (9, 0): 0},
+}
+"""The first patch of each release whose scripts cannot break out of Lua: CVE-2025-49844, -46817, -46818
+and -46819. See https://redis.io/blog/security-advisory-cve-2025-49844/ and Valkey's release notes."""
+
+_VERSION = re.compile(r"(?P<name>Redis|Valkey) server v=(?P<version>\d+\.\d+\.\d+)")
+
+
+class ServerVersion(NamedTuple):
+    """A version, such as Redis 7.2.11. Versions are ordered by number alone."""
+
+    number: tuple[int, int, int]
+    name: str
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """The version in what `redis-server --version` prints, or None."""
+        found = _VERSION.search(text)
+        return cls(_number(found["version"]), found["name"]) if found else None
+
+    @classmethod
+    def of_info(cls, info: Mapping[str, Any]) -> Self:
+        """The version in the answer to INFO. Valkey has a version of Redis there too, for old clients."""
+        if valkey := info.get("valkey_version"):
+            return cls(_number(valkey), "Valkey")
+        return cls(_number(info["redis_version"]), "Redis")
+
+    @property
+    def has_flaws(self) -> bool:
+        """Whether its scripts may break out of Lua. Releases that are not in `FIXED` may, unless newer.
+
+        A distribution may have fixed an older version.
+        """
+        release, patch, fixed = self.number[:2], self.number[2], FIXED[self.name]
+        return patch < fixed[release] if release in fixed else release < max(fixed)
+
+    def __str__(self) -> str:
+        text = f"{self.name} {'.'.join(map(str, self.number))}"
+        return (
+            f"{text}, whose Lua may have known flaws (CVE-2025-49844): update it" if self.has_flaws else text
+        )
+
+
+def _number(version: str) -> tuple[int, int, int]:
+    major, minor, patch = (int(part) for part in version.split(".")[:3])
+    return major, minor, patch
+
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +129,7 @@ class RunConnection:
             retry=Retry(NoBackoff(), 0),  # `_call` repeats, and counts
             redis_connect_func=self.connections.add,
         )
+        self._scripts: dict[str, Script] = {}
 
     async def stop_waiting(self, stopping: asyncio.Event) -> None:
         """Ends the waiting of all calls once the service stops: a background task of the service."""
@@ -119,6 +171,13 @@ class RunConnection:
         except Unavailable as error:
             return str(error)
         return None
+
+    def _script(self, script: str, names: Sequence[str], *args: str | bytes | float) -> Any:
+        """The answer of a Lua script, for the run's keys of these names."""
+        if script not in self._scripts:
+            self._scripts[script] = self._redis.register_script(script)
+        keys = [self.key(name) for name in names]
+        return self._call(lambda: self._scripts[script](keys=keys, args=args))
 
     def _call(self, call: Callable[[], T]) -> T:
         with ExitStack() as exits:

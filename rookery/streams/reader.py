@@ -1,4 +1,7 @@
-"""Reads a stream as a consumer of a group: new entries, entries it already holds, and abandoned ones."""
+"""Reads a stream as a consumer of a group: new entries, entries it already holds, and abandoned ones.
+
+Entries that cannot be handled are moved to the stream `dead`, each with the reason.
+"""
 
 import logging
 import threading
@@ -9,7 +12,9 @@ from typing import Any, cast
 
 import redis
 
+from rookery.streams import lua
 from rookery.streams.connection import RunConnection
+from rookery.streams.history import recorded
 
 logger = logging.getLogger(__name__)
 
@@ -140,3 +145,66 @@ class Reader(RunConnection):
 def _entry(row: Any) -> Entry:
     entry_id, fields = row
     return Entry(entry_id.decode(), fields.get(b"data", b""), fields.get(b"draw", b""))
+
+
+logger = logging.getLogger(__name__)
+
+DEAD_LIMIT = 1000
+"""Maximum entries of `dead`. Older ones are deleted, but are still included in `counts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An entry of `dead`: its own id, the stream and id that it had, the reason, and its bytes.
+
+    No bytes: the entry was no longer in its stream, so it is lost.
+    """
+
+    id: str
+    stream: str
+    entry: str
+    reason: str
+    data: bytes
+
+
+class DeadLetters(Reader):
+    """Moves entries of a run's streams to `dead`, and back."""
+
+    @recorded
+    def dead_letter(self, stream: str, entry_id: str, *, group: str, reason: str) -> None:
+        """Moves a held entry to `dead`, with the reason. `dead` keeps the newest `DEAD_LIMIT` entries."""
+        names = [*shared_keys(stream), "dead", f"{stream}:faults"]
+        self._script(lua.DEAD_LETTER, names, group, entry_id, stream, reason, DEAD_LIMIT)
+        logger.error("dead-lettered entry %s of %s: %s", entry_id, stream, reason)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """The entries of `dead`, oldest first."""
+        rows = cast(list[Any], self._call(lambda: self._redis.xrange(self.key("dead"))))
+        return [
+            DeadLetter(
+                dead_id.decode(),
+                fields[b"stream"].decode(),
+                fields[b"entry"].decode(),
+                fields[b"reason"].decode(),
+                fields.get(b"data", b""),
+            )
+            for dead_id, fields in rows
+        ]
+
+    @recorded
+    def replay_dead(self, letter: DeadLetter) -> bool:
+        """Adds an entry to its stream again, under a new id. Returns False if it is gone or was lost.
+
+        A group counts as generated again, so the account holds: it has been dead once, and is in the stream.
+        """
+        return bool(self._script(lua.REPLAY_DEAD, ["dead", letter.stream, "counts"], letter.id))
+
+    @recorded
+    def drop_dead(self, letter: DeadLetter) -> bool:
+        """Deletes an entry from `dead`; it stays counted. Returns False if it is no longer there."""
+        return bool(self._call(lambda: self._redis.xdel(self.key("dead"), letter.id)))
+
+
+def shared_keys(stream: str) -> list[str]:
+    """The keys of a stream that the trainer and the archive share: KEYS[1] to KEYS[5] of the scripts."""
+    return [stream, "counts", f"{stream}:archive", f"{stream}:settled", f"{stream}:archived"]

@@ -30,7 +30,6 @@ archive: entries settled beyond the archive's limit are deleted without being ar
 
 import logging
 import statistics
-import threading
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, cast
@@ -39,8 +38,8 @@ from rookery.codec import encode_draw, encode_group, encode_position
 from rookery.errors import Conflict, SetupError
 from rookery.prompt import task_of
 from rookery.streams import lua
-from rookery.streams.dead import DeadLetters
 from rookery.streams.history import recorded
+from rookery.streams.reader import DeadLetters, shared_keys
 from rookery.streams.state import Backlog, Counts, FeedState, Overview
 from rookery.trace import Adapter, Draw, PolicyVersion, Position, TraceGroup
 
@@ -55,17 +54,6 @@ _EQUAL = 1e-9
 class RunStreams(DeadLetters):
     """The streams of one run, with a method for each change of state."""
 
-    def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
-        super().__init__(url, run, stopping=stopping)
-        script = self._redis.register_script
-        self._feed, self._publish_group = script(lua.FEED), script(lua.PUBLISH_GROUP)
-        self._count_fault = script(lua.COUNT_FAULT)
-        self._settle = script(lua.SETTLE)
-        self._take_over, self._take_over_archive = script(lua.TAKE_OVER), script(lua.TAKE_OVER_ARCHIVE)
-        self._publish_policy, self._agree = script(lua.PUBLISH_POLICY), script(lua.AGREE)
-        self._join_archive, self._archived = script(lua.JOIN_ARCHIVE), script(lua.ARCHIVED)
-        self._backlog = script(lua.BACKLOG)
-
     def agree(self, terms: Mapping[str, int]) -> None:
         """Sets `terms` for the whole run, or checks them if another member has already set them.
 
@@ -73,7 +61,7 @@ class RunStreams(DeadLetters):
             SetupError: another member has set other values.
         """
         args = [part for name, value in sorted(terms.items()) for part in (name, str(value))]
-        differing = self._call(lambda: self._agree(keys=[self.key("terms")], args=args))
+        differing = self._script(lua.AGREE, ["terms"], *args)
         if not differing:
             return
         pairs = [value.decode() for value in cast(list[bytes], differing)]
@@ -115,8 +103,7 @@ class RunStreams(DeadLetters):
         for position, draw in zip_longest(positions, draws):
             payload += [position.id, encode_position(position), encode_draw(draw) if draw else ""]
             payload.append(draw.number if draw and draw.repeated else "")
-        keys = [self.key(name) for name in ("positions", "feed", "feed:deviations")]
-        return int(self._call(lambda: self._feed(keys=keys, args=payload)))
+        return int(self._script(lua.FEED, ["positions", "feed", "feed:deviations"], *payload))
 
     def forget_deviations(self, numbers: Sequence[int]) -> None:
         """Removes positions from those that may be repeated."""
@@ -139,12 +126,14 @@ class RunStreams(DeadLetters):
         version = ", ".join(group.reward_versions)
         rewards = " ".join(f"{reward:.3f}" for reward in group.rewards)
         names = ("positions", "traces", "counts", "positions:faults", "terms", "feed:deviations")
-        keys = [self.key(name) for name in names]
-        args: list[str | bytes | float] = [consumer_group, entry_id, group.id, group.policy.number]
-        args += [rewards, encode_group(group), _REWARD_VERSION + _task(group), version, accept]
         deviation = statistics.pstdev(group.rewards) if group.draw else 0.0
-        args += [group.draw.number, deviation] if group.draw and deviation > _EQUAL else ["", ""]
-        published = self._call(lambda: self._publish_group(keys=keys, args=args))
+        published = self._script(
+            lua.PUBLISH_GROUP,
+            names,
+            *(consumer_group, entry_id, group.id, group.policy.number, rewards, encode_group(group)),
+            *(_REWARD_VERSION + _task(group), version, accept),
+            *((group.draw.number, deviation) if group.draw and deviation > _EQUAL else ("", "")),
+        )
         if isinstance(published, bytes):
             raise Conflict(
                 f"run {self.run!r} has reward version {published.decode()!r} so far, group {group.id!r} "
@@ -163,8 +152,7 @@ class RunStreams(DeadLetters):
 
         Returns 0 if the entry is no longer pending.
         """
-        keys = [self.key(stream), self.key(f"{stream}:faults")]
-        return int(self._call(lambda: self._count_fault(keys=keys, args=[group, entry_id])))
+        return int(self._script(lua.COUNT_FAULT, [stream, f"{stream}:faults"], group, entry_id))
 
     @recorded
     def settle(self, entry_ids: Sequence[str], *, group: str, result: str, epoch: int) -> int:
@@ -175,9 +163,8 @@ class RunStreams(DeadLetters):
         Raises:
             Conflict: another trainer has taken over this run.
         """
-        keys = [*self._shared_keys("traces"), self.key("epoch")]
-        args: list[str | int] = [group, epoch, result, *entry_ids]
-        settled = int(self._call(lambda: self._settle(keys=keys, args=args)))
+        names = [*shared_keys("traces"), "epoch"]
+        settled = int(self._script(lua.SETTLE, names, group, epoch, result, *entry_ids))
         if settled < 0:
             raise Conflict(f"run {self.run!r}: another trainer has taken over from epoch {epoch}")
         return settled
@@ -190,8 +177,7 @@ class RunStreams(DeadLetters):
         Raises:
             Conflict: another consumer group is the archive of this run.
         """
-        keys = self._shared_keys("traces")
-        if not self._call(lambda: self._join_archive(keys=keys, args=[group, limit])):
+        if not self._script(lua.JOIN_ARCHIVE, shared_keys("traces"), group, limit):
             raise Conflict(f"run {self.run!r} already has an archive, which is not {group!r}")
 
     @recorded
@@ -200,8 +186,7 @@ class RunStreams(DeadLetters):
 
         An earlier archiver of this name can tell from `archive_epoch` that it was replaced.
         """
-        keys = [self.key("traces:archive")]
-        return int(self._call(lambda: self._take_over_archive(keys=keys, args=[f"epoch:{consumer}"])))
+        return int(self._script(lua.TAKE_OVER_ARCHIVE, ["traces:archive"], f"epoch:{consumer}"))
 
     def archive_epoch(self, *, consumer: str) -> int:
         """The current epoch of archivers of this name; 0 if there is none because Redis lost its data."""
@@ -213,8 +198,7 @@ class RunStreams(DeadLetters):
 
         Returns how many were still pending; only these are counted under `result`.
         """
-        keys, args = self._shared_keys("traces"), [group, result, *entry_ids]
-        return int(self._call(lambda: self._archived(keys=keys, args=args)))
+        return int(self._script(lua.ARCHIVED, shared_keys("traces"), group, result, *entry_ids))
 
     # policy
 
@@ -225,8 +209,7 @@ class RunStreams(DeadLetters):
         Also corrects the account if groups are astray: missing groups are counted as `dropped:lost`. If there
         are more groups than were generated, `generated` is raised.
         """
-        keys = [*self._shared_keys("traces"), self.key("epoch")]
-        epoch, astray = map(int, self._call(lambda: self._take_over(keys=keys)))
+        epoch, astray = map(int, self._script(lua.TAKE_OVER, [*shared_keys("traces"), "epoch"]))
         if astray:
             logger.error("run %r: %d groups were astray; the counts are corrected", self.run, astray)
         return epoch
@@ -240,11 +223,9 @@ class RunStreams(DeadLetters):
         Raises:
             Conflict: another trainer has taken over this run.
         """
-        keys = [self.key(name) for name in ("policy", "epoch", "traces", "traces:settled")]
-        version = adapter.version
-        args: list[str | int] = [epoch, version.number, version.sha256, adapter.path]
-        args += [adapter.base_model, int(last)]
-        if int(self._call(lambda: self._publish_policy(keys=keys, args=args))) < 0:
+        version, names = adapter.version, ("policy", "epoch", "traces", "traces:settled")
+        args = (epoch, version.number, version.sha256, adapter.path, adapter.base_model, int(last))
+        if int(self._script(lua.PUBLISH_POLICY, names, *args)) < 0:
             raise Conflict(f"run {self.run!r}: another trainer has taken over from epoch {epoch}")
 
     def policy(self) -> Adapter | None:
@@ -291,7 +272,7 @@ class RunStreams(DeadLetters):
 
     def backlog(self, stream: str) -> Backlog:
         """The entries and consumer groups of a stream."""
-        return Backlog.read(self._call(lambda: self._backlog(keys=self._shared_keys(stream))))
+        return Backlog.read(self._script(lua.BACKLOG, shared_keys(stream)))
 
 
 def _task(group: TraceGroup) -> str:

@@ -30,21 +30,16 @@ WIDTH, HEIGHT, STAT_WIDTH, STAT_HEIGHT = 8, 8, 4, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A PromQL expression; `legend` names its series, with labels as `{{label}}`."""
-
-    expression: str
-    legend: str
-
-
-@dataclass(frozen=True, slots=True)
 class Panel:
-    """A graph over time, or with `number` the last value in large type."""
+    """A graph over time, or with `number` the last value in large type.
+
+    A query is a PromQL expression and a legend, which names its series, with labels as `{{label}}`.
+    """
 
     title: str
     unit: str
     description: str
-    queries: tuple[Query, ...]
+    queries: tuple[tuple[str, str], ...]
     number: bool = False
     stacked: bool = False
 
@@ -68,7 +63,12 @@ def panel(
     stacked: bool = False,
 ) -> Panel:
     """A panel of queries, each an expression and its legend."""
-    return Panel(title, unit, description, tuple(Query(*query) for query in queries), number, stacked)
+    return Panel(title, unit, description, queries, number, stacked)
+
+
+def row(title: str, *panels: Panel) -> tuple[str, tuple[Panel, ...]]:
+    """Panels under a title."""
+    return title, panels
 
 
 def rate(metric: str, selector: str, *, by: str = "") -> str:
@@ -126,22 +126,14 @@ def build(board: Board) -> dashboard.Dashboard:
 
 
 def _graph(spec: Panel) -> stat.Panel | timeseries.Panel:
-    graph = _number() if spec.number else _lines(stacked=spec.stacked)
+    last = common.ReduceDataOptions().calcs(["lastNotNull"])
+    graph = stat.Panel().reduce_options(last) if spec.number else _lines(stacked=spec.stacked)
     graph.title(spec.title).description(spec.description).unit(spec.unit).datasource(SOURCE)
-    for letter, query in zip("ABCDEFGH", spec.queries, strict=False):
+    for letter, (expression, legend) in zip("ABCDEFGH", spec.queries, strict=False):
         graph.with_target(
-            prometheus.Dataquery()
-            .ref_id(letter)
-            .datasource(SOURCE)
-            .expr(query.expression)
-            .legend_format(query.legend)
+            prometheus.Dataquery().ref_id(letter).datasource(SOURCE).expr(expression).legend_format(legend)
         )
     return graph
-
-
-def _number() -> stat.Panel:
-    reduce = common.ReduceDataOptions().calcs(["lastNotNull"])
-    return stat.Panel().reduce_options(reduce)
 
 
 def _lines(*, stacked: bool) -> timeseries.Panel:

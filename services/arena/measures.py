@@ -17,8 +17,8 @@ import numpy as np
 from rookery.candidates import distinct
 from rookery.trace import Outcome, Phase
 from services.arena.answers import Answer, Answers
-from services.arena.stats import Floats, Ratio
-from services.arena.wording import Metric
+from services.arena.stats import Ratio
+from services.arena.tables import Metric
 
 READABLE = frozenset({Outcome.LEGAL, Outcome.ILLEGAL, Outcome.AMBIGUOUS, Outcome.NULL_MOVE})
 """The outcomes of answers with a closed box that has the notation of a move."""
@@ -101,13 +101,10 @@ def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None
     >>> kendall_tau([3, 2, 1], [30, 20, 10]), kendall_tau([3, 2, 1], [30, 10, 20]), kendall_tau([1], [1])
     (1.0, 0.3333333333333333, None)
     """
-    signs = [_signs(np.asarray(values, dtype=np.float64)) for values in (first, second)]
+    columns = [np.asarray(values, dtype=np.float64)[:, None] for values in (first, second)]
+    signs = [np.sign(column - column.T) for column in columns]
     pairs = math.sqrt(np.abs(signs[0]).sum() * np.abs(signs[1]).sum())
     return float((signs[0] * signs[1]).sum()) / pairs if pairs else None
-
-
-def _signs(values: Floats) -> Floats:
-    return np.sign(values[:, None] - values[None, :])
 
 
 def argsort_tau(first: Sequence[float], second: Sequence[float]) -> float | None:

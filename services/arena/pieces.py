@@ -12,8 +12,7 @@ import numpy as np
 from services.arena.answers import Answer, Answers
 from services.arena.measures import greedy, legal, sampled
 from services.arena.stats import Bootstrap, Estimate, Floats, Ratio
-from services.arena.tables import Cell, Row, Table
-from services.arena.wording import Metric
+from services.arena.tables import Cell, Metric, Row, Table
 
 BEST, RANDOM = "engine's best", "random legal move"
 """The names of the references."""

@@ -16,13 +16,12 @@ from typing import Any
 from rookery import __version__
 from rookery.errors import InvalidInput, NotFound
 from rookery.plots.picture import Theme, overview
-from rookery.plots.steps import METRICS_FILE, read_metrics
-from rookery.plots.strength import strength_steps
+from rookery.plots.steps import METRICS_FILE, read_metrics, strength_steps
 from services.arena.answers import Answers
 from services.arena.page import render_page
 from services.arena.pieces import RANDOM
 from services.arena.positions import Chosen, fens_sha256
-from services.arena.settings import EvaluateSettings
+from services.arena.settings import CurveSettings, EvaluateSettings
 from services.arena.stats import LEVEL, RESAMPLES
 from services.arena.tables import Section, section_json
 
@@ -119,6 +118,11 @@ def learning_curve(folder: Path, *, theme: Theme = "light", random_regret: float
     reference = {} if random_regret is None else {"regret_random": random_regret}
     steps = [{**step, **reference} for step in read_metrics(folder / METRICS_FILE)]
     return overview(steps, strength_steps(folder), theme=theme)
+
+
+def write_curve(settings: CurveSettings) -> None:
+    """Writes the curves of a run to its folder. Raises as `learning_curve` does."""
+    replace_file(settings.run_dir / CURVE_FILE, learning_curve(settings.run_dir))
 
 
 def _regret_of_random_moves(sections: Sequence[Section]) -> float | None:

@@ -16,8 +16,7 @@ from services.arena.answer_store import ANSWERS_FILE, open_answers
 from services.arena.asking import Asker, BestMover, reward_version_of, style_of
 from services.arena.pieces import BEST, RANDOM
 from services.arena.players.model import GUESS, GuessingPlayer, ModelPlayer
-from services.arena.players.player import Player
-from services.arena.players.simple import RandomPlayer
+from services.arena.players.player import Player, RandomPlayer
 from services.arena.players.spec import make_player
 from services.arena.positions import Chosen, choose, fetch, read_jsonl
 from services.arena.report import PAGE_FILE, Evaluation, write
@@ -27,8 +26,7 @@ from services.arena.sections.puzzles import Puzzles
 from services.arena.sections.reasoning import reasoning_section
 from services.arena.sections.suites import Suite
 from services.arena.settings import EvaluateSettings, QuestionSettings
-from services.arena.tables import Section
-from services.arena.terminal import table
+from services.arena.tables import Section, terminal_table
 
 REWARD_TIMEOUT_S = 120.0
 
@@ -81,7 +79,9 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
     )
     report = write(evaluation, settings.out)
     for section in sections:
-        console.print(table(section, players=[player.name for player in players], width=console.width))
+        console.print(
+            terminal_table(section, players=[player.name for player in players], width=console.width)
+        )
     console.print(f"report: {settings.out / PAGE_FILE}", soft_wrap=True, highlight=False)
     return report
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from rookery.clients import RewardClient
 from rookery.errors import PeerFault
-from rookery.plots.strength import read_strength
+from rookery.plots.steps import read_strength
 from rookery.trace import PolicyVersion
 from services.arena.answer_store import ANSWERS_FILE, key_of, open_answers
 from services.arena.answers import Answers
@@ -17,16 +17,15 @@ from services.arena.asking import Asker, BestMover, Variant, reward_version_of
 from services.arena.matches.journal import read_games
 from services.arena.matches.report import MatchReport
 from services.arena.matches.session import JOURNAL, run_match
-from services.arena.matches.settings import MatchSettings
 from services.arena.measures import mean, move_metrics, sampled
 from services.arena.pieces import BEST, RANDOM, piece_distance
-from services.arena.players.simple import RandomPlayer
+from services.arena.players.player import RandomPlayer
 from services.arena.players.spec import make_player
 from services.arena.positions import Chosen, fens_sha256
 from services.arena.sections.positions import MOVE
 from services.arena.sections.reasoning import distinct_share
 from services.arena.session import REWARD_TIMEOUT_S, held_out
-from services.arena.settings import WatchSettings
+from services.arena.settings import MatchSettings, WatchSettings
 from services.arena.stats import Bootstrap, Ratio
 from services.arena.tables import estimate_json
 

@@ -18,9 +18,10 @@ from typing import Any
 from rookery import __version__
 from rookery.clients import InferenceClient
 from rookery.errors import NotFound, RookeryError, SetupError, Unavailable
+from rookery.logs import configure
 from rookery.metrics import EVALUATED_VERSION, EVALUATION, EVALUATION_S
 from rookery.mlflow_run import ID_FILE, connect
-from rookery.plots.strength import PREFIX, STRENGTH_FILE, as_step, read_strength
+from rookery.plots.steps import PREFIX, STRENGTH_FILE, as_step, read_strength
 from rookery.serving import Service, add_probes, serve
 from rookery.streams import RunStreams
 from rookery.trace import PolicyVersion
@@ -182,6 +183,7 @@ async def serve_watcher(settings: WatchSettings) -> None:
     """Watches until SIGINT or SIGTERM, and answers probes meanwhile."""
     from fastapi import FastAPI
 
+    configure("arena")
     os.nice(NICENESS)
     stopped = threading.Event()
     streams = RunStreams(settings.redis_url, settings.run, stopping=stopped)

@@ -6,7 +6,7 @@ from fastapi import FastAPI, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from rookery import __version__
-from rookery.body_limit import StrictBody
+from rookery.middleware import StrictBody
 from rookery.serving import add_probes, add_problem_handlers
 from rookery.trace import Phase
 from services.data.pgn.games import Split

@@ -26,7 +26,7 @@ from rookery.trace import Draw, Position
 from services.data.pgn.collection import GameCollection
 from services.data.positions.generator import PositionGenerator
 from services.data.positions.numbered import PositionOrder, Rounds, fixed_pool
-from services.data.positions.repeats import Repeats
+from services.data.positions.recipe import Repeats
 from services.data.settings import GENERATED, FeedSettings
 from services.data.tasks.lines import Lines
 from services.data.tasks.rookworld import RookworldMix, assign_task
@@ -83,7 +83,9 @@ class Feed:
             return 0
         draws = self._draw(state, room, self._repeats) if self._repeats else []
         numbers = [draw.number for draw in draws] or range(state.fresh, state.fresh + room)
-        batch = [self._asked(number) for number in numbers]
+        batch = [self._position(number) for number in numbers]
+        if self._mix:
+            batch = [assign_task(position, seed=self._seed, mix=self._mix) for position in batch]
         self._streams.add_positions(batch, cursor=state.cursor, draws=draws)
         return room
 
@@ -98,10 +100,6 @@ class Feed:
             fresh += not draw.repeated
             draws.append(draw)
         return draws
-
-    def _asked(self, number: int) -> Position:
-        position = self._position(number)
-        return assign_task(position, seed=self._seed, mix=self._mix) if self._mix else position
 
 
 @contextmanager

@@ -1,15 +1,104 @@
-"""Reads the games and serves positions over HTTP and gRPC."""
+"""Reads the games and serves positions over HTTP and gRPC (`rookery.v1.DataService`)."""
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
+from itertools import count
+from typing import Any
 
-from rookery.serving import Service, serve
-from rookery.v1 import data_pb2_grpc
+import grpc
+
+from rookery.codec import position_to_proto, prompt_to_proto
+from rookery.errors import InvalidInput
+from rookery.serving import Service, grpc_errors, serve
+from rookery.trace import Position
+from rookery.v1 import data_pb2, data_pb2_grpc
 from services.data.app import create_app
 from services.data.pgn.collection import GameCollection
+from services.data.pgn.games import Split
 from services.data.positions.numbered import PositionOrder
-from services.data.servicer import SERVICE_NAME, DataServicer
+from services.data.rendering import render_fen
 from services.data.settings import DataSettings
+
+SERVICE_NAME = data_pb2.DESCRIPTOR.services_by_name["DataService"].full_name
+
+_POSITIONS_A_HOP = 16
+"""Positions drawn per call of a worker thread. If the client disconnects, at most these are wasted."""
+
+_SPLITS: dict[int, Split] = {
+    data_pb2.SPLIT_TRAIN: "train",
+    data_pb2.SPLIT_HELDOUT: "heldout",
+    data_pb2.SPLIT_ALL: "all",
+}
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class DataServicer(data_pb2_grpc.DataServiceServicer):
+    """Implements the methods for one order and its games. Endless streams end when `stopping` is set."""
+
+    def __init__(self, order: PositionOrder, *, seed: int, stopping: asyncio.Event) -> None:
+        self._order = order
+        self._seed = seed
+        self._stopping = stopping
+
+    async def SamplePositions(  # noqa: N802
+        self, request: data_pb2.SamplePositionsRequest, context: Context
+    ) -> AsyncIterator[data_pb2.SamplePositionsResponse]:
+        async with grpc_errors(context):
+            split = self._split(request)
+            seed = request.seed if request.HasField("seed") else self._seed
+            for numbers in _hops(request.offset, request.count):
+                if self._stopping.is_set():
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "the service is stopping")
+                for position in await asyncio.to_thread(self._draw, numbers, seed, split):
+                    yield data_pb2.SamplePositionsResponse(position=position_to_proto(position))
+
+    async def RenderPrompt(  # noqa: N802
+        self, request: data_pb2.RenderPromptRequest, context: Context
+    ) -> data_pb2.RenderPromptResponse:
+        async with grpc_errors(context):
+            prompt = render_fen(request.fen, style=request.style or "fen", last_moves=request.last_moves)
+        return data_pb2.RenderPromptResponse(prompt=prompt_to_proto(prompt))
+
+    async def GetGame(  # noqa: N802
+        self, request: data_pb2.GetGameRequest, context: Context
+    ) -> data_pb2.GetGameResponse:
+        async with grpc_errors(context):
+            game, text = await asyncio.to_thread(self._order.games.find, request.id)
+        return data_pb2.GetGameResponse(
+            game=data_pb2.Game(
+                id=game.id,
+                source=game.source,
+                number=game.number,
+                start_fen=game.start_fen,
+                moves=game.uci_moves(),
+                white_elo=game.white_elo,
+                black_elo=game.black_elo,
+                pgn=text,
+            )
+        )
+
+    def _draw(self, numbers: range, seed: int, split: Split) -> list[Position]:
+        return [self._order.position(number, seed=seed, split=split) for number in numbers]
+
+    def _split(self, request: data_pb2.SamplePositionsRequest) -> Split:
+        if request.split == data_pb2.SPLIT_UNSPECIFIED:
+            return self._order.split
+        try:
+            return _SPLITS[request.split]
+        except KeyError:
+            raise InvalidInput(f"split {request.split}: choose from SPLIT_TRAIN, _HELDOUT, _ALL") from None
+
+
+def _hops(offset: int, wanted: int) -> Iterator[range]:
+    """Ranges that cover the first `wanted` position numbers from `offset` on; endless if `wanted` is 0."""
+    for first in count(offset, _POSITIONS_A_HOP):
+        last = first + _POSITIONS_A_HOP
+        if wanted and last >= offset + wanted:
+            yield range(first, offset + wanted)
+            return
+        yield range(first, last)
 
 
 async def run(settings: DataSettings) -> None:

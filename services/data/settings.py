@@ -19,8 +19,7 @@ from rookery.errors import SetupError
 from rookery.settings import Port, RunSettings, Settings
 from services.data.pgn.games import Split
 from services.data.pgn.sources import SAMPLE, find_sources
-from services.data.positions.recipe import Shares
-from services.data.positions.repeats import Repeats
+from services.data.positions.recipe import Repeats, Shares
 from services.data.tasks.rookworld import RookworldMix
 
 GENERATED = "generated"

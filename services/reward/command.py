@@ -44,7 +44,8 @@ def score(argv: list[str], *, prog: str) -> int:
     options = parser.parse_args(argv)
     if (options.file is None) == (options.fen is None or options.response is None):
         parser.error("give FEN and RESPONSE, or --file")
-    settings = RewardSettings.parse(_engine_flags(options), prog=prog)
+    flags = [] if options.nodes is None else ["--nodes", str(options.nodes)]
+    settings = RewardSettings.parse([*flags, *(() if options.file else ("--engines", "1"))], prog=prog)
     try:
         scorer = LocalScorer(settings)
         try:
@@ -77,11 +78,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, help="nodes per search (REWARD_NODES)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
-
-
-def _engine_flags(options: argparse.Namespace) -> list[str]:
-    nodes = [] if options.nodes is None else ["--nodes", str(options.nodes)]
-    return nodes if options.file else [*nodes, "--engines", "1"]
 
 
 def _score_one(scorer: LocalScorer, options: argparse.Namespace) -> int:

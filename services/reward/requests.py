@@ -16,8 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from rookery import metrics
-from rookery.body_limit import StrictBody
 from rookery.errors import RookeryError, Unavailable, problem
+from rookery.middleware import StrictBody
 from rookery.trace import Outcome, Verdict
 from services.reward.scorer import Item
 

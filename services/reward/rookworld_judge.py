@@ -89,7 +89,8 @@ class RookworldJudge:
         root = await self._judge.root(position, queue, lines=LINES)
         if not isinstance(root, Analysis):
             return [root if answer in sound else self._refusal(answer) for answer in answers]
-        top = self._top(position, root)
+        best = [(position.from_engine(line.pv[0]), line) for line in root.lines]
+        top = {move: self._judge.value(position.legal_move(move), line) for move, line in best}
         named = dict.fromkeys(move for answer in sound for move in answer.named if move not in top)
         values = {**top, **await self._judge.values(position, list(named), queue)}
         return [
@@ -98,10 +99,6 @@ class RookworldJudge:
             else self._refusal(answer)
             for answer in answers
         ]
-
-    def _top(self, position: Position, root: Analysis) -> dict[chess.Move, MoveValue | RookeryError]:
-        moves = [(position.from_engine(line.pv[0]), line) for line in root.lines]
-        return {move: self._judge.value(position.legal_move(move), line) for move, line in moves}
 
     def _refusal(self, answer: PolicyAnswer | None) -> Verdict:
         grade = refuse_policy(answer)
@@ -113,7 +110,7 @@ class RookworldJudge:
         self,
         position: Position,
         answer: PolicyAnswer,
-        top: Mapping[chess.Move, MoveValue | RookeryError],
+        top: Mapping[chess.Move, MoveValue],
         values: Mapping[chess.Move, MoveValue | RookeryError],
         root_nodes: int,
     ) -> Result:

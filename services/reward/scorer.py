@@ -7,13 +7,14 @@ An answer without a legal move needs no search: its verdict names the engine and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from rookery import metrics, notation
 from rookery.answers import extract, first_line
+from rookery.clients.reward_model import RewardModelClient
 from rookery.engines import EnginePool, RequestQueue, find_engine
 from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.notation import read_move
@@ -23,13 +24,12 @@ from rookery.trace import EngineStamp, Outcome, Verdict
 from rookery.winprob import WinModel
 from services.reward.cache import AnalysisCache
 from services.reward.custom_schemes import load_terms
-from services.reward.move_answer import MoveAnswer, legal_candidates, with_custom, with_reading
+from services.reward.move_answer import MoveAnswer, legal_candidates, reader_id, with_custom, with_reading
 from services.reward.move_judge import CloseGroups, MoveJudge, Result
 from services.reward.position import read_position
 from services.reward.reward_model import RewardModel
 from services.reward.rookworld_grades import TASKS as ROOKWORLD_TASKS
 from services.reward.rookworld_judge import RookworldJudge, judged_by_target
-from services.reward.truth import reader_id
 
 if TYPE_CHECKING:
     from rookery.shared_cache import SharedCache
@@ -115,7 +115,11 @@ class Scorer:
         Raises:
             SetupError: Stockfish was not found or does not work, or the Redis URL is not valid.
         """
-        shared = _shared_cache(settings.redis_url)
+        shared = reward_model = None
+        if settings.redis_url:
+            from rookery.shared_cache import SharedCache
+
+            shared = SharedCache(settings.redis_url)
         custom = await load_terms(settings.schemes)
         try:
             scheme = find_scheme(settings.scheme, custom)
@@ -136,7 +140,10 @@ class Scorer:
             ),
         )
         try:
-            return cls(await pool.start(), settings, shared, _reward_model(settings), custom)
+            await pool.start()
+            if settings.model_url:
+                reward_model = RewardModel(RewardModelClient(settings.model_url, access=settings.access))
+            return cls(pool, settings, shared, reward_model, custom)
         except RookeryError as error:
             raise SetupError(f"{str(path)!r} is not a working engine: {error}") from error
 
@@ -247,7 +254,9 @@ class Scorer:
         self, items: Sequence[Item], numbers: Sequence[int], results: list[Result]
     ) -> dict[int, MoveAnswer | str]:
         """What must be judged, by number. The results of the other answers are filled in."""
-        await self._identify_model(items[number].scheme for number in numbers)
+        schemes = [items[number].scheme or self._settings.scheme for number in numbers]
+        if self._reward_model is not None and any("model" in scheme for scheme in schemes):
+            await self._reward_model.identify()
         fen = items[numbers[0]].fen
         to_judge: dict[int, MoveAnswer | str] = {}
         moves: dict[int, MoveAnswer] = {}
@@ -267,10 +276,6 @@ class Scorer:
             else:
                 results[number] = answer
         return to_judge
-
-    async def _identify_model(self, schemes: Iterable[str]) -> None:
-        if self._reward_model is not None and any("model" in (s or self._settings.scheme) for s in schemes):
-            await self._reward_model.identify()
 
     def _parse_or_error(self, item: Item) -> MoveAnswer | str | Result:
         """The move, or the text of a `P:` answer, that engines must judge; else the verdict or the error."""
@@ -318,19 +323,3 @@ class Scorer:
 
 
 _NOT_JUDGED = EngineFault("not judged")
-
-
-def _reward_model(settings: RewardSettings) -> RewardModel | None:
-    if not settings.model_url:
-        return None
-    from rookery.clients.reward_model import RewardModelClient
-
-    return RewardModel(RewardModelClient(settings.model_url, access=settings.access))
-
-
-def _shared_cache(url: str) -> SharedCache | None:
-    if not url:
-        return None
-    from rookery.shared_cache import SharedCache
-
-    return SharedCache(url)

@@ -8,7 +8,7 @@ from typing import Any
 from rookery.codec import decode_group, decode_position
 from rookery.errors import NotFound, RookeryError, Unavailable, WireError
 from rookery.streams import RunStreams
-from rookery.streams.dead import DeadLetter, DeadLetters
+from rookery.streams.reader import DeadLetter, DeadLetters
 from services.viewer.runs import RunFolder
 
 SHOWN = 100

@@ -11,10 +11,10 @@ import httpx
 from pydantic import Field
 
 from rookery.access import OPEN, Access
-from rookery.body_limit import StrictBody
 from rookery.clients import InferenceClient
 from rookery.errors import InvalidInput, PeerFault, RookeryError, Unavailable, cause_message
-from rookery.prompt import STYLES, render
+from rookery.middleware import StrictBody
+from rookery.prompt import STYLES, mirrored_move, render
 from rookery.trace import Completion, Phase, Position, Sampling
 
 TIMEOUT_S = 120.0
@@ -190,11 +190,8 @@ def _seen(move: dict[str, str] | None, board: chess.Board, *, mirrored: bool) ->
     """A move of the verdict on the board that was asked about, which the prompt may have mirrored."""
     if move is None or not mirrored:
         return move
-    named = chess.Move.from_uci(move["uci"])
-    seen = chess.Move(
-        chess.square_mirror(named.from_square), chess.square_mirror(named.to_square), named.promotion
-    )
-    return {"uci": seen.uci(), "san": board.san(seen)}
+    uci = mirrored_move(move["uci"])
+    return {"uci": uci, "san": board.san(chess.Move.from_uci(uci))}
 
 
 def _known(url: str, name: str) -> str:

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.errors import NotFound, RookeryError
-from rookery.plots.steps import METRICS_FILE, Step, read_metrics
-from rookery.plots.strength import strength_steps
+from rookery.plots.steps import METRICS_FILE, Step, read_metrics, strength_steps
 from rookery.remote import is_url
 from rookery.trace import policy_name
 from services.viewer.store import Stamp, Store, stamp_of
@@ -159,7 +158,9 @@ class RunFolder:
     def trained_in_vain(self) -> dict[str, int]:
         """The same of groups whose version was discarded with --from-version: of those still on disk."""
         abandoned = self._abandoned()
-        found = self._steps(map(self._state, abandoned), abandoned)
+        folder = self.path / "adapters"
+        states = (_object(folder / policy_name(version) / "state.json") for version in abandoned)
+        found = self._steps(states, abandoned)
         return {id: version for id, version in found.items() if version in abandoned}
 
     def _steps(self, states: Iterable[dict[str, Any]], abandoned: range) -> dict[str, int]:
@@ -188,9 +189,6 @@ class RunFolder:
         made = {step.get("version") for step in self.metrics()}
         later = range(int(back) + 1, int(state["number"]) + 1)
         return range(later.start, next((version for version in later if version not in made), later.start))
-
-    def _state(self, version: int) -> dict[str, Any]:
-        return _object(self.path / "adapters" / policy_name(version) / "state.json")
 
     def dropped(self) -> dict[str, int]:
         """Groups that the trainer dropped, by reason, at the newest commit."""

@@ -3,6 +3,7 @@
 import math
 import os
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -47,31 +48,30 @@ class Store:
         Raises:
             SetupError, Unavailable: the store refuses, or does not answer.
         """
-        return [path.name for path in self._listed("")]
+        return [path.name for path in self._listed("", _folders)]
 
     def files(self, name: str) -> dict[Path, Stamp]:
         """The files in the folder `name` of it, by the places of their copies.
 
         Raises:
+            NotFound: the name is empty.
             SetupError, Unavailable: as `names`.
         """
-        return self._listed(name)
+        if not name:
+            raise NotFound(f"a folder without a name in {self.url!r}")
+        return self._listed(name, lambda files, root: files.find(root, detail=True))
 
-    def _listed(self, name: str) -> dict[Path, Stamp]:
-        """The files in the folder `name`; for "", the folders in the store itself, with empty stamps."""
+    def _listed(self, name: str, look: Callable[[Any, str], Mapping[str, Any]]) -> dict[Path, Stamp]:
+        """What `look` finds in a folder. It is asked again after `LIST_S`."""
         listing = self._listings.setdefault(name, _Listing())
         with listing.lock:
             if time.monotonic() - listing.since < LIST_S:
                 return listing.stamps
             with store_faults(self.url):
                 files, root = open_store(f"{self.url}/{name}" if name else self.url)
-                if name:
-                    found = files.find(root, detail=True)
-                else:
-                    found = {info["name"]: info for info in files.ls(root, detail=True)}
-                    found = {place: info for place, info in found.items() if info["type"] == "directory"}
+                found = look(files, root)
             listing.stamps = {
-                self.folder / name / place[len(root) + 1 :]: self._stamp(info) if name else (0, 0)
+                self.folder / name / place[len(root) + 1 :]: self._stamp(info)
                 for place, info in found.items()
                 # A key of S3 may have any name. One with such a segment could be copied to another folder.
                 if not {"", ".", ".."}.intersection(place[len(root) + 1 :].split("/"))
@@ -80,6 +80,8 @@ class Store:
             return listing.stamps
 
     def _stamp(self, info: dict[str, Any]) -> Stamp:
+        if info.get("type") == "directory":
+            return 0, 0
         changed = next((info[name] for name in _CHANGED if info.get(name)), None)
         if changed is None:
             raise SetupError(
@@ -113,6 +115,10 @@ class Store:
             files.get_file(f"{root}/{place.as_posix()}", str(part))
             os.utime(part, ns=(stamp[1], stamp[1]))
             part.replace(path)
+
+
+def _folders(files: Any, root: str) -> dict[str, Any]:
+    return {info["name"]: info for info in files.ls(root, detail=True) if info["type"] == "directory"}
 
 
 def stamp_of(path: Path) -> Stamp | None:

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
 from rookery import metrics
-from rookery.plots.strength import read_strength
+from rookery.plots.steps import read_strength
 from rookery.trace import Outcome, TraceGroup
 from scripts.dashboards.__main__ import BOARDS
 from services.data.__main__ import main as data

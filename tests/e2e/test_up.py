@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from rookery.access import TOKEN_VARIABLE
-from rookery.plots.strength import read_strength
+from rookery.plots.steps import read_strength
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
 from tests.conftest import ROOT

@@ -17,9 +17,9 @@ from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.processes import workers as rookery_workers
 from rookery.processes.workers import Workers
 from services.arena.matches.session import run_match
-from services.arena.matches.settings import MatchSettings
+from services.arena.settings import MatchSettings
 from services.data.__main__ import main
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
 from tests.unit.rookery.records import GROUP

@@ -6,10 +6,10 @@ and quality of play can be measured separately.
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import TypeAlias
 
 import chess
 import chess.engine
@@ -18,8 +18,7 @@ from rookery.errors import Unavailable
 from rookery.retries import retry
 from rookery.trace import Outcome
 from services.arena.matches.openings import Opening
-from services.arena.players.player import Player, Reply
-from services.arena.players.simple import random_move
+from services.arena.players.player import Player, Reply, random_move
 
 FAULT_TRIES = 3
 """How often a move is asked for before the game is given up because its player does not answer."""
@@ -134,18 +133,8 @@ SCORES = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}
 """White's score of each result."""
 
 
-class Play(Protocol):
-    """What plays a game: `play`, or someone else in the same way."""
-
-    async def __call__(
-        self,
-        fixture: Fixture,
-        players: Mapping[str, Player],
-        rules: Rules,
-        *,
-        referee: Player | None = None,
-        backoff_s: float = 1.0,
-    ) -> Game: ...
+Play: TypeAlias = Callable[[Fixture], Awaitable[Game]]
+"""Plays a game between players and by rules that it knows: `play` here, or a worker elsewhere."""
 
 
 async def play(

@@ -1,12 +1,11 @@
 """Runs a match or a tournament from its settings to its files, with a progress bar in the terminal."""
 
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -14,10 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rookery.errors import InvalidInput
 from services.arena.matches import llm_chess
-from services.arena.matches.game import Game, Play, Rules
-from services.arena.matches.journal import open_journal, read_games
+from services.arena.matches.game import Game, Rules
+from services.arena.matches.journal import as_pgn, open_journal, read_games
 from services.arena.matches.openings import BUILT_IN, START, Opening, draw, read_openings
-from services.arena.matches.pgn import as_pgn
 from services.arena.matches.report import (
     VERSION,
     MatchReport,
@@ -29,15 +27,13 @@ from services.arena.matches.report import (
     sprt_text,
     summary,
 )
-from services.arena.matches.schedule import SCHEDULES, fixtures
-from services.arena.matches.settings import EloSettings, GameSettings, MatchSettings, TournamentSettings
-from services.arena.matches.tournament import Played, play_all
-from services.arena.matches.workers import Make, open_players, playing
-from services.arena.players.player import Player
+from services.arena.matches.tournament import SCHEDULES, Played, fixtures, play_all
+from services.arena.matches.workers import Cast, Make, open_players, playing
 from services.arena.players.spec import make_player
+from services.arena.settings import EloSettings, GameSettings, MatchSettings, PlanSettings, TournamentSettings
 from services.arena.strength.fit import Ratings, fit
 from services.arena.strength.pentanomial import SCORES
-from services.arena.strength.sprt import Sprt
+from services.arena.strength.sprt import Sprt, plan
 
 LADDER = Path(__file__).with_name("ladder.json")
 """Ratings of weak opponents above `random`, fitted to 2,400 games that they played with Stockfish 15.1."""
@@ -85,12 +81,10 @@ async def run_match(
     """
     console = console or Console()
     specs = [settings.player, settings.opponent]
-    async with open_players(specs, settings.referee, make) as (players, referee):
-        player, opponent = players
+    async with open_players(specs, settings.referee, make) as cast:
+        player, opponent = cast[0]
         gate = Gate(_test(settings), player) if settings.sprt else None
-        session = _Session(
-            settings, players, referee, console, partial(playing, settings.ray, specs, settings.referee, make)
-        )
+        session = _Session(settings, specs, make, cast, console)
         if settings.llm_chess:
             session.rules, session.openings = llm_chess.RULES, [START] * settings.pairs
             played = await session.play([(opponent, player)], both_colours=False)
@@ -115,15 +109,9 @@ async def run_tournament(
     """Plays the tournament, writes its files and returns the content of match.json. Raises as `run_match`."""
     console = console or Console()
     anchors = read_anchors(settings.anchors)
-    async with open_players(settings.players, settings.referee, make) as (players, referee):
-        session = _Session(
-            settings,
-            players,
-            referee,
-            console,
-            partial(playing, settings.ray, settings.players, settings.referee, make),
-        )
-        played = await session.play(SCHEDULES[settings.schedule](list(players)))
+    async with open_players(settings.players, settings.referee, make) as cast:
+        session = _Session(settings, settings.players, make, cast, console)
+        played = await session.play(SCHEDULES[settings.schedule](list(cast[0])))
         ratings = rate(played.games, anchors) if played.games else None
         report = session.report(played, schedule=settings.schedule, ratings=ratings)
     if ratings:
@@ -144,6 +132,11 @@ def run_elo(settings: EloSettings, *, console: Console | None = None) -> Ratings
     ratings = rate(games, read_anchors(settings.anchors))
     console.print(rating_table(ratings, [summary(rating.name, games) for rating in ratings.players]))
     return ratings
+
+
+def print_plan(settings: PlanSettings) -> None:
+    """Prints how many games are needed. Raises as `plan` does."""
+    sys.stdout.write(plan(**settings.model_dump()))
 
 
 def rate(games: Sequence[Game], anchors: Mapping[str, float]) -> Ratings:
@@ -179,19 +172,18 @@ class _Session:
     def __init__(
         self,
         settings: GameSettings,
-        players: Mapping[str, Player],
-        referee: Player | None,
+        specs: Sequence[str],
+        make: Make,
+        cast: Cast,
         console: Console,
-        playing: Callable[[], AbstractContextManager[Play]],
     ) -> None:
         book = read_openings(settings.openings or BUILT_IN)
         self.rules = Rules(illegal=settings.illegal, max_plies=settings.max_plies, limit_cp=settings.limit_cp)
         self.openings: Sequence[Opening] = draw(book, settings.pairs, seed=settings.seed)
         self._settings = settings
-        self._players = players
-        self._referee = referee
+        self._specs, self._make = specs, make
+        self._players, self._referee = cast
         self._console = console
-        self._playing = playing
         self._started = time.monotonic()
 
     async def play(
@@ -214,21 +206,25 @@ class _Session:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with (
             open_journal(self._settings.out / JOURNAL) as journal,
-            self._playing() as play,
+            playing(
+                self._settings.ray,
+                self._specs,
+                self._settings.referee,
+                self._make,
+                (self._players, self._referee),
+                self.rules,
+            ) as play,
             Progress(*columns, console=self._console) as progress,
         ):
             bar = progress.add_task("games", total=len(schedule))
             progress.advance(bar, sum(fixture.key in journal.games for fixture in schedule))
             played = await play_all(
                 schedule,
-                self._players,
-                self.rules,
+                play,
                 journal=journal,
                 concurrency=self._settings.concurrency,
-                referee=self._referee,
                 finished=lambda game: progress.advance(bar),
                 enough=enough or (lambda game: False),
-                play=play,
             )
         versions = {name: player.describe() for name, player in self._players.items()}
         pgn = "".join(as_pgn(game, versions) for game in played.games)

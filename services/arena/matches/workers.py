@@ -5,9 +5,10 @@ not the same as those of the process that asks.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from rookery.errors import InvalidInput, SetupError
@@ -38,28 +39,20 @@ async def open_players(specs: Sequence[str], referee: str | None, make: Make) ->
 
 
 @contextmanager
-def playing(ray: str | None, specs: Sequence[str], judge: str | None, make: Make) -> Iterator[Play]:
-    """What plays a game: `play` in this process, or the workers of the Ray cluster at `ray`.
+def playing(
+    ray: str | None, specs: Sequence[str], judge: str | None, make: Make, cast: Cast, rules: Rules
+) -> Iterator[Play]:
+    """What plays a game by `rules`: `cast` in this process, or the workers of the Ray cluster at `ray`.
 
-    `judge` is the referee's specification.
+    `specs` are the players' specifications, and `judge` is the referee's.
     """
+    players, referee = cast
     if ray is None:
-        yield play
+        yield partial(play, players=players, rules=rules, referee=referee)
         return
+    asked = _Asked(tuple(specs), judge, make, _described(cast))
     with Workers(ray=ray) as workers:
-
-        async def play_there(
-            fixture: Fixture,
-            players: Mapping[str, Player],
-            rules: Rules,
-            *,
-            referee: Player | None = None,
-            backoff_s: float = 1.0,
-        ) -> Game:
-            asked = _Asked(tuple(specs), judge, make, _described((dict(players), referee)))
-            return await asyncio.wrap_future(workers.submit(_play_here, asked, fixture, rules, backoff_s))
-
-        yield play_there
+        yield lambda fixture: asyncio.wrap_future(workers.submit(_play_here, asked, fixture, rules))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +63,13 @@ class _Asked:
     described: list[dict[str, Any]]
 
 
-def _play_here(asked: _Asked, fixture: Fixture, rules: Rules, backoff_s: float) -> Game:
+def _play_here(asked: _Asked, fixture: Fixture, rules: Rules) -> Game:
     runner, cast = kept(_opened, asked.specs, asked.referee, asked.make)
     for here, there in zip(_described(cast), asked.described, strict=True):
         if here != there:
             raise SetupError(f"a player is {here} on a worker and {there} where the match began")
     players, referee = cast
-    return runner.run(play(fixture, players, rules, referee=referee, backoff_s=backoff_s))
+    return runner.run(play(fixture, players, rules, referee=referee))
 
 
 def _described(cast: Cast) -> list[dict[str, Any]]:

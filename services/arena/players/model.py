@@ -13,7 +13,7 @@ from rookery.clients import InferenceClient
 from rookery.errors import PeerFault
 from rookery.masking import mask_setting
 from rookery.notation import Reading, read_move
-from rookery.prompt import GAME_STYLES, LINES, STATE_TASK, render
+from rookery.prompt import GAME_STYLES, LINES, STATE_TASK, mirrored_move, render
 from rookery.retries import retry
 from rookery.rookworld import (
     PolicyAnswer,
@@ -152,11 +152,7 @@ def read_answer(
         answer = find(completion.text, truncated=completion.truncated)
         reading = Reading(answer.missing) if answer.missing else read_move(answer.text, shown)
     if reading.move is not None and shown.turn != board.turn:
-        flip = chess.square_mirror
-        move = chess.Move(
-            flip(reading.move.from_square), flip(reading.move.to_square), reading.move.promotion
-        )
-        reading = Reading(reading.outcome, move)
+        reading = Reading(reading.outcome, chess.Move.from_uci(mirrored_move(reading.move.uci())))
     return reading, score
 
 

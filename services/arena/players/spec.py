@@ -18,8 +18,7 @@ from rookery.prompt import STYLES
 from rookery.trace import Sampling
 from services.arena.players import engines
 from services.arena.players.model import ModelPlayer
-from services.arena.players.player import Player
-from services.arena.players.simple import EpsilonRandomPlayer, FirstLegalPlayer, RandomPlayer
+from services.arena.players.player import EpsilonRandomPlayer, FirstLegalPlayer, Player, RandomPlayer
 
 _ENGINE_OPTION = "option."
 _UNSERVED = ("model:", "run:")

@@ -12,8 +12,7 @@ from typing import Any
 
 from rookery.errors import InvalidInput
 from services.arena.stats import Estimate
-from services.arena.tables import Cell, Row, Section, Table
-from services.arena.wording import Metric
+from services.arena.tables import Cell, Metric, Row, Section, Table
 
 _FILES = "matches*/match.json"
 _PAIRS = ("0", "1/2", "1", "1 1/2", "2")

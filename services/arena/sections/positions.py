@@ -34,8 +34,7 @@ from services.arena.measures import (
 from services.arena.pieces import BEST, RANDOM, piece_table
 from services.arena.players.player import Player
 from services.arena.stats import Ratio
-from services.arena.tables import Section, Table, compared
-from services.arena.wording import Metric
+from services.arena.tables import Metric, Section, Table, compared
 
 MOVE, LISTED, UNLISTED, MIRRORED, STATE = "move", "listed", "unlisted", "mirrored", "A"
 UNREASONED = "unreasoned"
@@ -44,6 +43,9 @@ UNREASONED = "unreasoned"
 
 Asked = Mapping[str, Sequence[Answers]]
 """The answers of one player by variant."""
+
+Measured = list[tuple[Metric, Mapping[str, Ratio]]]
+"""The rows of a table, with a ratio for each player."""
 
 _ILLEGAL_SHARE = 0.1
 """The share of `A:` questions whose move is not legal."""
@@ -113,19 +115,32 @@ class Positions:
 
     def section(self, asked: Mapping[str, Asked], *, players: Sequence[str]) -> Section:
         """The tables of all players and references. The first of `players` is the baseline."""
+
+        def table(name: str, title: str, rows: Measured) -> Table:
+            return Table(name, title, compared(rows, players=players, seed=self.seed))
+
         moves = {name: variants[MOVE] for name, variants in asked.items()}
-        rows = [(metric, _of_each(measure, moves)) for metric, measure in move_metrics(self.samples).items()]
+        rows: Measured = [
+            (metric, _of_each(measure, moves)) for metric, measure in move_metrics(self.samples).items()
+        ]
         compares = {name: moves[name] for name in players}
         rows.append((BOTH_LEGAL, both_legal(compares)))
         for metric, variant in ((_LISTED, LISTED), (_UNLISTED, UNLISTED)):
             rows.append((metric, _of_each(mean(legal), _asked_so(asked, variant))))
         rows.append((_CONSISTENT, {name: _consistency(variants) for name, variants in asked.items()}))
         tables = [
-            self._table("metrics", "All positions", rows, players),
-            self._table("parts", "Parts of the positions", self._parts(moves, compares), players),
+            table("metrics", "All positions", rows),
+            table("parts", "Parts of the positions", self._parts(moves, compares)),
             piece_table(compares, moves[BEST], players=players, seed=self.seed),
-            *self._lines(asked, players),
-            self._table("styles", "Position formats", _by_style(asked), players),
+            *(
+                table(
+                    f"{task}_lines",
+                    f"{task}: lines",
+                    [(metric, _of_each(measure, side)) for metric, measure in line_metrics(task).items()],
+                )
+                for task, side in _lines(asked).items()
+            ),
+            table("styles", "Position formats", _by_style(asked)),
         ]
         outcomes = {
             name: dict(Counter(a.verdict.outcome for s in side for a in s.every))
@@ -135,19 +150,9 @@ class Positions:
             "positions", "Positions", _NOTE, [table for table in tables if table.rows], {"outcomes": outcomes}
         )
 
-    def _table(
-        self,
-        name: str,
-        title: str,
-        rows: Sequence[tuple[Metric, Mapping[str, Ratio]]],
-        players: Sequence[str],
-    ) -> Table:
-        kept = [(metric, {n: r for n, r in by_name.items() if r.counts.any()}) for metric, by_name in rows]
-        return Table(name, title, compared([row for row in kept if row[1]], players=players, seed=self.seed))
-
     def _parts(
         self, moves: Mapping[str, Sequence[Answers]], compares: Mapping[str, Sequence[Answers]]
-    ) -> list[tuple[Metric, Mapping[str, Ratio]]]:
+    ) -> Measured:
         some = next(iter(moves.values()))
         measured = {
             Metric("legal_rate", "Legal moves"): _of_each(mean(legal, sampled), moves),
@@ -165,26 +170,6 @@ class Positions:
             for part, mask in parts_of(some).items()
             for metric, by_name in measured.items()
         ]  # fmt: skip
-
-    def _lines(self, asked: Mapping[str, Asked], players: Sequence[str]) -> list[Table]:
-        sides = {
-            "P": {
-                n: variants[MOVE]
-                for n, variants in asked.items()
-                if variants[MOVE][0].greedy.line is not None
-            },
-            "A": {n: by[STATE] for n, by in asked.items() if STATE in by},
-        }
-        return [
-            self._table(
-                f"{task}_lines",
-                f"{task}: lines",
-                [(metric, _of_each(measure, side)) for metric, measure in line_metrics(task).items()],
-                players,
-            )
-            for task, side in sides.items()
-            if side
-        ]
 
 
 _NOTE = (
@@ -216,6 +201,16 @@ def _about_a_move(position: Position, *, seed: int) -> Position:
     return replace(position, task=STATE_TASK, move=move)
 
 
+def _lines(asked: Mapping[str, Asked]) -> dict[str, dict[str, Sequence[Answers]]]:
+    """The answers that are RookWorld's lines, by task and player, of the tasks that were asked."""
+    moves = {name: variants[MOVE] for name, variants in asked.items()}
+    sides = {
+        "P": {name: side for name, side in moves.items() if side[0].greedy.line is not None},
+        "A": {name: variants[STATE] for name, variants in asked.items() if STATE in variants},
+    }
+    return {task: side for task, side in sides.items() if side}
+
+
 def _of_each(measure: Measure, sides: Mapping[str, Sequence[Answers]]) -> dict[str, Ratio]:
     return {name: measure(side) for name, side in sides.items()}
 
@@ -243,7 +238,7 @@ def _mover_move(answers: Answers) -> str | None:
     return move.uci if chess.Board(answers.fen).turn else mirrored_move(move.uci)
 
 
-def _by_style(asked: Mapping[str, Asked]) -> list[tuple[Metric, Mapping[str, Ratio]]]:
+def _by_style(asked: Mapping[str, Asked]) -> Measured:
     measured: dict[Metric, Measure] = {
         Metric("legal_rate_greedy", "legal"): mean(legal),
         Metric("action_accuracy_greedy", "best move"): mean(best),

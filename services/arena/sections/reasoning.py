@@ -14,8 +14,7 @@ from rookery.rookworld import read_policy_answer
 from services.arena.answers import Answer, Answers, read_claims
 from services.arena.measures import greedy, legal, mean, regret, sampled
 from services.arena.stats import Ratio
-from services.arena.tables import Row, Section, Table, compared
-from services.arena.wording import Metric
+from services.arena.tables import Metric, Section, Table, compared
 
 _NOTE = (
     "Over greedy and sampled answers together, but for distinct candidates. Candidates are the moves "
@@ -73,17 +72,12 @@ def reasoning_section(
         for metric, weights in _GAINS.items()
     ]
     tables = [
-        Table("metrics", "Reasoning", _compared(rows, players, seed)),
-        Table("gain", "Does the reasoning help?", _compared(gain_rows, players, seed), _GAIN_NOTE),
+        Table("metrics", "Reasoning", compared(rows, players=players, seed=seed)),
+        Table(
+            "gain", "Does the reasoning help?", compared(gain_rows, players=players, seed=seed), _GAIN_NOTE
+        ),
     ]
     return Section("reasoning", "Reasoning", _NOTE, [table for table in tables if table.rows])
-
-
-def _compared(
-    rows: Sequence[tuple[Metric, Mapping[str, Ratio]]], players: Sequence[str], seed: int
-) -> list[Row]:
-    kept = [(metric, {n: r for n, r in by_name.items() if r.counts.any()}) for metric, by_name in rows]
-    return compared([row for row in kept if row[1]], players=players, seed=seed)
 
 
 def _regrets(answers: Answers, without: Answers) -> tuple[float, float, float] | None:

@@ -11,8 +11,7 @@ from rookery.errors import InvalidInput
 from services.arena.asking import Asker
 from services.arena.players.player import Player
 from services.arena.stats import Ratio
-from services.arena.tables import Section, Table, compared
-from services.arena.wording import Metric
+from services.arena.tables import Metric, Section, Table, compared
 
 NAMED = 20
 """The most lines of a file that report.json names because they are no problems."""

@@ -1,7 +1,10 @@
-"""Parses what a GUI sends: `position`, `go` and `setoption`."""
+"""What a GUI sends: parses `position`, `go` and `setoption`, keeps the options, runs one `go`."""
 
+import asyncio
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import chess
 
@@ -116,3 +119,94 @@ def parse_option(words: Sequence[str]) -> tuple[str, str]:
     text = " ".join(words).removeprefix("name ")
     name, _, value = text.partition(" value ")
     return name.removesuffix(" value").strip(), value.strip()
+
+
+OWN = "own"
+"""The value of `Temperature` that leaves the temperature to the player's spec."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options that have an effect. `temperature` None: as the player's spec says."""
+
+    temperature: float | None = None
+    retries: int = 3
+    overhead_ms: int = 100
+
+    def set(self, name: str, value: str) -> "Options":
+        """The options after `setoption`.
+
+        Raises:
+            InvalidInput: there is no such option, or the value is wrong. The options stay as they are.
+        """
+        match name.lower():
+            case "temperature":
+                own = value.lower() in (OWN, "", "<empty>")
+                return replace(self, temperature=None if own else _number(name, value, 0, 2))
+            case "retries":
+                return replace(self, retries=int(_number(name, value, 0, 10)))
+            case "move overhead":
+                return replace(self, overhead_ms=int(_number(name, value, 0, 5000)))
+            case "uci_chess960" if value.lower() == "true":
+                raise InvalidInput("Chess960 is not supported: no player of Rookery knows its castling")
+            case other if other in _ACCEPTED:
+                return self
+        raise InvalidInput(f"no option {name!r}")
+
+
+_ACCEPTED = frozenset({"hash", "threads", "syzygypath", "uci_showwdl", "uci_chess960", "ponder"})
+"""Set by many GUIs without asking. They have no effect on a player."""
+
+# `UCI_Chess960` and `Ponder` are not declared, so that nobody uses them.
+DECLARATIONS = (
+    "option name Hash type spin default 16 min 1 max 33554432",
+    "option name Threads type spin default 1 min 1 max 1024",
+    f"option name Move Overhead type spin default {Options().overhead_ms} min 0 max 5000",
+    "option name SyzygyPath type string default <empty>",
+    "option name UCI_ShowWDL type check default false",
+    f"option name Temperature type string default {OWN}",
+    f"option name Retries type spin default {Options().retries} min 0 max 10",
+)
+
+
+def _number(name: str, value: str, least: float, most: float) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not least <= number <= most:
+        raise InvalidInput(f"{name} {value!r} is no number from {least:g} to {most:g}")
+    return number
+
+
+class Search:
+    """One `go`: its position, what it allows, and the events that end it."""
+
+    def __init__(self, board: chess.Board, go: Go, *, seed: int) -> None:
+        self.board, self.go, self.seed = board, go, seed
+        wanted = set(go.searchmoves)
+        legal = sorted(board.legal_moves, key=chess.Move.uci)
+        # `searchmoves` without a legal move is taken for a mistake, and ignored.
+        self.legal = [move for move in legal if not wanted or move.uci() in wanted] or legal
+        self.started = time.monotonic()
+        self.stopped, self.ponder_hit, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.scored = False
+
+    async def wait(self, asked: "asyncio.Future[chess.Move | None]", *, overhead_ms: int) -> None:
+        """Returns when `asked` is done, the time is up or the search was stopped.
+
+        While the search is infinite or ponders, only `stop` (or `ponderhit`) ends it.
+        """
+        stopped = asyncio.ensure_future(self.stopped.wait())
+        hit = asyncio.ensure_future(self.ponder_hit.wait())
+        try:
+            if self.go.ponder:
+                await asyncio.wait({stopped, hit}, return_when=asyncio.FIRST_COMPLETED)
+            if self.go.infinite:
+                await stopped
+            budget_s = self.go.budget_s(self.board.turn, overhead_ms=overhead_ms)
+            either: set[asyncio.Future[Any]] = {asked, stopped}
+            await asyncio.wait(either, timeout=budget_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            hit.cancel()

@@ -18,9 +18,7 @@ import chess.engine
 from rookery import __version__
 from rookery.errors import InvalidInput, RookeryError
 from services.arena.players.player import Player, Reply
-from services.arena.uci.commands import parse_go, parse_option, parse_position
-from services.arena.uci.options import DECLARATIONS, Options
-from services.arena.uci.search import Search
+from services.arena.uci.commands import DECLARATIONS, Options, Search, parse_go, parse_option, parse_position
 
 logger = logging.getLogger(__name__)
 

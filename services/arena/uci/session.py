@@ -12,8 +12,8 @@ import chess
 
 from rookery.errors import SetupError
 from services.arena.players.player import Player
+from services.arena.settings import UciSettings
 from services.arena.uci.engine import UciEngine
-from services.arena.uci.settings import UciSettings
 
 _IN, _OUT = 0, 1
 _SERVED = ("model:", "run:")

@@ -25,8 +25,7 @@ from services.data.annotate.audit import Audit
 from services.data.annotate.compose import ANY, Manner
 from services.data.annotate.diversity import diversity
 from services.data.annotate.study import Effort
-from services.data.jobs.concurrency import in_order
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress, in_order
 from services.data.pgn.sources import SAMPLE
 
 _DEADLINE_S = 60.0

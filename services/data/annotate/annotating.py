@@ -10,7 +10,7 @@ from typing import Any
 
 from rookery.engines import EnginePool
 from services.data.annotate import Annotation, Annotator, Effort, Manner
-from services.data.jobs.engine import WorkerEngine
+from services.data.jobs import WorkerEngine
 from services.data.positions.numbered import Shard
 from services.data.store.datasets import Parts, write_manifest
 from services.data.store.folders import Folder, OutputFile

@@ -1,24 +1,13 @@
-"""The commands of `rookery data`: name, one-line summary and module.
+"""The commands of `rookery data`.
 
-Each module has `main(argv)`, which returns the exit status. It is imported only when its command runs.
+Each is `main` in the module of its name, or a function of its name in `games`. It takes the arguments and
+returns the exit status. The module is imported only when its command runs.
 """
 
 import importlib
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
 
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """The module of a command and its one-line summary."""
-
-    module: str
-    summary: str
-
-
-_SUMMARIES = {
+COMMANDS = {
     "index": "write an index beside a file of games, for direct access to any game",
     "sample": "print positions from games, or write them to Parquet",
     "games": "write whole games, as PGN or as a JSON list of strings",
@@ -31,10 +20,8 @@ _SUMMARIES = {
     "republish": "add the groups of an archive to a run's stream again",
     "rescore": "compare the rewards of an archive with those of another scheme",
 }
+"""One-line summaries by name."""
 
-COMMANDS: Mapping[str, Command] = MappingProxyType(
-    {name: Command(f"{__name__}.{name}", summary) for name, summary in _SUMMARIES.items()}
-)
 
 _HEAD = "usage: rookery data COMMAND ...\n\nPositions and data sets from games\n"
 _TAIL = """
@@ -52,8 +39,7 @@ Services
 
 def usage() -> str:
     """The help text: one line per command."""
-    lines = [f"  {name:<10}  {command.summary}\n" for name, command in COMMANDS.items()]
-    return _HEAD + "".join(lines) + _TAIL
+    return _HEAD + "".join(f"  {name:<10}  {summary}\n" for name, summary in COMMANDS.items()) + _TAIL
 
 
 def run(name: str, argv: list[str]) -> int:
@@ -61,5 +47,7 @@ def run(name: str, argv: list[str]) -> int:
     if name == "help":
         sys.stdout.write(usage())
         return 0
-    status: int = importlib.import_module(COMMANDS[name].module).main(argv)
+    together = name in ("index", "games", "moves")
+    module = importlib.import_module(f"{__name__}.{'games' if together else name}")
+    status: int = getattr(module, name if together else "main")(argv)
     return status

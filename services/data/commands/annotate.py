@@ -15,19 +15,14 @@ from services.data.annotate.annotating import (
     write_annotations,
 )
 from services.data.annotate.compose import ANY
+from services.data.commands.engines import add_workers, made_parts
 from services.data.commands.flags import (
+    add_number,
     add_positions,
     add_style,
-    add_workers,
     command_parser,
-    numbered_positions,
     positive,
-    workers_of,
 )
-from services.data.jobs.engine import WorkerEngine, engine_name
-from services.data.jobs.progress import Progress
-from services.data.positions.numbered import make_parts
-from services.data.store.datasets import Parts
 from services.data.store.folders import open_folder
 
 EXAMPLES = """  rookery data annotate --count 20 --out runs/annotations
@@ -51,18 +46,9 @@ def main(argv: list[str]) -> int:
 def _run(options: argparse.Namespace) -> dict[str, Any]:
     manner = Manner(options.voice, options.length, options.box, options.seed)
     recipe = AnnotationRecipe(options.style, manner, Effort.of(options.nodes, lines=options.lines))
-    folder = open_folder(options.out)
-    with numbered_positions(options) as (positions, origin), workers_of(options) as workers:
-        engine = WorkerEngine(options.engine, next(workers.map(engine_name, [options.engine])))
-        terms = {"positions": origin, "count": options.count, **asdict(recipe), "engine": engine.name}
-        parts = Parts(folder, ANNOTATIONS, terms=terms)
-        work = partial(workers.map, partial(annotate_shard, recipe, engine))
-        with Progress() as progress:
-            progress.begin("annotate", unit="annotations", total=options.count)
-            make_parts(positions, parts, work, wanted=options.count, advance=progress.advance)
-        manifest = write_annotations(parts, folder, terms=terms)
-        parts.clear()
-    return manifest
+    work = partial(annotate_shard, recipe)
+    with made_parts(options, ANNOTATIONS, work, stage="annotate", terms=asdict(recipe)) as (parts, terms):
+        return write_annotations(parts, open_folder(options.out), terms=terms)
 
 
 def options_of(argv: list[str]) -> argparse.Namespace:
@@ -101,11 +87,12 @@ def _add_manner(parser: argparse.ArgumentParser) -> None:
 
 def _add_effort(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the work")
-    group.add_argument(
+    add_number(
+        group,
         "--nodes",
-        type=positive,
-        default=100_000,
-        help="nodes of the search for the best move; other moves get half (100000)",
+        positive,
+        100_000,
+        "nodes of the search for the best move; other moves get half",
     )
-    group.add_argument("--lines", type=positive, default=3, help="engine lines to consider (3)")
+    add_number(group, "--lines", positive, 3, "engine lines to consider")
     add_workers(group)

@@ -1,18 +1,22 @@
-"""The judges of moves that commands use: a reward service, or one on each worker of a Ray cluster.
+"""Who does the work of commands: worker processes with an engine each, a reward service, a Ray cluster.
 
 A reward service is always a separate process, called over gRPC; none of its code is imported.
 """
 
 import argparse
 import asyncio
+import math
+import os
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from rookery.access import AccessSettings
 from rookery.clients import RewardClient, ScoreItem
@@ -22,10 +26,84 @@ from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.processes.ports import Ports
 from rookery.processes.workers import Workers, kept
 from rookery.trace import Verdict
+from services.data.commands.flags import numbered_positions, positive
+from services.data.jobs import Progress, WorkerEngine, engine_name
+from services.data.positions.numbered import SHARD_SIZE, Record, Shard, make_parts
+from services.data.store.datasets import Parts
+from services.data.store.folders import open_folder
+from services.data.store.parquet import Kind
+
+R = TypeVar("R", bound=Record)
 
 _HOST = "127.0.0.1"
 _START_S = 60.0
 _POLL_S = 0.05
+
+
+def add_reward(parser: argparse.ArgumentParser) -> None:
+    """Adds --reward and --ray: where answers are scored."""
+    parser.add_argument(
+        "--reward",
+        metavar="TARGET",
+        help="gRPC address of a reward service, such as dns:///reward:50051 (default: starts one)",
+    )
+    add_ray(parser)
+
+
+def add_workers(group: argparse._ArgumentGroup) -> None:
+    """Adds --engines, --engine and --ray: who does the work."""
+    group.add_argument(
+        "--engines",
+        type=positive,
+        help="Stockfish processes, each in a worker of its own (one per core, with --ray of the cluster)",
+    )
+    group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
+    add_ray(group)
+
+
+def add_ray(group: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Adds --ray: the address of a Ray cluster."""
+    group.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="work on this Ray cluster: `auto`, HOST:PORT or ray://HOST:PORT (default: this machine)",
+    )
+
+
+def workers_of(options: argparse.Namespace) -> Workers:
+    """The workers that --engines and --ray ask for; on this machine, no more than --count keeps busy."""
+    if options.ray is not None:
+        return Workers(options.engines, ray=options.ray)
+    return Workers(min(options.engines or os.cpu_count() or 1, math.ceil(options.count / SHARD_SIZE)))
+
+
+@contextmanager
+def made_parts(
+    options: argparse.Namespace,
+    kind: Kind[R],
+    work: Callable[[WorkerEngine | None, Shard], list[tuple[int, R | None]]],
+    *,
+    stage: str,
+    terms: dict[str, Any],
+    has_engine: bool = True,
+) -> Iterator[tuple[Parts[R], dict[str, Any]]]:
+    """Makes the parts of a data set, and yields them with all terms. They are deleted after the block.
+
+    `work` makes the records of a shard in a worker, with the worker's engine if it has one.
+    """
+    with numbered_positions(options) as (positions, origin), workers_of(options) as workers:
+        terms = {"positions": origin, "count": options.count, **terms}
+        engine = None
+        if has_engine:
+            engine = WorkerEngine(options.engine, next(workers.map(engine_name, [options.engine])))
+            terms["engine"] = engine.name
+        parts = Parts(open_folder(options.out), kind, terms=terms)
+        shards = partial(workers.map, partial(work, engine))
+        with Progress() as progress:
+            progress.begin(stage, unit=kind.name, total=options.count)
+            make_parts(positions, parts, shards, wanted=options.count, advance=progress.advance)
+        yield parts, terms
+        parts.clear()
 
 
 @asynccontextmanager

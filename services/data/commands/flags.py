@@ -2,20 +2,17 @@
 
 import argparse
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
 import chess
 
 from rookery.errors import InvalidInput
 from rookery.masking import mask_setting
-from rookery.processes.workers import Workers
 from rookery.prompt import STYLES
 from rookery.trace import Position
 from services.data.pgn.collection import GameCollection
@@ -25,7 +22,6 @@ from services.data.positions.dataset import POSITIONS
 from services.data.positions.distinct import PositionKeys, read_evaluation_files
 from services.data.positions.generator import PositionGenerator
 from services.data.positions.numbered import (
-    SHARD_SIZE,
     NumberedPositions,
     PositionOrder,
     after_random_moves,
@@ -37,6 +33,7 @@ from services.data.store.folders import open_file
 from services.data.store.parquet import SUFFIX, read_records
 
 N = TypeVar("N", int, float)
+R = TypeVar("R")
 
 
 def command_parser(name: str, description: str, *, examples: str) -> argparse.ArgumentParser:
@@ -49,6 +46,37 @@ def command_parser(name: str, description: str, *, examples: str) -> argparse.Ar
     )
 
 
+def recipe_of(kind: type[R], options: argparse.Namespace, **more: Any) -> R:
+    """A dataclass whose fields have the values of the flags of their names, or those of `more`."""
+    names = {field.name for field in fields(cast(Any, kind))} & vars(options).keys()
+    given = {name: getattr(options, name) for name in names}
+    return kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()} | more)
+
+
+def add_number(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    flag: str,
+    kind: Callable[[str], float],
+    default: float,
+    text: str,
+) -> None:
+    """Adds a flag with a number. Its help is `text` and the default."""
+    parser.add_argument(flag, type=kind, default=default, help=f"{text} ({default:g})")
+
+
+def add_jobs(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup, text: str = "number of processes"
+) -> None:
+    """Adds --jobs: in how many processes the work is done."""
+    add_number(parser, "--jobs", positive, 1, text)
+
+
+def add_jsonl(parser: argparse.ArgumentParser, what: str) -> None:
+    """Adds --jsonl: a second file with `what`."""
+    text = f"also write {what} to NAME.jsonl or NAME.jsonl.zst"
+    parser.add_argument("--jsonl", type=file_name, metavar="NAME", help=text)
+
+
 def add_games(parser: argparse.ArgumentParser) -> None:
     """Adds --source, --seed and --split: the games, and the order of positions."""
     parser.add_argument(
@@ -58,18 +86,13 @@ def add_games(parser: argparse.ArgumentParser) -> None:
         metavar="PGN",
         help=f"games: files, folders, patterns, URLs, compressed or not ({SAMPLE})",
     )
-    parser.add_argument("--seed", type=int, default=0, help="determines the order of the positions (0)")
+    add_number(parser, "--seed", int, 0, "determines the order of the positions")
     parser.add_argument(
         "--split",
         choices=get_args(Split),
         default="train",
         help="games to draw from; one game in twenty is held out, by a hash of its moves (train)",
     )
-
-
-def split_of(options: argparse.Namespace) -> Split:
-    """The value of --split."""
-    return cast(Split, options.split)
 
 
 def add_exams(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
@@ -92,43 +115,6 @@ def add_style(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, defa
         metavar="STYLE",
         help=f"how positions are shown: {', '.join(sorted(STYLES))} ({default})",
     )
-
-
-def add_reward(parser: argparse.ArgumentParser) -> None:
-    """Adds --reward and --ray: where answers are scored."""
-    parser.add_argument(
-        "--reward",
-        metavar="TARGET",
-        help="gRPC address of a reward service, such as dns:///reward:50051 (default: starts one)",
-    )
-    add_ray(parser)
-
-
-def add_workers(group: argparse._ArgumentGroup) -> None:
-    """Adds --engines, --engine and --ray: who does the work."""
-    group.add_argument(
-        "--engines",
-        type=positive,
-        help="Stockfish processes, each in a worker of its own (one per core, with --ray of the cluster)",
-    )
-    group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
-    add_ray(group)
-
-
-def add_ray(group: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Adds --ray: the address of a Ray cluster."""
-    group.add_argument(
-        "--ray",
-        metavar="ADDRESS",
-        help="work on this Ray cluster: `auto`, HOST:PORT or ray://HOST:PORT (default: this machine)",
-    )
-
-
-def workers_of(options: argparse.Namespace) -> Workers:
-    """The workers that --engines and --ray ask for; on this machine, no more than --count keeps busy."""
-    if options.ray is not None:
-        return Workers(options.engines, ray=options.ray)
-    return Workers(min(options.engines or os.cpu_count() or 1, math.ceil(options.count / SHARD_SIZE)))
 
 
 def positive(text: str) -> int:
@@ -189,15 +175,14 @@ def add_positions(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         default="train",
         help="which games of --source to use (train)",
     )
-    group.add_argument(
-        "--seed", type=int, default=0, help="determines the positions and all random choices (0)"
-    )
+    add_number(group, "--seed", int, 0, "determines the positions and all random choices")
     add_exams(group)
-    group.add_argument(
+    add_number(
+        group,
         "--random-moves",
-        type=share,
-        default=0.0,
-        help="share of positions in which one to three random moves are played first (0)",
+        share,
+        0.0,
+        "share of positions in which one to three random moves are played first",
     )
     group.add_argument(
         "--mate-in-one",
@@ -249,7 +234,7 @@ def _open_positions(
         )
     elif options.source:
         with closing(GameCollection(find_sources(options.source))) as games:
-            order = PositionOrder(games, shares=Shares(), split=split_of(options))
+            order = PositionOrder(games, shares=Shares(), split=options.split)
             sources = [{"size": source.size, "sha256": source.sha256} for source in games.sources]
             yield (
                 NumberedPositions(

@@ -1,23 +1,212 @@
-"""`rookery data inspect`: describes files and folders, as text or JSON."""
+"""`rookery data inspect`: describes files and folders, as text or JSON.
+
+It says the format, size and first items of a file, and whether it agrees with its manifest. The format
+is detected from the bytes, not from the name. No more is read than needed: the number of rows is in the last
+bytes of a Parquet file, and lines are counted only on request.
+"""
 
 import argparse
+import codecs
 import json
+import os
+import re
 import sys
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from itertools import islice
 from typing import Any
 
+import pyarrow as pa
 from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
+from rookery.errors import InvalidInput
 from rookery.masking import mask_setting
-from services.data.commands.flags import command_parser, natural
-from services.data.commands.inspection import Format, Inspection, inspect
+from services.data.commands.flags import add_number, command_parser, natural
+from services.data.pgn.reader import read_raw_games
+from services.data.store.datasets import MANIFEST, ManifestCheck, check_manifest, read_manifest
+from services.data.store.files import BLOCK_BYTES, plain_text, read_chunks
+from services.data.store.folders import Folder, open_file, open_folder
+from services.data.store.jsonl import parse_json, read_jsonl, text_lines
+from services.data.store.parquet import describe, read_rows
+from services.data.traces.archive import TraceArchive
 
 EXAMPLES = """  rookery data inspect runs/pairs/pairs.parquet
   rookery data inspect runs/archive
   rookery data inspect s3://bucket/positions --json
   rookery data inspect games.pgn.zst moves.jsonl --items 1 --count
 """
+
+
+# A tag or a first move, after any blank lines, comments, escaped lines and bracketed words that are no tag.
+_PGN = re.compile(rb'(?:\s|\xef\xbb\xbf|\{[^}]*\}|[;%][^\n]*+|\[[^\]"\n]*\])*+(?:\[[A-Za-z]\w*\s+"|1\s*\.)')
+_JSON = re.compile(rb'[\[{]\s*(?:["\[\]{}0-9-]|true|false|null|\Z)')
+_MAX_JSON_BYTES = 256 << 20
+_COMPRESSED = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip", b"BZh": "bzip2"}
+
+
+class Format(StrEnum):
+    """The format of a file or folder."""
+
+    PARQUET = "parquet"
+    JSONL = "jsonl"
+    JSON = "json"
+    PGN = "pgn"
+    TEXT = "text"
+    ARCHIVE = "archive of traces"
+    FOLDER = "folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The result of an inspection."""
+
+    place: str
+    format: Format
+    facts: dict[str, Any] = field(default_factory=dict)
+    schema: dict[str, str] = field(default_factory=dict)
+    first: list[Any] = field(default_factory=list)
+    checks: list[ManifestCheck] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        return all(check.holds for check in self.checks)
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as a JSON object."""
+        return {**asdict(self), "format": self.format.value}
+
+
+def inspect(place: str, *, items: int = 3, count: bool = False) -> Inspection:
+    """Inspects a file, or the folder of a data set or archive. `count` also counts the lines of text files.
+
+    Raises:
+        SetupError: there is no such file or folder, or it cannot be read.
+        InvalidInput: the file is damaged.
+    """
+    folder = open_folder(place)
+    names = folder.names()
+    if names:
+        return _folder(folder, names)
+    parent, name = open_file(place)
+    return _file(parent, name, items=items, count=count)
+
+
+def _folder(folder: Folder, names: list[str]) -> Inspection:
+    if any(name.startswith("run=") for name in names):
+        return _archive(TraceArchive(folder))
+    files = [name for name in names if name != MANIFEST]
+    facts: dict[str, Any] = {"files": len(files), "first files": files[:5]}
+    checks = check_manifest(folder)
+    if MANIFEST in names and all(check.name != MANIFEST for check in checks):
+        facts["manifest"] = read_manifest(folder)
+    return Inspection(folder.url, Format.FOLDER, facts, checks=checks)
+
+
+def _archive(archive: TraceArchive) -> Inspection:
+    facts: dict[str, Any] = {}
+    schema: dict[str, str] = {}
+    for run in archive.runs():
+        files = archive.files(run=run)
+        described = [describe(archive.folder, file.name) for file in files]
+        days = sorted({file.name.split("date=")[1][:10] for file in files})
+        facts[f"run {run}"] = (
+            f"{sum(one.rows for one in described)} groups in {len(files)} files, {days[0]} to {days[-1]}"
+        )
+        schema = _schema(described[-1].schema)
+    return Inspection(archive.folder.url, Format.ARCHIVE, facts, schema)
+
+
+def format_of(folder: Folder, name: str) -> Format:
+    """The format of a file, from its first bytes.
+
+    Raises:
+        SetupError: the file does not exist or cannot be read.
+    """
+    with folder.read(name) as file:
+        if file.read(4) == b"PAR1":
+            return Format.PARQUET
+    with closing(_blocks(folder, name)) as blocks:
+        start = next(blocks, b"").removeprefix(codecs.BOM_UTF8).lstrip()
+    if _PGN.match(start):
+        return Format.PGN
+    if not _JSON.match(start):
+        return Format.TEXT
+    if start.startswith(b"{"):
+        with suppress(ValueError):
+            json.loads(start.partition(b"\n")[0])
+            return Format.JSONL
+    return Format.JSON
+
+
+def _file(folder: Folder, name: str, *, items: int, count: bool) -> Inspection:
+    form = format_of(folder, name)
+    with folder.read(name) as file:
+        head = file.read(4)
+        facts: dict[str, Any] = {"bytes": file.seek(0, os.SEEK_END)}
+    packed = next((how for magic, how in _COMPRESSED.items() if head.startswith(magic)), None)
+    if packed:
+        facts["compressed"] = packed
+    checks = check_manifest(folder) if name == MANIFEST else check_manifest(folder, only=name)
+    place = folder.place(name)
+    if form is not Format.PARQUET:
+        first, more = _first(folder, name, form, items=items, count=count)
+        return Inspection(place, form, facts | more, {}, first, checks)
+    described = describe(folder, name)
+    facts |= {"rows": described.rows, "row groups": described.row_groups, "written by": described.writer}
+    if described.kind:
+        facts["holds"] = f"{described.kind}, version {described.version}"
+    first = list(islice(read_rows(folder, name), items))
+    return Inspection(place, form, {**facts, **described.notes}, _schema(described.schema), first, checks)
+
+
+def _schema(schema: pa.Schema) -> dict[str, str]:
+    """The type of every leaf column by its path, such as `traces[].verdict.reward`."""
+    return dict(leaf for column in schema for leaf in _leaves(column.name, column.type))
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, str]]:
+    if pa.types.is_struct(kind):
+        for part in kind:
+            yield from _leaves(f"{path}.{part.name}", part.type)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _leaves(f"{path}[]", kind.value_type)
+    else:
+        yield path, str(kind).replace(f" ('{path.rpartition('.')[2]}')", "")
+
+
+def _first(
+    folder: Folder, name: str, form: Format, *, items: int, count: bool
+) -> tuple[list[Any], dict[str, Any]]:
+    """The first items of a text file, and how many there are, if known."""
+    if form is Format.JSONL:
+        values = read_jsonl(folder, name)
+        first = list(islice(values, items))
+        return first, {"lines": len(first) + sum(1 for _ in values)} if count else {}
+    if form is Format.JSON:
+        whole = parse_json(_whole(folder, name), folder.place(name))
+        return (whole[:items], {"items": len(whole)}) if isinstance(whole, list) else ([whole], {})
+    if form is Format.PGN:
+        return [raw.text for raw in islice(read_raw_games(folder.place(name)), items)], {}
+    return [line.decode(errors="replace") for line in islice(text_lines(folder, name), items)], {}
+
+
+def _whole(folder: Folder, name: str) -> bytes:
+    held, size = [], 0
+    for block in _blocks(folder, name):
+        held.append(block)
+        size += len(block)
+        if size > _MAX_JSON_BYTES:
+            raise InvalidInput(f"{folder.place(name)!r} is JSON of more than {_MAX_JSON_BYTES >> 20} MiB")
+    return b"".join(held)
+
+
+def _blocks(folder: Folder, name: str) -> Generator[bytes]:
+    with folder.read(name) as file:
+        yield from plain_text(read_chunks(file, BLOCK_BYTES))
 
 
 def main(argv: list[str]) -> int:
@@ -44,7 +233,7 @@ def _parser() -> argparse.ArgumentParser:
         examples=EXAMPLES,
     )
     parser.add_argument("places", nargs="+", metavar="PLACE", help="file, folder or URL")
-    parser.add_argument("--items", type=natural, default=3, help="number of first items to show (3)")
+    add_number(parser, "--items", natural, 3, "number of first items to show")
     parser.add_argument("--count", action="store_true", help="count JSON lines, which reads the whole file")
     parser.add_argument("--json", action="store_true", help="one JSON object for each place")
     return parser

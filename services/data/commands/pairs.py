@@ -14,18 +14,20 @@ from rookery.clients import InferenceClient
 from rookery.processes.workers import process_pool
 from rookery.prompt import STYLES
 from rookery.trace import Sampling
-from services.data.commands.engines import scorer_of
+from services.data.commands.engines import add_reward, scorer_of
 from services.data.commands.flags import (
+    add_jobs,
+    add_jsonl,
+    add_number,
     add_positions,
-    add_reward,
     add_style,
     command_parser,
-    file_name,
     numbered_positions,
     positive,
+    recipe_of,
     share,
 )
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress
 from services.data.pairs.dataset import PairMaker, Policy, write_pairs
 from services.data.pairs.preference import PAIRS, PairRecipe
 from services.data.store.datasets import Parts
@@ -51,14 +53,7 @@ def main(argv: list[str]) -> int:
 
 
 async def _run(options: argparse.Namespace) -> dict[str, Any]:
-    recipe = PairRecipe(
-        seed=options.seed,
-        style=options.style,
-        policy_style=options.policy_style,
-        candidates=options.candidates,
-        min_gap=options.min_gap,
-        max_gap=options.max_gap,
-    )
+    recipe = recipe_of(PairRecipe, options)
     folder = open_folder(options.out)
     pool = process_pool(options.jobs) if options.jobs > 1 else nullcontext()  # one job: this process
     with (
@@ -116,36 +111,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--count", type=positive, required=True, help="number of pairs")
     parser.add_argument("--out", required=True, help="folder or URL for pairs.parquet and manifest.json")
-    parser.add_argument(
-        "--jsonl",
-        type=file_name,
-        metavar="NAME",
-        help="also write JSON lines to NAME.jsonl or NAME.jsonl.zst",
-    )
+    add_jsonl(parser, "JSON lines")
     shown = add_positions(parser)
-    shown.add_argument("--jobs", type=positive, default=1, help="processes that generate positions (1)")
+    add_jobs(shown, "processes that generate positions")
     add_style(shown, default="mover-squares")
-    _add_choice(parser)
+    group = parser.add_argument_group("the weaker move")
+    add_number(group, "--candidates", positive, 4, "random legal moves per position")
+    add_number(group, "--min-gap", share, 0.05, "the least win probability that it loses")
+    add_number(group, "--max-gap", share, 1.0, "the most win probability that it loses")
+    add_reward(parser)
+    add_number(group, "--nodes", positive, 5000, "nodes per search of the reward service that is started")
     _add_policy(parser)
     return parser
-
-
-def _add_choice(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the weaker move")
-    group.add_argument("--candidates", type=positive, default=4, help="random legal moves per position (4)")
-    group.add_argument(
-        "--min-gap", type=share, default=0.05, help="the least win probability that it loses (0.05)"
-    )
-    group.add_argument(
-        "--max-gap", type=share, default=1.0, help="the most win probability that it loses (1)"
-    )
-    add_reward(parser)
-    group.add_argument(
-        "--nodes",
-        type=positive,
-        default=5000,
-        help="nodes per search of the reward service that is started (5000)",
-    )
 
 
 def _add_policy(parser: argparse.ArgumentParser) -> None:
@@ -164,9 +141,7 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
         metavar="STYLE",
         help="how positions are shown to the policy, such as game-san (as in the pairs)",
     )
-    group.add_argument("--completions", type=positive, default=4, help="answers per position (4)")
-    group.add_argument("--temperature", type=float, default=1.0, help="sampling temperature (1)")
-    group.add_argument("--max-tokens", type=positive, default=64, help="the most tokens of an answer (64)")
-    group.add_argument(
-        "--in-flight", type=positive, default=64, help="positions in work at the same time (64)"
-    )
+    add_number(group, "--completions", positive, 4, "answers per position")
+    add_number(group, "--temperature", float, 1.0, "sampling temperature")
+    add_number(group, "--max-tokens", positive, 64, "the most tokens of an answer")
+    add_number(group, "--in-flight", positive, 64, "positions in work at the same time")

@@ -6,16 +6,15 @@
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections import deque
+from collections.abc import Sequence
 
 from rookery.errors import SetupError
 from rookery.streams import RunStreams
 from rookery.trace import TraceGroup
 from services.data.commands.flags import command_parser
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress, batched
 from services.data.store.folders import open_folder
-from services.data.store.parquet import describe
 from services.data.traces.archive import TraceArchive
 
 AT_ONCE = 64
@@ -35,14 +34,14 @@ def main(argv: list[str]) -> int:
     runs = [options.run] if options.run else archive.runs()
     if len(runs) != 1:
         raise SetupError(f"--run: {options.archive} has the runs {', '.join(runs) or '(none)'}")
-    total = sum(describe(archive.folder, file.name).rows for file in archive.files(run=runs[0]))
+    total = archive.count(run=runs[0])
     if not total:
         raise SetupError(f"{options.archive} has no groups of run {runs[0]!r}: {', '.join(archive.runs())}")
     streams = RunStreams(options.redis_url, options.to or runs[0])
     groups = archive.groups(run=runs[0])
     with Progress() as progress:
         progress.begin("republish", unit="groups", total=total)
-        while chunk := list(islice(groups, AT_ONCE)):
+        for chunk in batched(groups, AT_ONCE):
             while streams.length("traces") >= WAITING:
                 time.sleep(POLL_S)
             republish(streams, chunk)
@@ -53,18 +52,16 @@ def main(argv: list[str]) -> int:
 
 def republish(streams: RunStreams, groups: Sequence[TraceGroup]) -> None:
     """Adds the groups to `traces`, each by its position, as rollouts do. No rollouts may run beside it."""
-    cursor = streams.feed_cursor()
-    streams.add_positions([group.position for group in groups], cursor=cursor)
-    for entry_id, group in zip(_delivered(streams, len(groups)), groups, strict=True):
-        version = ", ".join(group.reward_versions)
-        streams.publish_group(group, entry_id=entry_id, consumer_group="rollouts", accept=version)
-
-
-def _delivered(streams: RunStreams, count: int) -> Iterator[str]:
-    while count:
-        entries = streams.read("positions", group="rollouts", consumer="replay", count=count, block_s=1.0)
-        yield from (entry.id for entry in entries)
-        count -= len(entries)
+    streams.add_positions([group.position for group in groups], cursor=streams.feed_cursor())
+    waiting = deque(groups)
+    while waiting:
+        entries = streams.read(
+            "positions", group="rollouts", consumer="replay", count=len(waiting), block_s=1.0
+        )
+        for entry in entries:
+            group = waiting.popleft()
+            version = ", ".join(group.reward_versions)
+            streams.publish_group(group, entry_id=entry.id, consumer_group="rollouts", accept=version)
 
 
 def _parser() -> argparse.ArgumentParser:

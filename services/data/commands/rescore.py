@@ -8,8 +8,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, nullcontext
 from itertools import chain, islice
 from typing import Any
 
@@ -19,13 +18,13 @@ from rich.table import Table
 
 from rookery.errors import SetupError
 from rookery.trace import TraceGroup
-from services.data.commands.engines import scorer_of
-from services.data.commands.flags import add_reward, command_parser, positive
-from services.data.jobs.progress import Progress
+from services.data.commands.engines import add_reward, scorer_of
+from services.data.commands.flags import command_parser, positive
+from services.data.jobs import Progress
 from services.data.store.folders import open_file, open_folder
-from services.data.store.parquet import describe, record_writer
+from services.data.store.parquet import record_writer
 from services.data.traces.archive import TraceArchive
-from services.data.traces.rescore import RESCORED, Comparison, Rescored, rescore
+from services.data.traces.rescore import RESCORED, Comparison, rescore
 
 _NODES = re.compile(r"/nodes-(\d+)/")
 
@@ -76,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
 
 async def _run(options: argparse.Namespace) -> Comparison:
     archive = TraceArchive(open_folder(options.archive))
-    total = sum(describe(archive.folder, file.name).rows for file in archive.files(run=options.run))
+    total = archive.count(run=options.run)
     if not total:
         raise SetupError(
             f"no groups in {options.archive!r}" + (f" of run {options.run!r}" * bool(options.run))
@@ -90,28 +89,15 @@ async def _run(options: argparse.Namespace) -> Comparison:
         )
         async with scorer_of(options, nodes=options.nodes or _nodes_of(first)) as scorer:
             answers = rescore(chain([first], groups), scorer, scheme=options.scheme, task=options.task)
-            with _writer(options.out) as add:
+            to_file = record_writer(*open_file(options.out), RESCORED) if options.out else nullcontext()
+            with to_file as table:
                 async with aclosing(answers):
                     async for group, verdicts in answers:
-                        add(comparison.add(group, verdicts))
+                        for row in comparison.add(group, verdicts):
+                            if table:
+                                table.add(row)
                         progress.advance(1)
     return comparison
-
-
-@contextmanager
-def _writer(place: str | None) -> Iterator[Callable[[Iterable[Rescored]], None]]:
-    """A function that writes answers to a file at `place`, or discards them if `place` is None."""
-    if place is None:
-        yield lambda rows: None
-        return
-    folder, name = open_file(place)
-    with record_writer(folder, name, RESCORED) as table:
-
-        def add(rows: Iterable[Rescored]) -> None:
-            for row in rows:
-                table.add(row)
-
-        yield add
 
 
 def _nodes_of(group: TraceGroup) -> int:
@@ -125,10 +111,6 @@ def _show(summary: dict[str, Any], console: Console) -> None:
     for when, versions in summary["reward_versions"].items():
         for version in versions:
             console.print(f"{when:<7} {version}", highlight=False, soft_wrap=True)
-    console.print(_changes(summary), _outcomes(summary), sep="\n")
-
-
-def _changes(summary: dict[str, Any]) -> Table:
     uniform = summary["groups_without_variance"]
     table = _table("What changes", "", "before", "after")
     table.add_row("groups without variance", f"{uniform['before']:,}", f"{uniform['after']:,}")
@@ -137,7 +119,10 @@ def _changes(summary: dict[str, Any]) -> Table:
     for name, meaning in _SIGNS.items():
         part = summary["advantage_signs"][name]
         table.add_row(f"advantages with {meaning}", "", f"{part:,} ({part / summary['answers']:.1%})")
-    return table
+    means = _table("Mean reward", "outcome", "answers", "before", "after")
+    for outcome, mean in summary["mean_reward"].items():
+        means.add_row(outcome, f"{mean['answers']:,}", _number(mean["before"]), _number(mean["after"]))
+    console.print(table, means, sep="\n")
 
 
 _SIGNS = {
@@ -146,13 +131,6 @@ _SIGNS = {
     "silenced": "none any more",
     "awakened": "a sign only now",
 }
-
-
-def _outcomes(summary: dict[str, Any]) -> Table:
-    table = _table("Mean reward", "outcome", "answers", "before", "after")
-    for outcome, means in summary["mean_reward"].items():
-        table.add_row(outcome, f"{means['answers']:,}", _number(means["before"]), _number(means["after"]))
-    return table
 
 
 def _table(title: str, *headers: str) -> Table:

@@ -17,15 +17,17 @@ from rookery.trace import Phase, Position
 from services.data.commands.flags import (
     add_exams,
     add_games,
+    add_jobs,
+    add_number,
     command_parser,
     natural,
     positive,
+    recipe_of,
     share,
-    split_of,
 )
 from services.data.pgn.games import Game
 from services.data.pgn.sources import find_sources
-from services.data.pgn.tags import Filters, Speed
+from services.data.pgn.tags import CHESS960, STANDARD, Filters, Speed
 from services.data.positions.dataset import FORMS, position_value, write_positions
 from services.data.positions.recipe import PositionRecipe, Shares
 
@@ -42,12 +44,12 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     recipe = _recipe(options)
-    printable = PositionRecipe(recipe.count, seed=recipe.seed, split=recipe.split, shares=recipe.shares)
-    if options.game:
-        printable = replace(printable, ply_min=recipe.ply_min, ply_max=recipe.ply_max)
     default = _recipe(parser.parse_args(["--count", "1"]))
+    printed = replace(default, count=recipe.count, seed=recipe.seed, split=recipe.split, shares=recipe.shares)
+    if options.game:
+        printed = replace(printed, ply_min=recipe.ply_min, ply_max=recipe.ply_max)
     only_written = bool(options.exam or options.jobs != 1 or options.form != "parquet")
-    if not options.out and (recipe != printable or only_written):
+    if not options.out and (recipe != printed or only_written):
         parser.error(
             "filters of games and plies, --exam, --form and --jobs only work for data sets: "
             "add --out, or leave these flags out"
@@ -69,51 +71,17 @@ def main(argv: list[str]) -> int:
             jobs=options.jobs,
         )
         _report(manifest, wanted=options.count)
-    else:
-        _print_until_enough(options)
-    return 0
-
-
-def _print_until_enough(options: argparse.Namespace) -> None:
-    """Prints positions. Ends without a traceback if the reader closes the pipe, as `| head` does."""
+        return 0
     try:
         _print_positions(options)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except BrokenPipeError:  # the reader has closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout again at exit
-
-
-def filters_of(options: argparse.Namespace) -> Filters:
-    """The filters that the flags of `add_filters` set."""
-    return Filters(
-        elo_min=options.elo_min,
-        elo_max=options.elo_max,
-        elo_gap_max=options.elo_gap_max,
-        base_s_min=options.base_s_min,
-        base_s_max=options.base_s_max,
-        speeds=tuple(Speed(speed) for speed in options.speed),
-        results=tuple(options.result),
-        terminations=tuple(name.lower() for name in options.termination),
-        variants=tuple(options.variant),
-        events=options.event,
-        bots=options.bots,
-        evals=options.evals,
-    )
+    return 0
 
 
 def _recipe(options: argparse.Namespace) -> PositionRecipe:
-    return PositionRecipe(
-        count=options.count,
-        seed=options.seed,
-        games=options.games,
-        per_game=options.per_game,
-        split=split_of(options),
-        shares=Shares(*options.shares),
-        filters=filters_of(options),
-        ply_min=options.ply_min,
-        ply_max=options.ply_max,
-        choices_min=options.choices_min,
-    )
+    return recipe_of(PositionRecipe, options, shares=Shares(*options.shares), filters=filters_of(options))
 
 
 def _report(manifest: dict[str, Any], *, wanted: int) -> None:
@@ -132,7 +100,7 @@ def _print_positions(options: argparse.Namespace) -> None:
     from services.data.positions.numbered import PositionOrder
 
     with closing(GameCollection(find_sources(options.source))) as games:
-        order = PositionOrder(games, shares=Shares(*options.shares), split=split_of(options))
+        order = PositionOrder(games, shares=Shares(*options.shares), split=options.split)
         if options.game:
             drawn: Iterable[Position] = _of_game(games.find(options.game)[0], options)
         elif options.distinct:
@@ -207,7 +175,7 @@ def _add_printing(parser: argparse.ArgumentParser) -> None:
         help="add the prompt in this style; fen is then the board that the answer refers to",
     )
     start = group.add_mutually_exclusive_group()
-    start.add_argument("--offset", type=natural, default=0, help="number of positions to skip first (0)")
+    add_number(start, "--offset", natural, 0, "number of positions to skip first")
     start.add_argument(
         "--game",
         metavar="ID",
@@ -224,22 +192,18 @@ def _add_writing(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--out", metavar="FOLDER", help="folder or URL for positions.parquet and manifest.json"
     )
-    group.add_argument("--form", choices=tuple(FORMS), default="parquet", help="file format (parquet)")
-    group.add_argument("--jobs", type=positive, default=1, help="number of processes (1)")
-    group.add_argument("--games", type=share, default=1.0, help="share of the games that is read (1)")
-    group.add_argument(
-        "--per-game", type=positive, default=1, help="the most positions of one phase from one game (1)"
-    )
-    group.add_argument(
-        "--ply-min", type=natural, default=0, help="the least number of half-moves before a position (0)"
-    )
+    group.add_argument("--form", choices=FORMS, default="parquet", help="file format (parquet)")
+    add_jobs(group)
+    add_number(group, "--games", share, 1.0, "share of the games that is read")
+    add_number(group, "--per-game", positive, 1, "the most positions of one phase from one game")
+    add_number(group, "--ply-min", natural, 0, "the least number of half-moves before a position")
     group.add_argument("--ply-max", type=natural, help="the most half-moves before a position")
-    group.add_argument("--choices-min", type=positive, default=1, help="the least number of legal moves (1)")
+    add_number(group, "--choices-min", positive, 1, "the least number of legal moves")
     add_exams(group)
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that choose games by their tags."""
+    """Adds the flags that choose games by their tags: the fields of `Filters`."""
     group = parser.add_argument_group(
         "filters of games", "a game whose tags lack a value does not pass a filter on it"
     )
@@ -250,14 +214,30 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
         "--base-s-min", type=natural, help="the least time of a player at the start, in seconds"
     )
     group.add_argument("--base-s-max", type=natural)
-    group.add_argument("--speed", nargs="+", choices=[speed.value for speed in Speed], default=())
-    group.add_argument("--result", nargs="+", choices=("1-0", "0-1", "1/2-1/2", "*"), default=())
+    speeds = [speed.value for speed in Speed]
+    group.add_argument("--speed", dest="speeds", nargs="+", choices=speeds, default=())
+    results = ("1-0", "0-1", "1/2-1/2", "*")
+    group.add_argument("--result", dest="results", nargs="+", choices=results, default=())
     group.add_argument(
-        "--termination", nargs="+", default=(), help="as in the tag, such as normal or 'time forfeit'"
+        "--termination",
+        dest="terminations",
+        metavar="TERMINATION",
+        type=str.lower,
+        nargs="+",
+        default=(),
+        help="as in the tag, such as normal or 'time forfeit'",
     )
-    group.add_argument("--variant", nargs="+", choices=("standard", "chess960"), default=("standard",))
-    group.add_argument("--event", default="", help="text in the Event tag, such as rated")
+    variants = (STANDARD, CHESS960)
+    group.add_argument("--variant", dest="variants", nargs="+", choices=variants, default=(STANDARD,))
+    group.add_argument(
+        "--event", dest="events", metavar="EVENT", default="", help="text in the Event tag, such as rated"
+    )
     group.add_argument(
         "--no-bots", dest="bots", action="store_false", help="leave out games with a player titled BOT"
     )
     group.add_argument("--evals", action="store_true", help="only games with [%%eval ...]")
+
+
+def filters_of(options: argparse.Namespace) -> Filters:
+    """The filters that the flags of `add_filters` set."""
+    return recipe_of(Filters, options, speeds=tuple(map(Speed, options.speeds)))

@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from rich.bar import Bar
@@ -13,9 +12,9 @@ from rich.table import Table
 from rookery.errors import InvalidInput
 from rookery.processes.workers import Workers
 from rookery.trace import Position
-from services.data.commands.flags import command_parser, positive, share
-from services.data.commands.inspection import Format, format_of
-from services.data.jobs.progress import Progress
+from services.data.commands.flags import add_jobs, add_number, command_parser, share
+from services.data.commands.inspect import Format, format_of
+from services.data.jobs import Progress
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import find_sources
 from services.data.positions.dataset import POSITIONS
@@ -63,13 +62,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="games or positions: files, folders, URLs, or - for standard input",
     )
-    parser.add_argument(
-        "--replay",
-        type=share,
-        default=0.01,
-        help="share of the games that is replayed to count phases (0.01)",
-    )
-    parser.add_argument("--jobs", type=positive, default=1, help="number of processes (1)")
+    add_number(parser, "--replay", share, 0.01, "share of the games that is replayed to count phases")
+    add_jobs(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     return parser
 
@@ -77,27 +71,17 @@ def _parser() -> argparse.ArgumentParser:
 def _count(place: str, options: argparse.Namespace, workers: Workers, progress: Progress) -> Statistics:
     folder, name = open_file(place)
     form = Format.PGN if place == STANDARD_INPUT else format_of(folder, name)
-    if form is Format.PARQUET:
-        return _positions(read_records(folder, name, POSITIONS), name, progress)
-    if form is Format.JSONL:
-        return _positions((_position(row, place) for row in read_jsonl(folder, name)), name, progress)
+    if form in (Format.PARQUET, Format.JSONL):
+        progress.begin(f"count {name}", unit="positions")
+        from_lines = (_position(row, place) for row in read_jsonl(folder, name))
+        positions = read_records(folder, name, POSITIONS) if form is Format.PARQUET else from_lines
+        return count_positions(positions, advance=progress.advance)
     statistics = Statistics()
     progress.begin(f"count {name}", unit="games")
     for found in handle_file(place, GameCounter(place, options.replay), workers):
         progress.advance(found.games)
         statistics.merge(found)
     return statistics
-
-
-def _positions(positions: Iterator[Position], name: str, progress: Progress) -> Statistics:
-    progress.begin(f"count {name}", unit="positions")
-    return count_positions(_watched(positions, progress))
-
-
-def _watched(positions: Iterator[Position], progress: Progress) -> Iterator[Position]:
-    for position in positions:
-        progress.advance(1)
-        yield position
 
 
 def _position(row: Any, place: str) -> Position:

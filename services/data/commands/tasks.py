@@ -11,31 +11,33 @@ from typing import Any
 from rookery.errors import InvalidInput, SetupError
 from rookery.formats import FORMATS
 from rookery.rookworld import LAYOUTS
+from services.data.commands.engines import add_workers, made_parts
 from services.data.commands.flags import (
     above_zero,
+    add_jsonl,
+    add_number,
     add_positions,
     add_style,
-    add_workers,
     command_parser,
     file_name,
     natural,
-    numbered_positions,
     positive,
+    recipe_of,
     share,
-    workers_of,
 )
-from services.data.jobs.engine import WorkerEngine, engine_name
-from services.data.jobs.progress import Progress
 from services.data.positions.distinct import read_evaluation_files
-from services.data.positions.numbered import make_parts
-from services.data.store.datasets import Parts
 from services.data.store.files import identify
 from services.data.store.folders import open_folder
 from services.data.tasks.dataset import ROOKWORLD, TaskRecipe, needs_engine, task_shard, write_tasks
 from services.data.tasks.engine_moves import CandidateTargets
 from services.data.tasks.example import ENGINE_MOVES, EXAMPLES, LEGAL_MOVES, NEXT_FEN, PUZZLE
-from services.data.tasks.puzzle_selection import select_puzzles
-from services.data.tasks.puzzles import PuzzleCounts, PuzzleFilter, puzzle_examples, read_puzzles
+from services.data.tasks.puzzles import (
+    PuzzleCounts,
+    PuzzleFilter,
+    puzzle_examples,
+    read_puzzles,
+    select_puzzles,
+)
 from services.data.tasks.rookworld import RookworldMix
 
 EXAMPLES_SHOWN = """  rookery data tasks rookworld --count 10000 --out runs/rookworld --text lines.txt
@@ -65,39 +67,25 @@ def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
     targets = CandidateTargets(
         options.lines, options.candidates, options.temperature, options.best_share, options.uniform_share
     )
-    recipe = TaskRecipe(
-        options.task, options.seed, options.format, options.nodes, options.layout, mix, options.style, targets
-    )
-    folder = open_folder(options.out)
-    with numbered_positions(options) as (positions, origin), workers_of(options) as workers:
-        terms = {"positions": origin, "count": options.count, "recipe": asdict(recipe)}
-        engine = None
-        if needs_engine(options.task):
-            engine = WorkerEngine(options.engine, next(workers.map(engine_name, [options.engine])))
-            terms["engine"] = engine.name
-        parts = Parts(folder, EXAMPLES, terms=terms)
-        work = partial(workers.map, partial(task_shard, recipe, engine))
-        with Progress() as progress:
-            progress.begin(options.task, unit="examples", total=options.count)
-            make_parts(positions, parts, work, wanted=options.count, advance=progress.advance)
-        examples = chain.from_iterable(parts.read(part) for part in sorted(parts.done))
-        manifest = write_tasks(examples, folder, terms=terms, jsonl=options.jsonl, text=options.text)
-        parts.clear()
-    return manifest
+    recipe = recipe_of(TaskRecipe, options, mix=mix, targets=targets)
+    with made_parts(
+        options,
+        EXAMPLES,
+        partial(task_shard, recipe),
+        stage=options.task,
+        terms={"recipe": asdict(recipe)},
+        has_engine=needs_engine(options.task),
+    ) as (parts, terms):
+        examples = chain.from_iterable(map(parts.read, sorted(parts.done)))
+        folder = open_folder(options.out)
+        return write_tasks(examples, folder, terms=terms, jsonl=options.jsonl, text=options.text)
 
 
 def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
     if not options.puzzles:
         raise SetupError("the task puzzle needs --puzzles FILE")
-    wanted = PuzzleFilter(
-        min_rating=options.min_rating,
-        max_rating=options.max_rating,
-        max_deviation=options.max_deviation,
-        min_popularity=options.min_popularity,
-        min_plays=options.min_plays,
-        themes=frozenset(options.themes),
-        without=frozenset(options.without),
-    )
+    themes, without = frozenset(options.themes), frozenset(options.without)
+    wanted = recipe_of(PuzzleFilter, options, themes=themes, without=without)
     counts = PuzzleCounts()
     excluded, exams = read_evaluation_files(options.exam)
     puzzles = read_puzzles(
@@ -146,69 +134,37 @@ def _parser() -> argparse.ArgumentParser:
         "--count", type=positive, required=True, help="number of examples; for puzzle, number of puzzles"
     )
     parser.add_argument("--out", required=True, help="folder or URL for tasks.parquet and manifest.json")
-    parser.add_argument(
-        "--jsonl",
-        type=file_name,
-        metavar="NAME",
-        help="also write conversations to NAME.jsonl or NAME.jsonl.zst",
-    )
+    add_jsonl(parser, "conversations")
     parser.add_argument(
         "--text", type=file_name, metavar="NAME", help="also write prompts and answers as plain lines to NAME"
     )
     add_positions(parser)
     parser.add_argument(
         "--format",
+        dest="form",
         choices=tuple(FORMATS),
         default="fen",
         help="format of positions for legal-moves and next-fen (fen)",
     )
     add_style(parser, default="fen")
-    _add_engine(parser)
-    _add_rookworld(parser)
-    _add_engine_moves(parser)
-    _add_puzzles(parser)
-    return parser
-
-
-def _add_engine(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rookworld and engine-moves")
-    group.add_argument("--nodes", type=positive, default=20_000, help="nodes per position (20000)")
+    add_number(group, "--nodes", positive, 20_000, "nodes per position")
     add_workers(group)
-
-
-def _add_rookworld(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rookworld")
     group.add_argument(
         "--layout", choices=tuple(LAYOUTS), default="published", help="columns of P: lines (published)"
     )
-    group.add_argument("--state-share", type=share, default=0.2, help="share of A: lines (0.2)")
-    group.add_argument(
-        "--illegal-share", type=share, default=0.05, help="share of illegal moves in A: lines (0.05)"
-    )
-    group.add_argument(
-        "--ending-share",
-        type=share,
-        default=0.5,
-        help="share of moves that end the game, where a move can (0.5)",
-    )
-
-
-def _add_engine_moves(parser: argparse.ArgumentParser) -> None:
+    add_number(group, "--state-share", share, 0.2, "share of A: lines")
+    add_number(group, "--illegal-share", share, 0.05, "share of illegal moves in A: lines")
+    add_number(group, "--ending-share", share, 0.5, "share of moves that end the game, where a move can")
     group = parser.add_argument_group("engine-moves")
-    group.add_argument("--lines", type=positive, default=8, help="engine lines (8)")
-    group.add_argument("--candidates", type=positive, default=3, help="candidate moves in an answer (3)")
-    group.add_argument(
-        "--temperature",
-        type=above_zero,
-        default=0.05,
-        help="temperature of the softmax over win probabilities (0.05)",
-    )
-    group.add_argument(
-        "--best-share", type=share, default=0.3, help="probability added to the engine's first move (0.3)"
-    )
-    group.add_argument(
-        "--uniform-share", type=share, default=0.1, help="probability spread over all legal moves (0.1)"
-    )
+    add_number(group, "--lines", positive, 8, "engine lines")
+    add_number(group, "--candidates", positive, 3, "candidate moves in an answer")
+    add_number(group, "--temperature", above_zero, 0.05, "temperature of the softmax over win probabilities")
+    add_number(group, "--best-share", share, 0.3, "probability added to the engine's first move")
+    add_number(group, "--uniform-share", share, 0.1, "probability spread over all legal moves")
+    _add_puzzles(parser)
+    return parser
 
 
 def _add_puzzles(parser: argparse.ArgumentParser) -> None:

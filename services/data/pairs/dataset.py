@@ -25,7 +25,7 @@ from rookery.errors import PeerFault
 from rookery.prompt import render
 from rookery.retries import retry
 from rookery.trace import Completion, Position, Sampling
-from services.data.jobs.concurrency import as_completed
+from services.data.jobs import as_completed
 from services.data.pairs.preference import (
     PAIRS,
     NoPair,
@@ -238,43 +238,26 @@ def write_pairs(
     maker: PairMaker, folder: Folder, *, terms: Mapping[str, Any], jsonl: str | None = None
 ) -> dict[str, Any]:
     """Writes the pairs and returns the manifest. `jsonl` names the second file, if one is wanted."""
-    summary = _Summary()
+    by: dict[str, Counter[str]] = {name: Counter() for name in ("origin", "phase", "reward_version")}
+    gaps: list[float] = []
     with ExitStack() as files:
         table = files.enter_context(record_writer(folder, PARQUET, PAIRS))
         lines = files.enter_context(jsonl_writer(folder, jsonl)) if jsonl else None
         for pair in maker.pairs():
-            summary.add(pair)
+            for name, counter in by.items():
+                counter[str(getattr(pair, name))] += 1
+            gaps.append(pair.gap)
             table.add(pair)
             if lines:
                 lines.add(asdict(pair))
-    written = [table.written, *([lines.written] if lines else [])]
-    return write_manifest(folder, PAIRS.name, written, terms=terms, facts=summary.facts(maker.counts()))
-
-
-class _Summary:
-    """Statistics of the pairs."""
-
-    def __init__(self) -> None:
-        self.by: dict[str, Counter[str]] = {
-            "origin": Counter(),
-            "phase": Counter(),
-            "reward_version": Counter(),
-        }
-        self.gaps: list[float] = []
-
-    def add(self, pair: Any) -> None:
-        for name, counter in self.by.items():
-            counter[str(getattr(pair, name))] += 1
-        self.gaps.append(pair.gap)
-
-    def facts(self, counts: Counter[str]) -> dict[str, Any]:
-        """The statistics for the manifest. `counts` are those of the parts."""
-        pairs = len(self.gaps)
-        positions, made = counts.pop("positions", 0), counts.pop("pairs", 0)
-        return {
-            "pairs": pairs,
-            "positions": positions,
-            "left_out": {**dict(sorted(counts.items())), "repeated_or_more_than_wanted": made - pairs},
-            "mean_gap": round(math.fsum(self.gaps) / pairs, 6) if pairs else None,
-            **{f"by_{name}": dict(sorted(counter.items())) for name, counter in self.by.items()},
-        }
+    counts = maker.counts()
+    positions, made = counts.pop("positions", 0), counts.pop("pairs", 0)
+    facts = {
+        "pairs": len(gaps),
+        "positions": positions,
+        "left_out": {**dict(sorted(counts.items())), "repeated_or_more_than_wanted": made - len(gaps)},
+        "mean_gap": round(math.fsum(gaps) / len(gaps), 6) if gaps else None,
+        **{f"by_{name}": dict(sorted(counter.items())) for name, counter in by.items()},
+    }
+    written = [file.written for file in (table, lines) if file]
+    return write_manifest(folder, PAIRS.name, written, terms=terms, facts=facts)

@@ -8,7 +8,6 @@ used ones are cached.
 
 import logging
 import os
-import re
 import tempfile
 from array import array
 from bisect import bisect_left, bisect_right
@@ -16,16 +15,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Protocol
 
 from rookery.errors import NotFound
 from rookery.metrics import GAMES_SKIPPED
 from services.data.pgn.games import Game, SkippedGame, Split, in_split
-from services.data.pgn.index import LazyNumbers, find_index
+from services.data.pgn.index import GAME_ID, Index, LazyNumbers, find_index
 from services.data.pgn.parser import parse, skip
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import read_raw_games
-from services.data.store.files import Fingerprint, Source
+from services.data.store.files import Fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -35,38 +33,16 @@ _SOURCE_DIGITS = 8
 GAMES_KEPT = 1 << 16
 """The most parsed games in memory, under a kilobyte each."""
 
-_GAME_ID = re.compile(r"[0-9a-f]{16}")
-
-
-class GameFile(Protocol):
-    """The games of one file, numbered from 0: an `Index` or a `SpooledFile`. Thread-safe."""
-
-    @property
-    def source(self) -> Source: ...
-
-    @property
-    def broken(self) -> Sequence[RawGame]:
-        """The games whose bytes alone show a defect, if these are known without parsing."""
-
-    def __len__(self) -> int: ...
-
-    def game_numbers(self, split: Split) -> Sequence[int]:
-        """The numbers of the games of a split."""
-
-    def raw(self, number: int) -> RawGame:
-        """The game with a number."""
-
-    def find(self, id: str) -> int | None:
-        """The number of a game with that id, or None."""
-
-    def close(self) -> None: ...
-
 
 class SpooledFile:
-    """A file without an index. Its text is copied to a temporary file. Takes 32 bytes of memory per game."""
+    """A file without an index, with the methods of an `Index`. Thread-safe.
+
+    Its text is copied to a temporary file. Takes 32 bytes of memory per game.
+    """
 
     def __init__(self, location: str) -> None:
         self.broken: list[RawGame] = []
+        """The games whose bytes alone show a defect."""
         self._spool = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
         self._ends = array("Q", [0])
         self._offsets = array("Q")
@@ -91,7 +67,7 @@ class SpooledFile:
         return RawGame(number + 1, data, self._offsets[number])
 
     def find(self, id: str) -> int | None:
-        if not _GAME_ID.fullmatch(id):
+        if not GAME_ID.fullmatch(id):
             return None
         wanted = int(id, 16)
         place = bisect_left(self._by_id, wanted, key=self._ids.__getitem__)
@@ -121,7 +97,7 @@ class GameCollection:
     """
 
     def __init__(self, paths: Sequence[str | Path]) -> None:
-        self._files: list[GameFile] = [find_index(str(path)) or SpooledFile(str(path)) for path in paths]
+        self._files = [find_index(str(path)) or SpooledFile(str(path)) for path in paths]
         self.sources = [file.source for file in self._files]
         self.skipped: dict[int, SkippedGame] = {}
         self._first_of = [0, *accumulate(map(len, self._files))]
@@ -200,7 +176,7 @@ class GameCollection:
         file, within = self._locate(number)
         return parse(file.raw(within), file.source)
 
-    def _locate(self, number: int) -> tuple[GameFile, int]:
+    def _locate(self, number: int) -> tuple[Index | SpooledFile, int]:
         index = bisect_right(self._first_of, number) - 1
         return self._files[index], number - self._first_of[index]
 

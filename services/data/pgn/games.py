@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, Protocol
+from typing import Literal
 
 import chess
 import chess.pgn
@@ -95,19 +95,11 @@ class Game:
             board.push(_unpack(code))
         return board
 
-    def position(self, ply: int) -> Position:
-        """The position before move `ply`, which must be one of `plies`."""
-        return self.position_on(self.board(ply), ply)
-
-    def position_on(self, board: chess.Board, ply: int) -> Position:
-        """Like `position`, if its board is already known."""
-        return self.position_with(board.fen(), ply)
-
-    def position_with(self, fen: str, ply: int) -> Position:
-        """Like `position`, if its FEN is already known."""
+    def position(self, ply: int, *, fen: str = "") -> Position:
+        """The position before move `ply`, which must be one of `plies`. Its `fen` may be known already."""
         return Position(
             id=f"{self.source}:{self.number}:{ply}",
-            fen=fen,
+            fen=fen or self.board(ply).fen(),
             ply=ply,
             phase=PHASES[self.phases[ply]],
             game_id=self.id,
@@ -120,29 +112,18 @@ class Game:
         return chess.Board(self.start_fen, chess960=self.chess960)
 
 
-class Played(Protocol):
-    """A sound game that can compute its positions."""
-
-    @property
-    def game(self) -> Game: ...
-
-    def fen(self, ply: int) -> str:
-        """The FEN before move `ply`, as python-chess writes it."""
-
-    def choices(self, ply: int) -> int:
-        """The number of legal moves before move `ply`."""
-
-
-class FromMoves:
-    """Computes positions by replaying the moves."""
+class Played:
+    """A sound game. Its positions are computed by replaying the moves."""
 
     def __init__(self, game: Game) -> None:
         self.game = game
 
     def fen(self, ply: int) -> str:
+        """The FEN before move `ply`, as python-chess writes it."""
         return self.game.board(ply).fen()
 
     def choices(self, ply: int) -> int:
+        """The number of legal moves before move `ply`."""
         return self.game.board(ply).legal_moves.count()
 
 

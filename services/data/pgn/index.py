@@ -39,7 +39,7 @@ ROWS = 1 << 16
 HEADER_KEY = b"rookery.index"
 """The metadata key of an `IndexHeader`, stored as JSON."""
 
-_GAME_ID = re.compile(r"[0-9a-f]{16}")
+GAME_ID = re.compile(r"[0-9a-f]{16}")
 _COLUMNS_KEPT = 16
 _EDGE_BYTES = 1 << 20
 
@@ -180,7 +180,7 @@ class Index:
 
     def find(self, id: str) -> int | None:
         """The number of the first game with an id of 16 hex digits, or None. Reads the ids up to it."""
-        if not _GAME_ID.fullmatch(id):
+        if not GAME_ID.fullmatch(id):
             return None
         wanted = np.uint64(int(id, 16))
         for group in range(self._file.num_row_groups):

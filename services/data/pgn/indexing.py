@@ -2,21 +2,21 @@
 
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from itertools import accumulate
-from typing import Self
+from typing import Any, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.processes.workers import Workers
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress
 from services.data.pgn.games import FIRST_HELDOUT
 from services.data.pgn.index import HEADER_KEY, ROWS, IndexHeader, edges_hash, index_location
 from services.data.pgn.pieces import pieces_of
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import handle_file
+from services.data.pgn.scanner import Keep
 from services.data.pgn.tags import Facts, read_facts
 from services.data.store.files import Fingerprint, identify
 from services.data.store.folders import open_file
@@ -55,9 +55,9 @@ def write_index(location: str, *, jobs: int = 1) -> IndexHeader:
         with folder.write(name) as draft, pq.ParquetWriter(draft, _SCHEMA, compression="zstd") as writer:
             table = _Table(writer)
             found = handle_file(location, _Indexer(), workers, fingerprint.update, sizes.append)
-            for rows in found:
-                progress.advance(len(rows.offsets))
-                table.add(rows)
+            for findings in found:
+                progress.advance(len(findings.rows))
+                table.add(findings.rows)
             table.flush()
             starts = zip((piece.start for piece in pieces), accumulate(sizes), strict=False)
             header = IndexHeader(
@@ -73,35 +73,29 @@ def write_index(location: str, *, jobs: int = 1) -> IndexHeader:
     return header
 
 
-class _Rows:
-    """The rows of some games, as columns."""
+Row = tuple[Any, ...]
+"""The values of a game in the order of the schema."""
 
-    def __init__(self, raws: Sequence[RawGame] = ()) -> None:
-        self.games = 0
-        judged = [raw.checked() for raw in raws]
-        self.offsets = np.array([raw.offset for raw in judged], np.uint64)
-        self.ids = np.array([0 if raw.defect else int(raw.id, 16) for raw in judged], np.uint64)
-        self.defects = [raw.defect.value if raw.defect else "" for raw in judged]
-        facts = [read_facts(raw) for raw in judged]
-        self.facts = {name: [getattr(said, name) for said in facts] for name in _FACTS}
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of some games."""
+
+    games: int = 0
+    rows: list[Row] = field(default_factory=list)
 
     def rebase(self, *, games: int, size: int) -> None:
-        self.offsets += np.uint64(size)
+        self.rows = [(offset + size, *rest) for offset, *rest in self.rows]
 
     def merge(self, later: Self, /) -> None:
-        self.offsets = np.concatenate((self.offsets, later.offsets))
-        self.ids = np.concatenate((self.ids, later.ids))
-        self.defects += later.defects
-        for name, values in later.facts.items():
-            self.facts[name] += values
+        self.rows += later.rows
 
 
 class _Indexer:
     """Turns every game into a row of the index."""
 
-    @property
-    def keep(self) -> None:
-        """None: every game is indexed."""
+    keep: Keep | None = None
+    """Every game is indexed."""
 
     def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, _Rows]:
         """Yields all games, so there are no rows for games not chosen."""
@@ -110,7 +104,13 @@ class _Indexer:
 
     def handle(self, games: Sequence[RawGame]) -> _Rows:
         """The rows of some games."""
-        return _Rows(games)
+        return _Rows(rows=[_row(raw.checked()) for raw in games])
+
+
+def _row(raw: RawGame) -> Row:
+    facts = read_facts(raw)
+    id, defect = (0, raw.defect.value) if raw.defect else (int(raw.id, 16), "")
+    return (raw.offset, id, defect, *(getattr(facts, name) for name in _FACTS))
 
 
 class _Table:
@@ -121,35 +121,24 @@ class _Table:
         self.train: list[int] = []
         self.heldout: list[int] = []
         self._writer = writer
-        self._rows = _Rows()
+        self._rows: list[Row] = []
 
-    def add(self, rows: _Rows) -> None:
-        self._rows.merge(rows)
-        while len(self._rows.offsets) >= ROWS:
+    def add(self, rows: Sequence[Row]) -> None:
+        self._rows += rows
+        while len(self._rows) >= ROWS:
             self._write(ROWS)
 
     def flush(self) -> None:
-        if len(self._rows.offsets):
-            self._write(len(self._rows.offsets))
+        if self._rows:
+            self._write(len(self._rows))
 
     def _write(self, count: int) -> None:
-        rows, self._rows = self._rows, _Rows()
-        first, rest = _cut(rows, count)
-        self._rows = rest
-        sound = np.array([not defect for defect in first.defects])
-        heldout = first.ids >= np.uint64(FIRST_HELDOUT)
-        self.train.append(int((sound & ~heldout).sum()))
-        self.heldout.append(int((sound & heldout).sum()))
+        rows, self._rows = self._rows[:count], self._rows[count:]
+        sound = [id for _, id, defect, *_ in rows if not defect]
+        heldout = sum(id >= FIRST_HELDOUT for id in sound)
+        self.train.append(len(sound) - heldout)
+        self.heldout.append(heldout)
         self.games += count
-        columns = [first.offsets, first.ids, first.defects, *(first.facts[name] for name in _FACTS)]
+        columns = zip(*rows, strict=True)
         arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=_SCHEMA), row_group_size=count)
-
-
-def _cut(rows: _Rows, count: int) -> tuple[_Rows, _Rows]:
-    first, rest = _Rows(), _Rows()
-    for part, taken in ((first, slice(None, count)), (rest, slice(count, None))):
-        part.offsets, part.ids = rows.offsets[taken], rows.ids[taken]
-        part.defects = rows.defects[taken]
-        part.facts = {name: values[taken] for name, values in rows.facts.items()}
-    return first, rest

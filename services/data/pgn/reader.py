@@ -7,13 +7,12 @@ piece cannot be decompressed, the game at that point and the rest of the piece a
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
 from rookery.processes.workers import Workers
-from services.data.jobs.concurrency import prefetched
+from services.data.jobs import prefetched
 from services.data.pgn.pieces import Piece, Watch, pieces_of
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.scanner import Keep, Scanner, beginning
@@ -94,23 +93,11 @@ def handle_file(
         yield chosen.rest
         return
     seam = PieceJoiner(handler)
-    for portion in workers.map(partial(_read_piece, handler), pieces):
+    for portion in workers.map(partial(_PieceReader[F], handler), pieces):
         if measure:
             measure(portion.size)
         yield from seam.join(portion)
     yield from seam.finish()
-
-
-@dataclass(frozen=True, slots=True)
-class PieceResult(Generic[F]):
-    """The result of reading one piece. If `begun` is false, no game certainly begins in it: all is head."""
-
-    size: int
-    head: bytes
-    begun: bool
-    findings: F
-    scanner: Scanner
-    damage: str | None
 
 
 class PieceJoiner(Generic[F]):
@@ -122,10 +109,10 @@ class PieceJoiner(Generic[F]):
         self._counted = 0
         self._size = 0
 
-    def join(self, portion: PieceResult[F]) -> Iterator[F]:
+    def join(self, portion: "_PieceReader[F]") -> Iterator[F]:
         """The findings about the games up to the end of the portion, in order."""
         scanner = self._scanner
-        between = list(scanner.feed(portion.head))
+        between = list(scanner.feed(bytes(portion.head)))
         if portion.begun:
             yield self._between([*between, *scanner.finish()])
             portion.findings.rebase(games=scanner.games, size=self._size)
@@ -191,25 +178,23 @@ def _sift(handler: Handler[F], games: Iterable[RawGame]) -> F:
     return found
 
 
-def _read_piece(handler: Handler[F], piece: Piece) -> PieceResult[F]:
-    reader = _PieceReader(piece, handler.keep)
-    findings = _sift(handler, reader)
-    findings.games = reader.scanner.games
-    return PieceResult(reader.size, bytes(reader.head), reader.begun, findings, reader.scanner, reader.damage)
+class _PieceReader(Generic[F]):
+    """Reads the games that begin in a piece, except the last, which may end in the next piece.
 
+    If `begun` is false, no game certainly begins in the piece: all of it is `head`.
+    """
 
-class _PieceReader:
-    """Iterates over the games that begin in a piece, except the last, which may end in the next piece."""
-
-    def __init__(self, piece: Piece, keep: Keep | None) -> None:
+    def __init__(self, handler: Handler[F], piece: Piece) -> None:
         self.size = 0
         self.head = bytearray()
         self.begun = piece.start == 0
-        self.scanner = Scanner(keep)
+        self.scanner = Scanner(handler.keep)
         self.damage: str | None = None
         self._piece = piece
+        self.findings = _sift(handler, self._games())
+        self.findings.games = self.scanner.games
 
-    def __iter__(self) -> Iterator[RawGame]:
+    def _games(self) -> Iterator[RawGame]:
         try:
             for block in self._piece.blocks():
                 self.size += len(block)

@@ -1,10 +1,13 @@
 """Finds the files of games that the user names, and says what is wrong if they have nothing to sample."""
 
 import glob
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from fnmatch import fnmatch
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
@@ -78,11 +81,20 @@ def nothing_to_sample(
     )
 
 
-def file_name(location: str) -> str:
-    """The name of a file without its folder and without secrets, for a manifest."""
+def sources_terms(sources: Iterable[Source]) -> list[dict[str, Any]]:
+    """What a manifest says of the files: their names, without folders and secrets, and their SHA-256."""
+    return [asdict(source) | {"path": _name_of(source.path)} for source in sources]
+
+
+def skipped_facts(by_defect: Counter[str], first: Iterable[SkippedGame]) -> dict[str, Any]:
+    """What a manifest says of skipped games: how many, why, and the `first` in a line each."""
+    lines = (f"{_name_of(game.path)} {str(game).removeprefix(game.path).strip()}" for game in first)
+    return {
+        "games": by_defect.total(),
+        "by_defect": dict(sorted(by_defect.items())),
+        "first": [line[:300] for line in lines],
+    }
+
+
+def _name_of(location: str) -> str:
     return str(mask_setting(location)).rpartition("/")[2]
-
-
-def skipped_line(game: SkippedGame) -> str:
-    """A skipped game in one line for a manifest, with the name of its file."""
-    return f"{file_name(game.path)} {str(game).removeprefix(game.path).strip()}"[:300]

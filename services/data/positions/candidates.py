@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rookery.trace import Position
-from services.data.pgn.games import PHASES, Played, SkippedGame, Split, in_split
+from services.data.pgn.games import PHASES, Played, SkippedGame, in_split
 from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame
-from services.data.pgn.tags import CHESS960, Filters, read_facts
+from services.data.pgn.tags import CHESS960, read_facts
 from services.data.positions.distinct import position_key
-from services.data.positions.recipe import PositionRecipe, splitmix64
+from services.data.positions.recipe import GamesRecipe, PositionRecipe, splitmix64
 from services.data.store.files import Source
 
 SKIPPED_NAMED = 20
@@ -42,19 +42,6 @@ class Candidate(Generic[T]):
     key: int
     number: int
     value: T
-
-
-class GameChoice(Protocol):
-    """The part of a recipe that says which games are read."""
-
-    @property
-    def seed(self) -> int: ...
-    @property
-    def games(self) -> float: ...
-    @property
-    def split(self) -> Split: ...
-    @property
-    def filters(self) -> Filters: ...
 
 
 @dataclass(slots=True)
@@ -106,7 +93,7 @@ class GameSubset:
 class CandidateFinder(ABC, Generic[T]):
     """Finds the candidates in those games of the file at `location` that are chosen."""
 
-    def __init__(self, choice: GameChoice, location: str) -> None:
+    def __init__(self, choice: PositionRecipe | GamesRecipe, location: str) -> None:
         self.location = location
         self._choice = choice
         self._source = Source(location, 0, "")
@@ -127,9 +114,12 @@ class CandidateFinder(ABC, Generic[T]):
     def handle(self, raws: Sequence[RawGame]) -> CandidateFindings[T]:
         """The candidates of some games."""
         found = CandidateFindings[T]()
-        members = self._of_split(raws, found)
-        played = read_games(members, self._source, chess960=self._chess960)
-        for raw, game in zip(members, played, strict=True):
+        if self._choice.split == "heldout":  # most games are dropped here, before their moves are read
+            members = [raw for raw in raws if raw.defect or in_split(raw.id, "heldout")]
+            found.rejected["split"] += len(raws) - len(members)
+            raws = members
+        played = read_games(raws, self._source, chess960=self._chess960)
+        for raw, game in zip(raws, played, strict=True):
             if isinstance(game, SkippedGame):
                 found.skipped[game.defect.value] += 1
                 found.named.append(game)
@@ -144,14 +134,6 @@ class CandidateFinder(ABC, Generic[T]):
     @abstractmethod
     def candidates(self, played: Played, raw: RawGame) -> Iterator[Candidate[T]]:
         """The candidates of one sound game."""
-
-    def _of_split(self, raws: Sequence[RawGame], found: CandidateFindings[T]) -> Sequence[RawGame]:
-        """For the split `heldout`, drops most games here, before their moves are read, to save time."""
-        if self._choice.split != "heldout":
-            return raws
-        members = [raw for raw in raws if raw.defect or in_split(raw.id, "heldout")]
-        found.rejected["split"] += len(raws) - len(members)
-        return members
 
 
 class PositionFinder(CandidateFinder[Position]):
@@ -170,7 +152,7 @@ class PositionFinder(CandidateFinder[Position]):
                 drawn = (ply for ply in drawn if played.choices(ply) >= recipe.choices_min)
             for ply in islice(drawn, recipe.per_game):
                 fen = played.fen(ply)
-                yield Candidate(position_key(fen), game.number, game.position_with(fen, ply))
+                yield Candidate(position_key(fen), game.number, game.position(ply, fen=fen))
 
     def _plies(self, phases: bytes, phase: int) -> Sequence[int]:
         """The plies of a phase, between `ply_min` and `ply_max`."""

@@ -1,29 +1,46 @@
-"""Writes a set of positions and its manifest to disk or a bucket.
+"""Writes a set of positions, or of whole games, and its manifest to disk or a bucket.
 
-The same files, recipe, exams and versions give the same bytes. The number of processes, the order of the
-games and their compression do not matter.
+Games are written as PGN, as a list of strings, or as examples for `rookery sft`. A game that is in the files
+several times is drawn at most once. The same files, recipe, exams and versions give the same bytes. The
+number of processes, the order of the games and their compression do not matter.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+import marshal
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
+import chess
+
 from rookery.errors import InvalidInput
+from rookery.prompt import game_text
 from rookery.trace import Phase, Position
 from services.data.pgn import native
-from services.data.pgn.sources import file_name, find_sources, skipped_line
+from services.data.pgn.games import Game, Played
+from services.data.pgn.pieces import with_tags
+from services.data.pgn.rawgame import RawGame, decode
+from services.data.pgn.sources import find_sources, nothing_to_sample, skipped_facts, sources_terms
+from services.data.positions.candidates import Candidate, CandidateFinder, CandidateFindings
 from services.data.positions.distinct import read_evaluation_files
-from services.data.positions.recipe import PositionRecipe
-from services.data.positions.sampling import PositionSampler
+from services.data.positions.recipe import Form, GamesRecipe, PositionRecipe, splitmix64
+from services.data.positions.sampling import PositionSampler, Reservoir, find_candidates
 from services.data.store.datasets import write_manifest
-from services.data.store.folders import Folder, WrittenFile, open_folder
-from services.data.store.jsonl import write_jsonl
+from services.data.store.files import Source
+from services.data.store.folders import open_folder
+from services.data.store.jsonl import jsonl_writer, write_jsonl
 from services.data.store.parquet import Kind, write_records
 
 POSITIONS = Kind("positions", Position)
+
+FORMS = ("parquet", "jsonl", "jsonl.zst")
+"""The file formats of positions, by extension."""
+
+NAMES: dict[Form, str] = {"pgn": "games.pgn", "json": "games.json", "moves": "moves.jsonl"}
+"""The file of each form of games."""
 
 
 def position_value(position: Position) -> dict[str, Any]:
@@ -58,26 +75,18 @@ def write_positions(
     with PositionSampler(locations, recipe, excluded) as drawing:
         drawing.run(jobs=jobs)
         folder = open_folder(out)
-        written = FORMS[form](folder, f"positions.{form}", drawing.positions())
+        name, positions = f"positions.{form}", drawing.positions()
+        if form == "parquet":
+            written = write_records(folder, name, POSITIONS, positions)
+        else:
+            written = write_jsonl(folder, name, map(position_value, positions))
     terms = {
-        "sources": [asdict(source) | {"path": file_name(source.path)} for source in drawing.sources],
+        "sources": sources_terms(drawing.sources),
         "exams": [exam.summary for exam in read],
         "recipe": json.loads(json.dumps(asdict(recipe))),
         "parser": native.name(),
     }
     return write_manifest(folder, POSITIONS.name, [written], terms=terms, facts=_facts(drawing))
-
-
-def _write_table(folder: Folder, name: str, positions: Iterable[Position]) -> WrittenFile:
-    return write_records(folder, name, POSITIONS, positions)
-
-
-def _write_lines(folder: Folder, name: str, positions: Iterable[Position]) -> WrittenFile:
-    return write_jsonl(folder, name, map(position_value, positions))
-
-
-FORMS = MappingProxyType({"parquet": _write_table, "jsonl": _write_lines, "jsonl.zst": _write_lines})
-"""The file formats, by extension."""
 
 
 def _facts(drawing: PositionSampler) -> dict[str, Any]:
@@ -90,13 +99,97 @@ def _facts(drawing: PositionSampler) -> dict[str, Any]:
             "rejected": dict(sorted(found.rejected.items())),
             "read": found.sound,
         },
-        "skipped": {
-            "games": found.skipped.total(),
-            "by_defect": dict(sorted(found.skipped.items())),
-            "first": [skipped_line(game) for game in found.named],
-        },
+        "skipped": skipped_facts(found.skipped, found.named),
         "candidates": counts["candidates"],
         "in_exams": counts["in_exams"],
         "positions": sum(counts[phase] for phase in Phase),
         "by_phase": {phase.value: counts[phase] for phase in Phase},
     }
+
+
+class GameFinder(CandidateFinder[bytes]):
+    """Finds the games of a recipe, each as the bytes that `_example` reads, or as PGN."""
+
+    def __init__(self, recipe: GamesRecipe, location: str) -> None:
+        super().__init__(recipe, location)
+        self._form = recipe.form
+
+    def candidates(self, played: Played, raw: RawGame) -> Iterator[Candidate[bytes]]:
+        game = played.game
+        moves = (game.start_fen, game.chess960, game.moves.tobytes())
+        text = marshal.dumps(moves) if self._form == "moves" else _pgn(raw).encode()
+        yield Candidate(int(game.id, 16), game.number, text)
+
+
+def write_games(
+    sources: Sequence[str | Path],
+    out: str | Path,
+    recipe: GamesRecipe,
+    *,
+    jobs: int = 1,
+    compress: bool = False,
+) -> dict[str, Any]:
+    """Writes the file that `NAMES` has for the form, and `manifest.json`. Returns the manifest.
+
+    With `compress`, the name ends in `.zst`.
+
+    Raises:
+        SetupError: a file cannot be read, or no game can be taken.
+    """
+    found = CandidateFindings[bytes]()
+    identified: list[Source] = []
+    finders = [GameFinder(recipe, location) for location in find_sources(sources)]
+    with closing(Reservoir(recipe.count)) as kept:
+        for _, part in find_candidates(finders, identified, jobs=jobs):
+            for game in part.candidates:
+                kept.add(splitmix64(recipe.seed, game.key), game.value)
+            part.candidates = []
+            found.merge(part)
+        written = len(kept.finish())
+        if not written:
+            raise nothing_to_sample(identified, recipe.split, found.named, rejected=found.rejected)
+        folder = open_folder(out)
+        with jsonl_writer(folder, NAMES[recipe.form] + ".zst" * compress) as file:
+            for line in _lines(map(kept.text, range(written)), recipe):
+                file.add_line(line)
+    terms = {
+        "sources": sources_terms(identified),
+        "recipe": json.loads(json.dumps(asdict(recipe))),
+    }
+    facts = {
+        "games": written,
+        "sound": found.sound,
+        "rejected": dict(sorted(found.rejected.items())),
+        "skipped": skipped_facts(found.skipped, found.named),
+    }
+    return write_manifest(folder, "games", [file.written], terms=terms, facts=facts)
+
+
+def _lines(games: Iterator[bytes], recipe: GamesRecipe) -> Iterator[bytes]:
+    """The text of the file, in portions of whole lines."""
+    if recipe.form == "pgn":
+        yield from (game + b"\n\n" for game in games)
+    elif recipe.form == "moves":
+        yield from (json.dumps(_example(game, recipe.style)).encode() + b"\n" for game in games)
+    else:
+        yield from (
+            (b",\n" if number else b"[\n") + json.dumps(game.decode()).encode()
+            for number, game in enumerate(games)
+        )
+        yield b"\n]\n"
+
+
+def _example(record: bytes, style: str) -> dict[str, str]:
+    """Prompt and completion, the columns that TRL's `SFTTrainer` reads: the heading, then all moves."""
+    fen, chess960, moves = marshal.loads(record)  # noqa: S302 - written by `GameFinder`
+    game = Game("", 0, "", fen, array("H", moves), b"", chess960=chess960)
+    start = chess.Board(fen, chess960=chess960)
+    prompt = game_text(start, (), style=style)
+    text = game_text(start, [move for _, _, move in game.replay()], style=style)
+    return {"prompt": prompt, "completion": text.removeprefix(prompt)}
+
+
+def _pgn(raw: RawGame) -> str:
+    """The game as in its file, with one blank line between tags and moves."""
+    tags, moves = (decode(part).replace("\r\n", "\n").strip() for part in raw.sections())
+    return with_tags(f"{tags}\n\n{moves}".strip())

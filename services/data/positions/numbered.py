@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rookery.errors import InvalidInput, SetupError
 from rookery.metrics import POSITIONS_SAMPLED
 from rookery.trace import Phase, Position
+from services.data.jobs import batched
 from services.data.pgn.collection import GameCollection
 from services.data.pgn.games import Game, Split, phase_of
 from services.data.pgn.sources import nothing_to_sample
@@ -226,15 +227,10 @@ def _until(
 ) -> Iterator[tuple[int, R | None]]:
     """Results in order, of no more positions than are needed for `wanted` records."""
     while wanted > 0 and (first := next(positions, None)):
-        shards = _shards(chain([first], islice(positions, wanted - 1)))
+        shards = batched(chain([first], islice(positions, wanted - 1)), SHARD_SIZE)
         for number, record in chain.from_iterable(work(shards)):
             wanted -= record is not None
             yield number, record
-
-
-def _shards(positions: Iterator[tuple[int, Position]]) -> Iterator[Shard]:
-    while shard := list(islice(positions, SHARD_SIZE)):
-        yield shard
 
 
 def with_mate_in_one(position: Callable[[int], Position], number: int) -> Position:

@@ -10,7 +10,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Self, TypeVar
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from rookery.processes.workers import Workers
 from rookery.trace import Phase, Position
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress
 from services.data.pgn.pieces import pieces_of
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import nothing_to_sample
@@ -34,14 +33,8 @@ _SPARE = 64
 
 
 _NO_LIMIT = 1 << 64
-
-
 _FIRST_ROOM = 1 << 12
-
-
 _SIZE_BYTES = 4
-
-
 _READ_BYTES = 512  # usually one read: a position with its game is shorter
 
 
@@ -152,9 +145,7 @@ class PositionSampler:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for reservoir in self._kept.values():
             reservoir.close()
 
@@ -218,15 +209,7 @@ class PositionSampler:
 
 def _record(number: int, game: int, position: Position) -> bytes:
     """Encodes a position for this process only. JSON would take ten times as long."""
+    elos = position.white_elo, position.black_elo
     return marshal.dumps(
-        (
-            number,
-            game,
-            position.fen,
-            position.ply,
-            position.game_id,
-            position.last_moves,
-            position.white_elo,
-            position.black_elo,
-        )
+        (number, game, position.fen, position.ply, position.game_id, position.last_moves, *elos)
     )

@@ -5,7 +5,7 @@ Memory use does not depend on the size of the files.
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -155,10 +155,13 @@ class GameCounter:
         return statistics
 
 
-def count_positions(positions: Iterable[Position]) -> Statistics:
-    """A statistics of positions without their games."""
+def count_positions(
+    positions: Iterable[Position], *, advance: Callable[[int], None] = lambda count: None
+) -> Statistics:
+    """A statistics of positions without their games. `advance` is called with 1 for each."""
     statistics = Statistics()
     for position in positions:
+        advance(1)
         statistics.positions += 1
         board = chess.BaseBoard(position.fen.split()[0])
         statistics.count("phase", position.phase.value)
@@ -199,11 +202,10 @@ def _bin(value: int, step: int) -> str:
 
 
 def _ordered(name: str, counts: Counter[str]) -> dict[str, int]:
-    if name in ("elo", "ply", "men"):
-        return dict(sorted(counts.items(), key=lambda item: _first_number(item[0])))
-    return dict(counts.most_common())
-
-
-def _first_number(label: str) -> int:
-    number = label.partition("-")[0]
-    return int(number) if number.isdecimal() else -1
+    if name not in ("elo", "ply", "men"):
+        return dict(counts.most_common())
+    numbers = {label: label.partition("-")[0] for label in counts}
+    return {
+        label: counts[label]
+        for label in sorted(counts, key=lambda name: int(numbers[name]) if numbers[name].isdecimal() else -1)
+    }

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -44,30 +45,22 @@ class Column:
     decode: Callable[[Any], Any] | None = None
 
 
-_KNOWN: dict[type, dict[str, Column]] = {}
-
-
+@cache
 def columns_of(record: type) -> dict[str, Column]:
     """The columns of a dataclass, in the order of its fields.
 
     Raises:
         TypeError: a field has a type that is not supported.
     """
-    if record not in _KNOWN:
-        _KNOWN[record] = _columns_of(record)
-    return _KNOWN[record]
-
-
-def _columns_of(record: type) -> dict[str, Column]:
     hints = get_type_hints(record)
     columns = {}
-    for field in dataclasses.fields(record):
+    for name in (field.name for field in dataclasses.fields(record)):
         try:
-            column = _column(hints[field.name])
+            column = _column(hints[name])
         except TypeError as error:
-            raise TypeError(f"{record.__name__}.{field.name}: {error}") from error
-        width = _width(record, field.name)
-        columns[field.name] = dataclasses.replace(column, type=width) if width is not None else column
+            raise TypeError(f"{record.__name__}.{name}: {error}") from error
+        widths = (_WIDTHS[base, name] for base in record.__mro__ if (base, name) in _WIDTHS)
+        columns[name] = dataclasses.replace(column, type=next(widths, column.type))
     return columns
 
 
@@ -76,10 +69,11 @@ def schema_of(record: type) -> pa.Schema:
     return pa.schema(_fields(record))
 
 
-def to_row(value: Any) -> dict[str, Any]:
+def to_row(value: object) -> dict[str, Any]:
     """Converts a record to a row for Arrow."""
     row = {}
-    for name, column in columns_of(type(value)).items():
+    record: type = type(value)
+    for name, column in columns_of(record).items():
         item = getattr(value, name)
         row[name] = item if item is None or column.encode is None else column.encode(item)
     return row
@@ -93,13 +87,6 @@ def from_row(record: type, row: Mapping[str, Any]) -> Any:
             item = row[name]
             values[name] = item if item is None or column.decode is None else column.decode(item)
     return record(**values)
-
-
-def _width(record: type, name: str) -> pa.DataType | None:
-    for base in record.__mro__:
-        if (base, name) in _WIDTHS:
-            return _WIDTHS[base, name]
-    return None
 
 
 def _fields(record: type) -> list[pa.Field]:

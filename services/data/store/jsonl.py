@@ -75,3 +75,15 @@ def text_lines(folder: Folder, name: str) -> Iterator[bytes]:
     """The lines of a text file, compressed or not, without line ends."""
     with folder.read(name) as file:
         yield from split_lines(plain_text(read_chunks(file, BLOCK_BYTES)))
+
+
+def parse_json(text: bytes, place: str) -> Any:
+    """The value in a JSON text, which is at `place`.
+
+    Raises:
+        InvalidInput: it is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(f"{place!r} is no JSON: {error} in {text[:80]!r}") from error

@@ -132,19 +132,11 @@ _ROWS = 256
 """Rows in memory at a time: a dictionary makes many long values of a few bytes."""
 
 
-def read_column(folder: Folder, name: str, column: str) -> list[Any]:
-    """One column of a file. The other columns are not read."""
+def read_rows(folder: Folder, name: str, columns: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of any Parquet file, with those of `columns` that it has; by default, with all."""
     with folder.read(name) as raw:
         file = _open(raw, folder.place(name))
-        batches = file.iter_batches(batch_size=_ROWS, columns=[column])
-        return [value for batch in batches for value in batch[column].to_pylist()]
-
-
-def read_columns(folder: Folder, name: str, columns: Collection[str]) -> Iterator[dict[str, Any]]:
-    """The rows of any Parquet file, with those of `columns` that it has."""
-    with folder.read(name) as raw:
-        file = _open(raw, folder.place(name))
-        wanted = [name for name in file.schema_arrow.names if name in columns]
+        wanted = [name for name in file.schema_arrow.names if columns is None or name in columns]
         for batch in file.iter_batches(batch_size=_ROWS, columns=wanted):
             yield from batch.to_pylist()
 
@@ -157,14 +149,6 @@ def describe(folder: Folder, name: str) -> ParquetDescription:
     """
     with folder.read(name) as raw:
         return _describe(_open(raw, folder.place(name)))
-
-
-def first_rows(folder: Folder, name: str, count: int) -> list[dict[str, Any]]:
-    """The first rows of any Parquet file, as plain values."""
-    with folder.read(name) as raw:
-        file = _open(raw, folder.place(name))
-        batches = file.iter_batches(batch_size=count)
-        return cast(list[dict[str, Any]], next(batches).to_pylist()) if file.metadata.num_rows else []
 
 
 def _open(raw: IO[bytes], place: str) -> pq.ParquetFile:

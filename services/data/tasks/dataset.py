@@ -2,14 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import ExitStack, aclosing
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rookery.errors import InvalidInput
 from rookery.trace import Position
-from services.data.jobs.engine import WorkerEngine
+from services.data.jobs import WorkerEngine
 from services.data.positions.numbered import Shard
 from services.data.store.datasets import write_manifest
 from services.data.store.folders import Folder
@@ -26,7 +26,7 @@ from services.data.tasks.example import (
     next_fen,
     rookworld_example,
 )
-from services.data.tasks.rookworld import MIX, RookworldMix, Searcher, labelled_lines
+from services.data.tasks.rookworld import MIX, RookworldMix, Searcher, labelled_line
 
 PARQUET = "tasks.parquet"
 
@@ -67,48 +67,25 @@ def task_shard(
     """
 
     async def work(engines: Searcher | None) -> list[tuple[int, Example | None]]:
-        examples: list[tuple[int, Example | None]] = []
-        for number, position in shard:
-            async with aclosing(_examples([position], recipe, engines)) as made:
-                examples.append((number, await anext(made, None)))
-        return examples
+        return [(number, await _example(position, recipe, engines)) for number, position in shard]
 
     return engine.run(work) if engine else asyncio.run(work(None))
 
 
-async def _examples(
-    positions: Iterable[Position], recipe: TaskRecipe, engines: Searcher | None
-) -> AsyncGenerator[Example]:
-    if recipe.task == NEXT_FEN:
-        for example in next_fen(positions, seed=recipe.seed, form=recipe.form):
-            yield example
-    elif recipe.task == LEGAL_MOVES:
-        for example in legal_moves(positions, form=recipe.form):
-            yield example
-    elif needs_engine(recipe.task) and engines is not None:
-        async with aclosing(_judged(positions, recipe, engines)) as judged:
-            async for example in judged:
-                yield example
-    else:
-        raise InvalidInput(f"no examples of {recipe.task!r} can be made from positions")
-
-
-async def _judged(
-    positions: Iterable[Position], recipe: TaskRecipe, engines: Searcher
-) -> AsyncGenerator[Example]:
+async def _example(position: Position, recipe: TaskRecipe, engines: Searcher | None) -> Example | None:
     nodes, seed = recipe.nodes, recipe.seed
-    if recipe.task == ENGINE_MOVES:
-        style, targets = recipe.style, recipe.targets
-        made = engine_moves(positions, engines, style=style, nodes=nodes, targets=targets, seed=seed)
-        async with aclosing(made) as examples:
-            async for example in examples:
-                yield example
-        return
-    async with aclosing(
-        labelled_lines(positions, engines, nodes=nodes, seed=seed, mix=recipe.mix)
-    ) as labelled:
-        async for position, line in labelled:
-            yield rookworld_example(position, line, layout=recipe.layout)
+    if recipe.task == NEXT_FEN:
+        return next_fen(position, seed=seed, form=recipe.form)
+    if recipe.task == LEGAL_MOVES:
+        return legal_moves(position, form=recipe.form)
+    if recipe.task == ENGINE_MOVES and engines:
+        return await engine_moves(
+            position, engines, style=recipe.style, nodes=nodes, targets=recipe.targets, seed=seed
+        )
+    if recipe.task == ROOKWORLD and engines:
+        line = await labelled_line(position, engines, nodes=nodes, seed=seed, mix=recipe.mix)
+        return None if line is None else rookworld_example(position, line, layout=recipe.layout)
+    raise InvalidInput(f"no examples of {recipe.task!r} can be made from positions")
 
 
 def write_tasks(

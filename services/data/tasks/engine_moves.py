@@ -14,17 +14,16 @@ depends only on the seed and the position.
 import logging
 import math
 import random
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import chess
 
 from rookery.errors import Quarantined
-from rookery.prompt import render
-from rookery.trace import Position, Prompt
+from rookery.prompt import mover_board, render
+from rookery.trace import Position
 from rookery.uci import Analysis, Query
 from rookery.winprob import win_probability
-from services.data.jobs.concurrency import in_order
 from services.data.tasks.example import ENGINE_MOVES, Alternatives, Example
 from services.data.tasks.rookworld import Searcher, engine_move
 
@@ -49,41 +48,36 @@ TARGETS = CandidateTargets()
 
 
 async def engine_moves(
-    positions: Iterable[Position],
+    position: Position,
     engines: Searcher,
     *,
     style: str,
     nodes: int,
     targets: CandidateTargets,
     seed: int = 0,
-    ahead: int = 64,
-) -> AsyncGenerator[Example]:
-    """Yields one example per position, in order. A position that kills engines is left out, with a warning.
+) -> Example | None:
+    """The example of a position. A position that kills engines has none, and is logged.
 
     Raises:
         Unavailable: the engines are not available.
     """
-    work = (_example(position, engines, style, nodes, targets, seed) for position in positions)
-    async for example in in_order(work, ahead=ahead):
-        if example is not None:
-            yield example
-
-
-async def _example(
-    position: Position, engines: Searcher, style: str, nodes: int, targets: CandidateTargets, seed: int
-) -> Example | None:
     prompt = render(position, style=style)
     board = chess.Board(prompt.fen)
-    shown = board if board.turn else board.mirror()  # White to move, so colour makes no difference
-    lines = min(targets.lines, board.legal_moves.count())
+    # White is to move on the engine's board, so colour makes no difference.
+    query = Query(mover_board(prompt.fen).fen(), nodes, lines=min(targets.lines, board.legal_moves.count()))
     try:
-        analysis = await engines.search(Query(shown.fen(), nodes, lines=lines))
+        analysis = await engines.search(query)
     except Quarantined as error:
         logger.warning("left out: %s", error)
         return None
     weights = probabilities(board, analysis, targets)
-    rng = random.Random(f"{seed}:{position.id}")
-    return example_of(position, prompt, weights, ranking(board, analysis), targets.candidates, rng)
+    candidates, alternatives = _draw(weights, targets.candidates, random.Random(f"{seed}:{position.id}"))
+    places = {move: place for place, move in enumerate(ranking(board, analysis))}
+    best = min(candidates, key=lambda move: places.get(move, len(places)))
+    answer = f"<think>{' '.join(candidates)}</think>\\boxed{{{best}}}"
+    return Example(
+        position.id, ENGINE_MOVES, position.fen, prompt.messages, answer, alternatives=alternatives
+    )
 
 
 def ranking(board: chess.Board, analysis: Analysis) -> list[str]:
@@ -106,37 +100,21 @@ def probabilities(board: chess.Board, analysis: Analysis, targets: CandidateTarg
     return weights
 
 
-def example_of(
-    position: Position,
-    prompt: Prompt,
-    weights: Mapping[str, float],
-    ranked: list[str],
-    candidates: int,
-    rng: random.Random,
-) -> Example:
-    """Draws the candidates and writes the answer."""
+def _draw(
+    weights: Mapping[str, float], count: int, rng: random.Random
+) -> tuple[list[str], tuple[Alternatives, ...]]:
+    """`count` moves without replacement, and where the answer has each of them, with what was left then."""
     left, drawn, alternatives = dict(weights), list[str](), list[Alternatives]()
-    text = "<think>"
-    for _ in range(min(candidates, len(weights))):
-        move = _drawn(left, rng)
-        start = len(text) + bool(drawn)
+    start = len("<think>")
+    for _ in range(min(count, len(weights))):
+        point, move = rng.random() * sum(left.values()), ""
+        for move, weight in left.items():  # noqa: B007 -- rounding may leave the last one
+            point -= weight
+            if point < 0:
+                break
         rounded = {m: round(weight, 4) for m, weight in left.items()}
         alternatives.append(Alternatives(start, start + len(move), tuple(rounded), tuple(rounded.values())))
-        text += f" {move}" if drawn else move
+        start += len(move) + 1
         drawn.append(move)
         del left[move]
-    places = {move: place for place, move in enumerate(ranked)}
-    best = min(drawn, key=lambda move: places.get(move, len(places)))
-    answer = f"{text}</think>\\boxed{{{best}}}"
-    return Example(
-        position.id, ENGINE_MOVES, position.fen, prompt.messages, answer, alternatives=tuple(alternatives)
-    )
-
-
-def _drawn(weights: Mapping[str, float], rng: random.Random) -> str:
-    point = rng.random() * sum(weights.values())
-    for move, weight in weights.items():
-        point -= weight
-        if point < 0:
-            return move
-    return next(reversed(list(weights)))
+    return drawn, tuple(alternatives)

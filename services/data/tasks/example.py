@@ -13,7 +13,6 @@ The prompts are written by `rookery.prompt`. Answers that follow from the rules 
 """
 
 import random
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import chess
@@ -21,7 +20,7 @@ import chess
 from rookery import rookworld, rookworld_env
 from rookery.prompt import ask
 from rookery.rookworld import PolicyLine, StateLine
-from rookery.trace import Message, Position, Prompt
+from rookery.trace import Message, Position
 from services.data.store.parquet import Kind
 
 POLICY, STATE, LEGAL_MOVES, NEXT_FEN, PUZZLE = "P", "A", "legal-moves", "next-fen", "puzzle"
@@ -84,22 +83,18 @@ def rookworld_example(
     return Example(position.id, POLICY, line.fen, (Message("user", prompt),), answer)
 
 
-def legal_moves(positions: Iterable[Position], *, form: str = "fen") -> Iterator[Example]:
-    """Asks for all legal moves of each position, sorted, in UCI. `form` is a key of `formats.FORMATS`."""
-    for position in positions:
-        answer = " ".join(sorted(move.uci() for move in chess.Board(position.fen).legal_moves))
-        yield _example(position, ask(position, task=LEGAL_MOVES, form=form), answer)
+def legal_moves(position: Position, *, form: str = "fen") -> Example:
+    """Asks for all legal moves of a position, sorted, in UCI. `form` is a key of `formats.FORMATS`."""
+    answer = " ".join(sorted(move.uci() for move in chess.Board(position.fen).legal_moves))
+    messages = ask(position, task=LEGAL_MOVES, form=form).messages
+    return Example(position.id, LEGAL_MOVES, position.fen, messages, answer)
 
 
-def next_fen(positions: Iterable[Position], *, seed: int = 0, form: str = "fen") -> Iterator[Example]:
+def next_fen(position: Position, *, seed: int = 0, form: str = "fen") -> Example:
     """Asks for the FEN after a legal move. The move depends only on the seed and the position."""
-    for position in positions:
-        rng = random.Random(f"{seed}:{position.id}")
-        moves = list(chess.Board(position.fen).legal_moves)
-        move = moves[int(rng.random() * len(moves))].uci()
-        prompt = ask(position, task=NEXT_FEN, form=form, move=move)
-        yield _example(position, prompt, rookworld_env.step(position.fen, move).next_fen, move)
-
-
-def _example(position: Position, prompt: Prompt, answer: str, move: str = "") -> Example:
-    return Example(position.id, prompt.style, position.fen, prompt.messages, answer, move)
+    rng = random.Random(f"{seed}:{position.id}")
+    moves = list(chess.Board(position.fen).legal_moves)
+    move = moves[int(rng.random() * len(moves))].uci()
+    messages = ask(position, task=NEXT_FEN, form=form, move=move).messages
+    answer = rookworld_env.step(position.fen, move).next_fen
+    return Example(position.id, NEXT_FEN, position.fen, messages, answer, move)

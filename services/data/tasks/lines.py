@@ -24,7 +24,7 @@ from rookery.trace import Position
 from services.data.pgn.games import phase_of
 from services.data.store.folders import open_file
 from services.data.store.jsonl import read_jsonl, text_lines
-from services.data.store.parquet import read_columns
+from services.data.store.parquet import read_rows
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class Lines:
 def _texts(place: str) -> Iterator[str]:
     folder, name = open_file(place)
     if name.endswith(".parquet"):
-        rows: Iterable[Any] = read_columns(folder, name, ("text", "prompt", *ANSWERS))
+        rows: Iterable[Any] = read_rows(folder, name, ("text", "prompt", *ANSWERS))
     elif ".jsonl" in name:
         rows = read_jsonl(folder, name)
     else:

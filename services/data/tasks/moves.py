@@ -18,6 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,12 @@ from rookery.errors import InvalidInput
 from rookery.processes.workers import Workers
 from rookery.prompt import mirrored_move, render
 from rookery.trace import Phase, Position, Prompt
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress, batched
 from services.data.pgn.games import Game, SkippedGame, Split, in_split
 from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import read_raw_games
-from services.data.pgn.sources import file_name, nothing_to_sample, skipped_line
+from services.data.pgn.sources import nothing_to_sample, skipped_facts, sources_terms
 from services.data.positions.distinct import EvaluationFile, PositionKeys, position_key, read_evaluation_files
 from services.data.positions.recipe import Shares
 from services.data.store.datasets import save_manifest, versions
@@ -132,27 +133,16 @@ def _read(
     skipped: list[SkippedGame] = []
     for source in sources:
         progress.begin(f"read {Path(source.path).name}", unit="games")
-        for parsed in workers.map(_parse_batch, _batches(source, split)):
+        checked = (raw.checked() for raw in read_raw_games(source.path))
+        raws = (raw for raw in checked if raw.defect or in_split(raw.id, split))
+        for parsed in workers.map(partial(_parse, source), batched(raws, GAMES_A_BATCH)):
             for game in parsed:
                 skipped.append(game) if isinstance(game, SkippedGame) else games.append(game)
             progress.advance(len(parsed))
     return games, skipped
 
 
-def _batches(source: Source, split: Split) -> Iterator[tuple[Source, list[RawGame]]]:
-    batch: list[RawGame] = []
-    for raw in read_raw_games(source.path):
-        raw = raw.checked()
-        if raw.defect or in_split(raw.id, split):
-            batch.append(raw)
-        if len(batch) == GAMES_A_BATCH:
-            yield source, batch
-            batch = []
-    yield source, batch
-
-
-def _parse_batch(work: tuple[Source, list[RawGame]]) -> list[Game | SkippedGame]:
-    source, batch = work
+def _parse(source: Source, batch: list[RawGame]) -> list[Game | SkippedGame]:
     return [
         played if isinstance(played, SkippedGame) else played.game for played in read_games(batch, source)
     ]
@@ -170,12 +160,11 @@ def _write(
     """Writes lines to a temporary file in game order, then copies them shuffled, to use little memory."""
     counts: Counter[str] = Counter()
     places: list[tuple[int, int]] = []
-    chosen = [(game, plies) for game, plies in zip(games, picked, strict=True) if plies]
-    work = ((recipe, chosen[first : first + GAMES_A_BATCH]) for first in range(0, len(chosen), GAMES_A_BATCH))
+    chosen = ((game, plies) for game, plies in zip(games, picked, strict=True) if plies)
     progress.begin("write", unit="positions", total=sum(map(len, picked)))
     with tempfile.TemporaryFile() as spool:
         offset = 0
-        for lines in workers.map(_lines_of_batch, work):
+        for lines in workers.map(partial(_lines_of_batch, recipe), batched(chosen, GAMES_A_BATCH)):
             for line in lines:
                 if line.key in excluded:
                     counts["in_exams"] += 1
@@ -191,8 +180,7 @@ def _write(
     return counts
 
 
-def _lines_of_batch(work: tuple[MovesRecipe, list[tuple[Game, Sequence[int]]]]) -> list[MovesLine]:
-    recipe, batch = work
+def _lines_of_batch(recipe: MovesRecipe, batch: list[tuple[Game, Sequence[int]]]) -> list[MovesLine]:
     return [line for game, plies in batch for line in game_lines(game, plies, recipe)]
 
 
@@ -202,7 +190,7 @@ def game_lines(game: Game, plies: Sequence[int], recipe: MovesRecipe) -> Iterato
     wanted = set(plies)
     for ply, board, move in islice(game.replay(), max(wanted) + 1):
         if ply in wanted:
-            yield _line(game.position_on(board, ply), board, move, recipe, rng)
+            yield _line(game.position(ply, fen=board.fen()), board, move, recipe, rng)
 
 
 def _line(
@@ -239,15 +227,11 @@ def _manifest(
     counts: Counter[str],
 ) -> dict[str, Any]:
     return {
-        "sources": [asdict(source) | {"path": file_name(source.path)} for source in sources],
+        "sources": sources_terms(sources),
         "outputs": [{"path": output.name, "size": output.size, "sha256": output.sha256}],
         "settings": asdict(recipe),
         "games": len(games),
-        "skipped": {
-            "games": len(skipped),
-            "by_defect": dict(sorted(Counter(game.defect.value for game in skipped).items())),
-            "first": [skipped_line(game) for game in skipped[:20]],
-        },
+        "skipped": skipped_facts(Counter(game.defect.value for game in skipped), skipped[:20]),
         "exams": [exam.summary for exam in exams],
         "in_exams": counts["in_exams"],
         "lines": counts["move"] + counts["legal"],

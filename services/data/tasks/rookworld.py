@@ -13,7 +13,6 @@ policy are not labelled here: the reward service judges them.
 
 import logging
 import random
-from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -21,11 +20,10 @@ import chess
 
 from rookery import rookworld, rookworld_env
 from rookery.errors import EngineFault, Quarantined
-from rookery.prompt import POLICY_TASK, STATE_TASK, mirrored_move
+from rookery.prompt import POLICY_TASK, STATE_TASK, mirrored_move, mover_board
 from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Position
 from rookery.uci import Analysis, Query
-from services.data.jobs.concurrency import in_order
 
 logger = logging.getLogger(__name__)
 
@@ -61,48 +59,30 @@ def assign_task(position: Position, *, seed: int, mix: RookworldMix = MIX) -> Po
     return replace(position, task=POLICY_TASK)
 
 
-async def labelled_lines(
-    positions: Iterable[Position],
-    engines: Searcher,
-    *,
-    nodes: int,
-    seed: int = 0,
-    mix: RookworldMix = MIX,
-    ahead: int = 64,
-) -> AsyncGenerator[tuple[Position, PolicyLine | StateLine]]:
-    """Yields one line for each position, in order. At most `ahead` searches run at a time.
-
-    A position that kills engines is left out, with a warning.
+async def labelled_line(
+    position: Position, engines: Searcher, *, nodes: int, seed: int = 0, mix: RookworldMix = MIX
+) -> PolicyLine | StateLine | None:
+    """The line of a position. A position that kills engines has none, and is logged.
 
     Raises:
         Unavailable: the engines are not available.
         EngineFault: `nodes` is too low for the wanted number of lines.
     """
-    work = (_line(position, engines, nodes, seed, mix) for position in positions)
-    async for position, line in in_order(work, ahead=ahead):
-        if line is not None:
-            yield position, line
-
-
-async def _line(
-    position: Position, engines: Searcher, nodes: int, seed: int, mix: RookworldMix
-) -> tuple[Position, PolicyLine | StateLine | None]:
     rng = random.Random(f"{seed}:{position.id}")
     if rng.random() < mix.state:
-        return position, state_line(position, rng, mix=mix)
+        return state_line(position, rng, mix=mix)
     try:
         analysis = await engines.search(policy_query(position.fen, nodes=nodes))
     except Quarantined as error:
         logger.warning("left out: %s", error)
-        return position, None
-    return position, policy_line(position.fen, analysis, rng)
+        return None
+    return policy_line(position.fen, analysis, rng)
 
 
 def policy_query(fen: str, *, nodes: int) -> Query:
     """The engine query for a `P:` line. White is always to move in it, so colour makes no difference."""
-    board = chess.Board(fen)
-    seen = board if board.turn else board.mirror()
-    return Query(seen.fen(), nodes, lines=min(rookworld.CANDIDATES, board.legal_moves.count()))
+    board = mover_board(fen)
+    return Query(board.fen(), nodes, lines=min(rookworld.CANDIDATES, board.legal_moves.count()))
 
 
 def policy_line(fen: str, analysis: Analysis, rng: random.Random) -> PolicyLine:

@@ -17,7 +17,7 @@ from rookery.errors import InvalidInput
 from rookery.streams import Entry
 from rookery.trace import TRACE_VERSION, TraceGroup
 from services.data.store.folders import Folder, WrittenFile
-from services.data.store.parquet import SUFFIX, Kind, read_column, read_records, write_records
+from services.data.store.parquet import SUFFIX, Kind, describe, read_records, read_rows, write_records
 
 StreamId = tuple[int, int]
 """A stream id as numbers: milliseconds since 1970, and the sequence number within the millisecond."""
@@ -75,7 +75,8 @@ class TraceArchive:
             wanted = {entry for entry in entries if day_of(entry) == day}
             for file in self._files(f"run={run}/date={day}"):
                 if any(file.first <= stream_id(entry) <= file.last for entry in wanted):
-                    found.update(wanted.intersection(read_column(self.folder, file.name, "entry")))
+                    rows = read_rows(self.folder, file.name, ("entry",))
+                    found.update(wanted.intersection(row["entry"] for row in rows))
         return found
 
     def newest(self, run: str, *, count: int) -> dict[str, str]:
@@ -84,8 +85,8 @@ class TraceArchive:
         for file in reversed(self._files(f"run={run}")):
             if sum(map(len, found)) >= count:
                 break
-            ids, entries = (read_column(self.folder, file.name, column) for column in ("id", "entry"))
-            found.append(list(zip(ids, entries, strict=True)))
+            rows = read_rows(self.folder, file.name, ("id", "entry"))
+            found.append([(row["id"], row["entry"]) for row in rows])
         return dict(pair for pairs in reversed(found) for pair in pairs)
 
     def runs(self) -> list[str]:
@@ -95,6 +96,10 @@ class TraceArchive:
     def files(self, *, run: str | None = None) -> list[ArchiveFile]:
         """The files of a run, or of all runs, in the order of their groups."""
         return self._files("" if run is None else f"run={run}")
+
+    def count(self, *, run: str | None = None) -> int:
+        """The number of groups of a run, or of all runs."""
+        return sum(describe(self.folder, file.name).rows for file in self.files(run=run))
 
     def groups(self, *, run: str | None = None) -> Iterator[TraceGroup]:
         """Yields every group in stream order, run after run.

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
+from rookery.advantages import group_advantages, zero_variance
 from rookery.clients import ScoreItem
 from rookery.clients.score_stream import Scorer
 from rookery.errors import InvalidInput, RookeryError
@@ -62,7 +63,7 @@ async def rescore(
 def compare(group: TraceGroup, verdicts: Sequence[Verdict]) -> Iterator[Rescored]:
     """The answers of a group under both schemes."""
     before, after = group.rewards, [verdict.reward for verdict in verdicts]
-    advantages_before, advantages_after = centred(before), centred(after)
+    advantages_before, advantages_after = (group_advantages(r, normalise=False) for r in (before, after))
     for index, trace in enumerate(group.traces):
         yield Rescored(
             group_id=group.id,
@@ -74,18 +75,6 @@ def compare(group: TraceGroup, verdicts: Sequence[Verdict]) -> Iterator[Rescored
             advantage_before=advantages_before[index],
             advantage_after=advantages_after[index],
         )
-
-
-def centred(rewards: Sequence[float]) -> list[float]:
-    """Each reward minus the mean of all; exactly 0 if all are the same.
-
-    >>> centred([0.0, 1.0]), centred([0.1, 0.1, 0.1])
-    ([-0.5, 0.5], [0.0, 0.0, 0.0])
-    """
-    if min(rewards) == max(rewards):
-        return [0.0] * len(rewards)
-    mean = math.fsum(rewards) / len(rewards)
-    return [reward - mean for reward in rewards]
 
 
 @dataclass(slots=True)
@@ -139,7 +128,7 @@ class Comparison:
         """Adds one group. Returns its answers under both schemes."""
         rows = list(compare(group, verdicts))
         self.groups += 1
-        uniform = [min(side) == max(side) for side in (group.rewards, [v.reward for v in verdicts])]
+        uniform = [zero_variance(side) for side in (group.rewards, [v.reward for v in verdicts])]
         self.uniform_before += uniform[0]
         self.uniform_after += uniform[1]
         self.uniform_both += all(uniform)

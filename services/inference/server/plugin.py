@@ -19,9 +19,9 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 
 from rookery import logs
-from rookery.authentication import RequireToken
 from rookery.errors import EngineFault, InvalidInput, RookeryError, Unavailable, validation_message
 from rookery.hub import weights_digest
+from rookery.middleware import RequireToken
 from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion

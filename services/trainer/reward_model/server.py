@@ -17,8 +17,8 @@ from pydantic import BaseModel, Field
 from transformers.utils.logging import disable_progress_bar
 
 from rookery import __version__, metrics
-from rookery.body_limit import StrictBody
 from rookery.errors import InvalidInput, RookeryError, Unavailable
+from rookery.middleware import StrictBody
 from rookery.remote import is_url, local_folder
 from rookery.serving import Service, add_probes, add_problem_handlers, serve
 from services.trainer.distributed.placement import device_named

@@ -8,8 +8,8 @@ import grpc
 import httpx
 import pytest
 
-from rookery.body_limit import MAX_BODY_BYTES
 from rookery.codec import position_from_proto
+from rookery.middleware import MAX_BODY_BYTES
 from rookery.trace import Phase, Position
 from rookery.v1 import data_pb2, data_pb2_grpc
 from services.data.app import PositionBody

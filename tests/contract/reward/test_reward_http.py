@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from rookery.body_limit import MAX_BODY_BYTES
+from rookery.middleware import MAX_BODY_BYTES
 from services.reward.requests import MAX_ITEMS
 from services.reward.scorer import Scorer
 

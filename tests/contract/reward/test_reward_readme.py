@@ -13,7 +13,7 @@ import pytest
 
 from rookery.access import AccessSettings
 from rookery.answers import MAX_BOX_CHARS
-from rookery.body_limit import MAX_BODY_BYTES
+from rookery.middleware import MAX_BODY_BYTES
 from rookery.schemes import TERMS, find_scheme
 from rookery.trace import Outcome
 from services.reward import shared_scorer

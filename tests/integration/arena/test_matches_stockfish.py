@@ -12,7 +12,7 @@ from rich.console import Console
 
 from services.arena.matches.journal import read_games
 from services.arena.matches.session import run_match, run_tournament
-from services.arena.matches.settings import MatchSettings, TournamentSettings
+from services.arena.settings import MatchSettings, TournamentSettings
 from tests.conftest import ROOT
 from tests.waiting import until
 

@@ -16,7 +16,7 @@ import pytest
 from bench.noise_adapter import write_adapter
 from launcher.runs import write_held_out
 from rookery.mlflow_run import connect
-from rookery.plots.strength import read_strength
+from rookery.plots.steps import read_strength
 from rookery.streams import RunStreams
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.curl import curls, run_curl

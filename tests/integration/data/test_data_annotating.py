@@ -9,7 +9,7 @@ import pytest
 from services.data.__main__ import main
 from services.data.annotate import Annotation
 from services.data.annotate.annotating import ANNOTATIONS
-from services.data.jobs.progress import Progress
+from services.data.jobs import Progress
 from services.data.positions.distinct import position_key
 from services.data.store.folders import open_folder
 from services.data.store.jsonl import read_jsonl

@@ -17,7 +17,7 @@ from rookery.metrics import ARCHIVE_MISSED, ARCHIVE_WAITING, ARCHIVE_WRITABLE
 from rookery.streams import RunStreams
 from services.data.archiver import Archiver
 from services.data.store.folders import Folder, OutputFile, open_folder
-from services.data.store.parquet import describe, read_column
+from services.data.store.parquet import describe, read_rows
 from services.data.traces.archive import FileLimits, TraceArchive
 from tests.conftest import RedisServer
 from tests.integration.data.producer import make, settle_all
@@ -147,7 +147,7 @@ def test_what_is_young_waits_and_a_stop_writes_it(
 def test_a_file_ends_when_its_groups_are_large(streams: RunStreams, on_disk: TraceArchive) -> None:
     make(streams, 6)
     once(streams, on_disk, limits=FileLimits(groups=100, size=2 * len(encode_group(GROUP)), age_s=0.05))
-    sizes = [len(read_column(on_disk.folder, file.name, "entry")) for file in on_disk.files()]
+    sizes = [len(list(read_rows(on_disk.folder, file.name, ("entry",)))) for file in on_disk.files()]
     assert sizes == [2, 2, 2]
 
 
@@ -169,7 +169,7 @@ def test_what_was_written_and_not_acknowledged_is_not_written_again(
     published += make(streams, 3, first=4)
     once(streams, archive, limits=FileLimits(groups=100, age_s=0.05))
     assert list(archive.groups()) == published
-    on_file = [len(read_column(archive.folder, file.name, "entry")) for file in archive.files()]
+    on_file = [len(list(read_rows(archive.folder, file.name, ("entry",)))) for file in archive.files()]
     assert on_file == [4, 3]
     assert streams.counts().archive == {"before": 0, "archived": 7}
     assert streams.pending("traces", group="archive") == 0
@@ -258,7 +258,9 @@ def test_entries_that_redis_delivers_again_are_archived_once(
             lost.hdel(streams.key("counts"), "archive:archived")
             lost.execute()
         until_archived(streams, 2)
-    files = [read_column(on_disk.folder, file.name, "entry") for file in on_disk.files()]
+    files = [
+        [row["entry"] for row in read_rows(on_disk.folder, file.name, ("entry",))] for file in on_disk.files()
+    ]
     assert [entry for file in files for entry in file] == entries
     assert streams.counts().archive == {"before": 0, "archived": 3}
 

@@ -17,7 +17,7 @@ import pytest
 from rookery.streams import RunStreams
 from rookery.trace import TraceGroup
 from services.data.store.folders import open_folder
-from services.data.store.parquet import read_column
+from services.data.store.parquet import read_rows
 from services.data.traces.archive import TraceArchive
 from tests.conftest import ROOT, free_port
 from tests.integration.data.producer import make, settle_all
@@ -100,6 +100,10 @@ def test_killed_and_killed_again(
     assert run.counts.archive["archived"] + run.counts.archive["before"] == len(published)
     kept = list(archive.groups(run="r1"))
     assert kept == published[run.counts.archive["before"] :]
-    entries = Counter(e for v in archive.files() for e in read_column(archive.folder, v.name, "entry"))
+    entries = Counter(
+        e
+        for v in archive.files()
+        for e in [row["entry"] for row in read_rows(archive.folder, v.name, ("entry",))]
+    )
     assert set(entries.values()) == {1}
     assert len(entries) == len(kept) > 5 * LIVES

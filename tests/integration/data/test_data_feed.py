@@ -19,8 +19,7 @@ from rookery.trace import Draw, Position
 from services.data.feed import Feed
 from services.data.pgn.collection import GameCollection
 from services.data.positions.numbered import PositionOrder
-from services.data.positions.recipe import Shares
-from services.data.positions.repeats import FORGOTTEN, Repeats
+from services.data.positions.recipe import FORGOTTEN, Repeats, Shares
 from tests.builders import ROLLOUTS, group, read
 from tests.conftest import ROOT, RedisServer
 from tests.waiting import eventually

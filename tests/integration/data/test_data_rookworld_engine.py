@@ -12,7 +12,7 @@ from rookery.rookworld_env import step
 from rookery.trace import Position
 from services.data.__main__ import main
 from services.data.positions.generator import PositionGenerator
-from services.data.tasks.rookworld import RookworldMix, labelled_lines
+from services.data.tasks.rookworld import RookworldMix, labelled_line
 
 POSITIONS = list(map(PositionGenerator(seed=11).position, range(12)))
 
@@ -21,9 +21,8 @@ async def labelled(stockfish_path: str, positions: list[Position]) -> list[Polic
     pool = EnginePool(Path(stockfish_path), engines=2, hash_mb=16, queue=1000, deadline_s=30.0)
     await pool.start()
     try:
-        made = [
-            line async for _, line in labelled_lines(positions, pool, nodes=2000, mix=RookworldMix(state=0.0))
-        ]
+        mix = RookworldMix(state=0.0)
+        made = [await labelled_line(one, pool, nodes=2000, mix=mix) for one in positions]
     finally:
         await pool.close()
     assert all(isinstance(line, PolicyLine) for line in made)

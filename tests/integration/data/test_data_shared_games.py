@@ -10,7 +10,8 @@ import chess.pgn
 import pytest
 
 from services.data.pgn import native
-from services.data.pgn.games import FromMoves, Game, SkippedGame
+from services.data.pgn.games import Game, SkippedGame
+from services.data.pgn.native import PlayedNatively
 from services.data.pgn.parser import parse
 from services.data.pgn.pieces import pieces_of
 from services.data.pgn.rawgame import Defect, decode
@@ -105,7 +106,7 @@ def test_python_chess_agrees_about_each_game_by_itself(shared_data: Path) -> Non
         for raw, played in zip(raws, native.read_games(raws, source), strict=True):
             text = io.StringIO(raw.text)
             theirs, ours = chess.pgn.read_game(text), parse(raw, source)
-            natively += not isinstance(played, (SkippedGame, FromMoves))
+            natively += isinstance(played, PlayedNatively)
             assert (played if isinstance(played, SkippedGame) else played.game) == ours
             if isinstance(ours, Game):
                 assert theirs is not None

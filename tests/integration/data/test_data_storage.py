@@ -14,7 +14,7 @@ import s3fs
 from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.trace import Phase, Position, TraceGroup
 from services.data.store.folders import PART_BYTES, Folder, open_file, open_folder
-from services.data.store.parquet import Kind, describe, read_column, read_records, write_records
+from services.data.store.parquet import Kind, describe, read_records, read_rows, write_records
 from tests.conftest import free_port
 from tests.unit.rookery.records import GROUP
 
@@ -84,7 +84,7 @@ def test_records_come_back(folder: Folder) -> None:
     groups = [GROUP] * 5
     written = write_records(folder, "g.parquet", GROUPS, groups, notes={"run": "r1"})
     assert list(read_records(folder, "g.parquet", GROUPS)) == groups
-    assert read_column(folder, "g.parquet", "id") == [GROUP.id] * 5
+    assert [row["id"] for row in read_rows(folder, "g.parquet", ("id",))] == [GROUP.id] * 5
     described = describe(folder, "g.parquet")
     assert (described.kind, described.version, described.rows, described.row_groups) == ("groups", "1", 5, 3)
     assert described.notes == {"run": "r1"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.pipeline.store import Store
+from launcher.pipeline.state import Store
 from launcher.serve_players import _read
 from rookery.errors import SetupError, Unavailable
 from rookery.hub import identity, model_folder

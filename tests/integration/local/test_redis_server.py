@@ -14,7 +14,7 @@ import redis
 from launcher.redis_server import find_redis_server, redis_argv, redis_url
 from rookery.errors import SetupError
 from rookery.streams import RunStreams
-from rookery.streams.server import ServerVersion
+from rookery.streams.connection import ServerVersion
 from tests.builders import feed
 from tests.waiting import until
 

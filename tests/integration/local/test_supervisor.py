@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from launcher import supervisor as supervisor_module
-from launcher.probes import probe
+from launcher.observer import probe
 from launcher.supervisor import RESTARTS, State, Supervisor
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Command, Watchdog

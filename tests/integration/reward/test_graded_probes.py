@@ -16,7 +16,7 @@ from rookery.engines import EnginePool
 from rookery.rookworld import PolicyAnswer, PolicyLine, policy_answer, policy_prompt
 from rookery.trace import Verdict
 from services.data.positions.generator import PositionGenerator
-from services.data.tasks.rookworld import RookworldMix, labelled_lines
+from services.data.tasks.rookworld import RookworldMix, labelled_line
 from services.reward import LocalScorer
 from services.reward.scorer import Item
 from services.reward.settings import RewardSettings
@@ -38,10 +38,8 @@ def labels(stockfish_path: str) -> list[PolicyLine]:
         )
         await pool.start()
         try:
-            made = [
-                line
-                async for _, line in labelled_lines(POSITIONS, pool, nodes=NODES, mix=RookworldMix(state=0.0))
-            ]
+            mix = RookworldMix(state=0.0)
+            made = [await labelled_line(one, pool, nodes=NODES, mix=mix) for one in POSITIONS]
         finally:
             await pool.close()
         return [line for line in made if isinstance(line, PolicyLine)]

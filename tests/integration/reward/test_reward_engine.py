@@ -14,7 +14,7 @@ import pytest
 
 from rookery import metrics
 from rookery.engines import EnginePool, find_engine
-from rookery.engines.quarantine import MAX_CRASHES
+from rookery.engines.fair_queue import MAX_CRASHES
 from rookery.errors import EngineFault, Quarantined, RookeryError, SetupError, Unavailable
 from rookery.trace import Outcome, Verdict
 from rookery.uci import Analysis, Query

@@ -1,8 +1,7 @@
 """Dead letters are listed and put back, and no account loses its balance by it."""
 
 from rookery.streams import RunStreams
-from rookery.streams.dead import DeadLetters
-from rookery.streams.reader import Entry
+from rookery.streams.reader import DeadLetters, Entry
 from tests import builders
 
 

@@ -12,8 +12,7 @@ import redis
 
 from rookery.codec import decode_group, decode_position
 from rookery.errors import Conflict, SetupError, Unavailable
-from rookery.streams import RunStreams
-from rookery.streams import dead as dead_module
+from rookery.streams import RunStreams, reader
 from rookery.trace import (
     Adapter,
     Draw,
@@ -198,7 +197,7 @@ def test_faults_are_counted_until_the_entry_leaves(streams: RunStreams, redis_ur
 def test_the_newest_dead_letters_are_kept_and_all_are_counted(
     streams: RunStreams, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_module, "DEAD_LIMIT", 3)
+    monkeypatch.setattr(reader, "DEAD_LIMIT", 3)
     entries = take(streams, 5)
     for number, entry in enumerate(entries):
         streams.dead_letter("positions", entry.id, group="rollouts", reason=f"reason {number}")

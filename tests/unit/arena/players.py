@@ -9,8 +9,7 @@ import chess.engine
 
 from rookery.errors import PeerFault
 from rookery.trace import Outcome
-from services.arena.players.player import Reply
-from services.arena.players.simple import RandomPlayer, random_move
+from services.arena.players.player import RandomPlayer, Reply, random_move
 
 
 class Scripted:

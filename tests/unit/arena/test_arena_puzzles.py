@@ -14,8 +14,7 @@ from rookery.trace import Outcome
 from services.arena.answer_store import open_answers
 from services.arena.asking import Asker
 from services.arena.players.player import Reply
-from services.arena.rating import estimate_rating, expected
-from services.arena.sections.puzzles import Puzzles
+from services.arena.sections.puzzles import Puzzles, estimate_rating, expected
 from services.arena.sections.suites import Suite
 
 # Two moves to mate; one move with a second mate (a1a8) beside the solution; a won queen in two moves.

@@ -9,7 +9,7 @@ import pytest
 
 from rookery.prompt import mover_board
 from rookery.trace import Outcome
-from services.arena.examples import render_examples
+from services.arena.page import render_examples
 from services.arena.pieces import BEST, RANDOM
 from services.arena.positions import Chosen
 from services.arena.report import Evaluation, learning_curve, replace_file, write
@@ -17,8 +17,7 @@ from services.arena.sections.positions import Positions
 from services.arena.sections.reasoning import reasoning_section
 from services.arena.settings import EvaluateSettings
 from services.arena.stats import Estimate
-from services.arena.tables import Cell, Row, Section, Table, section_json
-from services.arena.wording import Metric
+from services.arena.tables import Cell, Metric, Row, Section, Table, section_json
 
 HOSTILE = "<script>alert(1)</script>\\boxed{</code>\"'&${title}$title}"
 NAMES = ("policy-v000000", "<b>policy</b>")

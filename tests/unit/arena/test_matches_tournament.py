@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import chess.pgn
@@ -12,17 +13,14 @@ from rich.console import Console
 
 from rookery.errors import Conflict, InvalidInput, PeerFault, SetupError
 from services.arena.matches import llm_chess
-from services.arena.matches.game import Game, Rules
-from services.arena.matches.journal import as_line, open_journal, read_games
+from services.arena.matches.game import Game, Rules, play
+from services.arena.matches.journal import as_line, as_pgn, open_journal, read_games
 from services.arena.matches.openings import START, Opening, draw, read_openings
-from services.arena.matches.pgn import as_pgn
 from services.arena.matches.report import encounters, summary
-from services.arena.matches.schedule import SCHEDULES, fixtures
 from services.arena.matches.session import Gate, read_anchors, run_elo, run_match, run_tournament
-from services.arena.matches.settings import EloSettings, MatchSettings, TournamentSettings
-from services.arena.matches.tournament import Played, play_all
-from services.arena.players.player import Player
-from services.arena.players.simple import FirstLegalPlayer, RandomPlayer
+from services.arena.matches.tournament import SCHEDULES, Played, fixtures, play_all
+from services.arena.players.player import FirstLegalPlayer, Player, RandomPlayer
+from services.arena.settings import EloSettings, MatchSettings, TournamentSettings
 from services.arena.strength.sprt import Sprt
 from tests.unit.arena.players import Failing, Illegal, Slow
 
@@ -43,7 +41,11 @@ def played(
     with open_journal(folder / "games.jsonl") as journal:
         return asyncio.run(
             play_all(
-                schedule, names, rules, journal=journal, concurrency=concurrency, enough=enough, backoff_s=0
+                schedule,
+                partial(play, players=names, rules=rules, backoff_s=0),
+                journal=journal,
+                concurrency=concurrency,
+                enough=enough,
             )
         )
 

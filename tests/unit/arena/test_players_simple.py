@@ -9,7 +9,7 @@ from rookery.prompt import render
 from rookery.rookworld import StateAnswer, read_policy_answer, read_state_answer
 from rookery.trace import Phase, Position, Sampling
 from services.arena.players.model import GuessingPlayer
-from services.arena.players.simple import EpsilonRandomPlayer, FirstLegalPlayer, RandomPlayer
+from services.arena.players.player import EpsilonRandomPlayer, FirstLegalPlayer, RandomPlayer
 
 
 def moves(player, board: chess.Board, seeds: range) -> list[str]:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from rookery.errors import InvalidInput
 from services.arena.strength.fit import Rating, fit
 from services.arena.strength.pentanomial import ELO, SCORES, Elo, Pentanomial, expected_score
-from services.arena.strength.plan import games_for_margin, plan, sprt_cost
-from services.arena.strength.sprt import Sprt
+from services.arena.strength.sprt import Sprt, games_for_margin, plan, sprt_cost
 
 COUNTS = st.tuples(*[st.integers(0, 200)] * 5).filter(lambda counts: sum(counts) > 0)
 VALUES = np.array(SCORES)

@@ -3,14 +3,12 @@
 import chess
 import pytest
 
-from bench.reward.latency import percentile
 from bench.reward.limit import searches
-from bench.reward.outcome import CALM_CORES, Case, Outcome, Sample
+from bench.reward.outcome import CALM_CORES, Case, Outcome, Sample, targets
 from bench.reward.routes import Judged, batches
-from bench.reward.target import targets
 from bench.reward.throughput import check
-from bench.reward.usage import Usage
 from bench.reward.workload import Answer, Question, Workload, count_verdicts
+from bench.usage import Usage
 from rookery.answers import extract
 from rookery.notation import read_move
 
@@ -78,23 +76,19 @@ def test_disturbed_rounds_do_not_count_where_there_are_calm_ones():
     outcome = Outcome(_case(), [_round(ours_s=1.25), _round(ours_s=0.5, others=2 * CALM_CORES)])
     assert outcome.is_calm
     assert outcome.ratios("grpc") == [0.8]
-    (target,) = targets([outcome], [])
+    (target,) = targets([outcome])
     assert (target.measured, target.met) == (0.8, False)
 
 
 def test_without_a_calm_round_all_count_and_the_target_says_so():
     outcome = Outcome(_case(), [_round(ours_s=1.0, others=1.0)])
-    (target,) = targets([outcome], [])
+    (target,) = targets([outcome])
     assert target.met
     assert "no round was calm" in target.note
 
 
 def test_the_ratio_by_cpu_counts_everybody_who_took_part():
     assert Outcome(_case(), [_round(ours_s=1.0)]).cpu_ratio("grpc") == pytest.approx(2.0 / 2.5)
-
-
-def test_percentiles_are_of_the_nearest_rank():
-    assert percentile(list(map(float, range(101))), 0.99) == 99.0
 
 
 def _question(fen, *moves):

@@ -37,8 +37,11 @@ class Known:
 
 def examples(*positions: Position, style: str = "mover-squares") -> list[Example]:
     async def collect() -> list[Example]:
-        made = engine_moves(positions, Known(), style=style, nodes=1000, targets=TARGETS, seed=3)
-        return [example async for example in made]
+        made = [
+            await engine_moves(one, Known(), style=style, nodes=1000, targets=TARGETS, seed=3)
+            for one in positions
+        ]
+        return [example for example in made if example]
 
     return asyncio.run(collect())
 

@@ -9,7 +9,7 @@ import zstandard
 
 from rookery.errors import InvalidInput, SetupError
 from services.data.__main__ import main
-from services.data.commands.inspection import Format, inspect
+from services.data.commands.inspect import Format, inspect
 from services.data.positions.dataset import POSITIONS
 from services.data.store.folders import open_folder
 from services.data.store.jsonl import write_jsonl

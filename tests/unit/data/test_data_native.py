@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from rookery.errors import RookeryError
 from services.data.pgn import native
-from services.data.pgn.games import FromMoves, Game, Played, SkippedGame
-from services.data.pgn.native import read_games
+from services.data.pgn.games import Game, Played, SkippedGame
+from services.data.pgn.native import PlayedNatively, read_games
 from services.data.pgn.parser import parse
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import read_raw_games
@@ -136,7 +136,7 @@ def test_odd_ways_to_write_a_game(text: str) -> None:
 def test_ordinary_games_are_read_natively() -> None:
     """Lest all of this be a comparison of python-chess with itself."""
     texts = [game(RUY), game("1. e4 {c} e5 2. Nf3! $1 Nc6 1-0"), "d4 d5 *"]
-    assert not any(isinstance(played, FromMoves) for played in read(*texts))
+    assert all(isinstance(played, PlayedNatively) for played in read(*texts))
 
 
 def test_bare_kings_repetitions_and_quiet_moves_end_a_game() -> None:
@@ -150,7 +150,7 @@ def test_bare_kings_repetitions_and_quiet_moves_end_a_game() -> None:
 def test_every_position_of_real_games(first: int) -> None:
     sample = list(islice(read_raw_games(SAMPLE), first, first + 40))
     for played in read_games(sample, SOURCE):
-        assert not isinstance(played, (SkippedGame, FromMoves))
+        assert isinstance(played, PlayedNatively)
         for ply, board, _ in played.game.replay():
             assert played.fen(ply) == board.fen()
             assert played.choices(ply) == board.legal_moves.count()
@@ -160,7 +160,7 @@ def test_without_it_python_chess_reads_everything(monkeypatch: pytest.MonkeyPatc
     natively = read(game(RUY))
     monkeypatch.setattr(native, "AVAILABLE", False)
     [played] = read(game(RUY))
-    assert isinstance(played, FromMoves)
+    assert type(played) is Played
     assert played.game == outcome(natively[0])
     assert (played.fen(3), played.choices(3)) == (natively[0].fen(3), natively[0].choices(3))  # type: ignore[union-attr]
 

@@ -14,7 +14,7 @@ from rookery.clients import ScoreItem
 from rookery.errors import InvalidInput, PeerFault, SetupError
 from rookery.prompt import render
 from rookery.trace import Completion, Move, Outcome, Phase, Position, Verdict
-from services.data.jobs.concurrency import as_completed
+from services.data.jobs import as_completed
 from services.data.pairs.dataset import MAX_PARTS_WITHOUT_PAIR, FinishedParts, PairMaker
 from services.data.pairs.preference import (
     PAIRS,

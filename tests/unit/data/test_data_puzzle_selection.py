@@ -7,7 +7,7 @@ import chess
 import pytest
 
 from rookery.puzzles import Puzzle
-from services.data.tasks.puzzle_selection import select_puzzles
+from services.data.tasks.puzzles import select_puzzles
 
 
 def puzzle(number: int, *themes: str, place: int | None = None) -> Puzzle:

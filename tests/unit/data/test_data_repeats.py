@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from rookery.trace import Draw
-from services.data.positions.repeats import FORGOTTEN, Repeats
+from services.data.positions.recipe import FORGOTTEN, Repeats
 
 
 def test_choices_come_with_the_recorded_probabilities() -> None:

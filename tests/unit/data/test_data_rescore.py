@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.advantages import group_advantages
 from rookery.trace import Outcome, TraceGroup, Verdict
-from services.data.traces.rescore import Comparison, Moments, centred, compare
+from services.data.traces.rescore import Comparison, Moments, compare
 from tests.unit.rookery.records import GROUP
 
 rewards = st.lists(st.floats(-2, 1), min_size=1, max_size=9)
@@ -58,7 +59,7 @@ def test_groups_that_teach_nothing_are_counted() -> None:
 
 def test_what_floats_leave_of_zero_has_no_sign() -> None:
     before = [0.1, 0.2, 0.3]
-    assert 0 < abs(centred(before)[1]) < 1e-9
+    assert 0 < abs(group_advantages(before, normalise=False)[1]) < 1e-9
     assert compared((before, before)).summary()["advantage_signs"]["kept"] == 3
 
 
@@ -93,4 +94,4 @@ def test_correlation() -> None:
 
 @given(rewards)
 def test_advantages_add_up_to_nothing(values: list[float]) -> None:
-    assert sum(centred(values)) == pytest.approx(0, abs=1e-9)
+    assert sum(group_advantages(values, normalise=False)) == pytest.approx(0, abs=1e-9)

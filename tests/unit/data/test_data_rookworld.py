@@ -1,7 +1,7 @@
 """Lines with repaired labels: the best move of either colour, true legality, and enough of what is rare."""
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from itertools import islice
 
 import chess
@@ -12,7 +12,7 @@ from rookery.errors import EngineFault, Quarantined
 from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Evaluation, Position
 from rookery.uci import Analysis, Line, Query
-from services.data.jobs.concurrency import in_order
+from services.data.jobs import in_order
 from services.data.positions.generator import PositionGenerator
 from services.data.tasks.rookworld import (
     MIX,
@@ -20,7 +20,7 @@ from services.data.tasks.rookworld import (
     assign_task,
     illegal_move,
     illegal_moves,
-    labelled_lines,
+    labelled_line,
     policy_line,
     policy_query,
     state_line,
@@ -145,49 +145,42 @@ class Table:
         return analysis({move.uci(): -number for number, move in enumerate(legal[: query.lines])})
 
 
-async def collect(
-    source: AsyncIterator[tuple[Position, PolicyLine | StateLine]],
-) -> list[tuple[Position, PolicyLine | StateLine]]:
-    return [pair async for pair in source]
+async def lines(
+    positions: Sequence[Position], table: Table | None = None, *, seed: int = 0, mix: RookworldMix = MIX
+) -> list[PolicyLine | StateLine | None]:
+    engines = table or Table()
+    return [await labelled_line(one, engines, nodes=1000, seed=seed, mix=mix) for one in positions]
 
 
 POSITIONS = [position(fen, f"p{number}", last_moves=HISTORY) for number, fen in enumerate(FENS * 4)]
 
 
-async def test_a_fifth_of_the_lines_are_states_in_the_order_of_the_positions() -> None:
-    made = await collect(labelled_lines(POSITIONS, Table(), nodes=1000))
-    assert [made_of for made_of, _ in made] == POSITIONS
-    states = sum(isinstance(line, StateLine) for _, line in made)
+async def test_a_fifth_of_the_lines_are_states() -> None:
+    made = await lines(POSITIONS)
+    states = sum(isinstance(line, StateLine) for line in made)
     assert states / len(made) == pytest.approx(0.2, abs=0.08)
-    assert all(line.fen == made_of.fen for made_of, line in made)
-
-
-@pytest.mark.parametrize("ahead", [1, 7, 500])
-async def test_lines_do_not_depend_on_how_much_is_under_way(ahead: int) -> None:
-    assert await collect(labelled_lines(POSITIONS[:40], Table(), nodes=1000, ahead=ahead)) == await collect(
-        labelled_lines(POSITIONS[:40], Table(), nodes=1000)
-    )
+    assert [line.fen for line in made if line] == [one.fen for one in POSITIONS]
 
 
 async def test_a_line_depends_on_its_position_and_the_seed_alone() -> None:
-    whole = await collect(labelled_lines(POSITIONS[:20], Table(), nodes=1000, seed=3))
-    assert await collect(labelled_lines(POSITIONS[10:20], Table(), nodes=1000, seed=3)) == whole[10:]
-    assert await collect(labelled_lines(POSITIONS[:20], Table(), nodes=1000, seed=4)) != whole
+    whole = await lines(POSITIONS[:20], seed=3)
+    assert await lines(POSITIONS[19::-1], seed=3) == whole[::-1]
+    assert await lines(POSITIONS[:20], seed=4) != whole
 
 
 async def test_a_position_that_kills_engines_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     deadly = POSITIONS[3]
     table = Table(deadly=policy_query(deadly.fen, nodes=1000).fen)
-    made = await collect(labelled_lines(POSITIONS[:6], table, nodes=1000, mix=RookworldMix(state=0.0)))
-    assert [made_of for made_of, _ in made] == [p for p in POSITIONS[:6] if p != deadly]
+    made = await lines(POSITIONS[:6], table, mix=RookworldMix(state=0.0))
+    assert [one for one, line in zip(POSITIONS, made, strict=False) if line is None] == [deadly]
     assert "left out" in caplog.text
 
 
 async def test_every_line_survives_its_text() -> None:
-    for _, line in await collect(labelled_lines(POSITIONS, Table(), nodes=1000)):
+    for line in await lines(POSITIONS):
         if isinstance(line, PolicyLine):
             assert rookworld.parse_policy_line(rookworld.policy_line(line)) == line
-        else:
+        elif line:
             assert rookworld.parse_state_line(rookworld.state_line(line)) == line
 
 

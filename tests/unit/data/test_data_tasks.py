@@ -20,7 +20,7 @@ POSITIONS = list(map(PositionGenerator(seed=9).position, range(12)))
 
 
 def test_legal_moves_are_all_of_them_sorted() -> None:
-    [example] = legal_moves([POSITION])
+    example = legal_moves(POSITION)
     assert example.messages == [
         {
             "role": "user",
@@ -33,7 +33,7 @@ def test_legal_moves_are_all_of_them_sorted() -> None:
 
 
 def test_the_next_position_follows_from_the_move() -> None:
-    for example in next_fen(POSITIONS, seed=1):
+    for example in (next_fen(one, seed=1) for one in POSITIONS):
         board = chess.Board(example.fen)
         board.push_uci(example.move)
         assert example.answer == board.fen()
@@ -41,14 +41,14 @@ def test_the_next_position_follows_from_the_move() -> None:
 
 
 def test_the_move_depends_on_the_seed_and_the_position_alone() -> None:
-    whole = list(next_fen(POSITIONS, seed=1))
-    assert list(next_fen(POSITIONS[5:], seed=1)) == whole[5:]
-    assert list(next_fen(POSITIONS, seed=2)) != whole
+    whole = [next_fen(one, seed=1) for one in POSITIONS]
+    assert [next_fen(one, seed=1) for one in reversed(POSITIONS)] == whole[::-1]
+    assert [next_fen(one, seed=2) for one in POSITIONS] != whole
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_positions_are_shown_in_any_format(form: str) -> None:
-    [example] = legal_moves([POSITION], form=form)
+    example = legal_moves(POSITION, form=form)
     shown, _, question = example.prompt[-1].content.rpartition("\n")
     assert FORMATS[form].read(shown).fen() == FEN
     assert question.startswith("List every legal move")
@@ -56,7 +56,7 @@ def test_positions_are_shown_in_any_format(form: str) -> None:
 
 def test_an_unknown_format_is_named() -> None:
     with pytest.raises(InvalidInput, match="no format 'haiku'"):
-        list(legal_moves([POSITION], form="haiku"))
+        legal_moves(POSITION, form="haiku")
 
 
 @pytest.mark.parametrize("layout", rookworld.LAYOUTS)

@@ -12,7 +12,8 @@ from rookery.errors import InvalidInput, SetupError
 from rookery.prompt import render
 from services.data.pgn.collection import GameCollection
 from services.data.pgn.tags import Filters
-from services.data.positions.games import NAMES, Form, GamesRecipe, write_games
+from services.data.positions.dataset import NAMES, write_games
+from services.data.positions.recipe import Form, GamesRecipe
 from tests.unit.data.texts import ENDING, ENDING_FEN, MATE, RUY, game
 
 RECIPE = GamesRecipe(split="all")

@@ -175,12 +175,11 @@ def test_an_archive_in_a_store_is_viewed_beside_the_runs(
 ) -> None:
     started: list[Command] = []
 
-    def interrupted(command: Command, watchdog: object) -> None:
+    def interrupted(command: Command) -> None:
         started.append(command)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("launcher.view.running", interrupted)
-    monkeypatch.setattr("launcher.view.Watchdog", object)
     for place in ("run=x", "x"):
         view(ViewSettings(run=f"s3://b/{place}", runs_dir=str(tmp_path)), Console())
     placed = [" ".join(command.argv[7:]) for command in started]

@@ -144,7 +144,7 @@ def test_what_cannot_be_served_is_quoted(runs: Path, spec: str, why: str) -> Non
 
 
 def test_without_a_model_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve_players, "Watchdog", None)
+    monkeypatch.setattr(serve_players, "running", None)
     with serve(["random", "first-legal"]) as specs:
         assert specs == ["random", "first-legal"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from rookery.errors import InvalidInput
 from rookery.plots.picture import overview
-from rookery.plots.strength import STRENGTH_FILE, read_strength, strength_steps
+from rookery.plots.steps import STRENGTH_FILE, read_strength, strength_steps
 
 
 def row(version: int, *, settings: str = "a", sha256: str = "x", **metrics: Any) -> dict[str, Any]:

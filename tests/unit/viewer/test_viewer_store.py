@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from starlette.testclient import TestClient
 
-from rookery.errors import SetupError
+from rookery.errors import NotFound, SetupError
 from rookery.remote import open_store
 from services.viewer import store
 from services.viewer.app import create_app
@@ -68,6 +68,11 @@ def test_a_store_without_times_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     _listing(monkeypatch, **{"runs/b/a.json": {"size": 3, "name": "runs/b/a.json"}})
     with pytest.raises(SetupError, match=r"'http://x/runs': .* when 'runs/b/a.json' was last changed"):
         Store("http://x/runs").files("b")
+
+
+def test_a_folder_without_a_name_is_not_found() -> None:
+    with pytest.raises(NotFound, match="'s3://runs'"):
+        Store("s3://runs").files("")
 
 
 @pytest.fixture

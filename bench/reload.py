@@ -10,19 +10,27 @@ import argparse
 import asyncio
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import chess
 import httpx
 
 from bench.noise_adapter import write_adapter
-from bench.reload.load import Load
-from bench.reload.server import running
+from launcher.plan import HOST
+from launcher.services import as_flags
+from launcher.supervisor import running
 from rookery.clients import InferenceClient
-from rookery.trace import Adapter
+from rookery.errors import RookeryError
+from rookery.processes.child import Command
+from rookery.processes.ports import bind
+from rookery.prompt import render
+from rookery.trace import Adapter, Phase, Position, Sampling
 
 PAUSE_S = 0.3
 BLOCK = 5
@@ -32,15 +40,74 @@ Loader = Callable[[Adapter], Awaitable[dict[str, float]]]
 """Loads an adapter; the seconds of its stages, where the server tells them."""
 
 
+@dataclass
+class Load:
+    """`callers` requests at a time, each for `group` completions; remembers how each one went."""
+
+    client: InferenceClient
+    callers: int
+    group: int
+    max_tokens: int
+    model: str
+    spans: list[tuple[float, float, int]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Asks until stopped; every request in flight is answered."""
+        await asyncio.gather(*(self._ask(stop, caller) for caller in range(self.callers)))
+
+    async def _ask(self, stop: asyncio.Event, caller: int) -> None:
+        sampling = Sampling(temperature=1.0, max_tokens=self.max_tokens)
+        board, round_number = chess.Board(), 0
+        while not stop.is_set():
+            _move_on(board, caller + round_number)
+            position = Position("bench", board.fen(), board.ply(), Phase.MIDDLEGAME, "bench")
+            prompt = render(position, style="mover-squares")
+            started = time.perf_counter()
+            try:
+                answer = await self.client.complete(
+                    prompt, model=self.model, count=self.group, sampling=sampling, seed=round_number
+                )
+                tokens = sum(len(completion.token_ids) for completion in answer.completions)
+                self.spans.append((started, time.perf_counter(), tokens))
+            except RookeryError as error:
+                self.failures.append(str(error))
+            round_number += 1
+
+
+def _move_on(board: chess.Board, choice: int) -> None:
+    moves = list(board.legal_moves)
+    if not moves or board.ply() > 80:
+        board.reset()
+        moves = list(board.legal_moves)
+    board.push(moves[choice % len(moves)])
+
+
 def main() -> None:
+    """Measures and prints."""
+    from services.trainer.tiny import build_tiny
+
     arguments = _arguments()
     with tempfile.TemporaryDirectory(prefix="bench-reload-") as folder:
         root = Path(folder)
-        model = arguments.model or _random_model(root)
+        model = arguments.model or build_tiny(root / "rook-tiny")
         adapters = [
             write_adapter(root / f"v{i}", model, version=i) for i in range(2 * arguments.versions + 1)
         ]
-        with running(model, root) as (url, start_s):
+        with bind(HOST, 0, setting="") as probe:
+            port = probe.getsockname()[1]
+        url = f"http://{HOST}:{port}"
+        flags = {"model": model, "follow": False, "host": HOST, "port": port, "adapter_root": root}
+        command = Command(
+            "inference server",
+            (sys.executable, "-m", "services.inference.server", *as_flags(flags)),
+            root / "server.log",
+            probe_url=f"{url}/readyz",
+            env={"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"},  # vLLM's own LoRA routes
+        )
+        started = time.perf_counter()
+        with running(command):
+            start_s = time.perf_counter() - started
             result = asyncio.run(_measure(url, adapters, arguments))
         result["restart_s"] = start_s
     _report(result)
@@ -54,12 +121,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--group", type=int, default=8, help="completions of a request")
     parser.add_argument("--max-tokens", type=int, default=32, help="of a completion")
     return parser.parse_args()
-
-
-def _random_model(root: Path) -> Path:
-    from services.trainer.tiny import build_tiny
-
-    return build_tiny(root / "rook-tiny")
 
 
 async def _measure(url: str, adapters: list[Adapter], arguments: argparse.Namespace) -> dict[str, Any]:

@@ -56,6 +56,12 @@ def _times(server: int | None, engines: Sequence[int]) -> tuple[float, float, fl
     )
 
 
+def family_s(pid: int | None = None) -> float:
+    """Processor seconds of a process, by default this one, and of all below it."""
+    process = psutil.Process(pid)
+    return sum(_process_s(member.pid) for member in (process, *process.children(recursive=True)))
+
+
 def _process_s(pid: int) -> float:
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)

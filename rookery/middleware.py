@@ -1,15 +1,63 @@
-"""Refuses calls without the bearer token: ASGI middleware for HTTP, an interceptor for gRPC."""
+"""What servers refuse before a service handles it: calls without the token, and too large bodies.
+
+The size of a body is limited also without a Content-Length, and so is its number of fields.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from rookery.access import Access
 from rookery.errors import Unauthorized, problem
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_BODY_BYTES = 16 << 20
+"""Largest request over HTTP or gRPC. A service can set a lower limit for HTTP."""
+
+MAX_FIELDS = 100
+"""Most fields of a JSON object, including unknown ones."""
+
+
+class BodyLimit:
+    """ASGI middleware that answers 413 as soon as a body exceeds `max_bytes`."""
+
+    def __init__(self, app: "ASGIApp", *, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        from starlette.exceptions import HTTPException  # not installed where no server runs
+
+        seen = 0
+
+        async def limited() -> "Message":
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._max_bytes:
+                raise HTTPException(413, f"request body over {self._max_bytes} bytes")
+            return message
+
+        await self._app(scope, limited, send)
+
+
+class StrictBody(BaseModel):
+    """A request body that must be a JSON object without unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_fields(cls, body: object) -> object:
+        # pydantic describes every unknown field, which would take half a minute for a million of them.
+        if isinstance(body, dict) and len(body) > MAX_FIELDS:
+            raise ValueError(f"{len(body)} fields: at most {MAX_FIELDS}")
+        return body
+
 
 _HEALTH = "/grpc.health.v1.Health/"
 

@@ -1,1 +1,0 @@
-"""Our GPT-2 beside transformers': logits, and generation with a cache of keys and values."""

@@ -1,0 +1,177 @@
+"""Work in threads, coroutines and worker processes, each with an engine of its own, and its progress."""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self, TypeVar, cast
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as Bars
+
+from rookery.engines import EnginePool, find_engine
+from rookery.errors import SetupError
+from rookery.processes.workers import kept
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_END = object()
+
+
+def batched(items: Iterator[T], size: int) -> Iterator[list[T]]:
+    """Yields lists of `size` items, the last one shorter."""
+    while batch := list(islice(items, size)):
+        yield batch
+
+
+def prefetched(items: Iterator[T]) -> Iterator[T]:
+    """Yields from `items`, while a thread computes the next one."""
+    with ThreadPoolExecutor(1) as thread:
+        coming: Future[T | object] = thread.submit(next, items, _END)
+        while (item := coming.result()) is not _END:
+            coming = thread.submit(next, items, _END)
+            yield cast(T, item)
+
+
+async def in_order(work: Iterable[Coroutine[Any, Any, T]], *, ahead: int) -> AsyncGenerator[T]:
+    """Yields what each coroutine returns, in order. At most `ahead` coroutines run at a time.
+
+    The first error is raised and cancels the rest. Closing the generator cancels what is still running.
+    """
+    waiting: deque[asyncio.Task[T]] = deque()
+    try:
+        for coroutine in work:
+            waiting.append(asyncio.create_task(coroutine))
+            if len(waiting) >= ahead:
+                yield await waiting.popleft()
+        while waiting:
+            yield await waiting.popleft()
+    finally:
+        await _cancel(waiting)
+
+
+async def as_completed(
+    items: Iterable[T], work: Callable[[T], Awaitable[R]], *, limit: int
+) -> AsyncGenerator[R]:
+    """Yields the result of `work` for each item as it completes. At most `limit` are worked on at a time.
+
+    An item is taken from `items` only when there is room for it. The first error is raised and cancels the
+    rest. Close the generator (`contextlib.aclosing`) to stop early.
+    """
+    rest = iter(items)
+    working: set[asyncio.Future[R]] = set()
+    try:
+        while True:
+            while len(working) < limit:
+                try:
+                    item = next(rest)
+                except StopIteration:
+                    break
+                working.add(asyncio.ensure_future(work(item)))
+            if not working:
+                return
+            done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                result = task.result()
+                working.remove(task)
+                yield result
+    finally:
+        await _cancel(working)
+
+
+async def _cancel(tasks: Iterable["asyncio.Future[Any]"]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)  # otherwise asyncio would log their errors
+
+
+_DEADLINE_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEngine:
+    """The engine that every worker must have: where its binary is (None: where it usually is), its name.
+
+    It is kept between calls and runs in an event loop of its own, which is only active during a call.
+    """
+
+    path: Path | None
+    name: str = ""
+
+    def run(self, work: Callable[[EnginePool], Coroutine[Any, Any, R]]) -> R:
+        """What `work` returns, given this process's engine.
+
+        Raises:
+            SetupError: this machine has no engine, or another one.
+        """
+        runner, engines = kept(_opened, self.path)
+        if self.name and engines.engine_id != self.name:
+            raise SetupError(
+                f"the engine on {socket.gethostname()} is {engines.engine_id!r}, elsewhere {self.name!r}: "
+                "install the same version on every machine"
+            )
+        return runner.run(work(engines))
+
+
+def engine_name(path: Path | None) -> str:
+    """What this process's engine calls itself."""
+    _, engines = kept(_opened, path)
+    return engines.engine_id
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[tuple["asyncio.Runner", EnginePool]]:
+    binary = find_engine(path, setting="--engine")
+    engines = EnginePool(binary, engines=1, hash_mb=16, queue=64, deadline_s=_DEADLINE_S)
+    with asyncio.Runner() as runner:
+        runner.run(engines.start())
+        try:
+            yield runner, engines
+        finally:
+            runner.run(engines.close())
+
+
+class Progress:
+    """One progress bar for each stage of a long command, on stderr if that is a terminal."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[unit]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = TaskID(0)
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bars.stop()
+
+    def begin(self, stage: str, *, unit: str, total: int | None = None) -> None:
+        """Starts the next stage. Without `total`, the bar shows no end."""
+        self._task = self._bars.add_task(stage, total=total, unit=unit)
+
+    def advance(self, count: int) -> None:
+        self._bars.advance(self._task, count)

@@ -1,1 +1,0 @@
-"""Runs work in processes and coroutines, and shows its progress."""
