@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -21,7 +22,7 @@ from rookery.streams import RunStreams
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.curl import curls, run_curl
 from tests.integration.inference.server_process import RUN, Server
-from tests.waiting import until
+from tests.waiting import until as until_within
 
 pytestmark = [
     pytest.mark.vllm, pytest.mark.redis, pytest.mark.stockfish, pytest.mark.torch, pytest.mark.timeout(900)
@@ -30,6 +31,7 @@ pytestmark = [
 MODEL = ROOT / "models" / "rook-tiny"
 EVERY = 3
 LEGAL = "evaluation_legal_rate_greedy"
+until = partial(until_within, within_s=240)
 
 
 class Run:

@@ -75,7 +75,7 @@ async def test_stopped_while_it_is_busy_it_tells_every_client_and_ends(
         async with httpx.AsyncClient(base_url=server.url, timeout=120.0, limits=limits) as http:
             tasks = [asyncio.create_task(ask(http)) for _ in range(100)]
             tasks += [asyncio.create_task(stream(http)) for _ in range(20)]
-            await eventually(lambda: are_waiting(http, 50), every_s=0.1)
+            await eventually(lambda: are_waiting(http, 50), within_s=240, every_s=0.1)
             assert server.process
             server.process.terminate()
             ends = await asyncio.gather(*tasks)
