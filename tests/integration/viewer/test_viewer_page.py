@@ -56,7 +56,9 @@ class Site:
         """Waits until the page shows what its address says."""
         # `wait_for_function` would need eval, which the page's headers forbid.
         now = "document.querySelector('main').dataset.shown === location.pathname + location.search"
-        until(lambda: self.page.evaluate(now), every_s=0.05)
+        deadline = time.monotonic() + 60
+        while not self.page.evaluate(now) and time.monotonic() < deadline:
+            self.page.wait_for_timeout(50)
         return self.page
 
     def shot(self, name: str) -> None:
