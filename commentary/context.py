@@ -79,12 +79,13 @@ class Context:
         """Whether the text follows what happens if the mover passes."""
         return self.start.turn != self.mover
 
-    def pass_turn(self) -> None:
-        """Goes to the position with the other side to move."""
-        board = predicates.other_turn(self.root)
-        if board is None:
+    @staticmethod
+    def passed(board: chess.Board) -> chess.Board:
+        """The board with the other side to move, where what it threatens can be played."""
+        after = predicates.other_turn(board)
+        if after is None:
             raise Unresolved("a threat while in check")
-        self.go(board)
+        return after
 
     # -- sides, files, squares -------------------------------------------------------------------
 

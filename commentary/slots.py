@@ -124,7 +124,7 @@ def _read_line(context: Context, found: list[Token]) -> chess.Color:
 
 
 def _read_threat(context: Context, found: list[Token]) -> chess.Color:
-    context.pass_turn()
+    context.go(context.passed(context.root))
     return _read_line(context, found)
 
 
@@ -153,6 +153,13 @@ _ALL = (
     SlotType("before", _PIECE, lambda n, v: n.piece(v, n.before), _read_before, squares=True),
     SlotType("some", _one("p"), Naming.piece, lambda s, t: s.fitting(t[0]), "piece"),
     SlotType(
+        "owned",
+        _one("p"),
+        Naming.piece,
+        lambda s, t: s.fitting(t[0]),
+        takes=lambda t: t.owner in chess.COLOR_NAMES,
+    ),
+    SlotType(
         "passer", _one("p"), lambda n, v: "the passed pawn", _read_before, takes=lambda t: t.name == "pawn"
     ),
     SlotType(
@@ -169,6 +176,14 @@ _ALL = (
     SlotType("square", _one("q"), lambda n, v: _render_squares(n, [v]), lambda s, t: _squares(s, t)[0]),
     SlotType("squares", _one("q"), _render_squares, _squares, squares=True),
     SlotType("side", _one("s"), lambda n, v: n.side(v).word, lambda s, t: s.side(t[0]), "side"),
+    SlotType(
+        "speaker",
+        _one("s"),
+        _plain,
+        lambda s, t: s.side(t[0]),
+        "side",
+        takes=lambda t: t.owner in ("we", "i"),
+    ),
     SlotType("object", _one("s"), lambda n, v: n.side(v).object_, lambda s, t: s.side(t[0])),
     SlotType("owner", _one("o"), lambda n, v: n.side(v).owner, lambda s, t: s.side(t[0])),
     SlotType("file", _one("fi"), _file(""), _read_file, "file"),

@@ -106,7 +106,8 @@ def _line_weight(board: chess.Board, values: Values) -> float:
 def _file_at_king(
     context: Context, king: int, word: str = "", piece: int | None = None, **named: int
 ) -> bool:
-    (file,), side = named.values(), side_of_king(context, king)
+    (file,) = named.values()
+    side = side_of_king(context, king)
     if file < 0:
         return False
     near = abs(file - chess.square_file(king)) <= 1

@@ -8,17 +8,10 @@ from commentary import predicates
 from commentary.concept import CONCEPTS, Finding, Values, move_concept
 from commentary.concepts.mates import Foe, mating_moves
 from commentary.concepts.tactics import undefended
-from commentary.context import Context, Unresolved
+from commentary.context import Context
 from commentary.exchange import passed_turn, worth
 from commentary.naming import bare
 from commentary.step import Step
-
-
-def _passed(context: Context) -> chess.Board:
-    board = predicates.other_turn(context.before)
-    if board is None:
-        raise Unresolved("a threat while in check")
-    return board
 
 
 def _parries(step: Step) -> Iterator[Values]:
@@ -31,7 +24,7 @@ def _parries(step: Step) -> Iterator[Values]:
 
 def _stops(context: Context, foe: Foe) -> bool:
     """A mate in one that was threatened is none now, or what could be played cannot be played any more."""
-    board = _passed(context)
+    board = context.passed(context.before)
     feared = foe(board)
     parried = feared in predicates.mating_moves(board) and not predicates.mating_moves(context.board)
     return parried or not context.board.is_legal(feared)
@@ -48,7 +41,7 @@ move_concept("stops a threat", holds=_stops, weight=4.6).says("~(prevent|stop|ru
 @move_concept("avoids a check", weight=4.6).says("~(sidestep|avoid|step out of) {foe}")
 def _no_check(context: Context, foe: Foe) -> bool:
     """What would have been check can be check no more."""
-    board = _passed(context)
+    board = context.passed(context.before)
     feared = foe(board)
     if not board.gives_check(feared):
         return False

@@ -87,7 +87,8 @@ def _takes_file(step: Step) -> Iterator[Values]:
     "||~(put|bring|place|post|swing|take) a rook (on|to) {rook:file}",
 )
 def _is_on_file(context: Context, **named: int) -> bool:
-    (how, file), name = *named.items(), predicates.name_at(context.board, context.to)
+    ((how, file),) = named.items()
+    name = predicates.name_at(context.board, context.to)
     clear = not predicates.pawns_on(context.board, file, context.before.turn)
     right = name in (("rook",) if how == "rook" else ("rook", "queen"))
     return right and clear and chess.square_file(context.to) == file
@@ -129,7 +130,8 @@ def _doubles(step: Step) -> Iterator[Values]:
     "||~double (heavy pieces )?on {file}",
 )
 def _is_doubling(context: Context, **named: int) -> bool:
-    (how, file), board, place = *named.items(), context.board, context.to
+    ((how, file),) = named.items()
+    board, place = context.board, context.to
     names = ("rook",) if how == "rooks" else ("rook", "queen")
     if file != chess.square_file(place) or predicates.name_at(board, place) not in names:
         return False

@@ -73,7 +73,8 @@ def _ending(board: chess.Board) -> Iterator[Values]:
     "||only kings and {pure:kind}s ~be left",
 )
 def _is_ending(context: Context, side: bool | None = None, **named: int) -> bool:
-    board, (kind,) = context.board, named.values()
+    (kind,) = named.values()
+    board = context.board
     left = {chess.piece_name(piece.piece_type) for piece in board.piece_map().values()} - {"king", "pawn"}
     if kind in (chess.PAWN, chess.KING):
         return not left and any(count(board, side, "pawn") for side in chess.COLORS)

@@ -150,7 +150,8 @@ def _costs(context: Context, lost: Counter[str] = _NOTHING, **named: Counter[str
     line = context.study.line_of(context.move.uci())
     if line is None:
         raise Unknown(context.move.uci())
-    (won,), board, found = named.values(), context.board, False
+    (won,) = named.values()
+    board, found = context.board, False
     for uci in line.moves[len(context.moves) :]:
         context.board = context.board.copy(stack=False)
         context.board.push_uci(uci)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 import chess
 
 from commentary.concept import Values, of_topic
-from commentary.context import Context, Unknown, Unresolved
+from commentary.context import Context, Unknown
 from commentary.exchange import passed_turn
 from commentary.naming import bare
-from commentary.predicates import captured, defenders, other_turn, worth_at
+from commentary.predicates import captured, defenders, worth_at
 from commentary.predicates import mating_moves as mates_on
 
 concept = of_topic("kings")
@@ -39,20 +39,13 @@ def _mate_next(board: chess.Board) -> Iterator[Values]:
         yield {"side": passed.turn, "foe": bare(passed, moves[0]), "origin": origin, "target": target}
 
 
-def _then(context: Context) -> chess.Board:
-    board = other_turn(context.board)
-    if board is None:
-        raise Unresolved("a threat while in check")
-    return board
-
-
 def is_threat(context: Context, foe: Foe, side: bool | None = None) -> bool:
     """Whether a move, if it were that side's turn, mates, queens or takes what is loose or worth more.
 
     Raises:
         Unknown: it could be played, but whether it gains anything is for an engine to say.
     """
-    board = context.board if side == context.board.turn else _then(context)
+    board = context.board if side == context.board.turn else context.passed(context.board)
     move = foe(board)
     prey = captured(board, move)
     gains = prey is not None and (
@@ -82,7 +75,7 @@ def _mates_now(context: Context, move: chess.Move | None = None, side: bool | No
     "||{side} ~threaten {foe:mate}",
 )
 def _is_mating(context: Context, foe: Foe, side: bool | None = None) -> bool:
-    board = _then(context)
+    board = context.passed(context.board)
     return (side is None or board.turn == side) and foe(board) in mates_on(board)
 
 

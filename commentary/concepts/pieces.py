@@ -168,6 +168,7 @@ def _has_no_moves(context: Context, piece: int) -> bool:
 
 
 concept("own piece", holds=every(lambda board, piece: board.piece_at(piece)), weight=0.3).says(
+    "||{us:speaker} ~have {pieces:owned}( there)?",
     "||{side} ~(have|own|get|hold) {piece}( there)?",
     "||{side} ~have {pieces}",
 )

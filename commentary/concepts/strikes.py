@@ -11,7 +11,6 @@ from commentary.concepts.tactics import undefended
 from commentary.context import Context
 from commentary.exchange import VALUES, passed_turn
 from commentary.naming import bare
-from commentary.predicates import other_turn
 from commentary.step import Step
 
 
@@ -84,7 +83,8 @@ def _captures(step: Step) -> Iterator[Values]:
     "||(simply |just )?~(take|capture|remove|grab|collect|snatch|pocket|eat|eliminate|pick up) {victim:before}( en passant)?",
 )
 def _takes(context: Context, own: int | None = None, **named: int) -> bool:
-    (how, square), before = *named.items(), context.before
+    ((how, square),) = named.items()
+    before = context.before
     if how == "loose" and predicates.defenders(before, square):
         return False
     if how == "passing" and not before.is_en_passant(context.move):
@@ -155,8 +155,8 @@ def _threatens_mate(step: Step) -> Iterator[Values]:
     "||~prepare mate with {foe}",
 )
 def _would_mate(context: Context, foe: Foe) -> bool:
-    board = other_turn(context.board)
-    return board is not None and foe(board) in predicates.mating_moves(board)
+    board = context.passed(context.board)
+    return foe(board) in predicates.mating_moves(board)
 
 
 move_concept("threatens a move", holds=is_threat).says(

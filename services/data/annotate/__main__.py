@@ -9,10 +9,9 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
 
 from commentary import LENGTHS, VOICES
 from rookery.engines import EnginePool, find_engine
@@ -58,12 +57,6 @@ async def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _file(options: argparse.Namespace, name: str) -> TextIO:
-    folder = Path(options.out)
-    folder.mkdir(parents=True, exist_ok=True)
-    return (folder / name).open("w", encoding="utf-8")
-
-
 def _report_smell(texts: list[str]) -> None:
     for masked in (False, True):
         found = diversity(texts, masked=masked)
@@ -82,8 +75,7 @@ async def _check(options: argparse.Namespace) -> int:
             ahead = AHEAD * options.engines
             tally = await audit.run(fens, ahead=ahead, advance=progress.advance)
     summary = json.dumps(tally.summary(), indent=2)
-    with _file(options, "summary.json") as file:
-        file.write(summary + "\n")
+    (audit.folder / "summary.json").write_text(summary + "\n", encoding="utf-8")
     sys.stdout.write(summary + "\n")
     _report_smell(audit.texts())
     return 0 if tally.false == 0 and tally.unread == 0 else 1
@@ -126,15 +118,9 @@ async def _pool(options: argparse.Namespace) -> AsyncIterator[EnginePool]:
         await pool.close()
 
 
-@contextmanager
-def _writers(options: argparse.Namespace) -> Iterator[ProcessPoolExecutor | None]:
+def _writers(options: argparse.Namespace) -> AbstractContextManager[ProcessPoolExecutor | None]:
     """Processes that write and check; with none it is done between the searches."""
-    if not options.jobs:
-        with contextlib.nullcontext() as nothing:
-            yield nothing
-        return
-    with process_pool(options.jobs) as writers:
-        yield writers
+    return process_pool(options.jobs) if options.jobs else contextlib.nullcontext()
 
 
 def _positions(options: argparse.Namespace, *, count: int | None = None) -> Iterator[Position]:
@@ -196,14 +182,8 @@ def _add_manner(command: argparse.ArgumentParser) -> None:
     command.add_argument("--engines", type=int, default=1)
     command.add_argument("--engine-path", type=Path, default=None)
     jobs = max(1, (os.cpu_count() or 2) // 4)
-    command.add_argument(
-        "--jobs",
-        type=int,
-        choices=range(65),
-        metavar="N",
-        default=jobs,
-        help="processes that write and check",
-    )
+    help_ = "processes that write and check"
+    command.add_argument("--jobs", type=int, choices=range(65), metavar="N", default=jobs, help=help_)
 
 
 if __name__ == "__main__":

@@ -194,6 +194,10 @@ def test_a_text_has_a_budget(part: str) -> None:
         ("White has several possible moves: c4f7, h5f7 and g5f7.", True),
         ("White has several possible moves: c4f7 and h5f8.", False),
         ("White has castled.", False),
+        ("We have the queen on h5.", True),
+        ("We have the queen on d8.", False),
+        ("We have Black's queen on d8.", True),
+        ("We have Black's queen on h5.", False),
     ],
 )
 def test_what_models_say(text: str, holds: bool) -> None:
