@@ -31,7 +31,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The processes that tests start: each would compile what it imports of Rookery again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-_paths = [str(ROOT / "tests" / "forked"), os.environ.get("PYTHONPATH", "")]
+_paths = [str(ROOT / "tests" / "forked"), str(ROOT), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _paths))
 
 REDIS_START_S = 10.0
@@ -140,9 +140,13 @@ BY_NAME_ALONE = {"compose", "docker", "helm", "nightly", "uv"}
 """What `all` does not insist on: not every machine may have it."""
 
 
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
     # Imported modules are never freed. With torch and transformers, each full collection would scan a million
     # objects for nothing.
+    gc.enable()
     gc.collect()
     gc.freeze()
 

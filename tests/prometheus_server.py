@@ -1,21 +1,18 @@
 """A real Prometheus that scrapes what runs here, configured as deploy/prometheus is."""
 
 import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 import yaml
 
 from tests.conftest import ROOT, free_port, require
+from tests.waiting import until
 
 WINDOW = "30s"
 """Stands for Grafana's `$__rate_interval`."""
-
-START_S = 60.0
 
 
 class PrometheusServer:
@@ -43,17 +40,13 @@ class PrometheusServer:
         command += [f"--web.listen-address=127.0.0.1:{self._port}"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        deadline = time.monotonic() + START_S
-        while not self._ready():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"Prometheus does not start: {self._log.read_text()[-2000:]}")
-            time.sleep(0.1)
+        until(self._ready, of=self._process, log=self._log, every_s=0.1)
         return self
 
     def __exit__(self, *_: object) -> None:
         assert self._process
         self._process.terminate()
-        self._process.wait()
+        self._process.wait(60)
 
     def ask(self, expression: str) -> list[tuple[dict[str, str], float]]:
         """Series and values of an instant query; `$__rate_interval` is half a minute."""

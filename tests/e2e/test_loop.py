@@ -2,31 +2,28 @@
 
 import json
 import math
-import os
 import signal
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import chess
 import httpx
 import psutil
 import pytest
-import redis
 from prometheus_client.metrics import MetricWrapperBase
 
 from rookery import metrics
-from rookery.codec import decode_group
 from rookery.plots.steps import read_strength
 from rookery.trace import Outcome, TraceGroup
 from scripts.dashboards.__main__ import BOARDS
+from services.data.__main__ import main as data
 from tests.conftest import ROOT, RedisServer, free_port, require
-from tests.e2e.watching import watched
+from tests.e2e.watching import copied_groups, logs, started, watched
 from tests.prometheus_server import PrometheusServer
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.redis,
@@ -70,20 +67,15 @@ class Loop:
     process: subprocess.Popen[bytes]
     run_dir: Path
     inference: str
-    groups: list[TraceGroup] = field(default_factory=list)
+    groups: list[TraceGroup]
 
     def metrics(self) -> list[dict[str, float]]:
         file = self.run_dir / "metrics.jsonl"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
-    def until(self, condition: Callable[[], bool], *, within_s: float = 600.0) -> None:
-        deadline = time.monotonic() + within_s
-        while not condition():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                files = (self.run_dir.parent / "up.log", *(self.run_dir / "logs").glob("*.log"))
-                logs = {file.name: file.read_text()[-1500:] for file in files}
-                pytest.fail(f"the loop ended or stalled, status {self.process.poll()}: {logs}")
-            time.sleep(0.2)
+    def until(self, condition: Callable[[], object]) -> None:
+        said = lambda: logs(self.run_dir.parent)  # noqa: E731
+        until(condition, within_s=600, every_s=0.2, of=self.process, log=said)
 
 
 @pytest.fixture(scope="module")
@@ -92,92 +84,28 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
     port = free_port()
     server = RedisServer(folder)
     server.start()
-    command = [sys.executable, "-m", "launcher", "up", "--no-view", "--run", "e2e", "--runs-dir", str(folder)]
-    command += ["--redis-url", server.url]
-    command += ["--batch-groups", str(BATCH_GROUPS), "--group-size", str(GROUP_SIZE), "--nodes", "200"]
-    command += ["--set", f"inference.port={port}", "--set", "trainer.keep=100000"]
-    command += ["--set", "archive.file_age_s=2", "--set", f"reward.redis_url={server.url}"]
-    command += ["--evaluate-every", "2", "--evaluate-positions", "8", "--set", "arena.pairs=1"]
-    with (folder / "up.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
-    loop = Loop(process, folder / "e2e", f"http://127.0.0.1:{port}")
-    watching = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(server.url, loop, watching))
-    watcher.start()
-    try:
+    flags = [
+        "--no-view", "--run", "e2e", "--runs-dir", folder, "--redis-url", server.url, "--nodes", 200,
+        "--batch-groups", BATCH_GROUPS, "--group-size", GROUP_SIZE, "--evaluate-every", 2,
+        "--evaluate-positions", 8,
+    ]  # fmt: skip
+    for setting in (
+        f"inference.port={port}", "trainer.keep=100000", "archive.file_age_s=2", "arena.pairs=1",
+        "arena.max_plies=12", f"reward.redis_url={server.url}",
+    ):  # fmt: skip
+        flags += ["--set", setting]
+    with (
+        started("up", *flags, log=folder / "up.log") as process,
+        copied_groups(server.url, "e2e") as groups,
+    ):
+        loop = Loop(process, folder / "e2e", f"http://127.0.0.1:{port}", groups)
         loop.until(lambda: len(loop.metrics()) >= STEPS)
         yield loop
-    finally:
-        watching.set()
-        watcher.join()
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        server.stop()
-
-
-def _watch(url: str, loop: Loop, stop: threading.Event) -> None:
-    """Copies every group the moment it is published: settled ones leave the stream."""
-    last = b"0"
-    client = redis.Redis.from_url(url)
-    while not stop.is_set():
-        for _, entries in client.xread({"rookery:e2e:traces": last}, block=200):  # type: ignore[union-attr]
-            for entry_id, fields in entries:
-                last = entry_id
-                loop.groups.append(decode_group(fields[b"data"]))
-    client.close()
+    server.stop()
 
 
 def test_versions_advance_one_a_step(loop: Loop) -> None:
     assert [row["version"] for row in loop.metrics()[:STEPS]] == list(range(1, STEPS + 1))
-
-
-def test_groups_are_complete_and_scored(loop: Loop) -> None:
-    assert len(loop.groups) >= STEPS * BATCH_GROUPS
-    assert len({group.id for group in loop.groups}) == len(loop.groups)
-    for group in loop.groups:
-        assert len(group.traces) == GROUP_SIZE
-        assert len({trace.completion.seed for trace in group.traces}) == GROUP_SIZE
-        for trace in group.traces:
-            verdict = trace.verdict
-            assert (verdict.outcome is Outcome.LEGAL) == (verdict.regret is not None)
-            assert verdict.reward_version
-
-
-def test_every_trace_was_sampled_by_the_version_it_names(loop: Loop, tmp_path: Path) -> None:
-    """The named adapter gives the server's log-probabilities to 1e-5 in the mean, its neighbours do not."""
-    import torch
-
-    from services.trainer.batches.micro_batches import collate
-    from services.trainer.batches.rows import make_rows
-    from services.trainer.model.policy import Policy
-    from services.trainer.settings import TrainerSettings
-
-    policy = Policy(TrainerSettings(model=ROOT / "models/rook-tiny", run_dir=tmp_path, device="cpu"))
-
-    def distance(group: TraceGroup, number: int) -> "torch.Tensor":
-        policy.load_version(loop.run_dir / "adapters" / f"policy-v{number:06d}")
-        advantages = [[0.0] * len(group.traces)]
-        made = make_rows([group], advantages, version=number, mask_truncated=False, row_tokens=4096)
-        batch = collate(made)
-        with torch.no_grad():
-            logprobs = policy.score(batch).logprobs_N
-        return (logprobs - batch.behaviour_N).abs()
-
-    seen = {group.policy.number for group in loop.groups}
-    assert len(seen) >= 2, "a new version was picked up while the loop ran"
-    for group in loop.groups[: STEPS * BATCH_GROUPS]:
-        difference = distance(group, group.policy.number)
-        assert difference.mean() < 1e-5, group.id
-        assert difference.max() < 5e-5, "a rare token in thousands passes 1e-5 in float32"
-    last = max((g for g in loop.groups[: STEPS * BATCH_GROUPS]), key=lambda g: g.policy.number)
-    assert distance(last, last.policy.number - 1).max() > 1e-4
-
-
-def test_the_trainer_saw_no_mismatch_at_any_step(loop: Loop) -> None:
-    rows = loop.metrics()
-    assert all(0 < row["mismatch_mean"] < 1e-5 and row["mismatch_max"] < 5e-5 for row in rows)
-    assert len({row["mismatch_age"] for row in rows}) >= 2, "not of the current version alone"
 
 
 def test_the_adapter_that_answers_is_not_the_base(loop: Loop) -> None:
@@ -264,11 +192,14 @@ def values(prometheus: PrometheusServer, expression: str) -> list[float]:
     return [value for _, value in prometheus.ask(expression)]
 
 
-def test_the_policy_s_own_moves_make_preference_pairs(loop: Loop, tmp_path: Path) -> None:
+def test_the_policy_s_own_moves_make_preference_pairs(
+    loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rejected is what the policy played; the engine's move, which no text names, is chosen."""
-    command = [sys.executable, "-m", "services.data", "pairs", "--count", "12", "--nodes", "500"]
-    command += ["--inference", loop.inference, "--model", "policy", "--jsonl", "pairs.jsonl"]
-    subprocess.run([*command, "--out", str(tmp_path)], cwd=ROOT, check=True, timeout=300)
+    for module in ("positions.numbered", "pairs.dataset"):
+        monkeypatch.setattr(f"services.data.{module}.PART_SIZE", 32)
+    argv = ["pairs", "--count", "12", "--nodes", "500", "--inference", loop.inference, "--model", "policy"]
+    assert data([*argv, "--jsonl", "pairs.jsonl", "--out", str(tmp_path)]) == 0
     pairs = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
     own = [pair for pair in pairs if pair["origin"] == "policy"]
     assert (len(pairs), bool(own)) == (12, True)
@@ -286,10 +217,58 @@ def test_the_policy_s_own_moves_make_preference_pairs(loop: Loop, tmp_path: Path
 
 
 def test_ctrl_c_ends_cleanly_and_leaves_nothing(loop: Loop) -> None:
-    """Runs last: it ends the loop."""
+    """It ends the loop. Below are the tests of what it leaves: while it runs, it takes the time of others."""
     loop.process.send_signal(signal.SIGINT)
     assert loop.process.wait(timeout=120) in (0, 130)
     running = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
     assert [line for line in running if str(loop.run_dir) in line] == []
     counts = loop.metrics()[-1]
     assert counts["step"] >= STEPS
+
+
+def test_groups_are_complete_and_scored(loop: Loop) -> None:
+    assert len(loop.groups) >= STEPS * BATCH_GROUPS
+    assert len({group.id for group in loop.groups}) == len(loop.groups)
+    for group in loop.groups:
+        assert len(group.traces) == GROUP_SIZE
+        assert len({trace.completion.seed for trace in group.traces}) == GROUP_SIZE
+        for trace in group.traces:
+            verdict = trace.verdict
+            assert (verdict.outcome is Outcome.LEGAL) == (verdict.regret is not None)
+            assert verdict.reward_version
+
+
+def test_every_trace_was_sampled_by_the_version_it_names(loop: Loop, tmp_path: Path) -> None:
+    """The named adapter gives the server's log-probabilities to 1e-5 in the mean, its neighbours do not."""
+    import torch
+
+    from services.trainer.batches.micro_batches import collate
+    from services.trainer.batches.rows import make_rows
+    from services.trainer.model.policy import Policy
+    from services.trainer.settings import TrainerSettings
+
+    policy = Policy(TrainerSettings(model=ROOT / "models/rook-tiny", run_dir=tmp_path, device="cpu"))
+
+    def distance(group: TraceGroup, number: int) -> "torch.Tensor":
+        policy.load_version(loop.run_dir / "adapters" / f"policy-v{number:06d}")
+        advantages = [[0.0] * len(group.traces)]
+        made = make_rows([group], advantages, version=number, mask_truncated=False, row_tokens=4096)
+        batch = collate(made)
+        with torch.no_grad():
+            logprobs = policy.score(batch).logprobs_N
+        return (logprobs - batch.behaviour_N).abs()
+
+    seen = {group.policy.number for group in loop.groups}
+    assert len(seen) >= 2, "a new version was picked up while the loop ran"
+    for group in loop.groups[: STEPS * BATCH_GROUPS]:
+        difference = distance(group, group.policy.number)
+        assert difference.mean() < 1e-5, group.id
+        assert difference.max() < 5e-5, "a rare token in thousands passes 1e-5 in float32"
+    last = max((g for g in loop.groups[: STEPS * BATCH_GROUPS]), key=lambda g: g.policy.number)
+    assert distance(last, last.policy.number - 1).max() > 1e-4
+
+
+def test_the_trainer_saw_no_mismatch_at_any_step(loop: Loop) -> None:
+    rows = loop.metrics()
+    assert all(0 < row["mismatch_mean"] < 1e-5 and row["mismatch_max"] < 5e-5 for row in rows)
+    assert len({row["mismatch_age"] for row in rows}) >= 2, "not of the current version alone"

@@ -1,12 +1,6 @@
 """A demo of RookWorld's two tasks with a GPT-2 of which every weight learns, real in every part."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +8,13 @@ from pathlib import Path
 import chess
 import httpx
 import pytest
-import redis
 
 from rookery import rookworld, rookworld_env
-from rookery.codec import decode_group
 from rookery.trace import Outcome, TraceGroup
-from tests.conftest import ROOT, RedisServer, free_port
+from tests.conftest import RedisServer, free_port
+from tests.e2e.watching import copied_groups, logs, started
 from tests.gpt2 import END, teach, write_rookworld_model
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.redis,
@@ -44,10 +38,10 @@ class Seen:
 
     run_dir: Path
     status: int
+    groups: list[TraceGroup]
     served: list[int] = field(default_factory=list)
     """The version of `/policy` before and after `models` were asked for: the next may come in between."""
     models: set[str] = field(default_factory=set)
-    groups: list[TraceGroup] = field(default_factory=list)
 
     @property
     def metrics(self) -> list[dict[str, float]]:
@@ -66,61 +60,31 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     server = RedisServer(folder)
     server.start()
     port = free_port()
-    command = [sys.executable, "-m", "launcher", "demo", "--run", "rw", "--runs-dir", str(folder)]
-    command += ["--preset", "rookworld-full", "--steps", str(STEPS), "--minutes", "60"]
-    command += ["--eval-positions", str(EVALUATED), "--eval-samples", "2"]
-    command += ["--redis-url", server.url, "--task", "rookworld", "--model", str(model), "--nodes", "200"]
-    command += ["--batch-groups", str(GROUPS), "--group-size", str(GROUP_SIZE)]
-    command += ["--max-tokens", str(POLICY_TOKENS), "--source", "generated", "--max-positions", str(POOL)]
+    flags = [
+        "--run", "rw", "--runs-dir", folder, "--preset", "rookworld-full", "--steps", STEPS, "--minutes", 60,
+        "--eval-positions", EVALUATED, "--eval-samples", 2, "--redis-url", server.url, "--task", "rookworld",
+        "--model", model, "--nodes", 200, "--batch-groups", GROUPS, "--group-size", GROUP_SIZE,
+        "--max-tokens", POLICY_TOKENS, "--source", "generated", "--max-positions", POOL,
+    ]  # fmt: skip
     for setting in (
         f"inference.port={port}", "feed.state_share=0.4", f"rollouts.state_max_tokens={STATE_TOKENS}",
         "trainer.lora_rank=0", "trainer.keep=100000", "trainer.kl=forward", "trainer.kl_schedule=adaptive",
         "trainer.lr=1e-4",
     ):  # fmt: skip
-        command += ["--set", setting]
-    with (folder / "up.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
-    run = Seen(folder / "rw", 0)
-    stop = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(server.url, run.groups, stop))
-    watcher.start()
-    try:
-        _wait(process, folder)
-        url = f"http://127.0.0.1:{port}"
+        flags += ["--set", setting]
+    log, metrics, url = folder / "up.log", folder / "rw" / "metrics.jsonl", f"http://127.0.0.1:{port}"
+    with started("demo", *flags, log=log) as process, copied_groups(server.url, "rw") as groups:
+        run = Seen(folder / "rw", 0, groups)
+        until(
+            lambda: metrics.exists() and len(metrics.read_text().splitlines()) >= STEPS - 1,
+            within_s=600, every_s=0.2, of=process, log=lambda: logs(folder),
+        )  # fmt: skip
         run.served.append(httpx.get(f"{url}/policy").json()["version"])
         run.models = {card["id"] for card in httpx.get(f"{url}/v1/models").json()["data"]}
         run.served.append(httpx.get(f"{url}/policy").json()["version"])
         run.status = process.wait(600)
         yield run
-    finally:
-        stop.set()
-        watcher.join()
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        server.stop()
-
-
-def _wait(process: "subprocess.Popen[bytes]", folder: Path) -> None:
-    deadline, metrics = time.monotonic() + 600.0, folder / "rw" / "metrics.jsonl"
-    while not metrics.exists() or len(metrics.read_text().splitlines()) < STEPS - 1:
-        if process.poll() is not None or time.monotonic() > deadline:
-            files = (folder / "up.log", *(folder / "rw" / "logs").glob("*.log"))
-            logs = {file.name: file.read_text()[-1500:] for file in files}
-            pytest.fail(f"the run ended or stalled, status {process.poll()}: {logs}")
-        time.sleep(0.2)
-
-
-def _watch(url: str, groups: list[TraceGroup], stop: threading.Event) -> None:
-    """Copies every group the moment it is published: settled ones leave the stream."""
-    last = b"0"
-    client = redis.Redis.from_url(url)
-    while not stop.is_set():
-        for _, entries in client.xread({"rookery:rw:traces": last}, block=200):  # type: ignore[union-attr]
-            for entry_id, fields in entries:
-                last = entry_id
-                groups.append(decode_group(fields[b"data"]))
-    client.close()
+    server.stop()
 
 
 def test_generated_positions_come_from_a_fixed_pool(seen: Seen) -> None:

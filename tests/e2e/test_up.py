@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import tomllib
 from collections.abc import Callable
@@ -20,6 +19,8 @@ from rookery.plots.steps import read_strength
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
 from tests.conftest import ROOT
+from tests.e2e.watching import ROOKERY
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.redis,
@@ -30,7 +31,6 @@ pytestmark = [
 ]
 
 TOKEN = "the-token-of-the-whole-run-01234"
-ROOKERY = (sys.executable, "-m", "launcher")
 
 
 class Up:
@@ -51,11 +51,7 @@ class Up:
         return [json.loads(line)["step"] for line in file.read_text().splitlines()] if file.exists() else []
 
     def until(self, condition: Callable[[], object], *, within_s: float = 600.0) -> None:
-        deadline = time.monotonic() + within_s
-        while not condition():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail((self.run.parent / "said").read_text()[-3000:])
-            time.sleep(0.2)
+        until(condition, within_s=within_s, every_s=0.2, of=self.process, log=self.run.parent / "said")
 
     def children(self) -> list[str]:
         """Living processes of the run but the supervisor."""
@@ -76,7 +72,7 @@ class Up:
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait()
+        self.process.wait(60)
         self._said.close()
 
 
@@ -90,8 +86,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
     preset = ("--preset", "chess-gpt", "--model", "models/rook-tiny", "--style", "mover-squares")
     sizes = ("--batch-groups", "4", "--group-size", "4", "--nodes", "100")
-    evaluated = ("--evaluate-every", "4", "--evaluate-positions", "8", "--set", "arena.pairs=1")
-    first = Up(runs, *preset, "--max-tokens", "32", *sizes, *evaluated)
+    evaluated = ("--evaluate-every", "4", "--evaluate-positions", "8")
+    short = ("--set", "arena.pairs=1", "--set", "arena.max_plies=12")
+    first = Up(runs, *preset, "--max-tokens", "32", *sizes, *evaluated, *short)
     try:
         first.until(lambda: len(first.steps()) >= 2)
         assert len(first.children()) >= 6

@@ -1,20 +1,69 @@
-"""Prometheus and `rookery exporter` beside a running `rookery up`."""
+"""What the tests of whole runs share: a `rookery` process, a copy of its groups, Prometheus beside it."""
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pytest
+import redis
 
+from rookery.codec import decode_group
+from rookery.trace import TraceGroup
 from tests.conftest import ROOT, free_port
 from tests.prometheus_server import PrometheusServer
+from tests.waiting import until
 
-WITHIN_S = 240.0
+ROOKERY = (sys.executable, "-m", "launcher")
+
+
+@contextmanager
+def started(*words: object, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A `rookery` command in a session of its own, of which nothing is left afterwards."""
+    argv = [*ROOKERY, *map(str, words)]
+    with log.open("wb") as file:
+        process = subprocess.Popen(argv, cwd=ROOT, stdout=file, stderr=file, start_new_session=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+
+
+def logs(folder: Path) -> str:
+    """The last words of each log below a folder."""
+    return "\n".join(f"{file}: {file.read_text()[-1500:]}" for file in sorted(folder.rglob("*.log")))
+
+
+@contextmanager
+def copied_groups(url: str, run: str) -> Iterator[list[TraceGroup]]:
+    """Every group from the moment it is published: settled ones leave the stream."""
+    groups: list[TraceGroup] = []
+    stop = threading.Event()
+
+    def copy() -> None:
+        last = b"0"
+        with contextlib.closing(redis.Redis.from_url(url)) as client:
+            while not stop.is_set():
+                for _, entries in client.xread({f"rookery:{run}:traces": last}, block=200):  # type: ignore[union-attr]
+                    for entry_id, fields in entries:
+                        last = entry_id
+                        groups.append(decode_group(fields[b"data"]))
+
+    watcher = threading.Thread(target=copy)
+    watcher.start()
+    try:
+        yield groups
+    finally:
+        stop.set()
+        watcher.join(60)
 
 
 @contextmanager
@@ -24,22 +73,11 @@ def watched(run_dir: Path, folder: Path) -> Iterator[PrometheusServer]:
     targets = {name: urlsplit(url).netloc for name, url in endpoints["probes"].items() if name != "redis"}
     port = free_port()
     targets["exporter"] = f"127.0.0.1:{port}"
-    command = [sys.executable, "-m", "launcher", "exporter", "--port", str(port)]
-    command += ["--redis-url", endpoints["redis_url"], "--run", endpoints["run"], "--every-s", "0.5"]
-    with (run_dir / "logs" / "exporter.log").open("wb") as log:
-        exporter = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-    try:
-        with PrometheusServer(folder / "prometheus", targets) as prometheus:
-            until(lambda: prometheus.up() == prometheus.jobs)
-            yield prometheus
-    finally:
-        exporter.terminate()
-        exporter.wait()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"not so within {WITHIN_S:.0f} s: {condition}")
-        time.sleep(0.5)
+    flags = ("--redis-url", endpoints["redis_url"], "--run", endpoints["run"], "--every-s", "0.5")
+    log = run_dir / "logs" / "exporter.log"
+    with (
+        started("exporter", "--port", port, *flags, log=log) as exporter,
+        PrometheusServer(folder / "prometheus", targets) as prometheus,
+    ):
+        until(lambda: prometheus.up() == prometheus.jobs, within_s=240, every_s=0.5, of=exporter, log=log)
+        yield prometheus

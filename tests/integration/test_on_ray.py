@@ -4,7 +4,6 @@ import asyncio
 import io
 import json
 import os
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -24,6 +23,7 @@ from services.data.jobs import Progress
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
 from tests.unit.rookery.records import GROUP
+from tests.waiting import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.stockfish, pytest.mark.filterwarnings("ignore")]
 
@@ -44,13 +44,15 @@ class TwoNodes:
 
     def kill_worker(self) -> int:
         """Kills a process in the middle of a call. Returns its id."""
-        while True:
-            for process in psutil.Process().children(recursive=True):
-                with suppress(psutil.NoSuchProcess):  # it ended meanwhile
-                    if " ".join(process.cmdline()[:1]).startswith(CALLS):
-                        process.kill()
-                        return process.pid
-            time.sleep(0.01)
+        return until(self._kill_a_caller)
+
+    def _kill_a_caller(self) -> int:
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+                if " ".join(process.cmdline()[:1]).startswith(CALLS):
+                    process.kill()
+                    return process.pid
+        return 0
 
     def kill_node(self) -> None:
         self._cluster.remove_node(self._second, allow_graceful=False)

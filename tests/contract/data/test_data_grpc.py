@@ -13,7 +13,7 @@ from rookery.middleware import MAX_BODY_BYTES
 from rookery.trace import Phase, Position
 from rookery.v1 import data_pb2, data_pb2_grpc
 from services.data.app import PositionBody
-from tests.contract.data.conftest import RunningService
+from tests.contract.running_service import RunningService
 
 Request = data_pb2.SamplePositionsRequest
 

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from services.data.app import MAX_BODY_BYTES
-from tests.contract.data.conftest import RunningService
+from tests.contract.running_service import RunningService
 
 
 def get(service: RunningService, query: str) -> httpx.Response:

@@ -3,8 +3,6 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import chess
@@ -12,6 +10,7 @@ import pytest
 
 from rookery.formats import FORMATS
 from rookery.rookworld import LAYOUTS, parse_policy_line, parse_state_line
+from services.data.__main__ import main
 from services.data.commands.tasks import _parser
 from tests.conftest import ROOT
 
@@ -21,16 +20,10 @@ SHOWN = TEXT.split("\n## Formats\n")[1].split("\n## ")[0]
 
 
 @pytest.mark.stockfish
-def test_the_command_writes_what_the_page_says(tmp_path: Path) -> None:
+def test_the_command_writes_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [command] = re.findall(r"^rookery data tasks .*$", TASKS, re.MULTILINE)
-    argv = [sys.executable, "-m", "services.data", *shlex.split(command)[2:], "--nodes", "2000"]
-    done = subprocess.run(
-        argv,
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/games:/usr/bin:/bin"},
-        capture_output=True,
-    )
-    assert done.returncode == 0, done.stderr.decode()
+    monkeypatch.chdir(tmp_path)
+    assert main([*shlex.split(command)[2:], "--nodes", "2000"]) == 0
     out = tmp_path / "runs" / "rookworld"
     lines = (out / "lines.txt").read_text().splitlines()
     assert len(lines) == 20

@@ -17,7 +17,7 @@ from rookery.v1 import data_pb2, data_pb2_grpc
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
 from tests.conftest import RedisServer
-from tests.contract.data.conftest import START_S, RunningService
+from tests.contract.running_service import START_S, RunningService
 from tests.integration.data.producer import make
 
 Start = Callable[..., RunningService]

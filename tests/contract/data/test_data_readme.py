@@ -3,8 +3,6 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import httpx
 import pytest
 
 from rookery.access import AccessSettings
+from services.data.__main__ import main
 from services.data.app import (
     MAX_COUNT,
     GameBody,
@@ -24,8 +23,9 @@ from services.data.app import (
 )
 from services.data.pgn.rawgame import Defect
 from services.data.settings import ArchiverSettings, DataSettings, FeedSettings
+from tests.commands import call
 from tests.conftest import ROOT
-from tests.contract.data.conftest import RunningService
+from tests.contract.running_service import RunningService
 from tests.curl import run_curl
 
 TEXT = (ROOT / "services" / "data" / "README.md").read_text()
@@ -102,12 +102,13 @@ def test_docs_are_served(data_service: RunningService) -> None:
     assert "swagger" in httpx.get(f"{data_service.url}/docs").text
 
 
-def test_the_commands(tmp_path: Path) -> None:
+def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sample, moves = COMMANDS
-    printed = _run(sample, tmp_path).splitlines()
+    in_an_empty_folder(tmp_path, monkeypatch)
+    printed = _run(sample).splitlines()
     assert len(printed) == 500
     assert json.loads(printed[0]).keys() == PositionBody.model_fields.keys()
-    _run(moves, tmp_path)
+    _run(moves)
     manifest = json.loads((tmp_path / "runs" / "moves" / "manifest.json").read_text())
     assert manifest["lines"] == 5000
     assert 2800 < manifest["by_kind"]["move"] < 3200
@@ -115,8 +116,10 @@ def test_the_commands(tmp_path: Path) -> None:
 
 @pytest.mark.stockfish
 @pytest.mark.parametrize("command", re.findall(r"^rookery data .*$", TEXT, re.MULTILINE))
-def test_the_longer_commands(command: str, tmp_path: Path) -> None:
-    printed = _run(command, tmp_path)
+def test_the_longer_commands(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_an_empty_folder(tmp_path, monkeypatch)
+    searches = any(name in command for name in ("rookworld", "annotate", "pairs"))
+    printed = _run(command, *(["--nodes", "1000"] if searches else []))
     *_, name = command.partition(" --out ")
     if name:
         manifest = json.loads((tmp_path / name.split()[0] / "manifest.json").read_text())
@@ -125,14 +128,15 @@ def test_the_longer_commands(command: str, tmp_path: Path) -> None:
         assert "samples/lichess.pgn.zst" in printed or "positions" in printed or '"fen"' in printed
 
 
-def _run(command: str, folder: Path) -> str:
-    """The command in an empty folder that has nothing but the samples."""
-    (folder / "samples").exists() or (folder / "samples").symlink_to(ROOT / "samples")
+def in_an_empty_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has nothing but the samples."""
+    (folder / "samples").symlink_to(ROOT / "samples")
+    monkeypatch.chdir(folder)
+
+
+def _run(command: str, *more: str) -> str:
     words = shlex.split(command)
-    argv = [sys.executable, *(["-m", "services.data", *words[2:]] if words[0] == "rookery" else words[1:])]
-    done = subprocess.run(
-        argv, capture_output=True, text=True, timeout=250, cwd=folder, env={"PYTHONPATH": str(ROOT)}
-    )
+    done = call(main, [*words[2 if words[0] == "rookery" else 3 :], *more])
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,12 +1,6 @@
 """The reward service as its callers meet it: in this process, and as a process of its own."""
 
-import os
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -15,9 +9,7 @@ import pytest
 from services.reward.app import create_app
 from services.reward.scorer import Scorer
 from services.reward.settings import RewardSettings
-from tests.waiting import wait_for
-
-START_S = 60.0
+from tests.contract.running_service import RunningService, services
 
 
 @pytest.fixture
@@ -34,55 +26,19 @@ async def http(scorer: Scorer) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-@dataclass
-class RunningService:
-    """`python -m services.reward` on free ports."""
-
-    process: subprocess.Popen[str]
-    url: str
-    grpc_target: str
-    log: str | None = None
-
-    def stop(self) -> tuple[int, str]:
-        """Asks it to stop; its exit status and what it logged."""
-        if self.log is None:
-            if self.process.poll() is None:
-                self.process.send_signal(signal.SIGTERM)
-            _, self.log = self.process.communicate(timeout=30)
-        return self.process.returncode, self.log
-
-
 @pytest.fixture(scope="session")
 def start_service(stockfish_path: str) -> Iterator[Callable[..., RunningService]]:
-    """Starts a service with the given flags; all of them end with the session."""
-    started = []
+    """Starts the service with the given flags, and waits until it is ready."""
+    with services() as start:
 
-    def start(*flags: str) -> RunningService:
-        port, grpc_port = _free_ports()
-        ports = ["--port", str(port), "--grpc-port", str(grpc_port)]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "services.reward", *ports, "--engines", "1", *flags],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "REWARD_ENGINE_PATH": stockfish_path},
-        )
-        service = RunningService(process, f"http://127.0.0.1:{port}", f"127.0.0.1:{grpc_port}")
-        started.append(service)
-        wait_for(f"{service.url}/readyz", process, within_s=START_S, log=lambda: service.stop()[1])
-        return service
+        def ready(*flags: str) -> RunningService:
+            service = start("services.reward", "--engines", "1", *flags, REWARD_ENGINE_PATH=stockfish_path)
+            service.wait_ready()
+            return service
 
-    yield start
-    for service in started:
-        service.stop()
+        yield ready
 
 
 @pytest.fixture(scope="session")
 def service(start_service: Callable[..., RunningService]) -> RunningService:
     return start_service()
-
-
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]

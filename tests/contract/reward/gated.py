@@ -71,10 +71,3 @@ async def served(servicer: RewardServicer, *, port: int = 0) -> AsyncIterator[st
         yield f"127.0.0.1:{bound}"
     finally:
         await server.stop(None)
-
-
-async def until(condition, *, timeout_s: float = 20.0) -> None:
-    """Returns when `condition()` holds."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)

@@ -16,9 +16,10 @@ from rookery.serving import Service
 from rookery.v1 import reward_pb2, reward_pb2_grpc
 from services.reward.app import create_app
 from tests.conftest import free_port
-from tests.contract.reward.conftest import RunningService
 from tests.contract.reward.gated import GatedScorer
+from tests.contract.running_service import RunningService
 from tests.unit.rookery.running import running
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.stockfish
 
@@ -66,9 +67,11 @@ async def load(service: RunningService) -> Load:
 
 async def until(service: RunningService, condition: Callable[[Load], bool]) -> None:
     """Returns when `condition` holds, long before a search would have ended."""
-    async with asyncio.timeout(LOOKUP_TIMEOUT_S):
-        while not condition(await load(service)):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+
+    async def holds() -> bool:
+        return condition(await load(service))
+
+    await eventually(holds, within_s=LOOKUP_TIMEOUT_S)
 
 
 @asynccontextmanager
@@ -115,8 +118,7 @@ async def test_a_caller_whom_a_stopping_service_cannot_wait_for_is_told_to_come_
     service = Service("reward", create_app(gated), "127.0.0.1", free_port(), "PORT")
     async with running(service) as http:
         asked = asyncio.create_task(http.post("/v1/score/batch", json={"items": ITEMS}))
-        while not gated.judging:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await eventually(lambda: gated.judging)
         service.stopping.set()
         answer = await asked
     assert (answer.status_code, answer.json()["detail"]) == (503, "the reward service is stopping")

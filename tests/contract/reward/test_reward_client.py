@@ -14,7 +14,8 @@ from rookery.trace import Verdict
 from services.reward.scorer import Item
 from services.reward.servicer import RewardServicer
 from tests.conftest import free_port
-from tests.contract.reward.gated import GatedScorer, served, until, verdict_of
+from tests.contract.reward.gated import GatedScorer, served, verdict_of
+from tests.waiting import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +114,7 @@ async def test_items_in_flight_are_bounded(gated: GatedScorer) -> None:
 
     async with client_on(gated) as client:
         coming = asyncio.create_task(collected(client.stream(counted(), items=600, calls=3)))
-        await until(lambda: gated.judging == 600)
+        await eventually(lambda: gated.judging == 600)
         assert taken == 301  # and one in hand
         gated.all_open.set()
         assert await coming == expected(2_500, size=2)
@@ -185,8 +186,8 @@ async def test_a_service_that_restarts_loses_nothing(gated: GatedScorer) -> None
         async with served(RewardServicer(gated), port=port):
             for number in range(40):
                 gated.open(str(number))
-            await until(lambda: len(gated.begun) == 140)
-        await until(lambda: gated.cancelled == 100)
+            await eventually(lambda: len(gated.begun) == 140)
+        await eventually(lambda: gated.cancelled == 100)
         gated.all_open.set()
         async with served(RewardServicer(gated), port=port):
             assert await coming == expected(300)
@@ -226,17 +227,17 @@ async def test_a_source_that_fails_ends_the_stream(gated: GatedScorer) -> None:
     async with client_on(gated) as client:
         with pytest.raises(ZeroDivisionError):
             await collected(client.stream(failing()))
-        await until(lambda: gated.judging == 0)
+        await eventually(lambda: gated.judging == 0)
 
 
 async def test_a_reader_who_leaves_ends_the_work(gated: GatedScorer) -> None:
     async with client_on(gated) as client:
         async with aclosing(client.stream(groups(50))) as stream:
             coming = asyncio.ensure_future(anext(stream))
-            await until(lambda: gated.judging == 50)
+            await eventually(lambda: gated.judging == 50)
             gated.open("5")
             assert (await coming)[0] == 5
-        await until(lambda: gated.judging == 0)
+        await eventually(lambda: gated.judging == 0)
         assert gated.cancelled == 49
 
 
@@ -255,7 +256,7 @@ async def test_replicas_share_the_groups_and_cover_for_each_other(monkeypatch: p
             assert len(replica.begun) > 300
             replica.all_open.clear()
         coming = asyncio.create_task(collected(client.stream(groups(200), items=100, calls=4)))
-        await until(lambda: all(replica.judging for replica in replicas))
+        await eventually(lambda: all(replica.judging for replica in replicas))
         await first.aclose()
         replicas[1].all_open.set()
         assert await coming == expected(200)

@@ -12,7 +12,7 @@ from rookery.trace import Verdict
 from services.reward import LocalScorer
 from services.reward.scorer import Item
 from services.reward.settings import RewardSettings
-from tests.contract.reward.conftest import RunningService
+from tests.contract.running_service import RunningService
 
 pytestmark = pytest.mark.stockfish
 

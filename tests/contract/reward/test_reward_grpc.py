@@ -20,7 +20,7 @@ from rookery.v1 import reward_pb2, reward_pb2_grpc
 from services.reward.requests import MAX_ITEMS
 from services.reward.scorer import Item, Scorer
 from services.reward.servicer import SERVICE_NAME, RewardServicer
-from tests.contract.reward.conftest import RunningService
+from tests.contract.running_service import RunningService
 
 pytestmark = pytest.mark.stockfish
 

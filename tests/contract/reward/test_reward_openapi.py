@@ -18,7 +18,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.babble import completions
-from tests.contract.reward.conftest import RunningService
+from tests.contract.running_service import RunningService
 
 pytestmark = pytest.mark.stockfish
 

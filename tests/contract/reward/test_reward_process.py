@@ -4,12 +4,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
+
+from tests.waiting import until
 
 FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
 
@@ -36,8 +37,7 @@ def test_a_stopping_service_answers_what_it_has_begun(start_service, number: sig
     request = {"fen": FEN, "response": r"\boxed{a3}"}
     with ThreadPoolExecutor() as threads:
         answer = threads.submit(httpx.post, f"{service.url}/v1/score", json=request, timeout=60)
-        while "rookery_reward_engines_busy 1.0" not in httpx.get(f"{service.url}/metrics").text:
-            time.sleep(0.01)
+        until(lambda: "rookery_reward_engines_busy 1.0" in httpx.get(f"{service.url}/metrics").text)
         service.process.send_signal(number)
         assert answer.result().json()["outcome"] == "legal"
     status, log = service.stop()

@@ -13,8 +13,8 @@ import redis
 from rookery.clients import RewardClient, ScoreItem
 from rookery.trace import Outcome, Verdict
 from tests.conftest import RedisServer
-from tests.contract.reward.conftest import RunningService
-from tests.contract.reward.gated import until
+from tests.contract.running_service import RunningService
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.stockfish, pytest.mark.redis]
 
@@ -58,12 +58,12 @@ async def test_what_one_replica_searched_no_other_searches(
     first, second = (start_service("--redis-url", redis_server.url) for _ in range(2))
     judged = await verdicts(first)
     asked = metric(first, "rookery_shared_cache_reads_total.*")
-    await until(lambda: memory.dbsize() == asked)
+    await eventually(lambda: memory.dbsize() == asked)
     spoilt, *_ = memory.scan_iter()
     memory.set(spoilt, b"\xffnonsense")
     assert await verdicts(second) == judged
     assert 0 < searched(second) <= searched(first) / 4  # the spoilt one alone
-    await until(lambda: memory.get(spoilt) != b"\xffnonsense")
+    await eventually(lambda: memory.get(spoilt) != b"\xffnonsense")
 
 
 async def test_a_replica_does_without_its_redis(start_service: Start, redis_server: RedisServer) -> None:
@@ -76,7 +76,7 @@ async def test_a_replica_does_without_its_redis(start_service: Start, redis_serv
     assert metric(service, "rookery_shared_cache_up") == 0
     assert ready(service)
     redis_server.start()
-    await until(lambda: metric(service, "rookery_shared_cache_up") == 1)
+    await eventually(lambda: metric(service, "rookery_shared_cache_up") == 1)
     _, log = service.stop()
     assert log.count("the shared cache is unavailable") == 1
     assert "Traceback" not in log

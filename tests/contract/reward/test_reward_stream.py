@@ -14,7 +14,8 @@ from services.reward import servicer as stream_module
 from services.reward.requests import MAX_ITEMS
 from services.reward.scorer import Item, Scorer
 from services.reward.servicer import WINDOW, RewardServicer
-from tests.contract.reward.gated import GatedScorer, served, until, verdict_of
+from tests.contract.reward.gated import GatedScorer, served, verdict_of
+from tests.waiting import eventually
 
 FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
 ANSWERS = [r"\boxed{Qxf7#}", r"\boxed{a3}", r"\boxed{Ke5}", "nothing"]
@@ -92,7 +93,7 @@ async def test_each_request_is_answered_as_soon_as_it_is_judged(stub: Stub, gate
 
 async def test_a_half_closed_stream_finishes_what_is_in_flight(stub: Stub, gated: GatedScorer) -> None:
     call = stub.ScoreStream(iter([request(number, "a") for number in range(10)]))
-    await until(lambda: gated.judging == 10)
+    await eventually(lambda: gated.judging == 10)
     gated.open("a")
     assert {answer.id async for answer in call} == set(range(10))
     assert await call.code() is grpc.StatusCode.OK
@@ -112,7 +113,7 @@ async def test_too_many_items_are_refused_slot_by_slot(stub: Stub, gated: GatedS
 
 async def test_no_more_than_a_window_is_in_judgement(stub: Stub, gated: GatedScorer) -> None:
     call = stub.ScoreStream(iter([request(number, str(number)) for number in range(5_000)]))
-    await until(lambda: gated.judging == WINDOW)
+    await eventually(lambda: gated.judging == WINDOW)
     gated.all_open.set()
     assert sorted([answer.id async for answer in call]) == list(range(5_000))
     assert gated.most_judging == WINDOW
@@ -122,11 +123,11 @@ async def test_a_caller_that_leaves_ends_the_work(stub: Stub, gated: GatedScorer
     call = stub.ScoreStream()
     for number in range(5):
         await call.write(request(number, str(number)))
-    await until(lambda: gated.judging == 5)
+    await eventually(lambda: gated.judging == 5)
     gated.open("3")
     assert (await call.read()).id == 3
     call.cancel()
-    await until(lambda: gated.judging == 0)
+    await eventually(lambda: gated.judging == 0)
     assert gated.cancelled == 4
 
 
@@ -135,7 +136,7 @@ async def test_a_stopping_service_answers_what_it_has_read_and_says_that_it_goes
 ) -> None:
     call = stub.ScoreStream()
     await call.write(request(1, "a"))
-    await until(lambda: gated.judging == 1)
+    await eventually(lambda: gated.judging == 1)
     stopping.set()
     await asyncio.sleep(0.05)
     await call.write(request(2, "b"))
@@ -153,12 +154,12 @@ async def test_a_stopping_service_does_not_wait_for_ever(
     monkeypatch.setattr(stream_module, "STREAM_DRAIN_S", 0.05)
     call = stub.ScoreStream()
     await call.write(request(1, "a"))
-    await until(lambda: gated.judging == 1)
+    await eventually(lambda: gated.judging == 1)
     stopping.set()
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call.read()
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-    await until(lambda: gated.cancelled == 1)
+    await eventually(lambda: gated.cancelled == 1)
 
 
 @pytest.mark.stockfish
@@ -166,9 +167,12 @@ async def test_sigterm_drains_open_streams(start_service) -> None:
     service = start_service("--nodes", "400000")
     async with grpc.aio.insecure_channel(service.grpc_target) as channel, httpx.AsyncClient() as http:
         call = Stub(channel).ScoreStream()
+
+        async def busy() -> bool:
+            return "rookery_reward_engines_busy 1.0" in (await http.get(f"{service.url}/metrics")).text
+
         await call.write(request(1, r"\boxed{a3}"))
-        while "rookery_reward_engines_busy 1.0" not in (await http.get(f"{service.url}/metrics")).text:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await eventually(busy)
         service.process.send_signal(signal.SIGTERM)
         assert (await call.read()).items[0].verdict.move.san == "a3"
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -190,5 +194,5 @@ async def test_callers_that_leave_amid_answers_are_no_errors(
                 for number in range(20):
                     await call.write(request(number, "a"))
                 gated.all_open.set()
-        await until(lambda: gated.judging == 0)
+        await eventually(lambda: gated.judging == 0)
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []

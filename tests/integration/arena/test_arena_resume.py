@@ -2,10 +2,8 @@
 
 import json
 import random
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 
 from rookery.trace import Phase, Position
 from tests.conftest import ROOT, free_port
-from tests.waiting import wait_for
+from tests.waiting import until, wait_for
 
 pytestmark = [pytest.mark.stockfish, pytest.mark.timeout(300)]
 
@@ -53,7 +51,7 @@ def reward_target(files: Path) -> Iterator[str]:
         yield f"dns:///127.0.0.1:{grpc_port}"
     finally:
         process.terminate()
-        process.wait()
+        process.wait(60)
 
 
 def command_of(files: Path, reward_target: str, out: Path) -> list[str]:
@@ -80,11 +78,12 @@ def test_a_killed_evaluation_gives_the_same_numbers(files: Path, reward_target: 
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        while process.poll() is None and (
-            not ledger.exists() or ledger.read_bytes().count(b"\n") < share * complete
-        ):
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
+        enough = share * complete
+        until(
+            lambda enough=enough: ledger.exists() and ledger.read_bytes().count(b"\n") >= enough,
+            of=process, every_s=0.002,
+        )  # fmt: skip
+        process.kill()
         process.wait()
     before = ledger.read_bytes()
     assert 0 < before.count(b"\n") < complete

@@ -16,6 +16,7 @@ from rookery.trace import Outcome
 from services.arena.players.engines import LICHESS_LEVELS, EnginePlayer
 from services.arena.players.player import Player
 from services.arena.players.spec import make_player
+from tests.waiting import eventually
 
 
 def boards(count: int) -> list[chess.Board]:
@@ -136,8 +137,7 @@ async def test_a_killed_engine_is_a_fault_and_the_next_move_has_another() -> Non
 
 async def searching() -> list[int]:
     """The engines of this process, once there are any and they had time to start searching."""
-    while not (children := stockfish_children()):  # noqa: ASYNC110 -- nothing tells
-        await asyncio.sleep(0.05)
+    children = await eventually(stockfish_children)
     await asyncio.sleep(1.0)
     return children
 

@@ -5,7 +5,6 @@ import io
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from services.arena.matches.journal import read_games
 from services.arena.matches.session import run_match, run_tournament
 from services.arena.settings import MatchSettings, TournamentSettings
 from tests.conftest import ROOT
+from tests.waiting import until
 
 pytestmark = pytest.mark.stockfish
 
@@ -89,18 +89,14 @@ def numbers(out: Path) -> dict[str, object]:
 def test_a_killed_match_goes_on_to_the_same_games_and_numbers(tmp_path: Path) -> None:
     journal = tmp_path / "killed" / "games.jsonl"
     process = match_process(journal.parent)
-    deadline = time.monotonic() + 120
-    while not journal.exists() or journal.read_bytes().count(b"\n") < 4:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= 4, of=process, within_s=120)
     process.kill()  # SIGKILL
     process.wait()
     before = journal.read_bytes()
     assert not (journal.parent / "match.json").exists()
-    assert match_process(journal.parent).wait() == 0
+    assert match_process(journal.parent).wait(120) == 0
     assert journal.read_bytes().startswith(before[: before.rfind(b"\n") + 1])
-    assert match_process(tmp_path / "whole").wait() == 0
+    assert match_process(tmp_path / "whole").wait(120) == 0
     assert numbers(journal.parent) == numbers(tmp_path / "whole")
     pgns = [(folder / "games.pgn").read_text() for folder in (journal.parent, tmp_path / "whole")]
     assert pgns[0] == pgns[1]

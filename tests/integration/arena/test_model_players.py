@@ -1,4 +1,7 @@
-"""Policies as players, served for the occasion by the real vLLM: rook-tiny, two adapters of it, a GPT-2."""
+"""Policies as players, served for the occasion by the real vLLM: rook-tiny and two adapters of it.
+
+GPT-2s play in tests/e2e/test_pychess_pipeline.py and test_rookworld.py.
+"""
 
 import asyncio
 import json
@@ -23,7 +26,6 @@ from services.arena.players.model import ModelPlayer
 from services.arena.players.player import Reply
 from services.arena.players.spec import make_player
 from tests.conftest import ROOT
-from tests.gpt2 import write_rookworld_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.torch, pytest.mark.timeout(900)]
 
@@ -33,13 +35,12 @@ GAME = "e2e4 e7e5 g1f3 b8c6 f1b5 a7a6 b5a4 g8f6"
 
 @dataclass(frozen=True)
 class Players:
-    """A `rookery serve players` and its specs: the base model, two versions of one run, and a GPT-2."""
+    """A `rookery serve players` and its specs: the base model, and two versions of one run."""
 
     process: subprocess.Popen[str]
     base: str
     first: str
     last: str
-    gpt2: str
 
 
 def write_run(folder: Path) -> Path:
@@ -60,14 +61,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def players(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Players]:
-    gpt2 = write_rookworld_model(tmp_path_factory.mktemp("models") / "gpt2")
-    specs = [
-        f"model:{TINY}",
-        f"run:{run}@0",
-        f"run:{run}",
-        f"model:{gpt2},style=rookworld-p,max-tokens=64",
-    ]
+def players(run: Path) -> Iterator[Players]:
+    specs = [f"model:{TINY}", f"run:{run}@0", f"run:{run}"]
     command = [sys.executable, "-m", "launcher", "serve", "players", *specs, "--device", "cpu"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
@@ -146,15 +141,6 @@ async def test_a_request_without_tokens_gets_the_same_answer(players: Players) -
     assert (plain.move, plain.outcome, plain.tokens) == (reply.move, reply.outcome, 0)
 
 
-async def test_a_gpt2_writes_lines(players: Players) -> None:
-    asked = await replies(players.gpt2, boards()[:3])
-    assert all(reply.tokens for reply in asked)
-    assert {reply.outcome for reply in asked} <= {
-        Outcome.UNPARSABLE,
-        Outcome.TRUNCATED,
-    }  # its weights are random
-
-
 async def test_what_the_endpoint_refuses(players: Players) -> None:
     url = players.base.partition("#")[0]
     with pytest.raises(NotFound, match="nobody"):
@@ -179,16 +165,8 @@ def test_serve_players_ends_with_its_input(players: Players) -> None:
 
 def test_a_gui_plays_a_run_and_its_server_ends_with_it(run: Path) -> None:
     """`rookery uci` starts the server by itself, and nothing of it is left."""
-    command = [
-        sys.executable,
-        "-m",
-        "launcher",
-        "uci",
-        "--player",
-        f"run:{run}@7,temperature=1",
-        "--seed",
-        "1",
-    ]
+    command = [sys.executable, "-m", "launcher", "uci", "--player", f"run:{run}@7,temperature=1"]
+    command += ["--seed", "1"]
     with chess.engine.SimpleEngine.popen_uci(command, timeout=60, cwd=ROOT) as engine:
         assert engine.id["name"].endswith(" demo@7")
         deadline = time.monotonic() + 600

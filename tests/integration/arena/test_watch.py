@@ -6,9 +6,9 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -22,6 +22,7 @@ from rookery.streams import RunStreams
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.curl import curls, run_curl
 from tests.integration.inference.server_process import RUN, Server
+from tests.waiting import until as until_within
 
 pytestmark = [
     pytest.mark.vllm, pytest.mark.redis, pytest.mark.stockfish, pytest.mark.torch, pytest.mark.timeout(900)
@@ -30,6 +31,7 @@ pytestmark = [
 MODEL = ROOT / "models" / "rook-tiny"
 EVERY = 3
 LEGAL = "evaluation_legal_rate_greedy"
+until = partial(until_within, within_s=240)
 
 
 class Run:
@@ -50,7 +52,7 @@ class Run:
     def publish(self, version: int, *, scale: float = 0.02) -> None:
         adapter = write_adapter(self.server.root / f"v{version}", MODEL, version=version, scale=scale)
         self.streams.publish_policy(adapter, epoch=self.epoch)
-        wait_for(lambda: self.served().get("version") == version)
+        until(lambda: self.served().get("version") == version)
 
     def served(self) -> dict[str, object]:
         with suppress(httpx.TransportError):
@@ -102,13 +104,6 @@ def started(module: str, *flags: str, log: Path) -> Iterator[subprocess.Popen[by
         process.wait()
 
 
-def wait_for(true: Callable[[], object], *, timeout_s: float = 240.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, f"never true: {true}"
-        time.sleep(0.1)
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     root = tmp_path_factory.mktemp("watch")
@@ -126,7 +121,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 def test_a_fault_of_a_peer_is_waited_out_and_the_version_kept_meanwhile(run: Run) -> None:
     run.publish(0)
     with run.watching():
-        wait_for(lambda: run.readiness()[0] == 503 and "reward service" in run.readiness()[1])
+        until(lambda: run.readiness()[0] == 503 and "reward service" in run.readiness()[1])
         for version in (1, 2):
             run.publish(version)
         assert {"policy-v000000", "policy-v000001", "policy-v000002"} <= run.names(), (
@@ -142,15 +137,15 @@ def test_killed_and_started_again_it_evaluates_no_version_twice(run: Run) -> Non
     (run.folder / "mlflow.json").write_text(json.dumps({"run_id": run_id}))
     with run.rewarding():
         with run.watching():
-            wait_for(lambda: run.versions() == [0])
-            wait_for(lambda: "policy-v000000" not in run.names())
+            until(lambda: run.versions() == [0])
+            until(lambda: "policy-v000000" not in run.names())
         with run.watching():
             run.publish(3)
-            wait_for(lambda: run.versions() == [0, 3])
+            until(lambda: run.versions() == [0, 3])
             for version in (4, 5):
                 run.publish(version)
-            wait_for(lambda: run.readiness()[0] == 200)
-            wait_for(lambda: [p.step for p in client.get_metric_history(run_id, LEGAL)] == [0, 3])
+            until(lambda: run.readiness()[0] == 200)
+            until(lambda: [p.step for p in client.get_metric_history(run_id, LEGAL)] == [0, 3])
             metrics = httpx.get(f"http://127.0.0.1:{run.port}/metrics").text
             lines = (run.folder / "strength.jsonl").read_text().splitlines()
     assert len(lines) == 2
@@ -178,7 +173,7 @@ def test_a_version_made_again_after_the_run_went_back_is_evaluated_again(run: Ru
         )
         run.epoch = run.streams.take_over()  # it is another trainer that goes back
         run.streams.publish_policy(again, epoch=run.epoch)
-        wait_for(lambda: read_strength(run.folder)[-1]["sha256"] == adapter.version.sha256)
+        until(lambda: read_strength(run.folder)[-1]["sha256"] == adapter.version.sha256)
     assert run.versions() == [0, 3]
     assert read_strength(run.folder)[0] == before[0]
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from rookery.streams import RunStreams
 from rookery.trace import TraceGroup
-from tests.builders import feed
+from tests.builders import take
 from tests.unit.rookery.records import GROUP
 
 BLOCK_S = 0.05
@@ -12,14 +12,9 @@ BLOCK_S = 0.05
 
 def make(streams: RunStreams, count: int, *, first: int = 0) -> list[TraceGroup]:
     """Publishes groups `g<first>` onwards the way rollouts do."""
-    feed(streams, count)
-    published: list[TraceGroup] = []
-    while len(published) < count:
-        entries = streams.read("positions", group="rollouts", consumer="r", count=count, block_s=BLOCK_S)
-        for entry in entries:
-            group = replace(GROUP, id=f"g{first + len(published)}", run=streams.run)
-            assert streams.publish_group(group, entry_id=entry.id, consumer_group="rollouts")
-            published.append(group)
+    published = [replace(GROUP, id=f"g{first + number}", run=streams.run) for number in range(count)]
+    for group, entry in zip(published, take(streams, count), strict=True):
+        assert streams.publish_group(group, entry_id=entry.id, consumer_group="rollouts")
     return published
 
 

@@ -22,6 +22,7 @@ from services.data.traces.archive import FileLimits, TraceArchive
 from tests.conftest import RedisServer
 from tests.integration.data.producer import make, settle_all
 from tests.unit.rookery.records import GROUP
+from tests.waiting import until
 
 pytestmark = pytest.mark.redis
 
@@ -64,12 +65,7 @@ def running(archiver: Archiver, stopping: threading.Event) -> Iterator[None]:
 
 
 def until_archived(streams: RunStreams, count: int) -> None:
-    deadline = threading.Event()
-    for _ in range(1200):
-        if streams.counts().archive.get("archived", 0) >= count:
-            return
-        deadline.wait(0.05)
-    pytest.fail(f"never archived {count}: {streams.overview()}")
+    until(lambda: streams.counts().archive.get("archived", 0) >= count)
 
 
 def once(streams: RunStreams, archive: TraceArchive, **how: object) -> None:
@@ -110,8 +106,7 @@ def test_of_two_with_one_name_the_later_takes_over(
     with ThreadPoolExecutor(1) as threads:
         work = threads.submit(first.run, stopping)
         published = make(streams, 3)
-        while streams.pending("traces", group="archive") < 3:
-            pass
+        until(lambda: streams.pending("traces", group="archive") == 3)
         second = Archiver(streams, on_disk, limits=SMALL)
         with running(second, threading.Event()):
             until_archived(streams, 3)
@@ -130,8 +125,7 @@ def test_a_redis_that_forgot_the_archive_is_joined_again(
     archiver = Archiver(streams, on_disk, limits=SMALL)
     stop = threading.Event()
     with running(archiver, stop):
-        while streams.archive_epoch(consumer="archive") < 1:
-            pass
+        until(lambda: streams.archive_epoch(consumer="archive"))
         with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
             client.flushall()
         published = make(streams, 3)
@@ -145,8 +139,7 @@ def test_what_is_young_waits_and_a_stop_writes_it(
     archiver = Archiver(streams, on_disk, limits=FileLimits(groups=100, age_s=1000))
     with running(archiver, stopping):
         published = make(streams, 3)
-        while streams.pending("traces", group="archive") < 3:
-            stopping.wait(0.02)
+        until(lambda: streams.pending("traces", group="archive") == 3)
         assert on_disk.files() == []
     assert list(on_disk.groups()) == published
 
@@ -238,8 +231,7 @@ def test_a_group_that_redis_lost_and_that_is_made_again_is_archived_once(
     stop = threading.Event()
     with running(Archiver(streams, archive, limits=SMALL), stop):
         until_archived(streams, 1)
-        while streams.overview().unarchived:
-            stop.wait(0.05)
+        until(lambda: not streams.overview().unarchived)
     assert list(archive.groups()) == published
     assert streams.counts().archive == {"before": 0, "archived": 1, "duplicate": 3}
     assert (streams.overview().astray, streams.overview().archive_astray) == (0, 0)
@@ -339,8 +331,7 @@ def test_a_stop_while_the_store_is_away_loses_nothing(
     stop = threading.Event()
     archiver = Archiver(streams, TraceArchive(Away(on_disk.folder, failures=10**6)), limits=SMALL)
     with running(archiver, stop):
-        while archiver.trouble is None:
-            stop.wait(0.02)
+        until(lambda: archiver.trouble)
         assert archiver.trouble == "no route to the bucket"
         assert ARCHIVE_WRITABLE._value.get() == 0.0
     assert on_disk.files() == []
@@ -368,8 +359,7 @@ def test_a_redis_that_lost_everything_is_joined_again(
         until_archived(streams, 2)
         redis_server.stop()
         redis_server.start()
-        while not streams.counts().archive:
-            stopping.wait(0.05)
+        until(lambda: streams.counts().archive)
         make(streams, 2, first=2)
         settle_all(streams)
         until_archived(streams, 2)

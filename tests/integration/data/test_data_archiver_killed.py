@@ -21,6 +21,7 @@ from services.data.store.parquet import read_rows
 from services.data.traces.archive import TraceArchive
 from tests.conftest import ROOT, free_port
 from tests.integration.data.producer import make, settle_all
+from tests.waiting import until
 
 pytestmark = pytest.mark.redis
 
@@ -52,13 +53,6 @@ class Process:
         return self.process.returncode
 
 
-def wait_for(condition: object) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("place", ["disk", "s3"])
 def test_killed_and_killed_again(
     place: str, redis_url: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -86,7 +80,7 @@ def test_killed_and_killed_again(
                 before = archived()
                 archiver = Process(redis_url, out, environment)
                 try:
-                    wait_for(lambda before=before: archived() > before + 4)
+                    until(lambda before=before: archived() > before + 4)
                     time.sleep(rng.random() * 0.3)
                 finally:
                     status = archiver.end(signal.SIGKILL)
@@ -95,8 +89,8 @@ def test_killed_and_killed_again(
             done.set()
         living.result(timeout=WAIT_S)
     last = Process(redis_url, out, environment)
-    wait_for(last.ready)  # the one before may have left nothing to write
-    wait_for(lambda: streams.overview().unarchived == 0)
+    until(last.ready)  # the one before may have left nothing to write
+    until(lambda: streams.overview().unarchived == 0)
     metrics = httpx.get(f"http://127.0.0.1:{last.port}/metrics", timeout=WAIT_S).text
     assert "rookery_archive_groups_total" in metrics
     assert last.end(signal.SIGTERM) == 0

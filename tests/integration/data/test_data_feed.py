@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,8 +20,9 @@ from services.data.feed import Feed
 from services.data.pgn.collection import GameCollection
 from services.data.positions.numbered import PositionOrder
 from services.data.positions.recipe import FORGOTTEN, Repeats, Shares
-from tests.builders import group
+from tests.builders import ROLLOUTS, group, read
 from tests.conftest import ROOT, RedisServer
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.redis
 
@@ -66,18 +66,16 @@ def repeating(streams: RunStreams, order: PositionOrder, *, depth: int = 256) ->
 def publish(streams: RunStreams, count: int, rewards: Callable[[Draw], tuple[float, ...]]) -> list[Draw]:
     """Makes a group of each of the next positions, as rollouts do. Returns how they were chosen."""
     draws = []
-    reading = {"group": GROUP, "consumer": "c"}
-    while len(draws) < count:
-        for entry in streams.read("positions", count=count - len(draws), block_s=5.0, **reading):
-            draw = decode_draw(entry.draw)
-            draws.append(draw)
-            made = group(int(entry.id.partition("-")[0]))
-            trace = made.traces[0]
-            traces = tuple(
-                replace(trace, verdict=replace(trace.verdict, reward=reward)) for reward in rewards(draw)
-            )
-            made = replace(made, position=decode_position(entry.data), traces=traces, draw=draw)
-            assert streams.publish_group(made, entry_id=entry.id, consumer_group=GROUP)
+    for entry in read(streams, "positions", count, **ROLLOUTS):
+        draws.append(draw := decode_draw(entry.draw))
+        made = group(int(entry.id.partition("-")[0]))
+        [trace] = made.traces
+        traces = tuple(
+            replace(trace, verdict=replace(trace.verdict, reward=reward)) for reward in rewards(draw)
+        )
+        made = replace(made, position=decode_position(entry.data), traces=traces, draw=draw)
+        assert streams.publish_group(made, entry_id=entry.id, consumer_group=GROUP)
+    assert len(draws) == count
     return draws
 
 
@@ -88,12 +86,11 @@ def fill(feed: Feed) -> None:
 
 def take(streams: RunStreams, count: int) -> list[Position]:
     """Reads positions and has done with them, as rollouts do."""
-    taken: list[Position] = []
-    while len(taken) < count:
-        wanted = count - len(taken)
-        for entry in streams.read("positions", group=GROUP, consumer="c", count=wanted, block_s=5.0):
-            streams.dead_letter("positions", entry.id, group=GROUP, reason="taken")
-            taken.append(decode_position(entry.data))
+    taken = []
+    for _ in range(count):
+        [entry] = read(streams, "positions", 1, **ROLLOUTS)
+        streams.dead_letter("positions", entry.id, group=GROUP, reason="taken")
+        taken.append(decode_position(entry.data))
     return taken
 
 
@@ -111,13 +108,6 @@ async def running(feed: Feed, given_up: threading.Event) -> AsyncIterator[None]:
         stopping.set()
         given_up.set()
         await task
-
-
-async def until(condition: Callable[[], bool], *, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not await asyncio.to_thread(condition):
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("depth", [1, 64, 100, 256])
@@ -227,10 +217,10 @@ async def test_a_full_stream_is_waited_for(
 ) -> None:
     waited = FEED_WAIT_S._value.get()
     async with running(feed(streams, order, depth=5), given_up):
-        await until(lambda: streams.length("positions") == 5)
-        await until(lambda: FEED_WAIT_S._value.get() > waited + 0.1)
+        await eventually(lambda: streams.length("positions") == 5)
+        await eventually(lambda: FEED_WAIT_S._value.get() > waited + 0.1)
         assert await asyncio.to_thread(take, streams, 5) == expected(order, range(5))
-        await until(lambda: streams.feed_cursor() == 10)
+        await eventually(lambda: streams.feed_cursor() == 10)
 
 
 async def test_an_absent_redis_is_waited_for(
@@ -244,10 +234,10 @@ async def test_an_absent_redis_is_waited_for(
     redis_server.stop()
     retries = REDIS_RETRIES._value.get()
     async with running(feed(streams, order, depth=5), given_up):
-        await until(lambda: REDIS_RETRIES._value.get() > retries)
+        await eventually(lambda: REDIS_RETRIES._value.get() > retries)
         assert any("redis is unavailable" in message for message in caplog.messages)
         await asyncio.to_thread(redis_server.start)
-        await until(lambda: streams.length("positions") == 5)
+        await eventually(lambda: streams.length("positions") == 5)
 
 
 async def test_a_redis_that_lost_everything_is_filled_again(
@@ -258,10 +248,10 @@ async def test_a_redis_that_lost_everything_is_filled_again(
 ) -> None:
     streams = connect(redis_server.url)
     async with running(feed(streams, order, depth=5), given_up):
-        await until(lambda: streams.length("positions") == 5)
+        await eventually(lambda: streams.length("positions") == 5)
         with contextlib.closing(redis.Redis.from_url(redis_server.url)) as client:
             client.flushall()
-        await until(lambda: streams.length("positions") == 5)
+        await eventually(lambda: streams.length("positions") == 5)
         assert await asyncio.to_thread(take, streams, 5) == expected(order, range(5))
 
 
@@ -274,7 +264,7 @@ async def test_stopping_ends_a_feed_that_waits_for_redis(
     redis_server.stop()
     retries = REDIS_RETRIES._value.get()
     async with running(feed(connect(redis_server.url), order), given_up):
-        await until(lambda: REDIS_RETRIES._value.get() > retries)
+        await eventually(lambda: REDIS_RETRIES._value.get() > retries)
 
 
 async def test_a_feed_nobody_stopped_does_not_give_up_quietly(

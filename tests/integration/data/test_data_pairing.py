@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from services.data.positions.numbered import PART_SIZE
 from services.data.store.folders import open_folder
 from services.data.store.parquet import read_records
 from tests.conftest import ROOT, free_port
+from tests.waiting import until
 
 pytestmark = pytest.mark.stockfish
 
@@ -71,11 +71,16 @@ class Student:
     def serving(self) -> Iterator[None]:
         thread = Thread(target=lambda: asyncio.run(self.server._serve()), daemon=True)
         thread.start()
-        while not self.server.started:
-            time.sleep(0.01)
+        until(lambda: self.server.started or not thread.is_alive())
         yield
         self.server.should_exit = True
         thread.join(timeout=10)
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("positions.numbered", "pairs.dataset"):
+        monkeypatch.setattr(f"services.data.{module}.PART_SIZE", 32)
 
 
 def pairs_in(folder: Path) -> list[Pair]:
@@ -87,6 +92,7 @@ def make(folder: Path, *flags: str, count: int = 24) -> list[Pair]:
     return pairs_in(folder)
 
 
+@pytest.mark.usefixtures("small_parts")
 def test_every_pair_is_true(tmp_path: Path) -> None:
     pairs = make(tmp_path, "--jsonl", "pairs.jsonl.zst", "--min-gap", "0.1", "--max-gap", "0.6")
     manifest = json.loads((tmp_path / "manifest.json").read_text())
@@ -106,6 +112,7 @@ def test_every_pair_is_true(tmp_path: Path) -> None:
         assert open_folder(tmp_path).sha256(output["path"]) == output["sha256"]
 
 
+@pytest.mark.usefixtures("small_parts")
 def test_the_same_recipe_gives_the_same_bytes(tmp_path: Path) -> None:
     make(tmp_path / "a", count=12)
     make(tmp_path / "b", "--jobs", "2", count=12)
@@ -114,6 +121,7 @@ def test_the_same_recipe_gives_the_same_bytes(tmp_path: Path) -> None:
     assert a == b != c
 
 
+@pytest.mark.usefixtures("small_parts")
 def test_the_policy_s_own_moves_are_rejected(tmp_path: Path) -> None:
     student = Student(failures=2)
     with student.serving():
@@ -136,18 +144,8 @@ def test_a_policy_that_stays_away_is_an_error(
 
 
 def test_positions_may_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = [
-        "sample",
-        "--split",
-        "heldout",
-        "--count",
-        "30",
-        "--per-game",
-        "9",
-        "--out",
-        str(tmp_path / "set"),
-    ]
-    assert main(argv) == 0
+    argv = ["sample", "--split", "heldout", "--count", "30", "--per-game", "9"]
+    assert main([*argv, "--out", str(tmp_path / "set")]) == 0
     given = read_records(open_folder(tmp_path / "set"), "positions.parquet", POSITIONS)
     fens = {position.fen for position in given}
     flags = ["--positions", str(tmp_path / "set" / "positions.parquet"), "--style", "fen"]
@@ -157,6 +155,7 @@ def test_positions_may_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "100 were asked for; there are no more positions" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("small_parts")
 def test_games_may_be_given(tmp_path: Path) -> None:
     pairs = make(tmp_path, "--split", "heldout", "--source", "samples/lichess.pgn.zst", count=20)
     assert len({pair.game_id for pair in pairs}) > 10
@@ -170,10 +169,7 @@ def test_killed_work_goes_on(tmp_path: Path, bucket: str, s3_environment: dict[s
     argv = [sys.executable, "-m", "services.data", "pairs", "--count", str(count), "--out", out, *FAST]
     process = subprocess.Popen(argv, cwd=ROOT, env=s3_environment, process_group=0)
     folder = open_folder(out)
-    deadline = time.monotonic() + 120
-    while not folder.names(suffix=".parquet"):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: folder.names(suffix=".parquet"), of=process, within_s=120)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     before = folder.names(suffix=".parquet")

@@ -37,6 +37,10 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def log(self) -> Path:
+        return self.root / "server.log"
+
     def start(self) -> None:
         self.launch()
         self.wait_for("/healthz", 200)
@@ -45,7 +49,7 @@ class Server:
         command = [sys.executable, "-m", "services.inference.server", "--model", str(self.model)]
         command += ["--host", "127.0.0.1", "--port", str(self.port), "--adapter-root", str(self.root)]
         command += ["--redis-url", self.redis_url, "--run", RUN, *self.flags]
-        with (self.root / "server.log").open("ab") as log:
+        with self.log.open("ab") as log:
             environment = os.environ | ({TOKEN_VARIABLE: self.access.token} if self.access.token else {})
             if self.spawns:
                 environment["PYTHONPATH"] = str(ROOT)
@@ -55,8 +59,7 @@ class Server:
 
     def wait_for(self, path: str, status: int) -> httpx.Response:
         assert self.process
-        log = self.root / "server.log"
-        return wait_for(self.url + path, self.process, status=status, within_s=START_S, log=log)
+        return wait_for(self.url + path, self.process, status=status, within_s=START_S, log=self.log)
 
     def processes(self) -> list[str]:
         """Everything alive in the server's session."""
@@ -77,7 +80,7 @@ class Server:
         if self.process:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+            self.process.wait(60)
 
 
 def _session(pid: int) -> int | None:

@@ -5,7 +5,6 @@ import pytest
 pytestmark = [pytest.mark.vllm, pytest.mark.torch]
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("vllm")
 
 from services.inference.server.engine_plugin import add_lora_linear  # noqa: E402
 

@@ -17,6 +17,7 @@ from rookery.trace import Adapter, PolicyVersion, Prompt, Sampling
 from tests.builders import position
 from tests.gpt2 import write_rookworld_model
 from tests.integration.inference.server_process import Server
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.vllm, pytest.mark.redis, pytest.mark.torch, pytest.mark.timeout(600)]
 
@@ -207,7 +208,10 @@ async def test_after_a_rollback_the_record_decides(
 
     newest = model(server, 14)
     streams.publish_policy(newest, epoch=streams.take_over())
-    while await client.adapter() != newest:  # noqa: ASYNC110 - of another process
-        await asyncio.sleep(0.2)
+
+    async def is_newest() -> bool:
+        return await client.adapter() == newest
+
+    await eventually(is_newest, every_s=0.2)
     async with httpx.AsyncClient(base_url=server.url) as http:
         assert 'rookery_reload_seconds_count{stage="drain"}' in (await http.get("/metrics")).text

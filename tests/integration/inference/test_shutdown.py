@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from rookery.clients import InferenceClient
 from rookery.errors import PeerFault
 from rookery.streams import RunStreams
 from tests.integration.inference.server_process import Server
+from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.vllm, pytest.mark.redis, pytest.mark.torch, pytest.mark.timeout(600)]
 
@@ -36,10 +36,6 @@ def server(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator
     server.kill()
 
 
-def log(server: Server) -> str:
-    return (server.root / "server.log").read_text()
-
-
 def engine(server: Server) -> psutil.Process:
     assert server.process
     children = psutil.Process(server.process.pid).children(recursive=True)
@@ -50,17 +46,15 @@ def exit_status(server: Server) -> int:
     """That of the ended server, once nothing of it is left."""
     assert server.process
     status = server.process.wait(60)
-    while server.processes():
-        time.sleep(0.1)
+    until(lambda: not server.processes(), every_s=0.1)
     return status
 
 
 def test_stopped_while_it_starts_it_ends(server: Server) -> None:
     server.launch()
     assert server.process
-    while "EngineCore" not in " ".join(server.processes()):
-        assert server.process.poll() is None, log(server)
-        time.sleep(0.1)
+    starting = lambda: "EngineCore" in " ".join(server.processes())  # noqa: E731
+    until(starting, of=server.process, log=server.log, within_s=240, every_s=0.1)
     server.process.terminate()
     assert exit_status(server) == 128 + signal.SIGTERM
 
@@ -72,7 +66,7 @@ async def test_stopped_while_it_is_busy_it_tells_every_client_and_ends(
     streams.publish_policy(first, epoch=streams.take_over())
     server.start()
     server.wait_for("/readyz", 200)
-    before = len(log(server))
+    before = len(server.log.read_text())
     address = ("127.0.0.1", server.port)
     limits = httpx.Limits(max_connections=None)
     with socket.create_connection(address) as idle, socket.create_connection(address) as halfway:
@@ -81,8 +75,7 @@ async def test_stopped_while_it_is_busy_it_tells_every_client_and_ends(
         async with httpx.AsyncClient(base_url=server.url, timeout=120.0, limits=limits) as http:
             tasks = [asyncio.create_task(ask(http)) for _ in range(100)]
             tasks += [asyncio.create_task(stream(http)) for _ in range(20)]
-            while await waiting(http) < 50:  # noqa: ASYNC110 - of another process
-                await asyncio.sleep(0.1)
+            await eventually(lambda: are_waiting(http, 50), within_s=240, every_s=0.1)
             assert server.process
             server.process.terminate()
             ends = await asyncio.gather(*tasks)
@@ -91,7 +84,7 @@ async def test_stopped_while_it_is_busy_it_tells_every_client_and_ends(
     assert set(ends) <= {"200 length", "503", "broken"}
     assert ends.count("503") >= 50
     assert "broken" in ends[100:]
-    ending = log(server)[before:]
+    ending = server.log.read_text()[before:]
     assert "EngineDeadError" not in ending
     assert "Traceback" not in ending
 
@@ -100,6 +93,7 @@ async def test_started_again_it_comes_back_on_the_current_version_and_ends_with_
     server: Server, streams: RunStreams
 ) -> None:
     """If the engine dies in a reload, that is answered with 503, and the server ends with status 1."""
+    server.spawns = False  # a fork is as much of a child
     server.start()
     server.wait_for("/readyz", 200)
     adapter = write_adapter(server.root / "v2", server.model, version=2)
@@ -110,8 +104,7 @@ async def test_started_again_it_comes_back_on_the_current_version_and_ends_with_
         core.suspend()
         reload = asyncio.create_task(client.reload(adapter))
         verified = 'rookery_reload_seconds_count{stage="verify"} 2.0'
-        while verified not in (await http.get("/metrics")).text:  # noqa: ASYNC110 - of another process
-            await asyncio.sleep(0.1)
+        await eventually(lambda: shown(http, verified), every_s=0.1)
         assert not reload.done()
         core.kill()
         with pytest.raises(PeerFault, match=r"503 .*vLLM's engine has died"):
@@ -144,7 +137,12 @@ def finish(body: dict[str, Any]) -> Any:
     return body["choices"][0]["finish_reason"]
 
 
-async def waiting(http: httpx.AsyncClient) -> float:
-    """Requests in vLLM's queue."""
+async def are_waiting(http: httpx.AsyncClient, count: int) -> bool:
+    """Whether so many requests are in vLLM's queue."""
     lines = (await http.get("/metrics")).text.splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:num_requests_waiting{"))
+    counts = (float(line.split()[-1]) for line in lines if line.startswith("vllm:num_requests_waiting{"))
+    return sum(counts) >= count
+
+
+async def shown(http: httpx.AsyncClient, metric: str) -> bool:
+    return metric in (await http.get("/metrics")).text

@@ -2,8 +2,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from rookery.processes.child import Child, Watchdog, last_lines
 from tests.conftest import ROOT
 from tests.integration.local.children import WITH_WORKER, script
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -29,16 +29,8 @@ def alive(pid: int) -> bool:
     return not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
-def until(condition: Callable[[], object], *, timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
-
-
 def worker_of(log: Path) -> int:
-    until(lambda: last_lines(log, 1))
-    return int(last_lines(log, 1)[0])
+    return int(until(lambda: last_lines(log, 1))[0])
 
 
 def test_a_killed_child_takes_its_descendants_along(tmp_path: Path, watchdog: Watchdog) -> None:
@@ -92,4 +84,4 @@ def test_nothing_outlives_a_supervisor_killed_outright(tmp_path: Path) -> None:
     supervisor.kill()
     supervisor.wait()
     supervisor.stdout.close()
-    until(lambda: not any(map(alive, children)), timeout_s=60)
+    until(lambda: not any(map(alive, children)))

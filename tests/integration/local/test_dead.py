@@ -10,7 +10,7 @@ from rich.console import Console
 from launcher.dead import DeadSettings, dead
 from rookery.errors import NotFound, SetupError
 from rookery.streams import RunStreams
-from tests.integration.streams.test_streams import generated, read, take
+from tests.builders import generated, read, take
 
 pytestmark = pytest.mark.redis
 

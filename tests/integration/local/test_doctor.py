@@ -12,8 +12,8 @@ from rich.console import Console
 
 from launcher.doctor import DoctorSettings, doctor
 from rookery.streams import RunStreams
+from tests.builders import generated
 from tests.conftest import ROOT, free_port
-from tests.integration.streams.test_streams import generated
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.redis

@@ -7,24 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from launcher.command import main
+from tests.commands import call
 from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.stockfish, pytest.mark.timeout(300)]
 
 
-def run_evaluate(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "launcher", "evaluate", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
-
-
 def test_every_section_of_engines_and_random_movers(tmp_path: Path) -> None:
     suite = tmp_path / "suite.epd"
     suite.write_text('4k3/8/8/8/8/8/4P3/4K3 w - - bm e4; id "push";\n')
-    done = run_evaluate(
+    argv = [
+        sys.executable, "-m", "launcher", "evaluate",
         "random", "stockfish,nodes=50", "--sections", "positions,reasoning,puzzles,suites,matches",
         "--count", "12", "--samples", "2", "--nodes", "100", "--puzzle-count", "8", "--suites", str(suite),
         "--pairs", "2", "--out", str(tmp_path / "out"),
-    )  # fmt: skip
+    ]  # fmt: skip
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert list(report["players"]) == ["random", "stockfish-nodes=50"]
@@ -52,8 +51,11 @@ def test_every_section_of_engines_and_random_movers(tmp_path: Path) -> None:
         (("run:nowhere",), "player 'run:nowhere': 'nowhere' has no version"),
     ],
 )
-def test_mistakes_are_said_in_a_line(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    done = run_evaluate(*arguments, "--count", "2", "--out", str(tmp_path))
+def test_mistakes_are_said_in_a_line(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done = call(main, ["evaluate", *arguments, "--count", 2, "--out", tmp_path])
     assert done.returncode != 0
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    told = done.stderr + capfd.readouterr().err  # of the arena, which is a process of its own
+    assert said in told
+    assert "Traceback" not in told

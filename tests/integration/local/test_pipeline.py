@@ -6,15 +6,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from launcher.command import main
 from launcher.pipeline.pipeline import Pipeline
 from launcher.pipeline.state import digest_of
+from tests.commands import call
 from tests.conftest import ROOT
+from tests.waiting import until
 
 PIPELINE = """
 description = "Positions, then questions about them"
@@ -42,18 +44,22 @@ class Runner:
         self.file, self.out = folder / "pipeline.toml", folder / "out"
         self.file.write_text(text)
 
-    def argv(self, action: str, *flags: str) -> list[str]:
-        return [
-            sys.executable, "-m", "launcher", "pipeline", action, str(self.file),
-            "--out", str(self.out), *flags
-        ]  # fmt: skip
+    def words(self, action: str, *flags: str) -> list[str]:
+        return ["pipeline", action, str(self.file), "--out", str(self.out), *flags]
+
+    def start(self, **how: Any) -> "subprocess.Popen[str]":
+        """A run in a process of its own."""
+        command = [sys.executable, "-m", "launcher", *self.words("run")]
+        return subprocess.Popen(command, cwd=ROOT, text=True, **how)
+
+    def said(self, *flags: str, action: str = "run") -> tuple[int, str]:
+        done = call(main, self.words(action, *flags))
+        return done.returncode, done.stdout + done.stderr
 
     def __call__(self, *flags: str, action: str = "run", status: int = 0) -> str:
-        done = subprocess.run(
-            self.argv(action, *flags), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-        )
-        assert done.returncode == status, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        ended, said = self.said(*flags, action=action)
+        assert ended == status, said
+        return said
 
     def records(self) -> dict[str, dict[str, object]]:
         return dict(json.loads((self.out / "pipeline.json").read_text())["steps"])
@@ -109,12 +115,8 @@ def test_an_interrupted_step_goes_on(tmp_path: Path) -> None:
     text = PIPELINE.replace("--count 5", "--count 20000").replace("count = 20\n", "count = 20000\n")
     runner = Runner(tmp_path, text)
     parts = runner.out / "2-questions" / "parts"
-    with subprocess.Popen(runner.argv("run"), cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 240
-        while not (parts.exists() and any(parts.iterdir())):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+    with runner.start(stdout=subprocess.PIPE) as process:
+        until(lambda: parts.exists() and any(parts.iterdir()), of=process, within_s=240)
         process.send_signal(signal.SIGTERM)
         said = process.communicate(timeout=60)[0]
     assert process.returncode == 130
@@ -161,7 +163,7 @@ def test_flags_are_checked(tmp_path: Path) -> None:
     assert "has no step '3' (--only): it has 1 positions, 2 questions" in runner("--only", "3", status=2)
 
 
-def test_steps_on_several_machines_share_a_store(tmp_path: Path) -> None:
+def test_steps_on_several_machines_share_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each machine has its own folder, and runs one step."""
     store = tmp_path / "store"
     machines = [tmp_path / name for name in ("first", "second", "third")]
@@ -170,11 +172,9 @@ def test_steps_on_several_machines_share_a_store(tmp_path: Path) -> None:
     def run(machine: Path, *flags: str) -> str:
         machine.mkdir(exist_ok=True)
         (machine / "pipeline.toml").write_text(text)
-        argv = [sys.executable, "-m", "launcher", "pipeline", "run", "pipeline.toml", "--store", str(store)]
-        done = subprocess.run(
-            [*argv, *flags], cwd=machine, capture_output=True, text=True, timeout=300, check=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
+        monkeypatch.chdir(machine)
+        done = call(main, ["pipeline", "run", "pipeline.toml", "--store", store, *flags])
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
     assert "1/2 positions: done" in run(machines[0], "--only", "positions")
@@ -244,24 +244,12 @@ def test_mlflow_has_the_steps_and_their_trainings(tmp_path: Path, monkeypatch: p
 def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
     """The lock outlives a runner that is killed until its command has ended."""
     runner = Runner(tmp_path, PIPELINE.replace("count = 20\n", "count = 20000\n"))
-    with subprocess.Popen(runner.argv("run"), cwd=ROOT, stdout=subprocess.DEVNULL) as process:
-        _until(lambda: (runner.out / "pipeline.json").exists())
+    with runner.start(stdout=subprocess.DEVNULL) as process:
+        until((runner.out / "pipeline.json").exists)
         assert f"'{runner.out}' is in use by another `rookery pipeline`" in runner(status=2)
         process.kill()
-    _until(lambda: "in use by another" not in _said(runner))
+    until(lambda: "in use by another" not in runner.said()[1], within_s=240)
     assert "up to date" in runner(action="status")
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 240
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def _said(runner: Runner) -> str:
-    done = subprocess.run(runner.argv("run"), cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr
 
 
 def test_what_is_missing_is_said_before_anything_is_run(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import os
 import stat
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from rookery.errors import SetupError
 from rookery.streams import RunStreams
 from rookery.streams.connection import ServerVersion
 from tests.builders import feed
-from tests.conftest import REDIS_START_S
+from tests.waiting import until
 
 pytestmark = pytest.mark.redis
 
@@ -39,13 +38,12 @@ class Embedded:
         argv = redis_argv(self.folder)
         with (self.folder / "log").open("a") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log)
-        deadline = time.monotonic() + REDIS_START_S
-        while time.monotonic() < deadline:
-            with contextlib.suppress(redis.RedisError):
-                self.streams._redis.ping()
-                return
-            time.sleep(0.02)
-        pytest.fail((self.folder / "log").read_text())
+        until(self._answers, of=self._process, log=self.folder / "log")
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(redis.RedisError):
+            return bool(self.streams._redis.ping())
+        return False
 
     def kill(self) -> None:
         if self._process:
@@ -76,8 +74,7 @@ def test_an_unfinished_transaction_is_cut_before_redis_starts(
     embedded.feed(2)
     if rewritten:
         embedded.streams._redis.bgrewriteaof()
-        while embedded.streams._redis.info("persistence")["aof_rewrite_in_progress"]:
-            time.sleep(0.02)
+        until(lambda: not embedded.streams._redis.info("persistence")["aof_rewrite_in_progress"])
     embedded.feed(3)
     embedded.streams._redis.config_set("appendfsync", "always")
     embedded.feed(2)

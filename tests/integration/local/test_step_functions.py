@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,13 +10,11 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
-from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_batch import (
-    StateTaskServiceBatch,
-)
 
+from launcher.command import main
 from launcher.pipeline.pipeline import Pipeline
 from launcher.pipeline.step_functions import state_machine
+from tests.commands import call
 from tests.conftest import ROOT
 
 REGION = "us-east-1"
@@ -26,9 +23,7 @@ PIPELINES = sorted((ROOT / "pipelines").glob("*.toml"))
 
 
 def exported(file: Path, *flags: str) -> dict[str, Any]:
-    argv = [sys.executable, "-m", "launcher", "pipeline", "export", str(file.relative_to(ROOT)), *flags]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout))
+    return dict(json.loads(call(main, ["pipeline", "export", file.relative_to(ROOT), *flags]).stdout))
 
 
 class Aws:
@@ -98,15 +93,17 @@ def _rename(value: Any, first: Callable[[str], str]) -> None:
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
+    from moto import mock_aws
+    from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import state_task_service_batch
+
+    service = state_task_service_batch.StateTaskServiceBatch
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     # Step Functions writes JobName where Batch says jobName. moto does not translate yet.
+    monkeypatch.setattr(service, "_normalise_parameters", lambda _, value: _rename(value, str.lower))
     monkeypatch.setattr(
-        StateTaskServiceBatch, "_normalise_parameters", lambda _, value: _rename(value, str.lower)
-    )
-    monkeypatch.setattr(
-        StateTaskServiceBatch,
+        service,
         "_normalise_response",
         lambda _, response, service_action_name=None: _rename(response, str.upper),
     )

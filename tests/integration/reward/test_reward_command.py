@@ -1,11 +1,12 @@
 """`score` on the command line: one answer, standard input, files, and what is wrong with them."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from services.reward.__main__ import main
+from tests.commands import call
 
 pytestmark = pytest.mark.stockfish
 
@@ -13,18 +14,10 @@ FEN = "6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1"
 
 
 @pytest.fixture
-def score(stockfish_path: str):
-    def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "services.reward", "score", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env={"REWARD_ENGINE_PATH": stockfish_path, "REWARD_NODES": "500"},
-        )
-
-    return run
+def score(stockfish_path: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("REWARD_ENGINE_PATH", stockfish_path)
+    monkeypatch.setenv("REWARD_NODES", "500")
+    return lambda *arguments, stdin="": call(main, ["score", *arguments], stdin=stdin)
 
 
 def test_a_completion_from_standard_input(score) -> None:

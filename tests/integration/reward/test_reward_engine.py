@@ -7,7 +7,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import chess
@@ -21,6 +20,7 @@ from rookery.trace import Outcome, Verdict
 from rookery.uci import Analysis, Query
 from services.reward.scorer import Item, Scorer
 from services.reward.settings import RewardSettings
+from tests.waiting import eventually, until
 
 pytestmark = pytest.mark.stockfish
 
@@ -100,9 +100,7 @@ async def test_a_position_whose_engines_are_killed_by_somebody_is_innocent(stock
             (pid,) = pool.pids
             await asyncio.sleep(0.02)
             os.kill(pid, number)
-            async with asyncio.timeout(60):
-                while pool.pids in ((), (pid,)):  # noqa: ASYNC110
-                    await asyncio.sleep(0.005)
+            await eventually(lambda pid=pid: pool.pids not in ((), (pid,)))
         assert await unlucky == await pool.search(query)
     finally:
         await pool.close()
@@ -301,9 +299,7 @@ async def test_when_no_engine_starts_again_callers_hear_it_at_once(
         with pytest.raises(EngineFault, match="none of 1 engines can be started"):
             await pool.search(SHORT)
         path.write_text(f'#!/bin/sh\nexec "{stockfish_path}"\n')
-        async with asyncio.timeout(60):
-            while not pool.ready:  # noqa: ASYNC110 -- seen from outside, as /readyz sees it
-                await asyncio.sleep(0.05)
+        await eventually(lambda: pool.ready)  # seen from outside, as /readyz sees it
         assert (await pool.search(SHORT)).nodes >= 500
     finally:
         await pool.close()
@@ -385,10 +381,7 @@ def test_engines_die_with_their_parent_even_by_sigkill(stockfish_path: str) -> N
         pids = [int(pid) for pid in parent.stdout.readline().split()]
         parent.kill()
     assert len(pids) == 2
-    deadline = time.monotonic() + 60.0
-    while any(running(pid) for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not any(running(pid) for pid in pids)
+    until(lambda: not any(map(running, pids)))
 
 
 def running(pid: int) -> bool:

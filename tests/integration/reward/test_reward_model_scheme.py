@@ -7,8 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import chess
@@ -17,34 +17,41 @@ import pytest
 
 from rookery.errors import InvalidInput, PeerFault, SetupError
 from rookery.prompt import render
+from rookery.serving import Service
 from rookery.trace import Outcome, Verdict
 from services.reward.app import create_app
 from services.reward.scorer import Item, Scorer
 from services.reward.settings import RewardSettings
 from tests.builders import position
 from tests.conftest import ROOT, free_port
+from tests.unit.rookery.running import running
 from tests.unit.trainer.preferences import write_pairs
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.stockfish, pytest.mark.torch]
 
+torch = pytest.importorskip("torch")
+
+from services.trainer.reward_model import training  # noqa: E402
+from services.trainer.reward_model.server import BatchQueue, RewardScorer  # noqa: E402
+from services.trainer.reward_model.server import create_app as create_model_app  # noqa: E402
+from services.trainer.settings import RewardModelSettings  # noqa: E402
+
 FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"
 MOVES = ("a2a3", "b2b4", "f3g5", "h2h4", "g2g3")
-
-Start = Callable[[Path, int], "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """rook-tiny, trained on toy pairs with the command that users call."""
+    """rook-tiny, trained on toy pairs."""
     place = tmp_path_factory.mktemp("reward_model")
-    write_pairs(place / "pairs.jsonl", count=80)
+    data = write_pairs(place / "pairs.jsonl", count=80)
     (place / "manifest.json").write_text(json.dumps({"terms": {"recipe": {"style": "mover-squares"}}}))
-    command = [sys.executable, "-m", "services.trainer", "reward-model", "--model", "models/rook-tiny"]
-    command += ["--data", str(place / "pairs.jsonl"), "--out", str(place / "out")]
-    command += ["--steps", "6", "--batch-size", "16", "--lr", "1e-3", "--warmup-steps", "1", "--threads", "1"]
-    subprocess.run(command, check=True, timeout=240, cwd=ROOT, capture_output=True)
-    return place / "out" / "model"
+    settings = RewardModelSettings(
+        model="models/rook-tiny", data=data, out=place / "out", steps=6, batch_size=16, lr=1e-3,
+        warmup_steps=1, threads=1,
+    )  # fmt: skip
+    return training.run(settings)
 
 
 @pytest.fixture
@@ -63,43 +70,30 @@ def other_model(model: Path, tmp_path: Path) -> Path:
     return folder
 
 
-@contextmanager
-def _servers() -> Iterator[Start]:
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(model: Path, port: int) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "services.trainer", "serve-reward-model", "--threads", "1"]
-        command += ["--model", str(model), "--port", str(port), "--rows", "4"]
-        started.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL))
-        wait_for(f"http://127.0.0.1:{port}/readyz", started[-1])
-        return started[-1]
-
-    try:
-        yield start
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    with _servers() as start:
-        yield start
-
-
 @pytest.fixture(scope="module")
 def served_port(model: Path) -> Iterator[int]:
-    """The port of one server for all tests that leave it as it is."""
+    """The port of one server process for all tests that leave it as it is."""
     port = free_port()
-    with _servers() as start:
-        start(model, port)
+    command = [sys.executable, "-m", "services.trainer", "serve-reward-model", "--threads", "1"]
+    command += ["--model", str(model), "--port", str(port), "--rows", "4"]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(f"http://127.0.0.1:{port}/readyz", process)
         yield port
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
-def _stop(process: "subprocess.Popen[bytes]") -> None:
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 0
+@asynccontextmanager
+async def serving(model: Path, port: int) -> AsyncIterator[None]:
+    """The same server in this event loop."""
+    queue = BatchQueue(RewardScorer(model, rows=4, device=torch.device("cpu")), limit=100)
+    app = create_model_app(queue)
+    async with running(Service("model", app, "127.0.0.1", port, "PORT", background=(queue.run,))):
+        yield
 
 
 @pytest.fixture
@@ -186,17 +180,16 @@ async def test_it_is_a_term_of_sums(served: Scorer) -> None:
 
 
 async def test_a_model_that_is_away_is_a_fault_and_another_one_is_another_version(
-    start: Start, model: Path, other_model: Path, port: int, scorer: Scorer
+    model: Path, other_model: Path, port: int, scorer: Scorer
 ) -> None:
     assert "does not" not in (await _verdicts(scorer, [_item("a2a3", scheme="delta")]))[0].reward_version
     for item in (_item("a2a3"), _item("e1e8")):  # not even the price of an illegal move: no version
         with pytest.raises(PeerFault, match="reward model does not answer"):
             await scorer.score(item)
     assert "/v1/model" in (await scorer.unavailable_reason() or "")
-    server = start(model, port)
-    assert await scorer.unavailable_reason() is None
-    [before] = await _verdicts(scorer, [_item("a2a3")])
-    _stop(server)
+    async with serving(model, port):
+        assert await scorer.unavailable_reason() is None
+        [before] = await _verdicts(scorer, [_item("a2a3")])
     transport = httpx.ASGITransport(app=create_app(scorer))
     async with httpx.AsyncClient(transport=transport, base_url="http://reward") as http:
         answered = await http.post("/v1/score", json={"fen": FEN, "response": "\\boxed{a2a3}"})
@@ -206,13 +199,12 @@ async def test_a_model_that_is_away_is_a_fault_and_another_one_is_another_versio
         slots = (await http.post("/v1/score/batch", json={"items": mixed})).json()["verdicts"]
     assert slots[0]["status"] == 503
     assert slots[1]["outcome"] == "legal"
-    server = start(model, port)
-    assert (await _verdicts(scorer, [_item("a2a3")]))[0] == before
-    _stop(server)
-    start(other_model, port)  # is another version
-    with pytest.raises(PeerFault, match="is now"):
-        await scorer.score(_item("a2a3"))
-    [after] = await _verdicts(scorer, [_item("a2a3")])
+    async with serving(model, port):
+        assert (await _verdicts(scorer, [_item("a2a3")]))[0] == before
+    async with serving(other_model, port):  # is another version
+        with pytest.raises(PeerFault, match="is now"):
+            await scorer.score(_item("a2a3"))
+        [after] = await _verdicts(scorer, [_item("a2a3")])
     assert after.reward_version != before.reward_version
     assert after.reward != before.reward
 

@@ -1,7 +1,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -49,12 +49,6 @@ def settle(streams: RunStreams, count: int, *, result: str = "trained") -> None:
     entries = streams.read_held("traces", group="trainer", consumer="t")[:count]
     epoch = streams.take_over()
     assert streams.settle([e.id for e in entries], group="trainer", result=result, epoch=epoch) == count
-
-
-async def until(condition: Callable[[], object], *, timeout_s: float = 10.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not await asyncio.to_thread(condition):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 @dataclass

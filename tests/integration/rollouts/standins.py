@@ -18,6 +18,7 @@ from grpc_health.v1._async import HealthServicer
 from rookery.trace import policy_name
 from rookery.v1 import reward_pb2, reward_pb2_grpc, verdict_pb2
 from tests.conftest import free_port
+from tests.waiting import eventually
 
 
 @dataclass
@@ -143,8 +144,7 @@ async def serve_http(app: FastAPI, *, host: str = "127.0.0.1", port: int = 0) ->
     )
     server = uvicorn.Server(config)
     task = asyncio.create_task(server._serve())
-    while not server.started:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await eventually(lambda: server.started or task.done())
     yield f"http://{host}:{port}"
     server.should_exit = True
     await task

@@ -12,7 +12,8 @@ import pytest
 
 from tests.builders import feed
 from tests.conftest import free_port
-from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, groups, until
+from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, groups
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.redis
 
@@ -30,7 +31,7 @@ async def process(house: House, redis_url: str, *flags: str) -> AsyncIterator[tu
     finally:
         with contextlib.suppress(ProcessLookupError):
             started.kill()
-        await started.communicate()
+        await asyncio.wait_for(started.communicate(), 60)
 
 
 async def stop(started: Process) -> str:
@@ -44,7 +45,7 @@ async def test_told_to_stop_it_finishes_what_is_in_work(house: House, redis_url:
     house.inference[0].delay_s = 1.0
     feed(house.streams, 3)
     async with process(house, redis_url) as (started, _):
-        await until(lambda: house.inference[0].working == 3, timeout_s=60)
+        await eventually(lambda: house.inference[0].working == 3)
         await stop(started)
     assert house.streams.counts().generated == 3
     assert house.streams.pending("positions", group="rollouts") == 0
@@ -54,13 +55,13 @@ async def test_killed_it_takes_up_what_it_held(house: House, redis_url: str) -> 
     house.inference[0].delay_s = 60
     feed(house.streams, 3)
     async with process(house, redis_url) as (started, _):
-        await until(lambda: house.inference[0].working == 3, timeout_s=60)
+        await eventually(lambda: house.inference[0].working == 3)
         started.kill()
-        await started.wait()
+        await asyncio.wait_for(started.wait(), 60)
     assert house.streams.pending("positions", group="rollouts") == 3
     house.inference[0].delay_s = 0
     async with process(house, redis_url) as (started, _):
-        await until(lambda: house.streams.counts().generated == 3, timeout_s=60)
+        await eventually(lambda: house.streams.counts().generated == 3)
         said = await stop(started)
     assert "resumes 3 positions of an earlier process" in said
     assert len({group.id for group in groups(house.streams)}) == 3
@@ -78,7 +79,7 @@ async def test_killed_around_a_publication_it_publishes_each_group_once(
     monkeypatch.delenv("ROOKERY_FAILPOINTS")
     feed(house.streams, 1)  # which only the second process can answer
     async with process(house, redis_url) as (started, _):
-        await until(lambda: house.streams.counts().generated == 4, timeout_s=60)
+        await eventually(lambda: house.streams.counts().generated == 4)
         await stop(started)
     assert len({group.id for group in groups(house.streams)}) == 4
     assert (house.streams.overview().astray, house.streams.length("positions")) == (0, 0)
@@ -88,24 +89,20 @@ async def test_probes_and_metrics_say_what_is_the_matter(house: House, redis_url
     house.inference[0].ready = False
     async with process(house, redis_url) as (started, url), httpx.AsyncClient(base_url=url) as http:
 
-        async def answer(path: str) -> httpx.Response:
-            async with asyncio.timeout(60):
-                while True:
-                    with contextlib.suppress(httpx.ConnectError):
-                        return await http.get(path)
-                    await asyncio.sleep(0.05)
+        async def is_good(path: str) -> bool:
+            with contextlib.suppress(httpx.ConnectError):
+                return (await http.get(path)).status_code == 200
+            return False
 
-        assert (await answer("/healthz")).status_code == 200
-        ready = await answer("/readyz")
+        await eventually(lambda: is_good("/healthz"))
+        ready = await http.get("/readyz")
         assert ready.status_code == 503
         assert "no inference server is ready" in ready.text
         house.inference[0].ready = True
-        async with asyncio.timeout(30):
-            while (await answer("/readyz")).status_code != 200:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await eventually(lambda: is_good("/readyz"))
         feed(house.streams, 1)
-        await until(lambda: house.streams.counts().generated == 1)
-        metrics = (await answer("/metrics")).text
+        await eventually(lambda: house.streams.counts().generated == 1)
+        metrics = (await http.get("/metrics")).text
         await stop(started)
     assert 'rookery_rollout_groups_total{result="published"} 1.0' in metrics
     assert "rookery_positions_wait_seconds_total" in metrics

@@ -13,7 +13,7 @@ from fastapi import FastAPI, Request
 from rookery.clients import RewardClient
 from rookery.rookworld import policy_prompt, state_answer
 from rookery.rookworld_env import step
-from rookery.streams import Entry, RunStreams
+from rookery.streams import RunStreams
 from rookery.trace import Sampling, TraceGroup
 from services.data.feed import Feed, numbered_positions
 from services.data.settings import FeedSettings
@@ -22,9 +22,11 @@ from services.inference.rollouts.peers import Peers
 from services.reward.scorer import Scorer
 from services.reward.servicer import RewardServicer
 from services.reward.settings import RewardSettings
+from tests.builders import ROLLOUTS, read
 from tests.gpt2 import rookworld_lines, write_rookworld_model
 from tests.integration.rollouts.conftest import START
 from tests.integration.rollouts.standins import Inference, serve_http, serve_reward
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.redis, pytest.mark.stockfish, pytest.mark.torch]
 
@@ -83,18 +85,14 @@ async def test_a_line_is_asked_judged_by_its_answer_and_learned(
     settings = FeedSettings(task="rookworld", sources=str(file), depth=len(LINES))
     with numbered_positions(settings) as position:
         Feed(streams, position, seed=0, depth=settings.depth, mix=settings.mix).top_up()
-    entries: list[Entry] = []
-    while len(entries) < len(LINES):
-        entries += streams.read("positions", group="rollouts", consumer="c", count=len(LINES), block_s=5.0)
+    entries = read(streams, "positions", len(LINES), **ROLLOUTS)
     scorer = await Scorer.start(RewardSettings(engine_path=Path(stockfish_path), engines=1))
     app = answering(Inference(), lambda text: tokenizer(text)["input_ids"])
     async with serve_http(app) as url, serve_reward(RewardServicer(scorer)) as (target, _):
         stopping, changed = asyncio.Event(), asyncio.Event()
         peers = Peers(url, RewardClient(target), changed=changed)
         watching = asyncio.create_task(peers.watch(stopping))
-        while peers.unavailable_reason():
-            await changed.wait()
-            changed.clear()
+        await eventually(lambda: not peers.unavailable_reason())
         rollouts = GroupGenerator("test", peers, "rookworld", SIZE, Sampling(max_tokens=144), seed=7)
         groups = [await rollouts.generate(entry) for entry in entries]
         stopping.set()

@@ -12,6 +12,7 @@ from rookery import metrics, shared_cache
 from rookery.errors import SetupError
 from rookery.shared_cache import PREFIX, SharedCache
 from tests.conftest import RedisServer, free_port
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.redis
 
@@ -59,12 +60,6 @@ def count(counter: object, result: str) -> float:
     return counter.labels(result)._value.get()  # type: ignore[attr-defined]
 
 
-async def until(condition: Callable[[], object], *, timeout_s: float = 20.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 def written(url: str, key: str) -> Callable[[], object]:
     def look() -> object:
         with looking_into(url) as client:
@@ -76,7 +71,7 @@ def written(url: str, key: str) -> Callable[[], object]:
 async def test_what_one_replica_puts_another_gets(cache: SharedCache, redis_url: str) -> None:
     assert await cache.get_many(["a", "b"]) == [None, None]
     cache.put("a", b"\x00\xff")
-    await until(written(redis_url, "a"))
+    await eventually(written(redis_url, "a"))
     other = SharedCache(redis_url)
     assert await other.get_many(["b", "a", "a"]) == [None, b"\x00\xff", b"\x00\xff"]
     await other.close()
@@ -97,7 +92,7 @@ async def test_no_keys_are_no_question(cache: SharedCache, redis_url: str) -> No
 async def test_what_is_asked_at_once_travels_together(cache: SharedCache, redis_url: str) -> None:
     for number in range(1_000):
         cache.put(str(number), str(number).encode())
-    await until(written(redis_url, "999"))
+    await eventually(written(redis_url, "999"))
     with looking_into(redis_url) as client:
         client.config_resetstat()
         answers = await asyncio.gather(*(cache.get_many([str(n), f"no-{n}"]) for n in range(1_000)))
@@ -111,7 +106,7 @@ async def test_writes_travel_in_pipelines(cache: SharedCache, redis_url: str) ->
     before = count(metrics.SHARED_CACHE_WRITES, "written")
     for number in range(1_100):
         cache.put(str(number % 1_000), b"x")
-    await until(lambda: not cache._pending)
+    await eventually(lambda: not cache._pending)
     assert count(metrics.SHARED_CACHE_WRITES, "written") == before + 1_000
     with looking_into(redis_url) as client:
         assert client.dbsize() == 1_000
@@ -132,14 +127,14 @@ async def test_a_redis_that_dies_is_a_miss_and_comes_back(
 ) -> None:
     caplog.set_level(logging.INFO)
     own.put("a", b"1")
-    await until(written(redis_server.url, "a"))
+    await eventually(written(redis_server.url, "a"))
     redis_server.stop()
     for _ in range(20):
         assert await own.get_many(["a"]) == [None]
     own.put("b", b"2")
     assert metrics.SHARED_CACHE_UP._value.get() == 0
     redis_server.start()
-    await until(written(redis_server.url, "b"))  # it waited for this
+    await eventually(written(redis_server.url, "b"))  # it waited for this
     assert metrics.SHARED_CACHE_UP._value.get() == 1
     assert await own.get_many(["a", "b"]) == [None, b"2"]
     messages = [record.message.split(":")[0] for record in caplog.records]
@@ -166,7 +161,7 @@ async def test_a_redis_that_hangs_is_a_miss_and_mixes_up_nothing_when_it_wakes(
     """An answer that comes too late must not be taken for the answer to the next question."""
     for key in "abcdef":
         own.put(key, key.encode())
-    await until(written(redis_server.url, "f"))
+    await eventually(written(redis_server.url, "f"))
     redis_server.hang()
     try:
         assert await own.get_many(["a", "b"]) == [None, None]
@@ -174,10 +169,10 @@ async def test_a_redis_that_hangs_is_a_miss_and_mixes_up_nothing_when_it_wakes(
         assert await own.get_many(["c"]) == [None]
     finally:
         redis_server.wake()
-    await until(lambda: metrics.SHARED_CACHE_UP._value.get() == 1)
+    await eventually(lambda: metrics.SHARED_CACHE_UP._value.get() == 1)
     for key in "fedcba":
         assert await own.get_many([key]) == [key.encode()]
-    await until(written(redis_server.url, "g"))
+    await eventually(written(redis_server.url, "g"))
 
 
 async def test_no_verdict_waits_for_a_slow_redis(
@@ -193,20 +188,20 @@ async def test_no_verdict_waits_for_a_slow_redis(
         assert metrics.SHARED_CACHE_UP._value.get() == 1
     finally:
         redis_server.wake()
-    await until(lambda: not own._lookups)
+    await eventually(lambda: not own._lookups)
 
 
 async def test_a_full_redis_still_answers(
     own: SharedCache, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     own.put("a", b"1")
-    await until(written(redis_server.url, "a"))
+    await eventually(written(redis_server.url, "a"))
     with looking_into(redis_server.url) as client:
         client.config_set("maxmemory", 1)
     before = count(metrics.SHARED_CACHE_WRITES, "refused")
     for key in ("b", "c"):
         own.put(key, b"2")
-        await until(lambda: not own._pending)
+        await eventually(lambda: not own._pending)
     assert await own.get_many(["a", "b"]) == [b"1", None]
     assert count(metrics.SHARED_CACHE_WRITES, "refused") == before + 2
     assert [record.message.split(":")[0] for record in caplog.records] == ["the shared cache refuses writes"]

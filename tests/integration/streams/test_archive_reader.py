@@ -7,8 +7,7 @@ import redis
 
 from rookery.errors import Conflict
 from rookery.streams import Entry, RunStreams
-from tests.builders import group
-from tests.integration.streams.test_streams import TRAINER, publish, read, take
+from tests.builders import TRAINER, group, publish, read, take
 
 pytestmark = pytest.mark.redis
 

@@ -6,8 +6,9 @@ from prometheus_client import REGISTRY
 from launcher.exporter import Exporter
 from rookery.streams import RunStreams
 from rookery.streams.state import Backlog
+from tests.builders import TRAINER, read
 from tests.integration.streams.test_archive_reader import ARCHIVE, join, make, settle, write
-from tests.integration.streams.test_streams import TRAINER, read
+from tests.waiting import until
 
 pytestmark = pytest.mark.redis
 
@@ -51,8 +52,7 @@ def test_lag_and_pending_are_each_groups_own(streams: RunStreams) -> None:
 def test_the_oldest_entry_ages(streams: RunStreams) -> None:
     make(streams, 1)
     first = streams.backlog("traces").oldest_s
-    while streams.backlog("traces").oldest_s <= first:
-        pass
+    until(lambda: streams.backlog("traces").oldest_s > first)
     settle(streams, read(streams, "traces", 1, **TRAINER))
     assert streams.backlog("traces").oldest_s == 0.0
 

@@ -1,7 +1,6 @@
 """A full Redis: the replicas' shared cache makes room, a run loses nothing and waits where it must."""
 
 import asyncio
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,6 +12,7 @@ from rookery.shared_cache import SharedCache
 from rookery.streams import RunStreams
 from tests.conftest import ROOT, RedisServer
 from tests.unit.rookery.records import POSITION
+from tests.waiting import until
 
 pytestmark = pytest.mark.redis
 
@@ -55,9 +55,8 @@ def test_a_run_waits_while_redis_has_no_room(redis_server: RedisServer) -> None:
         client.config_set("maxmemory", 1)
         retries = REDIS_RETRIES._value.get()
         adding = threads.submit(streams.add_positions, [POSITION], cursor=0)
-        while REDIS_RETRIES._value.get() < retries + 2:
-            assert not adding.done(), adding.exception()
-            time.sleep(0.01)
+        until(lambda: REDIS_RETRIES._value.get() >= retries + 2 or adding.done())
+        assert not adding.done(), adding.exception()
         client.config_set("maxmemory", 0)
         adding.result(timeout=60)
     assert streams.length("positions") == 1

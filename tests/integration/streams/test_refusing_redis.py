@@ -1,10 +1,8 @@
 """A Redis that answers with an error: after a failover it is waited for, with a wrong password it is not."""
 
 import contextlib
-import os
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,8 +13,10 @@ from rookery.errors import SetupError
 from rookery.metrics import REDIS_RETRIES
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
+from tests.commands import call
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.unit.rookery.records import POSITION
+from tests.waiting import until
 
 pytestmark = pytest.mark.redis
 
@@ -32,9 +32,8 @@ def test_a_master_that_became_a_replica_is_waited_for(redis_server: RedisServer,
         client.replicaof("127.0.0.1", str(free_port()))
         retries = REDIS_RETRIES._value.get()
         calling = threads.submit(calls[call])
-        while REDIS_RETRIES._value.get() < retries + 2:
-            assert not calling.done(), calling.exception()
-            time.sleep(0.01)
+        until(lambda: REDIS_RETRIES._value.get() >= retries + 2 or calling.done())
+        assert not calling.done(), calling.exception()
         client.replicaof("NO", "ONE")
         calling.result(timeout=30)
 
@@ -50,9 +49,9 @@ def guarded(redis_server: RedisServer) -> str:
 @pytest.mark.parametrize("given", [":wrong@", ":in wrong@", "", "nobody:right@"])
 def test_a_wrong_password_ends_at_once(guarded: str, given: str) -> None:
     streams = RunStreams(guarded.replace(":wrong@", given), "r1")
-    for call in (streams.take_over, streams.ping, lambda: streams.ping(once=True), streams.overview):
+    for ask in (streams.take_over, streams.ping, lambda: streams.ping(once=True), streams.overview):
         with pytest.raises(SetupError, match="refuses the user or password of --redis-url") as raised:
-            call()
+            ask()
         assert "right@" not in str(raised.value)
         assert "wrong" not in str(raised.value)
 
@@ -69,20 +68,24 @@ PROCESSES = {
 
 
 @pytest.mark.parametrize("name", PROCESSES)
-def test_so_does_every_process(guarded: str, name: str, tmp_path: Path) -> None:
+def test_so_does_every_process(
+    guarded: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROOKERY_RUN", "r1")
     if name in ("trainer", "inference"):
         pytest.importorskip("torch" if name == "trainer" else "vllm")
     module, *flags = (part.replace("OUT", str(tmp_path)) for part in PROCESSES[name])
     port = [] if name == "status" else ["--port", str(free_port())]
-    done = subprocess.run(
-        [sys.executable, "-m", module, *flags, "--redis-url", guarded, *port],
-        cwd=ROOT,
-        env={**os.environ, "ROOKERY_RUN": "r1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    argv = [*flags, "--redis-url", guarded, *port]
+    if name == "trainer":  # here, where torch is imported already
+        from services.trainer.__main__ import main
+
+        monkeypatch.setattr(sys, "argv", [module, *argv])
+        done = call(lambda _: main(), argv)
+    else:
+        done = subprocess.run(
+            [sys.executable, "-m", module, *argv], cwd=ROOT, capture_output=True, text=True, timeout=300
+        )
     assert done.returncode == 2, done.stdout + done.stderr
     assert "refuses the user or password of --redis-url" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

@@ -12,49 +12,31 @@ import redis
 
 from rookery.codec import decode_group, decode_position
 from rookery.errors import Conflict, SetupError, Unavailable
-from rookery.streams import Entry, RunStreams, reader
+from rookery.streams import RunStreams, reader
 from rookery.trace import (
     Adapter,
     Draw,
     PolicyVersion,
 )
-from tests.builders import feed, group, numbered_position
+from tests.builders import (
+    ROLLOUTS,
+    TRAINER,
+    generated,
+    group,
+    numbered_position,
+    publish,
+    read,
+    take,
+)
 from tests.chaos import histories
 from tests.conftest import RedisServer
 
 pytestmark = pytest.mark.redis
 
-ROLLOUTS = {"group": "rollouts", "consumer": "r"}
-TRAINER = {"group": "trainer", "consumer": "t"}
-
 
 @pytest.fixture
 def streams(redis_url: str) -> RunStreams:
     return RunStreams(redis_url, "test")
-
-
-def take(streams: RunStreams, count: int) -> list[Entry]:
-    """Feeds `count` positions and holds them as the rollouts would."""
-    feed(streams, count)
-    return read(streams, "positions", count, **ROLLOUTS)
-
-
-def read(streams: RunStreams, stream: str, count: int, *, group: str, consumer: str) -> list[Entry]:
-    entries: list[Entry] = []
-    deadline = time.monotonic() + 10
-    while len(entries) < count and time.monotonic() < deadline:
-        entries += streams.read(stream, group=group, consumer=consumer, count=count, block_s=0.05)
-    return entries
-
-
-def publish(streams: RunStreams, entry: Entry, number: int) -> bool:
-    return streams.publish_group(group(number), entry_id=entry.id, consumer_group="rollouts")
-
-
-def generated(streams: RunStreams, count: int) -> list[Entry]:
-    for number, entry in enumerate(take(streams, count)):
-        assert publish(streams, entry, number)
-    return read(streams, "traces", count, **TRAINER)
 
 
 # positions

@@ -1,5 +1,5 @@
-"""A random rook-tiny, as in the unit tests."""
+"""Random rook-tinies, as in the unit tests."""
 
-from tests.unit.trainer.conftest import tiny_model
+from tests.unit.trainer.conftest import small_model, tiny_model
 
-__all__ = ["tiny_model"]
+__all__ = ["small_model", "tiny_model"]

@@ -15,6 +15,7 @@ from services.trainer import loop
 from services.trainer.model.policies import build_policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.versions.publisher import Publisher
+from tests.builders import ROLLOUTS, read
 
 BATCH = 3
 
@@ -46,13 +47,11 @@ class Run:
         cursor = self.streams.feed_cursor()
         positions: list[Position] = [group.position for group in groups]
         self.streams.add_positions(positions, cursor=cursor)
-        entries: list[str] = []
-        while len(entries) < len(groups):
-            read = self.streams.read("positions", group="rollouts", consumer="c", count=99, block_s=0.1)
-            entries += [entry.id for entry in read]
-        for entry_id, group in zip(entries, groups, strict=True):
+        for entry, group in zip(
+            read(self.streams, "positions", len(groups), **ROLLOUTS), groups, strict=True
+        ):
             assert self.streams.publish_group(
-                group, entry_id=entry_id, consumer_group="rollouts", accept=accept
+                group, entry_id=entry.id, consumer_group="rollouts", accept=accept
             )
 
     def settings(self, steps: int, **changed: Any) -> TrainerSettings:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +18,7 @@ from rookery.trace import Adapter, PolicyVersion
 from services.trainer.versions import publisher as module
 from services.trainer.versions.publisher import Publisher, Store
 from tests.integration.trainer.runs import events
+from tests.waiting import until
 
 pytestmark = pytest.mark.redis
 
@@ -108,13 +108,6 @@ def setting(redis_url: str, servers: int) -> Iterator[Setting]:
 def _little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FIRST_S", 0.3)
     monkeypatch.setattr(module, "GRACE_S", 0.1)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20.0
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def waits(call: Callable[[], None]) -> list[tuple[int, float]]:

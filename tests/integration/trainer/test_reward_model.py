@@ -23,13 +23,6 @@ from services.trainer.examples.rows import (  # noqa: E402
 from services.trainer.finetune.model import load_sequence_classifier  # noqa: E402
 from services.trainer.reward_model import training  # noqa: E402
 from services.trainer.reward_model.report import ScoredPair, read_card, report_on  # noqa: E402
-from services.trainer.tiny import build_tiny  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("small")
-    return build_tiny(out, seed=1, hidden_size=64, layers=1, intermediate_size=128)
 
 
 def _settings(model: Path, data: Path, out: Path, **changes: object) -> RewardModelSettings:

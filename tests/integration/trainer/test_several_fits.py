@@ -1,11 +1,9 @@
 """sft, dpo and reward-model in two processes on gloo: what one process makes, in one set of files."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,14 +16,13 @@ from safetensors.torch import load_file  # noqa: E402
 
 from services.trainer.finetune import dpo, sft  # noqa: E402
 from services.trainer.reward_model import training as reward_model  # noqa: E402
-from services.trainer.settings import SftSettings  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
-from tests.integration.trainer.several_fits import dpo_settings, reward_model_settings  # noqa: E402
+from tests.integration.trainer.several_fits import SFT, dpo_settings, reward_model_settings, sft_settings  # noqa: E402
 from tests.unit.trainer.preferences import write_pairs  # noqa: E402
+from tests.waiting import until  # noqa: E402
 
 SCRIPTS = Path(sys.executable).parent
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 NOT_LEARNING = {"step_s", "tokens_per_s", "tokens", "resident_mib", "resident_peak_mib"}
 
 
@@ -56,10 +53,38 @@ def assert_same(one: Path, two: Path) -> None:
     assert not list(two.glob("checkpoint*"))
 
 
-def test_dpo_and_reward_model(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def stopped_at(folder: Path) -> int:
+    """The step at which sft, begun by `accelerate launch`, was told to stop."""
+    out, chats = folder / "all" / "sft", folder / "chats.jsonl"
+    lines = [json.loads(line) for line in (folder / "pairs.jsonl").read_text().splitlines()]
+    chats.write_text("".join(json.dumps({"messages": r["prompt"] + r["chosen"]}) + "\n" for r in lines))
+    flags = [word for name, value in SFT.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    command = [
+        SCRIPTS / "accelerate", "launch", "--config_file", "deploy/accelerate/gpus.yaml",
+        "--num_processes", "2", "--main_process_port", "0", "-m", "services.trainer", "sft",
+        "--model", folder / "tiny", "--data", chats, "--eval-data", chats, "--out", out, "--no-bf16", *flags,
+    ]  # fmt: skip
+    log = folder / "sft.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file)
+    until(lambda: (out / "metrics.jsonl").exists() and len(rows(out)) > 4, of=process, log=log, within_s=240)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(120) != 0
+    step: int = json.loads((out / "checkpoint" / "state.json").read_text())["step"]
+    assert len(rows(out)) == step
+    return step
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _resumed(folder: Path, stopped_at: int) -> None:
+    """Everything in one start: most of it goes by importing torch."""
     script = Path(__file__).with_name("several_fits.py")
     command = [SCRIPTS / "torchrun", "--standalone", "--nproc-per-node", "2", script, folder]
-    subprocess.run(command, check=True, timeout=300, env=ENVIRONMENT, cwd=ROOT)
+    subprocess.run(command, check=True, timeout=300, cwd=ROOT)
+
+
+def test_dpo_and_reward_model(folder: Path) -> None:
     dpo.run(dpo_settings(folder, folder / "alone" / "dpo"))
     reward_model.run(reward_model_settings(folder, folder / "alone" / "reward-model"))
     for name in ("dpo", "reward-model"):
@@ -70,32 +95,7 @@ def test_dpo_and_reward_model(folder: Path) -> None:
     assert reports[1]["pairs"] == reports[0]["pairs"]
 
 
-def test_sft_is_stopped_and_resumed_by_accelerate(folder: Path) -> None:
-    out, data = folder / "all" / "sft", folder / "pairs.jsonl"
-    lines = [json.loads(line) for line in data.read_text().splitlines()]
-    chats = folder / "chats.jsonl"
-    chats.write_text("".join(json.dumps({"messages": r["prompt"] + r["chosen"]}) + "\n" for r in lines))
-    flags = {
-        "batch-size": 9, "steps": 80, "lr": 1e-3, "warmup-steps": 2, "threads": 1, "device": "cpu",
-        "eval-data": chats, "eval-examples": 20, "eval-every": 40, "save-dtype": "float32",
-    }  # fmt: skip
-    said = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    command = [
-        SCRIPTS / "accelerate", "launch", "--config_file", "deploy/accelerate/gpus.yaml",
-        "--num_processes", "2", "--main_process_port", "0", "-m", "services.trainer", "sft",
-        "--model", folder / "tiny", "--data", chats, "--out", out, "--no-bf16", *said,
-    ]  # fmt: skip
-    with (folder / "sft.log").open("wb") as log:
-        first = subprocess.Popen(command, env=ENVIRONMENT, cwd=ROOT, stdout=log, stderr=log)
-        while first.poll() is None and not ((out / "metrics.jsonl").exists() and len(rows(out)) > 4):
-            time.sleep(0.1)
-        first.send_signal(signal.SIGTERM)
-        assert first.wait(120) != 0
-        step = json.loads((out / "checkpoint" / "state.json").read_text())["step"]
-        assert 4 < step < 80
-        assert len(rows(out)) == step
-        subprocess.run(command, check=True, timeout=300, env=ENVIRONMENT, cwd=ROOT, stdout=log, stderr=log)
-    values = {name.replace("-", "_"): value for name, value in flags.items()}
-    alone = SftSettings(model=folder / "tiny", data=chats, out=folder / "alone" / "sft", bf16=False, **values)  # type: ignore[arg-type]
-    sft.run(alone)
-    assert_same(folder / "alone" / "sft", out)
+def test_sft_is_stopped_and_resumed(folder: Path, stopped_at: int) -> None:
+    assert 4 < stopped_at < SFT["steps"]
+    sft.run(sft_settings(folder, folder / "alone" / "sft"))
+    assert_same(folder / "alone" / "sft", folder / "all" / "sft")

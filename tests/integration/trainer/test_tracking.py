@@ -10,6 +10,7 @@ from rookery.errors import SetupError
 from rookery.mlflow_run import ID_FILE
 from services.trainer.records import tracking
 from services.trainer.records.tracking import track
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -129,8 +130,7 @@ def test_figures_wait_for_mlflow_to_come_back(tmp_path: Path, monkeypatch: pytes
     with track(folder, wanted=True, params={}, artifacts=lambda folder: []) as tracker:
         for step in range(3):
             tracker.log({"step": step, "reward": 1.0})
-        while not (folder / ID_FILE).exists():
-            pass
+        until((folder / ID_FILE).exists)
     run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
     assert len(client_of(tmp_path / "mlruns").get_metric_history(run_id, "reward")) == 3
 

@@ -1,5 +1,6 @@
 """The trainer after its last step: it ends, or rests for a supervisor that starts again whatever ends."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -17,30 +18,19 @@ pytestmark = [pytest.mark.redis, pytest.mark.torch]
 
 pytest.importorskip("torch")
 
+from services.trainer import process  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
 
 WITHIN_S = 120.0
 
 
-@pytest.fixture
-def finished(redis_url: str, tmp_path: Path) -> Run:
-    """A run at its last step, the first."""
-    with events() as running:
-        run = Run(
-            redis_url, "one", tmp_path / "one", build_tiny(tmp_path / "tiny", seed=3, layers=2), running
-        )
-        run.add([make_group(number, vocabulary=90) for number in range(BATCH)])
-        run.train(1)
-    return run
-
-
-def start(run: Run, *, port: int, rest: bool) -> subprocess.Popen[str]:
+def resting(run: Run, port: int) -> "subprocess.Popen[str]":
+    """A trainer of the run that finds nothing to do."""
     settings = run.settings(1)
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("TRAINER_")},
-        "OMP_NUM_THREADS": "1",
-        "TRAINER_REST": str(rest).lower(),
+        "TRAINER_REST": "true",
         "TRAINER_PORT": str(port),
         "ROOKERY_RUN": run.name,
         "ROOKERY_REDIS_URL": run.url,
@@ -51,25 +41,26 @@ def start(run: Run, *, port: int, rest: bool) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_finished_run_ends_the_process(finished: Run) -> None:
-    process = start(finished, port=free_port(), rest=False)
-    process.communicate(timeout=WITHIN_S)
-    assert process.returncode == 0
-
-
-def test_a_finished_run_rests_until_told_to_stop(finished: Run) -> None:
+def test_a_finished_run_ends_or_rests_until_told_to_stop(redis_url: str, tmp_path: Path) -> None:
     port = free_port()
-    process = start(finished, port=port, rest=True)
+    with events() as running:
+        run = Run(
+            redis_url, "one", tmp_path / "one", build_tiny(tmp_path / "tiny", seed=3, layers=2), running
+        )
+        run.add([make_group(number, vocabulary=90) for number in range(BATCH)])
+        run.train(1)
+    asyncio.run(asyncio.wait_for(process.run(run.settings(1, port=port)), WITHIN_S))
+    rests = resting(run, port)
     try:
-        assert process.stderr
-        for line in process.stderr:
+        assert rests.stderr
+        for line in rests.stderr:
             if "training ended at version 1" in line:
                 break
         time.sleep(0.5)
         assert httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
-        assert process.poll() is None
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(WITHIN_S) == 0
+        assert rests.poll() is None
+        rests.send_signal(signal.SIGTERM)
+        assert rests.wait(WITHIN_S) == 0
     finally:
-        process.kill()
-        process.communicate()
+        rests.kill()
+        rests.communicate()

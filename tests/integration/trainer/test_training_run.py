@@ -7,7 +7,6 @@ import math
 import queue
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +39,7 @@ from services.trainer.versions.publisher import Publisher  # noqa: E402
 from services.viewer.runs import RunFolder  # noqa: E402
 from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
+from tests.waiting import until  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -718,10 +718,3 @@ def test_a_policy_record_that_redis_lost_is_published_again(run: Run, redis_url:
     publisher.republish(adapter)
     publisher.wait()
     assert run.streams.policy() == adapter
-
-
-def until(condition: Callable[[], bool], *, within_s: float = 20.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)

@@ -22,6 +22,7 @@ from tests import builders
 from tests.conftest import ROOT, RedisServer, require
 from tests.contract.test_readme import serving
 from tests.viewed_runs import BATCH, STEPS, hostile_group, write_run
+from tests.waiting import until
 
 pytestmark = pytest.mark.chromium
 
@@ -93,16 +94,14 @@ def site(tmp_path_factory: pytest.TempPathFactory, stockfish_path: str) -> Itera
         serving("services.reward", *flags, log=folder / "reward.log", ready="/readyz") as reward,
         serving(
             "services.viewer",
-            *(
-                "--runs-dir",
-                str(runs),
-                "--redis-url",
-                server.url,
-                "--reward-url",
-                reward,
-                "--token-file",
-                str(token),
-            ),
+            "--runs-dir",
+            str(runs),
+            "--redis-url",
+            server.url,
+            "--reward-url",
+            reward,
+            "--token-file",
+            str(token),
             log=folder / "viewer.log",
             ready="/readyz",
         ) as url,
@@ -119,9 +118,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, stockfish_path: str) -> Itera
 def _leave_dead_letter(url: str) -> None:
     streams = RunStreams(url, "one")
     builders.feed(streams, 1)
-    while not (held := streams.read("positions", group="rollouts", consumer="a", count=1, block_s=0.1)):
-        pass
-    streams.dead_letter("positions", held[0].id, group="rollouts", reason="engines died on <b>it</b>")
+    reading = {"group": "rollouts", "consumer": "a"}
+    [held] = until(lambda: streams.read("positions", count=1, block_s=0.1, **reading))
+    streams.dead_letter("positions", held.id, group="rollouts", reason="engines died on <b>it</b>")
     streams.close()
 
 

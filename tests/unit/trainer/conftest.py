@@ -1,4 +1,4 @@
-"""A random rook-tiny."""
+"""Random rook-tinies."""
 
 from pathlib import Path
 
@@ -10,3 +10,12 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from services.trainer.tiny import build_tiny
 
     return build_tiny(tmp_path_factory.mktemp("tiny"), seed=3)
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One with a single layer."""
+    from services.trainer.tiny import build_tiny
+
+    out = tmp_path_factory.mktemp("small")
+    return build_tiny(out, seed=1, hidden_size=64, layers=1, intermediate_size=128)

@@ -20,7 +20,6 @@ from services.trainer.model.policy import (  # noqa: E402
     Policy,
 )
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.tiny import build_tiny  # noqa: E402
 from services.trainer.training import optimizer as adam  # noqa: E402
 from services.trainer.training import ppo  # noqa: E402
 from services.trainer.training.step import (  # noqa: E402
@@ -36,12 +35,6 @@ from tests.unit.trainer.groups import make_group  # noqa: E402
 
 REWARDS = (-1.0, -0.3, 0.0, -0.2)
 BEST = 2
-
-
-@pytest.fixture(scope="module")
-def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("small")
-    return build_tiny(out, seed=1, hidden_size=64, layers=1, intermediate_size=128)
 
 
 def _settings(model: Path, folder: Path, **changed: object) -> TrainerSettings:

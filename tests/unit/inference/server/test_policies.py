@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import json
 import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,15 +14,6 @@ from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import policies as policies_module
 from services.inference.server.adapter import AdapterRules
 from services.inference.server.policies import ALIAS, Policies
-
-MODEL = {
-    "num_hidden_layers": 1,
-    "hidden_size": 8,
-    "intermediate_size": 16,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 4,
-}
 
 
 class MemoryEngine:
@@ -86,11 +76,7 @@ def policies(engine: MemoryEngine, tmp_path: Path) -> Policies:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Callable[..., Adapter]:
-    model = tmp_path / "tiny"
-    model.mkdir()
-    (model / "config.json").write_text(json.dumps(MODEL))
-
+def make(tmp_path: Path, model: Path) -> Callable[..., Adapter]:
     def write(version: int, *, seed: int | None = None, scale: float = 0.02) -> Adapter:
         seed = version if seed is None else seed
         made = write_adapter(

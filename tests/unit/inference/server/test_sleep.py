@@ -1,7 +1,7 @@
 """Who waits while the server sleeps, and what wakes it. vLLM, which needs a GPU for this, is not there."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +16,7 @@ from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import drain, policies
 from services.inference.server.plugin import RookeryPlugin, ServerState
 from services.inference.server.sleep import Sleeper
+from tests.waiting import eventually
 
 ADAPTER = Adapter(PolicyVersion(3, "0" * 64), "a", "m")
 
@@ -87,17 +88,11 @@ def ask(client: InferenceClient) -> "asyncio.Task[httpx.Response]":
     return asyncio.create_task(client._http.request("POST", "/v1/completions"))
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - counted by the app, in the same loop
-            await asyncio.sleep(0.001)
-
-
 async def test_requests_in_flight_are_answered_first_and_later_ones_wait(
     client: InferenceClient, engine: Engine
 ) -> None:
     first = ask(client)
-    await until(lambda: engine.did == ["asked"])
+    await eventually(lambda: engine.did == ["asked"], every_s=0.001)
     await client.sleep()
     await client.sleep()
     assert engine.did == ["asked", "answered", "sleep 1"]
@@ -158,7 +153,7 @@ async def test_what_fails_leaves_it_as_it_was(
     assert (await waiting).status_code == 200
     monkeypatch.setattr("services.inference.server.sleep.DRAIN_S", 0.0)
     slow = ask(client)
-    await until(lambda: engine.did[-1] == "asked")
+    await eventually(lambda: engine.did[-1] == "asked", every_s=0.001)
     with pytest.raises(PeerFault, match="requests in flight did not end within 0 s: 1"):
         await client.sleep()
     assert (await slow).status_code == 200
