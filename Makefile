@@ -93,6 +93,7 @@ bench: setup ## run all benchmarks (an hour; `python -m bench.PART` for one)
 	$(PY) -m bench.reward
 	$(PY) -m bench.data
 	$(PY) -m bench.train
+	$(PY) -m bench.gpt2
 	$(PY) -m bench.reward.reading
 	$(PY) -m bench.scale
 	$(PY) -m bench.scale.predictions
