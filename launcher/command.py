@@ -153,14 +153,14 @@ def _own(name: str, kind: str, *needed: str, place: str = "", **options: Any) ->
     def command(rest: list[str]) -> int:
         module_name, _, function = (place or f"{name}:{name}").partition(":")
         module = importlib.import_module(f"launcher.{module_name}")
+        run: Callable[[Any, Any], int] = getattr(module, function)
         show = getattr(module, "print_services", None)
         settings = getattr(module, kind).parse(rest, prog=f"rookery {name}", show=show)
         for service in needed:
             _require(service)
         from rich.console import Console
 
-        status: int = getattr(module, function)(settings, Console(**options))
-        return status
+        return run(settings, Console(**options))
 
     return command
 

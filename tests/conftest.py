@@ -195,6 +195,13 @@ class RedisServer:
                 time.sleep(0.02)
         pytest.fail(f"{command[0]} did not answer on port {self.port} within {REDIS_START_S} s")
 
+    def __enter__(self) -> "RedisServer":
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
     def stop(self) -> None:
         if self._process:
             self._process.kill()

@@ -62,7 +62,7 @@ async def eventually(
     """The same in an event loop; `condition` may be a coroutine function."""
     deadline = time.monotonic() + within_s
     while True:
-        found = condition()
+        found = await asyncio.to_thread(condition)  # a call that waits for Redis must not stop the loop
         if inspect.isawaitable(found):
             found = await found
         if found:
@@ -87,4 +87,6 @@ def _give_up(
 
 
 def _text(log: Path | Callable[[], str] | None) -> str:
-    return "" if log is None else log.read_text()[-4000:] if isinstance(log, Path) else log()
+    if isinstance(log, Path):
+        return log.read_text()[-4000:] if log.exists() else f"no {log}"
+    return log() if log else ""

@@ -7,14 +7,19 @@ compression is short, lest games that are drawn twice make a file that decompres
 
 import random
 import re
+import struct
 import textwrap
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
+from typing import IO
 
 import zstandard
 
 from services.data.pgn.reader import read_raw_games
+
+FRAME_BYTES = 16 << 20
+"""Of text in a frame, as `pzstd` cuts it."""
 
 _COMPRESSION = zstandard.ZstdCompressionParameters.from_level(6, window_log=18)
 _COLUMNS = 80
@@ -35,14 +40,28 @@ class Kind(StrEnum):
     """Few tags, no comments, the moves in lines of 80 columns."""
 
 
-def write_dump(path: Path, games: Path, *, count: int, copies: int, kind: Kind) -> int:
+def write_dump(
+    path: Path, games: Path, *, count: int, copies: int, framed: bool, kind: Kind = Kind.CLOCKS
+) -> int:
     """Writes `count` games `copies` times, each copy under other addresses; bytes of text."""
     text = b"".join(_games(games, count, kind))
     with path.open("wb") as file:
         for copy in range(copies):
             again = text.replace(b"https://lichess.org/", b"https://lichess.org/%02d" % copy)
-            file.write(zstandard.ZstdCompressor(compression_params=_COMPRESSION).compress(again))
+            write = _write_frames if framed else _write_whole
+            write(file, again)
     return copies * len(again)
+
+
+def _write_whole(file: IO[bytes], text: bytes) -> None:
+    file.write(zstandard.ZstdCompressor(compression_params=_COMPRESSION).compress(text))
+
+
+def _write_frames(file: IO[bytes], text: bytes) -> None:
+    compressor = zstandard.ZstdCompressor(compression_params=_COMPRESSION)
+    for first in range(0, len(text), FRAME_BYTES):
+        frame = compressor.compress(text[first : first + FRAME_BYTES])
+        file.write(struct.pack("<III", 0x184D2A50, 4, len(frame)) + frame)
 
 
 def write_again(path: Path, games: Path, *, size: int) -> int:

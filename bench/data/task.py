@@ -1,20 +1,120 @@
-"""The measured work in a process of its own: `python -m bench.data.task FILE`, then JSON.
+"""A measured piece of work in a process of its own: `python -m bench.data.task KIND FILE ...`, then JSON.
 
-The clock runs from the first byte read to the last position written; imports are over by then.
+The clock runs from the first byte read to the last position written; imports are over by then, the start of
+worker processes is not.
 """
 
+import io
 import json
 import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
 
+import chess.pgn
+import zstandard
+
+from services.data.pgn import native
+from services.data.pgn.reader import read_raw_games
 from services.data.pgn.tags import Filters
 from services.data.positions.dataset import write_positions
 from services.data.positions.recipe import PositionRecipe
+from services.data.store.files import Source
 
-RECIPE = PositionRecipe(count=20_000, games=0.01, filters=Filters(elo_min=1000))
-"""Positions of the games that a filter passes, out of one in a hundred."""
+GAMES = 0.01
+POSITIONS = 20_000
+FILTERS = Filters(elo_min=1000)
+
+_PYTHON_CHESS_GAMES = 400
+_NATIVE_GAMES = 20_000
+_BATCH = 500
+
+
+def decompress(path: str) -> dict[str, int]:
+    """The same library, nothing else done."""
+    size = 0
+    with Path(path).open("rb") as file:
+        reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        while block := reader.read(1 << 20):
+            size += len(block)
+    return {"bytes": size}
+
+
+def scan(path: str) -> dict[str, int]:
+    """Games cut apart, none read."""
+    games = size = 0
+    for raw in read_raw_games(path):
+        games += 1
+        size += len(raw.data)
+    return {"bytes": size, "games": games}
+
+
+def python_chess(path: str) -> dict[str, int]:
+    """The obvious way: a loop of `chess.pgn.read_game`, which reads every move of every game."""
+    with Path(path).open("rb") as file:
+        stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        text = io.TextIOWrapper(io.BufferedReader(stream))
+        games = list(islice(iter(lambda: chess.pgn.read_game(text), None), _PYTHON_CHESS_GAMES))
+    size = sum(len(raw.data) for raw in islice(read_raw_games(path), len(games)))
+    return {"bytes": size, "games": len(games)}
+
+
+def native_parser(path: str) -> dict[str, int]:
+    """The native parser on every game, as its authors use it: from strings, on one thread."""
+    import rust_pgn_reader_python_binding as parser
+
+    games = size = 0
+    raws = islice(read_raw_games(path), _NATIVE_GAMES)
+    while batch := list(islice(raws, _BATCH)):
+        games += len(parser.parse_games_from_strings([raw.text for raw in batch], num_threads=1))
+        size += sum(len(raw.data) for raw in batch)
+    return {"bytes": size, "games": games}
+
+
+def read_natively(path: str) -> dict[str, int]:
+    """Every game read as the sampler reads it."""
+    games = size = 0
+    raws = islice(read_raw_games(path), _NATIVE_GAMES)
+    while batch := list(islice(raws, _BATCH)):
+        games += sum(
+            isinstance(played, native.PlayedNatively) for played in native.read_games(batch, _SOURCE)
+        )
+        size += sum(len(raw.data) for raw in batch)
+    return {"bytes": size, "games": games}
+
+
+def sample(path: str, jobs: int = 1, games: float = GAMES) -> dict[str, int]:
+    """Positions drawn from the games that a filter passes, out of one in a hundred; written as Parquet."""
+    recipe = PositionRecipe(count=POSITIONS, games=games, filters=FILTERS)
+    with tempfile.TemporaryDirectory(prefix="bench-data-") as out:
+        manifest = write_positions([path], out, recipe, jobs=jobs)
+    found = manifest["games"]
+    return {"games": found["seen"], "read": found["read"], "positions": manifest["positions"]}
+
+
+def sample_without_native(path: str, jobs: int = 1) -> dict[str, int]:
+    """The same where python-chess reads the games that are chosen."""
+    native.AVAILABLE = False
+    return sample(path, jobs)
+
+
+_SOURCE = Source("", 0, "")
+
+TASKS: dict[str, Callable[..., dict[str, int]]] = {
+    task.__name__: task
+    for task in (
+        decompress,
+        scan,
+        python_chess,
+        native_parser,
+        read_natively,
+        sample,
+        sample_without_native,
+    )
+}
 
 
 def _cpu_s() -> float:
@@ -24,13 +124,13 @@ def _cpu_s() -> float:
 
 
 def main() -> None:
-    """Draws positions from the file on the command line and writes them as Parquet."""
+    """Does what the command line names."""
+    kind, path, *numbers = sys.argv[1:]
     started, cpu_s = time.perf_counter(), _cpu_s()
-    with tempfile.TemporaryDirectory(prefix="bench-data-") as out:
-        manifest = write_positions([sys.argv[1]], out, RECIPE, jobs=1)
-        seconds, cpu_s = time.perf_counter() - started, _cpu_s() - cpu_s
-    figures = {"games": manifest["games"]["seen"], "positions": manifest["positions"]}
-    json.dump({**figures, "seconds": seconds, "cpu_s": cpu_s}, sys.stdout)
+    result: dict[str, float] = dict(TASKS[kind](path, *map(int, numbers)))
+    result["seconds"] = time.perf_counter() - started
+    result["cpu_s"] = _cpu_s() - cpu_s
+    json.dump(result, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Every concept, subject by subject. Importing this package fills `commentary.concept.CONCEPTS`."""
 
+from commentary.concept import CONCEPTS, unsaid
 from commentary.concepts import (  # noqa: F401
     advances,
     castling,
@@ -26,3 +27,6 @@ from commentary.concepts import (  # noqa: F401
     strikes,
     tactics,
 )
+
+if _without := [name for name, concept in CONCEPTS.items() if concept.holds is unsaid]:
+    raise NotImplementedError(f"concepts without a truth: {_without}")

@@ -18,6 +18,9 @@ from rookery.streams.history import recorded
 
 logger = logging.getLogger(__name__)
 
+DEAD_LIMIT = 1000
+"""Maximum entries of `dead`. Older ones are deleted, but are still included in `counts`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -145,12 +148,6 @@ class Reader(RunConnection):
 def _entry(row: Any) -> Entry:
     entry_id, fields = row
     return Entry(entry_id.decode(), fields.get(b"data", b""), fields.get(b"draw", b""))
-
-
-logger = logging.getLogger(__name__)
-
-DEAD_LIMIT = 1000
-"""Maximum entries of `dead`. Older ones are deleted, but are still included in `counts`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Self
 
 from rookery import metrics, notation
 from rookery.answers import extract, first_line
-from rookery.clients.reward_model import RewardModelClient
 from rookery.engines import EnginePool, RequestQueue, find_engine
 from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.notation import read_move
@@ -142,6 +141,8 @@ class Scorer:
         try:
             await pool.start()
             if settings.model_url:
+                from rookery.clients.reward_model import RewardModelClient
+
                 reward_model = RewardModel(RewardModelClient(settings.model_url, access=settings.access))
             return cls(pool, settings, shared, reward_model, custom)
         except RookeryError as error:

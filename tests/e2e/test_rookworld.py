@@ -58,7 +58,6 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     folder = tmp_path_factory.mktemp("rookworld")
     model = teach(write_rookworld_model(folder / "tiny-gpt2"), steps=200)
     server = RedisServer(folder)
-    server.start()
     port = free_port()
     flags = [
         "--run", "rw", "--runs-dir", folder, "--preset", "rookworld-full", "--steps", STEPS, "--minutes", 60,
@@ -73,7 +72,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     ):  # fmt: skip
         flags += ["--set", setting]
     log, metrics, url = folder / "up.log", folder / "rw" / "metrics.jsonl", f"http://127.0.0.1:{port}"
-    with started("demo", *flags, log=log) as process, copied_groups(server.url, "rw") as groups:
+    with server, started("demo", *flags, log=log) as process, copied_groups(server.url, "rw") as groups:
         run = Seen(folder / "rw", 0, groups)
         until(
             lambda: metrics.exists() and len(metrics.read_text().splitlines()) >= STEPS - 1,
@@ -84,7 +83,6 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         run.served.append(httpx.get(f"{url}/policy").json()["version"])
         run.status = process.wait(600)
         yield run
-    server.stop()
 
 
 def test_generated_positions_come_from_a_fixed_pool(seen: Seen) -> None:

@@ -91,13 +91,14 @@ def made_parts(
 
     `work` makes the records of a shard in a worker, with the worker's engine if it has one.
     """
+    folder = open_folder(options.out)
     with numbered_positions(options) as (positions, origin), workers_of(options) as workers:
         terms = {"positions": origin, "count": options.count, **terms}
         engine = None
         if has_engine:
             engine = WorkerEngine(options.engine, next(workers.map(engine_name, [options.engine])))
             terms["engine"] = engine.name
-        parts = Parts(open_folder(options.out), kind, terms=terms)
+        parts = Parts(folder, kind, terms=terms)
         shards = partial(workers.map, partial(work, engine))
         with Progress() as progress:
             progress.begin(stage, unit=kind.name, total=options.count)

@@ -99,7 +99,7 @@ def handle_file(
     with ThreadPoolExecutor(1) as aside:
         hashing = aside.submit(identify, location) if identified else None
         seam = PieceJoiner(handler)
-        for portion in workers.map(partial(_PieceReader[F], handler), pieces):
+        for portion in workers.map(partial(_PieceReader, handler), pieces):
             if measure:
                 measure(portion.size)
             yield from seam.join(portion)

@@ -136,7 +136,9 @@ def in_an_empty_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _run(command: str, *more: str) -> str:
     words = shlex.split(command)
-    done = call(main, [*words[2 if words[0] == "rookery" else 3 :], *more])
+    begin = ["rookery", "data"] if words[0] == "rookery" else ["python", "-m", "services.data"]
+    assert words[: len(begin)] == begin
+    done = call(main, [*words[len(begin) :], *more])
     assert done.returncode == 0, done.stderr
     return done.stdout
 

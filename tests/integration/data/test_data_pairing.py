@@ -72,6 +72,7 @@ class Student:
         thread = Thread(target=lambda: asyncio.run(self.server._serve()), daemon=True)
         thread.start()
         until(lambda: self.server.started or not thread.is_alive())
+        assert self.server.started
         yield
         self.server.should_exit = True
         thread.join(timeout=10)

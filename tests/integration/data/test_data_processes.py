@@ -8,9 +8,10 @@ from pathlib import Path
 from rookery.processes.workers import Workers
 from services.data.pgn.index import index_location
 from services.data.pgn.indexing import write_index
-from services.data.pgn.reader import read_raw_games
+from services.data.pgn.reader import handle_file, read_raw_games
+from services.data.store.files import Source, identify
 from tests.conftest import ROOT
-from tests.unit.data.test_data_pieces import GAMES, announced, compressed, piecewise
+from tests.unit.data.test_data_pieces import GAMES, Every, announced, compressed, piecewise
 from tests.unit.data.texts import COMPRESSORS, outline
 
 
@@ -19,11 +20,13 @@ def test_several_processes_share_the_work(tmp_path: Path) -> None:
     frames, whole = tmp_path / "frames.pgn.zst", tmp_path / "whole.pgn.zst"
     frames.write_bytes(announced(compressed(text, cuts=range(5000, 70_000, 5000))))
     whole.write_bytes(COMPRESSORS[".pgn.zst"](text))
-    seen = bytearray()
     with Workers(2) as workers:
         assert piecewise(frames, workers) == piecewise(frames)
-        assert outline(piecewise(whole, workers, seen.extend)) == outline(read_raw_games(whole))
-    assert seen == whole.read_bytes()
+        assert outline(piecewise(whole, workers)) == outline(read_raw_games(whole))
+        for file in (frames, whole):
+            sources: list[Source] = []
+            list(handle_file(str(file), Every(), workers, identified=sources.append))
+            assert sources == [identify(str(file))]
 
 
 def test_several_processes_write_the_same_index(tmp_path: Path) -> None:

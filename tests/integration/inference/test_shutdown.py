@@ -93,7 +93,6 @@ async def test_started_again_it_comes_back_on_the_current_version_and_ends_with_
     server: Server, streams: RunStreams
 ) -> None:
     """If the engine dies in a reload, that is answered with 503, and the server ends with status 1."""
-    server.spawns = False  # a fork is as much of a child
     server.start()
     server.wait_for("/readyz", 200)
     adapter = write_adapter(server.root / "v2", server.model, version=2)

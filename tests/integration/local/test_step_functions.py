@@ -23,7 +23,9 @@ PIPELINES = sorted((ROOT / "pipelines").glob("*.toml"))
 
 
 def exported(file: Path, *flags: str) -> dict[str, Any]:
-    return dict(json.loads(call(main, ["pipeline", "export", file.relative_to(ROOT), *flags]).stdout))
+    done = call(main, ["pipeline", "export", file.relative_to(ROOT), *flags])
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
 
 
 class Aws:

@@ -145,6 +145,7 @@ async def serve_http(app: FastAPI, *, host: str = "127.0.0.1", port: int = 0) ->
     server = uvicorn.Server(config)
     task = asyncio.create_task(server._serve())
     await eventually(lambda: server.started or task.done())
+    assert server.started
     yield f"http://{host}:{port}"
     server.should_exit = True
     await task

@@ -117,7 +117,7 @@ def test_learning_compares_the_first_with_the_last_steps() -> None:
 def test_without_a_terminal_changes_become_lines() -> None:
     console = Console(file=io.StringIO(), width=40)
     shown = display(console)
-    assert isinstance(shown, PlainDisplay)
+    assert type(shown) is PlainDisplay
     reward = member("reward", State.WAITING)
     with shown:
         shown.show("run r", [reward], Snapshot())

@@ -5,12 +5,17 @@ A completion is a list of tokens; a token is (log p, log p behaviour, advantage)
 
 import math
 from collections.abc import Sequence
+from typing import get_args
+
+from services.trainer.settings.objective import ObjectiveName
 
 Token = tuple[float, float, float]
 Completion = Sequence[Token]
 
 OBJECTIVES = ("grpo", "dr-grpo", "dapo", "gspo", "cispo", "reinforce")
 """All but ppo, which needs a critic."""
+
+assert {*OBJECTIVES, "ppo"} == set(get_args(ObjectiveName))
 
 
 def ppo_clip(
