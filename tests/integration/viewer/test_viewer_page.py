@@ -3,6 +3,7 @@
 `ROOKERY_SCREENSHOTS` names the folder; by default it is one of pytest's.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -329,5 +330,6 @@ def test_view_prints_an_address_that_opens(site: Site, tmp_path: Path) -> None:
     assert kept == address.partition("token=")[2] != ""
     with pytest.raises(httpx.ConnectError):  # the server ends with the command that started it
         for _ in range(100):
-            httpx.get(address.partition("/runs")[0] + "/healthz", timeout=5)
+            with contextlib.suppress(httpx.RemoteProtocolError, httpx.ReadError):  # it is about to end
+                httpx.get(address.partition("/runs")[0] + "/healthz", timeout=5)
             time.sleep(0.2)
