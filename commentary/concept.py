@@ -21,7 +21,7 @@ Truth = Callable[..., bool | None]
 F = TypeVar("F", bound=Truth)
 
 
-def unsaid(context: Any, **slots: Any) -> bool | None:
+def no_truth(context: Any, **slots: Any) -> bool | None:
     """The truth of a concept until its function follows."""
     raise NotImplementedError("a concept without a truth")
 
@@ -120,7 +120,7 @@ CONCEPTS: dict[str, Concept] = {}
 """All of them by name; importing `commentary.concepts` fills it."""
 
 
-def concept(name: str, *, topic: str, holds: Truth = unsaid, **facts: Any) -> Concept:
+def concept(name: str, *, topic: str, holds: Truth = no_truth, **facts: Any) -> Concept:
     """Declares a concept of positions, or one that the writer uses where it has a reason to.
 
         @concept("isolated pawn", topic="pawns", detect=_isolated, favours="-side").says(

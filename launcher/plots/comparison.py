@@ -10,20 +10,17 @@ steps are correlated, so blocks of them are resampled (Kuensch, Annals of Statis
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from launcher.plots.runs import Configuration, Run
 from rookery.errors import InvalidInput
 from rookery.plots.steps import Step, keys_of, matching, series
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Floats: TypeAlias = "NDArray[np.float64]"
 

@@ -23,7 +23,6 @@ from services.data.commands.flags import (
     command_parser,
     positive,
 )
-from services.data.store.folders import open_folder
 
 EXAMPLES = """  rookery data annotate --count 20 --out runs/annotations
   rookery data annotate --count 5000 --source games/*.pgn.zst --engines 8 --out s3://bucket/start
@@ -48,7 +47,7 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
     recipe = AnnotationRecipe(options.style, manner, Effort.of(options.nodes, lines=options.lines))
     work = partial(annotate_shard, recipe)
     with made_parts(options, ANNOTATIONS, work, stage="annotate", terms=asdict(recipe)) as (parts, terms):
-        return write_annotations(parts, open_folder(options.out), terms=terms)
+        return write_annotations(parts, parts.folder, terms=terms)
 
 
 def options_of(argv: list[str]) -> argparse.Namespace:

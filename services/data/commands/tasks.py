@@ -77,8 +77,7 @@ def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
         has_engine=needs_engine(options.task),
     ) as (parts, terms):
         examples = chain.from_iterable(map(parts.read, sorted(parts.done)))
-        folder = open_folder(options.out)
-        return write_tasks(examples, folder, terms=terms, jsonl=options.jsonl, text=options.text)
+        return write_tasks(examples, parts.folder, terms=terms, jsonl=options.jsonl, text=options.text)
 
 
 def _puzzles(options: argparse.Namespace) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class Parts(Generic[R]):
     """
 
     def __init__(self, folder: Folder, kind: Kind[R], *, terms: Mapping[str, Any]) -> None:
-        self._folder = folder
+        self.folder = folder
         self._kind = kind
         names = folder.names(below=_FOLDER)
         parts = [name for name in names if name.endswith(SUFFIX)]
@@ -86,23 +86,23 @@ class Parts(Generic[R]):
     def write(self, number: int, records: Iterable[R], *, counts: Mapping[str, int]) -> None:
         """Writes part `number`, which is then done."""
         notes = {name: str(count) for name, count in counts.items()}
-        write_records(self._folder, _name_of(number), self._kind, records, notes=notes)
+        write_records(self.folder, _name_of(number), self._kind, records, notes=notes)
         self.done.add(number)
 
     def read(self, number: int) -> Iterator[R]:
         """The records of part `number`."""
-        return read_records(self._folder, _name_of(number), self._kind)
+        return read_records(self.folder, _name_of(number), self._kind)
 
     def counts(self, number: int) -> dict[str, int]:
         """The counts stored with part `number`."""
-        notes = describe(self._folder, _name_of(number)).notes
+        notes = describe(self.folder, _name_of(number)).notes
         return {name: int(count) for name, count in notes.items()}
 
     def clear(self) -> None:
         """Deletes the parts, then the terms: parts that remain if this is killed still have their terms."""
         for number in sorted(self.done):
-            self._folder.remove(_name_of(number))
-        self._folder.remove(_TERMS)
+            self.folder.remove(_name_of(number))
+        self.folder.remove(_TERMS)
         self.done = set()
 
     def _check_terms(self, begun: Mapping[str, Any], terms: Mapping[str, Any]) -> None:
@@ -114,7 +114,7 @@ class Parts(Generic[R]):
         ]
         if differing:
             raise SetupError(
-                f"{self._folder.place(_FOLDER)!r} was begun with other settings: {'; '.join(differing)}. "
+                f"{self.folder.place(_FOLDER)!r} was begun with other settings: {'; '.join(differing)}. "
                 "Use the same settings, or choose another --out"
             )
 

@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ Sums = Mapping[str, torch.Tensor]
 """Scalars summed over a forward pass: `loss`, which is differentiated, and other figures to report."""
 
 
-class FinetuneTask(Generic[F]):
+class FinetuneTask(ABC, Generic[F]):
     """A model and the loss to train it with. Subclasses define `sums`."""
 
     name: ClassVar[str]
@@ -76,9 +77,9 @@ class FinetuneTask(Generic[F]):
         """Returns the divisor for the sums of `examples`: here their number."""
         return len(examples)
 
+    @abstractmethod
     def sums(self, batch: TokenBatch) -> Sums:
         """Returns the loss of a forward pass and other figures."""
-        raise NotImplementedError
 
     def evaluate(self) -> dict[str, float]:
         """Returns the means of `sums` on held-out examples, by name; empty if there are none.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from commentary import read  # noqa: F401 -- fills the registry
-from commentary.concept import CONCEPTS, unsaid
+from commentary.concept import CONCEPTS, no_truth
 
 
 def _globals_of(code: types.CodeType) -> set[str]:
@@ -36,7 +36,7 @@ def test_no_truth_shares_a_function_with_a_detector() -> None:
     truths: set[types.FunctionType] = set()
     detectors: set[types.FunctionType] = set()
     for concept in CONCEPTS.values():
-        assert concept.holds is not unsaid, concept.name
+        assert concept.holds is not no_truth, concept.name
         _reached(concept.holds, truths)
         if concept.detect is not None:
             _reached(concept.detect, detectors)
