@@ -89,11 +89,14 @@ def _parts(writer: Writer) -> tuple[str, str]:
     writer.numbers = writer.chance(writer.voice.numbers) or (writer.case.mover and moves_a_pawn)
     topics = [writer.topic_of(candidate) for candidate in told]
     best = next(topic for topic in topics if topic.candidate.is_best)
-    paragraphs = [
-        *_opening(writer, topics),
-        *_middle(writer, topics, best),
-        " ".join(decide(writer, best, topics)),
-    ]
+    if writer.length.candidates == 1:
+        paragraphs = [" ".join(position(writer))]
+    else:
+        paragraphs = [
+            *_opening(writer, topics),
+            *_middle(writer, topics, best),
+            " ".join(decide(writer, best, topics)),
+        ]
     gap = " " if writer.length.remarks <= _ONE_PARAGRAPH else "\n\n"
     thinking = gap.join(paragraph for paragraph in paragraphs if paragraph)
     return writer.contracted(thinking), writer.contracted(answer(writer, best))

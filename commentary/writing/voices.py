@@ -39,6 +39,9 @@ VOICES = {
 """By name: jotted notes, a book's annotator, a coach who says we, a player who thinks aloud."""
 
 
+_LEAST_WITH_CANDIDATES = 60
+
+
 @dataclass(frozen=True, slots=True)
 class Length:
     """How much is said: remarks about the position, candidates, effects of each, moves of a line."""
@@ -52,14 +55,18 @@ class Length:
     def of(cls, length: str | int) -> Self:
         """`short`, `medium`, `long`, or about so many tokens.
 
+        Below 60 tokens there are no candidates and no lines: remarks, then what the best move does.
+
         Raises:
             ValueError: neither a name of a length nor a sensible number.
         """
         tokens = LENGTHS.get(length) if isinstance(length, str) else length
         if tokens is None and str(length).isdecimal():
             tokens = int(length)
-        if tokens is None or not 60 <= tokens <= 2000:
-            raise ValueError(f"no length {length!r}: short, medium, long or 60 to 2000 tokens")
+        if tokens is None or not 30 <= tokens <= 2000:
+            raise ValueError(f"no length {length!r}: short, medium, long or 30 to 2000 tokens")
+        if tokens < _LEAST_WITH_CANDIDATES:
+            return cls(remarks=_between(tokens / 15 - 1, 1, 3), candidates=1, effects=1, plies=0)
         share = (tokens - 100) / 500
         return cls(
             remarks=_between(1 + 6 * share, 1, 9),
