@@ -55,7 +55,7 @@ class Length:
     def of(cls, length: str | int) -> Self:
         """`short`, `medium`, `long`, or about so many tokens.
 
-        Below 60 tokens there are no candidates and no lines: remarks, then what the best move does.
+        Below 60 tokens no other candidates are weighed: remarks, then what the best move does.
 
         Raises:
             ValueError: neither a name of a length nor a sensible number.

@@ -76,6 +76,14 @@ def test_lengths_are_kept() -> None:
             Length.of(wrong)
 
 
+def test_a_text_of_a_sentence_or_two_weighs_no_other_candidate() -> None:
+    texts = [drafted(seed, length="45") for seed in range(20)]
+    assert all(text.reading.sound and text.reading.claims for text in texts)
+    assert max(len(text.thinking.split()) for text in texts) < 60
+    weighed = {"candidates", "candidate", "weaker", "stronger", "hands over the advantage"}
+    assert not any(claim.concept in weighed for text in texts for claim in text.reading.claims)
+
+
 def test_no_opening_is_fixed() -> None:
     starts = Counter(" ".join(drafted(seed).thinking.split()[:3]) for seed in range(80))
     assert starts.most_common(1)[0][1] < 8
