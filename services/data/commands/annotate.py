@@ -79,7 +79,7 @@ def _add_manner(parser: argparse.ArgumentParser) -> None:
         "--voice", choices=(*VOICES, ANY), default=ANY, help="whose voice (any: a random one for each text)"
     )
     group.add_argument(
-        "--length", default=ANY, help=f"{', '.join(LENGTHS)}, {ANY}, or a number of tokens, at least 30 ({ANY})"
+        "--length", default=ANY, help=f"{', '.join(LENGTHS)}, {ANY}, or 30 and more tokens ({ANY})"
     )
     group.add_argument("--box", choices=("san", "uci"), default="san", help="notation of the answer (san)")
 
