@@ -23,6 +23,7 @@ from rookery.access import AccessSettings
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command
 from rookery.processes.ports import Ports
+from rookery.remote import PathOrUrl
 from rookery.settings import Settings, Specs
 
 _SHARED = ("sections", "count", "samples", "styles", "puzzles", "puzzle_count", "suites", "seed", "out")
@@ -45,8 +46,8 @@ class EvaluateSettings(Settings):
     """Which sections, separated by commas: positions, reasoning, puzzles, suites, matches."""
     positions: Path | None = None
     """JSONL file with one position per line. Default: positions of held-out games of --source."""
-    source: Path = Path("samples/lichess.pgn.zst")
-    """Games to draw held-out positions from: .pgn, .pgn.zst, .gz or .bz2."""
+    source: PathOrUrl = "samples/lichess.pgn.zst"
+    """Games to draw held-out positions from: a file (.pgn, .pgn.zst, .gz or .bz2) or its URL."""
     count: PositiveInt = 500
     """Number of positions."""
     samples: NonNegativeInt = 4

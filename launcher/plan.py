@@ -72,8 +72,8 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         SetupError: a file is missing, a port is taken, Redis does not answer, or `--set` contradicts the run.
     """
     _model(settings.model)
-    if not settings.generated and not settings.source.exists():
-        raise SetupError(f"no such file: {str(settings.source)!r} (--source)")
+    if not (settings.generated or is_url(settings.source) or Path(settings.source).exists()):
+        raise SetupError(f"no such file: {settings.source!r} (--source)")
     run_dir = (settings.runs_dir / settings.run).resolve()
     overrides = Overrides(settings.set)
     _check_evaluation(settings)
@@ -206,7 +206,7 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         return {
             **member,
             "max_positions": settings.max_positions,
-            "sources": settings.source if settings.generated else settings.source.resolve(),
+            "sources": settings.fed,
             "seed": settings.seed,
             "task": settings.task,
         }
@@ -277,7 +277,8 @@ def _asking(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
 def _device(name: str, settings: UpSettings) -> str:
     if name == "inference":
         return place(settings.inference_device, preferred=0, gpus=count_gpus())
-    return place(settings.trainer_device, preferred=1, gpus=count_gpus())
+    asked, gpus = settings.trainer_device.split(","), count_gpus()
+    return ",".join(place(device, preferred=1, gpus=gpus) for device in asked)
 
 
 def _ports(ports: Ports, overrides: Overrides) -> dict[str, dict[str, int]]:

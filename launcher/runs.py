@@ -101,13 +101,13 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     fresh.replace(path)
 
 
-def write_held_out(path: Path, *, source: Path, count: int, seed: int) -> Path:
+def write_held_out(path: Path, *, source: str, count: int, seed: int) -> Path:
     """Writes positions of the held-out games of `source`, which no feed uses, and returns the file.
 
     Raises:
         SetupError: `services.data sample` failed; the message quotes it.
     """
-    command = [sys.executable, "-m", "services.data", "sample", "--source", str(source)]
+    command = [sys.executable, "-m", "services.data", "sample", "--source", source]
     command += ["--split", "heldout", "--distinct", "--count", str(count), "--seed", str(seed)]
     with path.open("w") as file:
         done = subprocess.run(

@@ -6,21 +6,23 @@ All other settings of a service are given with `--set` or in the TOML file.
 
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from launcher.services import MODULES, environment_variable
 from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.prompt import STYLES
+from rookery.remote import PathOrUrl, is_url
 from rookery.settings import CONFIG_VARIABLE, Assignments, PresetSettings, RedisUrl
 
-_SAMPLES = Path("samples/lichess.pgn.zst")
+_SAMPLES = "samples/lichess.pgn.zst"
 _OVERRIDE = re.compile(rf"({'|'.join(MODULES)})\.[a-z][a-z0-9_]*=.*")
 
 
@@ -36,10 +38,10 @@ class UpSettings(PresetSettings, AccessSettings):
 
     model: str = "models/rook-tiny"
     """Model to start from: a directory, a Hugging Face id, or the URL of a folder, as s3://bucket/sft/model."""
-    source: Path = _SAMPLES
-    """Games to draw positions from: .pgn, .pgn.zst, .gz or .bz2. Or `generated`: positions of openings and
-    random moves. Or, for --task rookworld, a file of P: and A: lines with their answers: .txt, .jsonl or
-    .parquet."""
+    source: PathOrUrl = _SAMPLES
+    """Games to draw positions from: a file (.pgn, .pgn.zst, .gz or .bz2) or its URL. Or `generated`:
+    positions of openings and random moves. Or, for --task rookworld, a file of P: and A: lines with their
+    answers: .txt, .jsonl or .parquet."""
     max_positions: NonNegativeInt = 0
     """Train on so many different positions, again and again. 0: ever new ones."""
     run: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")
@@ -90,20 +92,32 @@ class UpSettings(PresetSettings, AccessSettings):
     inference_device: str = "auto"
     """`cpu`, or the index of the GPU for inference. auto: the first GPU, or the CPU if there is none."""
     trainer_device: str = "auto"
-    """`cpu`, or the index of the GPU for training. auto: the second GPU, else the first, else the CPU."""
+    """`cpu`, or the index of the GPU for training, or of several: 1,2,3. auto: the second GPU, else the
+    first, else the CPU."""
     set: Assignments = ()
     """SERVICE.SETTING=VALUE, repeatable; for example trainer.lr=5e-4 or reward.port=8081."""
 
     @property
     def generated(self) -> bool:
         """Whether positions are generated, so that `source` is no file."""
-        return str(self.source) == "generated"
+        return self.source == "generated"
 
     @property
-    def games(self) -> Path:
+    def flags_to_find_it(self) -> str:
+        """The run's name for another command line, with its folder if that is not the default."""
+        default = type(self).model_fields["runs_dir"].default
+        return shlex.join([self.run, *(["--runs-dir", str(self.runs_dir)] * (self.runs_dir != default))])
+
+    @property
+    def fed(self) -> str:
+        """`source` as the feed reads it: absolute, if it is a path."""
+        return self.source if self.generated or is_url(self.source) else str(Path(self.source).resolve())
+
+    @property
+    def games(self) -> str:
         """The games that held-out positions are drawn from: the sample games if `source` has none."""
         lines = self.task == "rookworld" and not {".txt", ".jsonl", ".parquet"}.isdisjoint(
-            self.source.suffixes
+            Path(self.source).suffixes
         )
         return _SAMPLES if self.generated or lines else self.source
 
@@ -131,8 +145,9 @@ class UpSettings(PresetSettings, AccessSettings):
 
     @field_validator("inference_device", "trainer_device")
     @classmethod
-    def _device(cls, device: str) -> str:
-        if device not in ("auto", "cpu") and not device.isdigit():
+    def _device(cls, device: str, info: ValidationInfo) -> str:
+        several = device.split(",") if info.field_name == "trainer_device" else [device]
+        if not (device == "auto" or set(several) == {"cpu"} or all(map(str.isdigit, several))):
             raise ValueError("give auto, cpu or the index of a GPU")
         return device
 

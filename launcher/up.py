@@ -45,7 +45,7 @@ def up(given: UpSettings, console: Console) -> int:
         if "viewer" in session.plan.commands:
             session.say(f"viewer: {session.plan.url('viewer')}/runs/{settings.run}")
         else:
-            session.say(f"look at it with: rookery view {settings.run}")
+            session.say(f"look at it with: rookery view {settings.flags_to_find_it}")
         if settings.from_version is not None:
             session.say(
                 f"goes back to version {settings.from_version}, unless it has done so before: later versions "
@@ -62,7 +62,7 @@ def up(given: UpSettings, console: Console) -> int:
             session.finish_evaluation()
         session.stop()
     console.print(
-        f"{session.steps_done} steps. Go on with: rookery up --run {settings.run}",
+        f"{session.steps_done} steps. Go on with: rookery up --run {settings.flags_to_find_it}",
         soft_wrap=True,
         highlight=False,
     )

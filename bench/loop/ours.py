@@ -68,7 +68,7 @@ def run_ours(work: Workload, runs: Path, name: str, *, just_in_time: bool) -> Ou
 def _plan(work: Workload, runs: Path, name: str, ports: Ports, *, just_in_time: bool) -> Plan:
     settings = UpSettings(
         model=str(work.model),
-        source=work.source,
+        source=str(work.source),
         run=name,
         runs_dir=runs,
         group_size=work.group_size,

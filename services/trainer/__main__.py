@@ -6,6 +6,7 @@ Without a command it trains on the groups of a run.
 import asyncio
 import importlib
 import inspect
+import os
 import signal
 import sys
 from types import FrameType
@@ -44,6 +45,8 @@ def main() -> int:
         place, _, class_name = f"services.trainer.{kind}".rpartition(".")
         settings_class: type[Settings] = getattr(importlib.import_module(place), class_name)
         settings = settings_class.parse(argv, prog=prog)
+        if name is None or name in FINETUNE_COMMANDS:
+            _start_on(settings.device.split(","))  # type: ignore[attr-defined]
         configure((name or "trainer").removeprefix("serve-"))
         if name in FINETUNE_COMMANDS:
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -54,6 +57,20 @@ def main() -> int:
     except RookeryError as error:
         return fail(error)
     return 0
+
+
+def _start_on(devices: list[str]) -> None:
+    """Becomes the launcher of a process for each of several devices, unless a launcher started this one."""
+    if len(devices) == 1 or "WORLD_SIZE" in os.environ:
+        return
+    launch = "--multi_gpu --num_machines 1 --main_process_port 0 --mixed_precision no --dynamo_backend no"
+    os.execv(  # noqa: S606 - no shell is meant
+        sys.executable,
+        [
+            *(sys.executable, "-m", "accelerate.commands.launch", *launch.split()),
+            *("--num_processes", str(len(devices)), "-m", "services.trainer", *sys.argv[1:]),
+        ],
+    )
 
 
 def _exit_now(number: int, frame: FrameType | None) -> None:

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers.utils import logging as transformers_logging
 
 from services.trainer.attention import hugging_face
 from services.trainer.attention.hugging_face import BlockAttention
@@ -38,9 +39,14 @@ def load_sequence_classifier(path: Path, *, dtype: torch.dtype, pad_id: int) -> 
     """Loads a model with a head of one number, `score`. The head is new unless the directory has one."""
     config = config_without_dropout(path)
     config.num_labels, config.pad_token_id = 1, pad_id
-    return AutoModelForSequenceClassification.from_pretrained(
-        path, config=config, dtype=dtype, use_safetensors=True
-    )
+    level = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()  # it would report a new head as missing
+    try:
+        return AutoModelForSequenceClassification.from_pretrained(
+            path, config=config, dtype=dtype, use_safetensors=True
+        )
+    finally:
+        transformers_logging.set_verbosity(level)
 
 
 def hidden_states(model: Any, batch: TokenBatch) -> torch.Tensor:

@@ -69,7 +69,8 @@ class FinetuneSettings(
     compile: bool = False
     """torch.compile the loss: for rook-tiny 1.2 times as fast on a CPU, after a minute of compiling."""
     device: Devices = "auto"
-    """`cpu`, the index of a GPU, or `auto`. For several processes: indices separated by commas, or `auto`."""
+    """`cpu`, the index of a GPU, or `auto`. Several, such as 0,1,2,3: a process for each, all on this
+    machine."""
     threads: NonNegativeInt = 0
     """CPU threads. 0 uses torch's default."""
     save_every: PositiveInt = 500

@@ -132,10 +132,12 @@ def _device(name: str) -> str:
 
 def _devices(names: str) -> str:
     parsed = [_device(name) for name in names.split(",")]
+    if set(parsed) == {"cpu"}:
+        return ",".join(parsed)
     if len(parsed) > 1 and not all(map(str.isdigit, parsed)):
-        raise ValueError("lists several devices: each must be the index of a GPU")
+        raise ValueError("lists several devices: each must be the index of a GPU, or each `cpu`")
     if len(set(parsed)) < len(parsed):
-        raise ValueError("names a device twice")
+        raise ValueError("names a GPU twice")
     return ",".join(parsed)
 
 
@@ -143,7 +145,7 @@ Device = Annotated[str, AfterValidator(_device)]
 """`auto`, `cpu` or the index of a GPU. `cuda:0` is converted to 0."""
 
 Devices = Annotated[str, AfterValidator(_devices)]
-"""Like `Device`, or the indices of several GPUs, separated by commas."""
+"""Like `Device`, or a device for each of several processes: indices of GPUs, or `cpu,cpu`."""
 
 AdamBits = Annotated[Literal[32, 8], BeforeValidator(int)]
 """Bits of Adam's moments. The validator converts the text of an environment variable."""

@@ -76,7 +76,8 @@ class DistributedSettings(Settings):
     help_group: ClassVar[str] = "distributed"
 
     device: Devices = "auto"
-    """`cpu`, the index of a GPU, or `auto`. With several processes, the indices of all, with commas."""
+    """`cpu`, the index of a GPU, or `auto`. Several, such as 0,1,2,3: a process for each, all on this
+    machine."""
     threads: NonNegativeInt = 0
     """CPU threads. 0 uses half of the cores and leaves the others to vLLM and Stockfish."""
     sharding: Sharding = "none"

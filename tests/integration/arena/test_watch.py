@@ -46,7 +46,7 @@ class Run:
         self.streams = RunStreams(redis_url, RUN)
         self.epoch = self.streams.take_over()
         self.positions = write_held_out(
-            root / "heldout.jsonl", source=ROOT / "samples" / "lichess.pgn.zst", count=12, seed=0
+            root / "heldout.jsonl", source=str(ROOT / "samples" / "lichess.pgn.zst"), count=12, seed=0
         )
 
     def publish(self, version: int, *, scale: float = 0.02) -> None:

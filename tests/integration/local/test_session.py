@@ -36,7 +36,7 @@ def settings(folder: Path, *assignments: str) -> UpSettings:
         run="r",
         runs_dir=folder,
         model=str(ROOT / "models" / "rook-tiny"),
-        source=ROOT / "samples" / "lichess.pgn.zst",
+        source=str(ROOT / "samples" / "lichess.pgn.zst"),
         engines=1,
         minutes=1e-6,
         set=assignments,

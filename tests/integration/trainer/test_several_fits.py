@@ -55,15 +55,15 @@ def assert_same(one: Path, two: Path) -> None:
 
 @pytest.fixture(scope="module")
 def stopped_at(folder: Path) -> int:
-    """The step at which sft, begun by `accelerate launch`, was told to stop."""
+    """The step at which sft, begun with a list of devices, was told to stop."""
     out, chats = folder / "all" / "sft", folder / "chats.jsonl"
     lines = [json.loads(line) for line in (folder / "pairs.jsonl").read_text().splitlines()]
     chats.write_text("".join(json.dumps({"messages": r["prompt"] + r["chosen"]}) + "\n" for r in lines))
-    flags = [word for name, value in SFT.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    both = SFT | {"device": "cpu,cpu"}
+    flags = [word for name, value in both.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     command = [
-        SCRIPTS / "accelerate", "launch", "--config_file", "deploy/accelerate/gpus.yaml",
-        "--num_processes", "2", "--main_process_port", "0", "-m", "services.trainer", "sft",
-        "--model", folder / "tiny", "--data", chats, "--eval-data", chats, "--out", out, "--no-bf16", *flags,
+        sys.executable, "-m", "launcher", "sft", "--model", folder / "tiny", "--data", chats,
+        "--eval-data", chats, "--out", out, "--no-bf16", *flags,
     ]  # fmt: skip
     log = folder / "sft.log"
     with log.open("wb") as file:
@@ -80,7 +80,10 @@ def stopped_at(folder: Path) -> int:
 def _resumed(folder: Path, stopped_at: int) -> None:
     """Everything in one start: most of it goes by importing torch."""
     script = Path(__file__).with_name("several_fits.py")
-    command = [SCRIPTS / "torchrun", "--standalone", "--nproc-per-node", "2", script, folder]
+    command = [
+        SCRIPTS / "accelerate", "launch", "--config_file", "deploy/accelerate/gpus.yaml",
+        "--num_processes", "2", "--main_process_port", "0", script, folder,
+    ]  # fmt: skip
     subprocess.run(command, check=True, timeout=300, cwd=ROOT)
 
 

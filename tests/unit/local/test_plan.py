@@ -293,6 +293,20 @@ def test_a_port_that_is_given_up_is_exchanged_and_the_others_stay() -> None:
             ports.replace(asked)
 
 
+def test_a_trainer_may_have_several_gpus(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "count_gpus", lambda: 4)
+    made = plan("--trainer-device", "1,2,3")
+    assert (flags(made, "inference")["--device"], flags(made, "trainer")["--device"]) == ("0", "1,2,3")
+    with pytest.raises(SetupError, match="no GPU 4: this machine has 4"):
+        plan("--trainer-device", "3,4")
+
+
+def test_games_may_be_at_a_url(house: Path) -> None:
+    url = "https://database.lichess.org/standard/month.pgn.zst"
+    assert flags(plan("--source", url), "feed")["--sources"] == url
+    assert flags(plan(), "feed")["--sources"] == str(house / "games.pgn")
+
+
 def test_overrides_reach_their_service(house: Path) -> None:
     made = plan("--set", "trainer.lr=5e-4", "--set", "trainer.normalise=false", "--set", "reward.k=0.002")
     assert made.commands["trainer"].argv[-3:] == ("--lr", "5e-4", "--no-normalise")
@@ -309,6 +323,8 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (["--source", "none.pgn"], "no such file: 'none.pgn'"),
         (["--trainer-device", "3"], "no GPU 3: this machine has 0"),
         (["--trainer-device", "tpu"], "index of a GPU"),
+        (["--trainer-device", "0,cpu"], "index of a GPU"),
+        (["--inference-device", "cpu,cpu"], "index of a GPU"),
         (["--style", "runes"], "mover-squares"),
         (["--set", "trainer.sleep_inference=true"], "--set inference.sleep=true"),
     ],
