@@ -65,6 +65,7 @@ def add_ray(group: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """Adds --ray: the address of a Ray cluster."""
     group.add_argument(
         "--ray",
+        type=lambda address: address or None,
         metavar="ADDRESS",
         help="work on this Ray cluster: `auto`, HOST:PORT or ray://HOST:PORT (default: this machine)",
     )
