@@ -92,6 +92,17 @@ def locked(folder: Path, *, command: str = "rookery up") -> Iterator[None]:
         yield
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a process writes to the folder now."""
+    if not (folder / _LOCK_FILE).exists():
+        return False
+    try:
+        with locked(folder):
+            return False
+    except SetupError:
+        return True
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Replaces a file atomically. Only the current user can read the new file."""
     fresh = path.with_suffix(".tmp")

@@ -18,13 +18,13 @@ from typing import Literal
 from pydantic import PositiveInt
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from launcher.pipeline.pipeline import REFERENCE, Pipeline, Step
 from launcher.pipeline.state import Digest, PipelineState, Record, Store, digest_of
 from launcher.pipeline.step_functions import state_machine
 from launcher.pipeline.tracking import PipelineRun
-from launcher.runs import locked
+from launcher.runs import is_locked, locked
 from launcher.serve_players import serve
 from rookery import __version__
 from rookery.errors import RookeryError, SetupError
@@ -53,6 +53,7 @@ def run(
     for step in steps:
         _check_reads(step, [path for path in step.reads if path not in written])
     state = PipelineState(pipeline.out)
+    state.given = dict(pipeline.given)
     copies = Store(store, pipeline.out)
     state.adopt(copies.records)
     for step in steps:
@@ -190,7 +191,7 @@ class PipelineSettings(Settings):
     file: CliPositionalArg[Path]
     """The pipeline file, such as pipelines/pychess.toml."""
     set: Assignments = ()
-    """SETTING=VALUE, repeatable: a setting of the file."""
+    """SETTING=VALUE, repeatable: a setting of the file. `status` takes those of the last run."""
     only: tuple[str, ...] = ()
     """Run this step only, by number or name. Repeatable."""
     force: bool = False
@@ -214,6 +215,10 @@ def main(settings: PipelineSettings, console: Console) -> int:
             raise SetupError(f"{text!r} is not SETTING=VALUE (--set)")
         assignments[name] = value
     pipeline = Pipeline.read(settings.file, settings=assignments, out=settings.out)
+    if settings.action == "status" and not assignments:
+        given = PipelineState(pipeline.out).given
+        known = {name: value for name, value in given.items() if name in pipeline.settings}
+        pipeline = Pipeline.read(settings.file, settings=known, out=settings.out)
     steps = _chosen(pipeline, settings.only)
     if settings.action == "export":
         machine = state_machine(pipeline, settings.file, settings.set, timeout_h=settings.timeout_h)
@@ -247,11 +252,14 @@ def _chosen(pipeline: Pipeline, only: Sequence[str]) -> list[Step]:
 
 def _show(pipeline: Pipeline, steps: Sequence[Step], console: Console) -> None:
     state = PipelineState(pipeline.out)
-    table = Table("step", "state", "seconds", "output", title=pipeline.description or pipeline.name)
+    columns = ("step", "state", "seconds", Column("output", overflow="fold"))
+    table = Table(*columns, title=pipeline.description or pipeline.name)
+    is_running = is_locked(pipeline.out)
     for step in steps:
         record = state.records.get(step.name)
-        seconds = f"{record.seconds:.0f}" if record and record.seconds else ""
-        table.add_row(
-            f"{step.number} {step.name}", state.reason(step) or "up to date", seconds, str(step.folder)
-        )
+        said, seconds = state.reason(step) or "up to date", record.seconds if record else 0.0
+        if is_running and record and record.status == "running":
+            said, seconds = "running", time.time() - datetime.fromisoformat(record.started).timestamp()
+        took = f"{seconds:.0f}" if seconds else ""
+        table.add_row(f"{step.number} {step.name}", said, took, str(step.folder))
     console.print(table)

@@ -85,11 +85,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline file with its settings, and the folder of its outputs."""
+    """A pipeline file with its settings, and the folder of its outputs. `given` are the settings of `--set`."""
 
     name: str
     description: str
     out: Path
+    given: Mapping[str, str]
     settings: Mapping[str, str]
     steps: tuple[Step, ...]
 
@@ -118,7 +119,7 @@ class Pipeline:
         for number, step in enumerate(table.steps, start=1):
             values[step.name] = str(folder / f"{number}-{step.name}")
             steps.append(_resolved(step, number, values, steps, path))
-        return cls(path.stem, table.description, folder, chosen, tuple(steps))
+        return cls(path.stem, table.description, folder, dict(settings), chosen, tuple(steps))
 
 
 def _resolved(

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NotRequired
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -48,6 +48,7 @@ class Record:
 
 
 class _File(TypedDict):
+    settings: NotRequired[dict[str, str]]
     steps: dict[str, Record]
 
 
@@ -55,11 +56,12 @@ _FILE = TypeAdapter(_File)
 
 
 class PipelineState:
-    """The records of the steps by name, kept in `pipeline.json`."""
+    """The records of the steps by name, and the settings last given to `run`, kept in `pipeline.json`."""
 
     def __init__(self, out: Path) -> None:
         self._path = out / STATE_FILE
-        self.records = read_records(self._path)
+        kept = _read(self._path)
+        self.records, self.given = kept["steps"], kept.get("settings", {})
 
     def adopt(self, records: Mapping[str, Record]) -> None:
         """Takes over those of another machine that are newer."""
@@ -71,7 +73,8 @@ class PipelineState:
         """Writes a step's record."""
         self.records[step.name] = record
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(self._path, {"steps": {name: asdict(known) for name, known in self.records.items()}})
+        steps = {name: asdict(known) for name, known in self.records.items()}
+        write_json(self._path, {"settings": self.given, "steps": steps})
 
     def reason(self, step: Step) -> str:
         """Why a step has to be run, or an empty string if it is up to date."""
@@ -91,16 +94,16 @@ class PipelineState:
         return ""
 
 
-def read_records(path: Path) -> dict[str, Record]:
-    """The records in a `pipeline.json`; none if there is no such file.
+def _read(path: Path) -> _File:
+    """What a `pipeline.json` has; nothing if there is no such file.
 
     Raises:
         SetupError: the file is damaged.
     """
     if not path.exists():
-        return {}
+        return {"steps": {}}
     try:
-        return _FILE.validate_json(path.read_bytes())["steps"]
+        return _FILE.validate_json(path.read_bytes())
     except ValidationError as error:
         said = validation_message(error.errors())
         raise SetupError(f"{path}: {said}; delete it to run all steps again") from error
@@ -157,7 +160,7 @@ class Store:
             fetched = Path(folder) / STATE_FILE
             if self._files.exists(self._place(out / STATE_FILE)):
                 self._files.get_file(self._place(out / STATE_FILE), str(fetched))
-            self.records = read_records(fetched)
+            self.records = _read(fetched)["steps"]
 
     def fetch(self, step: Step, records: Mapping[str, Record]) -> None:
         """Gets what the step reads of others, and what it wrote on another machine, unless it is here."""

@@ -25,6 +25,8 @@ def main(argv: list[str] | None = None) -> int:
             return commands.run(argv[0], argv[1:])
     except RookeryError as error:
         return fail(error)
+    except KeyboardInterrupt:
+        return 130
     try:
         from services.data.settings import DataSettings
 

@@ -92,6 +92,13 @@ def test_the_state_can_be_read(runner: Runner) -> None:
     assert "up to date" in runner(action="status")
 
 
+def test_the_state_is_that_of_the_settings_last_run_with(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    runner("--set", "count=6")
+    assert runner(action="status").count("up to date") == 2
+    assert runner("--set", "count=20", action="status").count("its command has changed") == 1
+
+
 def test_steps_that_depend_on_a_change_are_run_again(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     runner()
@@ -115,11 +122,14 @@ def test_an_interrupted_step_goes_on(tmp_path: Path) -> None:
     text = PIPELINE.replace("--count 5", "--count 20000").replace("count = 20\n", "count = 20000\n")
     runner = Runner(tmp_path, text)
     parts = runner.out / "2-questions" / "parts"
-    with runner.start(stdout=subprocess.PIPE) as process:
+    with runner.start(stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         until(lambda: parts.exists() and any(parts.iterdir()), of=process, within_s=240)
-        process.send_signal(signal.SIGTERM)
+        assert "running" in runner(action="status")
+        process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=60)[0]
     assert process.returncode == 130
+    assert "Traceback" not in said
+    assert "it was interrupted" in runner(action="status")
     assert "interrupted: the same command goes on from here" in said
     kept = {path.name for path in parts.iterdir()}
     assert runner.records()["questions"]["status"] == "running"
