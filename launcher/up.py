@@ -77,7 +77,9 @@ def print_services(given: UpSettings) -> None:
     """
     now = last_origins()
     settings, kept = settle_settings(given), kept_origins(given)
-    origins = {**last_origins(), **kept, **now}
+    found = {"run": "a new name", "style": "the model's manifest"}
+    found = {name: text for name, text in found.items() if getattr(settings, name) != getattr(given, name)}
+    origins = {**found, **last_origins(), **kept, **now}
     if "set" in now and settings.set != given.set:
         origins["set"] = f"{now['set']}, {kept['set']}"
     settings.print_resolved(origins)

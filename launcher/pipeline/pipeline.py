@@ -85,7 +85,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline file with its settings, and the folder of its outputs. `given` are the settings of `--set`."""
+    """A pipeline file with its settings, and the folder of its outputs. `given` is what `--set` changes."""
 
     name: str
     description: str

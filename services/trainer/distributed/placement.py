@@ -22,8 +22,10 @@ def device_named(name: str) -> torch.device:
     """Returns the device of a name: `cpu`, the index of a GPU, or `auto`.
 
     Raises:
-        SetupError: there is no such GPU.
+        SetupError: there is no such GPU, or `name` stands for several devices.
     """
+    if "," in name:
+        raise SetupError(f"--device {name} names several devices: this command uses one")
     if name.isdigit() and int(name) >= (found := torch.cuda.device_count()):
         raise SetupError(f"--device {name}: this machine has {found} GPUs that torch can use, counted from 0")
     if name == "auto":

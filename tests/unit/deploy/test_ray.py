@@ -32,6 +32,19 @@ def test_all_nodes_have_the_locked_ray() -> None:
     assert f"FROM rayproject/ray:{locked}-py311-cpu" in (FOLDER / "Dockerfile").read_text()
 
 
+def test_kubernetes_accepts_the_pods() -> None:
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    spec = JOB["spec"]["rayClusterSpec"]
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "x"},
+            "spec": group["template"]["spec"],
+        }
+        kubernetes_validate.validate(pod, "1.33", strict=True)
+
+
 def test_every_pod_has_the_image_and_whole_cpus() -> None:
     spec = JOB["spec"]["rayClusterSpec"]
     (workers,) = spec["workerGroupSpecs"]

@@ -104,6 +104,8 @@ def test_a_gpu_that_is_there_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert device_named("1") == torch.device("cuda:1")
     with pytest.raises(SetupError, match="--device 2: this machine has 2 GPUs"):
         device_named("2")
+    with pytest.raises(SetupError, match="--device 0,1 names several devices"):
+        device_named("0,1")
 
 
 def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
