@@ -145,8 +145,10 @@ class Settings(BaseSettings):
         group = next((group for group in parser._action_groups[2:] if group.title == title), None)
         if group is None and title:
             group = parser.add_argument_group(title)
+        if str(options.get("metavar")).startswith("tuple["):  # a repeatable flag takes one value at a time
+            options["metavar"] = options["metavar"].removeprefix("tuple[").split(",")[0]
         if options.get("dest") == "set":  # of type `Assignments`
-            options["type"] = lambda text: text.translate(_INTACT)
+            options |= {"type": lambda text: text.translate(_INTACT), "metavar": "NAME=VALUE"}
         (group or parser).add_argument(*flags, **options)
 
 
