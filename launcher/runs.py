@@ -130,9 +130,8 @@ def write_held_out(path: Path, *, source: str, count: int, seed: int) -> Path:
             process_group=0,  # only this process handles Ctrl-C
         )
     if done.returncode:
-        raise SetupError(
-            f"no held-out positions: {done.stderr.strip()} (see the number of positions, --source)"
-        )
+        said = done.stderr.strip().removeprefix("error: ")
+        raise SetupError(f"no held-out positions: {said} (--source, or fewer positions)")
     return path
 
 

@@ -29,7 +29,7 @@ PIPELINES: dict[str, dict[str, object]] = {
         "annotation-count": 16, "annotation-nodes": 500, "sft-steps": 2,
     },
     "rookworld-full": {"max-positions": 8, **ROOKWORLD},
-    "rookworld-mini": ROOKWORLD,
+    "rookworld-mini": {"devices": "cpu,cpu", **ROOKWORLD},
 }  # fmt: skip
 
 
