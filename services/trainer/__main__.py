@@ -48,6 +48,9 @@ def main() -> int:
         if name is None or name in FINETUNE_COMMANDS:
             _start_on(settings.device.split(","))  # type: ignore[attr-defined]
         configure((name or "trainer").removeprefix("serve-"))
+        # torch's threads wait for each other many times in a step. If they did so in a loop, they would take
+        # the cores of a busy machine from those that they wait for.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         if name in FINETUNE_COMMANDS:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, _exit_now)
