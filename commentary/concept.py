@@ -144,6 +144,25 @@ def of_topic(topic: str, *, about_moves: bool = False, weight: float = 1.0) -> C
 move_concept = of_topic("moves", about_moves=True)
 
 
+def when(test: Callable[[Any], object]) -> Callable[[Any], Iterator[Values]]:
+    """Detects what has no slots."""
+    return partial(_found_if, test)
+
+
+def _found_if(test: Callable[[Any], object], place: Any) -> Iterator[Values]:
+    if test(place):
+        yield {}
+
+
+def of_moved(truth: Truth, slot: str) -> Truth:
+    """The truth of what a move does: `truth` after it, of the piece that has moved in `slot`."""
+    return partial(_is_of_moved, truth, slot)
+
+
+def _is_of_moved(truth: Truth, slot: str, context: Any, **named: Any) -> bool | None:
+    return truth(context, **{slot: context.to}, **named)
+
+
 def every(truth: Callable[[chess.Board, int], object]) -> Truth:
     """The truth of a concept about squares or files: `truth` holds of each, and each is of the side named."""
     return partial(_all_are, truth)

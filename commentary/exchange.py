@@ -9,25 +9,11 @@ import chess
 VALUES = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9, chess.KING: 100}
 """In pawns; the king outweighs everything."""
 
-_CHEAPEST_FIRST = (chess.PAWN, chess.KNIGHT, chess.BISHOP, chess.ROOK, chess.QUEEN, chess.KING)
-
 
 def worth(board: chess.Board, square: chess.Square) -> int:
     """The value of what stands on a square, 0 when it is empty."""
     kind = board.piece_type_at(square)
     return VALUES[kind] if kind else 0
-
-
-def points(board: chess.Board, side: chess.Color) -> int:
-    """The value of a side's pieces and pawns, the king left out.
-
-    >>> points(chess.Board(), chess.WHITE)
-    39
-    """
-    own = board.occupied_co[side]
-    return sum(
-        VALUES[kind] * (board.pieces_mask(kind, side) & own).bit_count() for kind in _CHEAPEST_FIRST[:5]
-    )
 
 
 def gain(board: chess.Board, move: chess.Move) -> int:
@@ -53,18 +39,11 @@ def _recapture(
     attackers = board.attackers_mask(side, square, occupied) & occupied
     if not attackers:
         return 0
-    origin, kind = _cheapest(board, attackers)
-    if kind == chess.KING and board.attackers_mask(not side, square, occupied) & occupied:
+    origin = min(chess.scan_forward(attackers), key=lambda taker: worth(board, taker))
+    if board.kings & chess.BB_SQUARES[origin] and board.attackers_mask(not side, square, occupied) & occupied:
         return 0
     rest = occupied ^ chess.BB_SQUARES[origin]
-    return max(0, standing - _recapture(board, square, not side, VALUES[kind], rest))
-
-
-def _cheapest(board: chess.Board, pieces: chess.Bitboard) -> tuple[chess.Square, chess.PieceType]:
-    for kind in _CHEAPEST_FIRST:
-        if found := pieces & (board.pieces_mask(kind, chess.WHITE) | board.pieces_mask(kind, chess.BLACK)):
-            return chess.lsb(found), kind
-    raise ValueError(f"no piece among {pieces:#x}")
+    return max(0, standing - _recapture(board, square, not side, worth(board, origin), rest))
 
 
 def best_gain(board: chess.Board) -> int:

@@ -98,7 +98,7 @@ class Grammar:
         """Sorts the templates of some concepts."""
         bare: list[Said] = []
         about: dict[Subject, list[Said]] = {}
-        every = [(concept, template) for concept in concepts for template in concept.templates]
+        every = [(concept, said) for concept in concepts for said in concept.templates if said.read]
         for said in sorted(every, key=lambda said: not said[1].written):
             kind = said[1].about
             if kind in (None, "pieces"):

@@ -187,8 +187,17 @@ _ALL = (
     SlotType("object", _one("s"), lambda n, v: n.side(v).object_, lambda s, t: s.side(t[0])),
     SlotType("owner", _one("o"), lambda n, v: n.side(v).owner, lambda s, t: s.side(t[0])),
     SlotType("file", _one("fi"), _file(""), _read_file, "file"),
-    SlotType("open_file", _one("fi"), _file("open "), _read_file, "file"),
-    SlotType("half_file", _one("fi"), _file("half-open "), _read_file, "file"),
+    SlotType(
+        "open_file", _one("f"), _file("open "), _read_file, "file", takes=lambda t: t.adjective == "open"
+    ),
+    SlotType(
+        "half_file",
+        _one("f"),
+        _file("half-open "),
+        _read_file,
+        "file",
+        takes=lambda t: t.adjective == "half-open",
+    ),
     SlotType("files", _one("fi"), _render_files, lambda s, t: s.files(t[0]), "file"),
     SlotType("move", _MOVE, _plain, lambda s, t: s.step(t[0]), "move"),
     SlotType("candidate", _MOVE, _plain, lambda s, t: s.move_on(s.root, t[0])),

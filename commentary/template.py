@@ -3,7 +3,8 @@
 `{pawn} ~be isolated` has a slot and a verb. A slot's type follows a colon where it is not `piece` or its
 own name: `{pawns:squares}`. `~be` is put into form: after its subject, in -ing, or bare; it is read in every
 form. `(a|b)` is a choice; what follows `||` in it is read but not written, and `(a)?` is read but not
-written too; `~(win|pick up)` marks the verb of each choice. A slot without a value
+written too; a template after `>` is only written, and read as the two claims that it joins.
+`~(win|pick up)` marks the verb of each choice. A slot without a value
 rules out what it stands in. `coach|...` is written by one voice only.
 
 Four names say what a slot must hold, so that no truth checks it: `us` and `them` are the side to move in
@@ -73,12 +74,13 @@ class Template:
     keyword: str
     slots: Mapping[str, SlotType] = field(repr=False)
     written: bool
+    read: bool
 
     @classmethod
     def of(cls, source: str, start: str = "") -> Self:
-        """Compiles a template, with `start` before it; one that begins with `||` is only read."""
+        """Compiles a template, with `start` before it; after `||` it is only read, after `>` only written."""
         voices = _VOICES.match(source)
-        items = _parsed(start + (source[voices.end() :] if voices else source.removeprefix("||")))
+        items = _parsed(start + (source[voices.end() :] if voices else source.removeprefix("||").lstrip(">")))
         first = items[0]
         subject = first if isinstance(first, Slot) and first.type.subject and items[1:] else None
         rest = items[1:] if subject else items
@@ -93,6 +95,7 @@ class Template:
             _keyword(rest),
             {slot.name: slot.type for slot in _slots(items)},
             not source.startswith("||"),
+            not source.startswith(">"),
         )
 
     @property

@@ -21,7 +21,7 @@ _OPENERS = (
     "the point is that|the problem is that|the trouble is that|the snag is that|the drawback is that|"
     "the catch is that|the fact is that|"
     "the downside is that|the drawback|the catch|the snag|the downside|the point|the problem|the trouble|"
-    "«s\\d+» (?:can |also )?(?:see|note|notice|observe)(?: that)?|the first thing to notice is that|"
+    "similar to «[mlq]\\d+»|«s\\d+» (?:can |also )?(?:see|note|notice|observe|realise|realize)(?: that)?|the first thing to notice is that|"
     "what strikes «s\\d+» is that|what stands out is that|note that|notice that|"
     "«i\\d+» helps to see that|«i\\d+» matters that|"
     "and so|and then|and here|and now|and there|and yet|but then|but now|but here|which means that|"
@@ -58,7 +58,9 @@ CLOSERS = re.compile(
     r"after all|in return|at once|as a result|at the end|in the end|to boot|on top|next|first|though|"
     r"however|"
     r"in this position|in the final position|by then|at the end of it|so far|of course|indeed|"
-    r"with it|from there|on this square|on that square)$"
+    r"with it|from there|on this square|on that square|"
+    r"(?:and|along with) (?:(?:some|several|other|various|more) )+(?:minor |remaining )?(?:pieces|pawns)"
+    r"(?: and (?:minor )?(?:pieces|pawns))?)$"
 )
 
 JOINTS = tuple(
@@ -82,7 +84,7 @@ JOINTS = tuple(
 
 STOPS = re.compile(
     r"; (?!if\b)|,? (?:but|while|whereas|although|though|because|since|and|which|making|putting|giving|"
-    r"leaving|allowing) (?!only\b|not\b|if\b)"
+    r"leaving|allowing|indicating|suggesting) (?!only\b|not\b|if\b)"
 )
 """Where a clause may end that is asserted whatever follows."""
 
@@ -94,6 +96,7 @@ def _compiled(*rewrites: tuple[str, str]) -> Rewrites:
 
 
 REWRITES = _compiled(
+    (r"^(?:for|considering|examining|evaluating|assessing) («[mlq]\d+»)(?=[:,])", r"\1"),
     (r"^(«[mlq]\d+»)(?::| [-\u2013\u2014])? (?:this|it|which) ", r"\1 "),
     (r"^(«[mlq]\d+»)(?::| [-\u2013\u2014]) ", r"\1 "),
     (r"^(«[ml]\d+»), (?=\w+ing )", r"\1 "),
@@ -232,11 +235,16 @@ _PLAINLY = (
     r"the first step is to .*",
     r"(?:amongst |given )?(?:the )?(?:given|available|possible)? ?(?:moves|options|choices)(?: analysis)?",
     r"(?:«o\d+» |[a-z]+ )?(?:(?:piece )?development|safety|structure|activity|count|balance|position)",
-    r"(?:therefore|hence|thus|however|yes|no|wait|hmm|okay|pros|cons|conclusion|for instance|here is why)",
+    rf"the (?:task|goal) is to (?:determine|find|decide|identify|choose) (?:on )?(?:the|«o\d+») {_UNSIDED}",
+    rf"«s\d+» (?:can )?observe (?:the|«o\d+») {_UNSIDED}",
+    r"«s\d+» (?:threats|opportunities|pieces|pieces development|development|king safety)",
+    r"(?:therefore|hence|thus|however|yes|no|ah|ah, yes|wait|hmm|okay|calculating|"
+    r"providing (?:final )?response accordingly|pros|cons|conclusion|for instance|here is why)",
     r"(?:still, |and )?(?:«i\d+»|this|which) keeps? (?:«o\d+» )?options open",
 )
 IN_PASSING = re.compile(
-    rf"(?:[a-z ]{{1,30}}: )?(?:(?:so|now|next|first|okay|well|then|finally),? )?(?:{'|'.join(_PLAINLY)}),?"
+    rf"(?:[a-z ]{{1,30}}: )?(?:(?:so|now|next|first|okay|well|then|finally|hence|thus),? )?"
+    rf"(?:{'|'.join(_PLAINLY)})(?:, (?:{_PLAINLY[0]}))?,?"
 )
 """What models say without a claim, in lexed text; none of it names a piece, a square, a file or a move."""
 

@@ -1,7 +1,6 @@
 """Every concept, subject by subject. Importing this package fills `commentary.concept.CONCEPTS`."""
 
 from commentary.concepts import (  # noqa: F401
-    advances,
     castling,
     checks,
     choices,

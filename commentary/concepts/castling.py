@@ -16,14 +16,9 @@ concept = of_topic("kings")
 def _central(board: chess.Board) -> Iterator[Values]:
     for side, king in middlegame_kings(board):
         if chess.BB_SQUARES[king] & home_rank(side) & CENTRAL:
-            rights = board.has_kingside_castling_rights(side), board.has_queenside_castling_rights(side)
-            yield {
-                "side": side,
-                "king": king,
-                "stuck": None if any(rights) else king,
-                "wing": "kingside" if rights[0] else "queenside" if rights[1] else None,
-                "barred": None if any(rights) else side,
-            }
+            short, long = board.has_kingside_castling_rights(side), board.has_queenside_castling_rights(side)
+            wing = "kingside" if short else "queenside" if long else None
+            yield {"side": side, "king": king, "wing": wing, "barred": None if wing else side}
 
 
 def _may_castle(context: Context, side: bool, wing: str = "") -> bool:
@@ -32,44 +27,26 @@ def _may_castle(context: Context, side: bool, wing: str = "") -> bool:
 
 
 def _central_weight(board: chess.Board, values: Values) -> float:
-    stuck = 1.2 if values["stuck"] is not None else 0
+    stuck = 0 if values["wing"] else 1.2
     return 0.7 + min(1.5, board.ply() / 30) + stuck if board.queens else 0.5
 
 
 @concept("king in the centre", detect=_central, weight=_central_weight, favours="-barred").says(
-    "{king} ~(be||sit|stand|remain) (still |||stuck |caught )in the centre( of the board)?",
+    "{king} ~(be||sit|stand|remain) (still |||stuck |caught )in the (centre||middle)( of the board)?",
     "{king} ~have not left the (centre||middle)( yet)?",
-    "{king} ~be still in the centre, but {side} can still castle {wing:word}",
-    "{stuck:piece} ~be (stuck|caught) in the centre",
-    "{stuck:piece} ~(stand|be stuck) in the centre and {barred:side} can no longer castle",
-    "||{king} (~be|~sit|~stand|~remain) (still )?in the middle( of the board)?",
+    ">{king} ~be still in the centre, but {side} can still castle {wing:word}",
+    ">{king} ~(stand|be stuck) in the centre, and {barred:side} can no longer castle",
 )
-def _is_central(context: Context, king: int = -1, stuck: int = -1, wing: str = "", **sides: bool) -> bool:
-    square = max(king, stuck)
-    owner = side_of_king(context, square)
-    if chess.square_file(square) not in (3, 4) or chess.square_rank(square) != (0 if owner else 7):
-        return False
-    if any(side != owner for side in sides.values()):
-        return False
-    no_longer = "barred" not in sides or not context.board.has_castling_rights(owner)
-    return no_longer and (not wing or _may_castle(context, owner, wing))
+def _is_central(context: Context, king: int) -> bool:
+    owner = side_of_king(context, king)
+    return chess.square_file(king) in (3, 4) and chess.square_rank(king) == (0 if owner else 7)
 
 
 concept("castling rights", holds=_may_castle, favours="side").says(
-    "{side} ~(keep||have) the right to castle {wing:word}",
-    "{side} (may|can) still castle {wing:word}",
-    "{side} (may|can) still castle on either side",
-    "||{side} still ~have the right to castle {wing:word}",
+    "||{side} (still )?~(keep|have) the right to castle( {wing:word})?",
+    "||{side} (may|can) (still )?castle {wing:word}",
+    "||{side} (may|can) still castle on either side",
     "||{side} (still )?~(keep|have) the right to castle (on )?(either side|both sides)",
-)
-
-
-concept(
-    "no more castling", holds=lambda c, side: not c.board.has_castling_rights(side), favours="-side"
-).says(
-    "{side} can no longer castle",
-    "{side} ~have lost the right to castle",
-    "||{side} (cannot castle any more|may no longer castle)",
 )
 
 
@@ -95,26 +72,19 @@ def _line_weight(board: chess.Board, values: Values) -> float:
 
 
 @concept("file towards the king", detect=_lines, weight=_line_weight, favours="-side").says(
-    "{beside:file} ~be {word} next to {king}, and {piece} (already stands on||occupies|stands on) it",
-    "{front:file} ~be {word} in front of {king}, and {piece} (already stands on||occupies|stands on) it",
+    ">{beside:file} ~be {word} next to {king}, and {piece} (already stands on|stands on) it",
+    ">{front:file} ~be {word} in front of {king}, and {piece} (already stands on|stands on) it",
     "{free:file} ~be {word} (next to||beside|by|around) {king}",
     "{open:open_file} ~run (right |straight )?(past|towards||beside|by|to|alongside) {king}",
     "{half:half_file} ~run (right |straight )?(past|towards||beside|by|to|alongside) {king}",
     "||{beside:file} ~be {word} (right )?(next to|beside|in front of|by|around) {king}",
     "||{beside:file} ~(run|lead) (right |straight )?(past|beside|by|to|towards|alongside) {king}",
 )
-def _file_at_king(
-    context: Context, king: int, word: str = "", piece: int | None = None, **named: int
-) -> bool:
+def _file_at_king(context: Context, king: int, word: str = "", **named: int) -> bool:
     (file,) = named.values()
-    side = side_of_king(context, king)
-    if file < 0:
-        return False
-    near = abs(file - chess.square_file(king)) <= 1
-    there = piece is None or chess.square_file(piece) == file
-    is_half = predicates.is_half_open(context.board, file, not side)
+    is_half = predicates.is_half_open(context.board, file, not side_of_king(context, king))
     right = {"open": predicates.is_open(context.board, file), "half-open": is_half, "": True}
-    return near and there and right.get(word, False)
+    return file >= 0 and abs(file - chess.square_file(king)) <= 1 and right.get(word, False)
 
 
 def _besieged(board: chess.Board) -> Iterator[Values]:

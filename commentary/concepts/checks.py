@@ -22,19 +22,15 @@ def _checked(board: chess.Board) -> Iterator[Values]:
             "checker": checkers[0] if single else None,
             "double": None if single else checkers,
             "few": replies if 1 < replies <= _FEW and single else None,
-            "one": checkers[0] if replies == 1 and single else None,
         }
 
 
 @concept("check", detect=_checked, weight=40.0, favours="-side").says(
     "{side} ~be (|already )in check( here| now)? from {checker}",
     "{checker} (~give check|~be giving check)",
-    "{side} ~be in check from {checker}, and there are only {few:count} legal replies",
-    "{checker} ~give check, and there are just {few:count} legal replies",
-    "{one:piece} ~give check, and there is only one legal reply",
-    "there are only {few:count} legal replies to the check (from|by) {checker}",
+    ">{side} ~be in check from {checker}, and there are only {few:count} legal replies",
+    ">{checker} ~give check, and there are just {few:count} legal replies",
     "{double:pieces} both give check",
-    "{side} ~be in check, and it is double check from {double:pieces}",
     "||{side} ~be (already )?in check( here| now)?",
     "||{king:piece} ~be in check( from {checker})?",
     "||{checker} ~check {king:piece}",
@@ -42,18 +38,14 @@ def _checked(board: chess.Board) -> Iterator[Values]:
 def _gives_check(
     context: Context,
     checker: int | None = None,
-    one: int | None = None,
     double: Sequence[int] = (),
-    few: int | None = None,
     side: bool | None = None,
     king: int | None = None,
 ) -> bool:
     board, found = context.board, set(context.board.checkers())
-    named = {s for s in (checker, one) if s is not None} | set(double)
     whose = side in (None, board.turn) and king in (None, board.king(board.turn))
-    replies = few if few is not None else 1 if one is not None else None
-    counted = replies in (None, board.legal_moves.count())
-    return bool(found) and named <= found and whose and counted and (not double or named == found)
+    there = {*double, *found} == found and (checker is None or checker in found)
+    return bool(found) and there and whose and (not double or len(double) == len(found))
 
 
 concept("legal replies", holds=lambda context, n: context.board.legal_moves.count() == n).says(

@@ -61,9 +61,6 @@ def _is_loose(
     return predicates.hangs(context.board, piece) and named <= predicates.attackers(context.board, piece)
 
 
-concept("hanging pieces", holds=every(predicates.hangs)).says(
-    "||{pieces} ~be (both |all )?(hanging|en prise)"
-)
 concept("undefended", holds=every(lambda board, piece: not predicates.defenders(board, piece))).says(
     "||{pieces} ~(be|stand|sit|be left) (both |all |still |also |now )?(left )?" + _NO_GUARD,
     "||{pieces} ~have no (defender|protection|defenders)( at all)?",

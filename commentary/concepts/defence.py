@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import chess
 
 from commentary import predicates
-from commentary.concept import CONCEPTS, Finding, Values, move_concept
+from commentary.concept import CONCEPTS, Finding, Values, move_concept, when
 from commentary.concepts.mates import Foe, mating_moves
 from commentary.concepts.tactics import undefended
 from commentary.context import Context
@@ -30,12 +30,11 @@ def _stops(context: Context, foe: Foe) -> bool:
     return parried or not context.board.is_legal(feared)
 
 
-move_concept("parries mate", detect=_parries, holds=_stops, weight=9.0).says(
+move_concept("parries", detect=_parries, holds=_stops, weight=9.0).says(
     "~(parry the threat of|take care of|deal with the threat of) {foe}",
-    "~(stop|rule out||prevent|parry) {foe}",
+    "~(stop|rule out|prevent||parry) {foe}",
     "||~(stop|rule out|take care of) the threat of {foe}",
 )
-move_concept("stops a threat", holds=_stops, weight=4.6).says("~(prevent|stop|rule out) {foe}")
 
 
 @move_concept("avoids a check", weight=4.6).says("~(sidestep|avoid|step out of) {foe}")
@@ -57,7 +56,7 @@ def stopped(step: Step, threat: chess.Move) -> Iterator[Finding]:
     if not step.after.is_legal(threat):
         # A piece that was taken threatens nothing: the capture says so itself.
         if threat.from_square not in (step.target, step.victim):
-            yield Finding(CONCEPTS["stops a threat"], values, 4.6)
+            yield Finding(CONCEPTS["parries"], values, 4.6)
     elif passed.gives_check(threat) and not step.after.gives_check(threat):
         yield Finding(CONCEPTS["avoids a check"], values, 4.6)
 
@@ -67,9 +66,8 @@ def _check_blocked(step: Step) -> Iterator[Values]:
         yield {"checker": chess.lsb(step.before.checkers_mask())}
 
 
-def _check_left(step: Step) -> Iterator[Values]:
-    if step.before.is_check() and step.victim is None and step.kind == chess.KING:
-        yield {}
+def _check_left(step: Step) -> bool:
+    return step.before.is_check() and step.victim is None and step.kind == chess.KING
 
 
 @move_concept("blocks a check", detect=_check_blocked, weight=2.0).says(
@@ -85,7 +83,7 @@ def _blocks_check(context: Context, checker: int | None = None) -> bool:
     return context.to in chess.SquareSet(chess.between(king, checkers[0]))
 
 
-@move_concept("leaves check", detect=_check_left, weight=1.0).says(
+@move_concept("leaves check", detect=when(_check_left), weight=1.0).says(
     "~(step||walk|get) out of (|the )check",
     "~move out of the check",
     "~step aside",
@@ -163,35 +161,3 @@ move_concept("reinforces", detect=_reinforces, holds=_is_guarding, weight=3.2).s
     "~(defend|cover||protect|guard|support) {wards:pieces} (once more||again|a second time)",
     "~(shore up|support|add a defender to) {wards:pieces}",
 )
-
-
-def _gives_air(step: Step) -> Iterator[Values]:
-    king = chess.lsb(step.before.pieces_mask(chess.KING, step.mover))
-    home = (chess.BB_RANK_1 if step.mover else chess.BB_RANK_8) & ~(chess.BB_FILE_D | chess.BB_FILE_E)
-    if step.kind == chess.KING or step.before.is_check() or not home & chess.BB_SQUARES[king]:
-        return
-    heavy = (step.after.rooks | step.after.queens) & step.enemy(step.after)
-    if heavy and not _exits(step.before, king, step.mover) and _exits(step.after, king, step.mover):
-        yield {"king": king}
-
-
-def _exits(board: chess.Board, king: chess.Square, side: chess.Color) -> bool:
-    free = chess.BB_KING_ATTACKS[king] & ~board.occupied_co[side]
-    return any(not board.attackers_mask(not side, square) for square in chess.scan_forward(free))
-
-
-@move_concept("gives the king air", detect=_gives_air, weight=2.0).says(
-    "~give {king} (some air|an escape square||luft|room|a little air)",
-    "~make luft for {king}",
-    "~open a window for {king}",
-)
-def _has_air_now(context: Context, king: int) -> bool:
-    side = context.before.turn
-    if king != context.board.king(side) or context.to == king:
-        return False
-    near = [square for square in chess.SQUARES if chess.square_distance(square, king) == 1]
-    before, after = (
-        any(board.color_at(s) != side and not board.attackers(not side, s) for s in near)
-        for board in (context.before, context.board)
-    )
-    return after and not before

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import chess
 
 from commentary import predicates
-from commentary.concept import Values, move_concept
-from commentary.concepts.files import heavy
+from commentary.concept import Values, move_concept, of_moved, when
+from commentary.concepts.files import heavy, is_on_seventh, seventh
 from commentary.concepts.pieces import at_home, home_count
 from commentary.context import Context
 from commentary.step import Step
@@ -94,22 +94,18 @@ def _is_on_file(context: Context, **named: int) -> bool:
     return right and clear and chess.square_file(context.to) == file
 
 
-def _takes_seventh(step: Step) -> Iterator[Values]:
-    seventh, eighth = (chess.BB_RANK_7, chess.BB_RANK_8) if step.mover else (chess.BB_RANK_2, chess.BB_RANK_1)
-    prey = step.enemy(step.after) & (step.after.pawns & seventh | step.after.kings & (seventh | eighth))
-    arrives = chess.BB_SQUARES[step.target] & seventh and not chess.BB_SQUARES[step.origin] & seventh
-    if step.arrived == chess.ROOK and arrives and prey:
-        yield {}
+def _takes_seventh(step: Step) -> bool:
+    stays = chess.square_rank(step.origin) == chess.square_rank(step.target)
+    return not stays and any(found["rook"] == step.target for found in seventh(step.after))
 
 
-@move_concept("takes the seventh", detect=_takes_seventh, weight=3.0).says(
+move_concept(
+    "takes the seventh", detect=when(_takes_seventh), holds=of_moved(is_on_seventh, "rook"), weight=3.0
+).says(
     "~(invade|reach|seize||enter|penetrate to) the seventh rank",
     "~penetrate to the seventh",
     "||~(invade|reach|seize|enter) the seventh",
 )
-def _is_on_seventh(context: Context) -> bool:
-    seventh = chess.square_rank(context.to) == (6 if context.before.turn else 1)
-    return seventh and predicates.name_at(context.board, context.to) == "rook"
 
 
 def _doubles(step: Step) -> Iterator[Values]:

@@ -57,26 +57,6 @@ def _can_be_taken(context: Context, attacker: int | None = None) -> bool:
     return attacker in takers if attacker is not None else bool(takers)
 
 
-def _forfeits(step: Step) -> Iterator[Values]:
-    had, has = (board.has_castling_rights(step.mover) for board in (step.before, step.after))
-    if had and not has and not step.castles and step.before.queens:
-        yield {}
-
-
-@move_concept("forfeits castling", detect=_forfeits, weight=-2.0).says(
-    "~(give up||forfeit|lose) (the right to castle|castling)",
-    "~forfeit the right to castle",
-    "~end any hope of castling",
-)
-def _castling_lost(context: Context) -> bool:
-    side = context.before.turn
-    kept, lost = (
-        predicates.castling_wings(context.board, side),
-        predicates.castling_wings(context.before, side),
-    )
-    return bool(lost) and not kept and not context.before.is_castling(context.move)
-
-
 def _spoils(step: Step) -> Iterator[Values]:
     """The moved pawn is isolated or doubled now, and was not before."""
     if step.arrived != chess.PAWN:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import chess
 
-from commentary.concept import Values, of_topic
+from commentary.concept import Values, of_topic, when
 from commentary.context import Context
 from commentary.predicates import all_of, count, is_dark
 
@@ -32,16 +32,15 @@ def _only_both_shades(context: Context, side: bool) -> bool:
     return _both_shades(context.board, side) and not _both_shades(context.board, not side)
 
 
-def _opposite_bishops(board: chess.Board) -> Iterator[Values]:
+def _opposite_bishops(board: chess.Board) -> bool:
     white, black = (board.pieces_mask(chess.BISHOP, side) for side in (True, False))
     shades = [bool(bishops & chess.BB_LIGHT_SQUARES) for bishops in (white, black)]
-    if white.bit_count() == black.bit_count() == 1 and shades[0] != shades[1]:
-        yield {}
+    return white.bit_count() == black.bit_count() == 1 and shades[0] != shades[1]
 
 
 @concept(
     "opposite bishops",
-    detect=_opposite_bishops,
+    detect=when(_opposite_bishops),
     weight=lambda board, values: 1.8 if board.knights | board.rooks | board.queens else 4.0,
 ).says(
     "there are (bishops of opposite colours|opposite-coloured bishops)( on the board)?",
@@ -82,13 +81,12 @@ def _is_ending(context: Context, side: bool | None = None, **named: int) -> bool
     return left == {name} and all(count(board, side, name) for side in chess.COLORS)
 
 
-def _queens_off(board: chess.Board) -> Iterator[Values]:
+def _queens_off(board: chess.Board) -> bool:
     kinds = sum(bool(mask) for mask in (board.knights, board.bishops, board.rooks))
-    if not board.queens and kinds > 1:
-        yield {}
+    return not board.queens and kinds > 1
 
 
-@concept("queens off", detect=_queens_off, weight=1.4).says(
+@concept("queens off", detect=when(_queens_off), weight=1.4).says(
     "(the queens|queens) (are off|are off the board||have come off|have gone|come off)( the board)?",
     "(the )?queens have been (exchanged||traded|swapped)( off)?",
     "there are no queens( left)? on the board",

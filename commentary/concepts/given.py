@@ -9,14 +9,22 @@ import chess
 from commentary import predicates
 from commentary.concept import every, of_topic
 from commentary.concepts.mates import Foe
+from commentary.concepts.pieces import home_count
 from commentary.context import Context, Unknown, Unresolved
 
 concept = of_topic("given", weight=0.1)
 move_concept = of_topic("given", about_moves=True, weight=0.1)
 
 
+_JUDGED = (
+    "((currently|already|now|still|somewhat|quite|relatively|fairly|rather|well|actively|also) )?"
+    "((located|placed|positioned|posted|exposed|active|safe|developed|vulnerable) )?"
+)
+"""What may stand before the square of a piece: only the place is a claim, whether it is safe there is not."""
+
+
 @concept("piece on a square").says(
-    "||{piece:some} ~(be|stand|sit) (currently |already |now |still )?(located |placed |positioned |posted )?(on|at) (the )?(square )?{squares}",
+    "||{piece:some} ~(be|stand|sit) " + _JUDGED + "(on|at) (the )?(square )?{squares}",
     "||{piece:some}: {squares}",
     "||{side} {kind}(s)?: {squares}",
     "||{side} (~have )?(a |the |its |their )?{kind}(s)? (on|at) {squares}",
@@ -87,11 +95,20 @@ def _not_castled(context: Context, side: bool | None = None) -> bool:
     "||(neither side|nobody) can castle( any more)?",
     "||neither side ~have (any )?castling rights( left| available)?",
     "||{side} ~have no castling rights( left| available)?",
+    "||{side} (can no longer castle|may no longer castle|cannot castle)( any more)?",
+    "||{side} ~have lost the right to castle",
 )
 def _no_rights(context: Context, side: bool | None = None) -> bool:
     return not any(map(context.board.has_castling_rights, _sides(side)))
 
 
+concept(
+    "nothing special to play",
+    holds=lambda context, side=None: _no_rights(context, side) and not context.board.has_legal_en_passant(),
+).says(
+    "||there ~be no castling rights or en passant (target )?(square|squares|opportunities|captures)( available)?",
+    "||{side} ~have no castling rights or en passant (target )?(square|squares|opportunities|captures)",
+)
 concept("no en passant", holds=lambda context, side=None: not context.board.has_legal_en_passant()).says(
     "||there ~be no en passant (target )?(square|squares|capture|captures)( available| possible)?",
     "||no en passant (target )?(square|squares|capture|captures)(( ~be)? (available|possible|present))?",
@@ -113,6 +130,23 @@ concept("empty square", holds=every(lambda board, square: board.piece_at(square)
     "||there ~be (nothing|no piece|no pieces) on {squares}",
     "||nothing ~(stand|be) on {squares}",
 )
+
+
+@concept("no such piece").says("||there ~be no ({colour} )?({kind}|piece) on {squares}")
+def _is_not_there(
+    context: Context, squares: Sequence[int], kind: int = 0, colour: bool | None = None
+) -> bool:
+    found = [piece for square in squares if (piece := context.board.piece_at(square))]
+    return not any(kind in (0, p.piece_type) and colour in (None, p.color) for p in found)
+
+
+@concept("developed").says(
+    "||{side} ~have (already )?developed (some|several|a few) (of (its|their) )?(minor )?pieces",
+    "||both sides ~have (already )?developed (some|several|a few) (of their )?(minor )?pieces",
+)
+def _are_developed(context: Context, side: bool | None = None) -> bool:
+    """One knight or bishop, at least, is not where it starts from."""
+    return all(home_count(context.board, colour) < 4 for colour in _sides(side))
 
 
 @concept("occupied square").says(
@@ -165,16 +199,17 @@ def _is_not_in_check(context: Context, side: bool | None = None, king: int | Non
 @move_concept("moves a piece").says(
     "||~(involve moving|suggest moving|mean moving|move|bring|place|put|take) {piece:before} (from {origin:square} )?(to|on) {goal:square}",
     "||~(involve|suggest|mean) {piece:before} moving (from {origin:square} )?to {goal:square}",
+    "||~(involve|suggest) (moving|repositioning|relocating|developing|shifting) {piece:before}",
     "||~(involve moving|suggest moving|move) (the|a|{side:owner}) {kind} (from {origin:square} )?to {goal:square}",
 )
 def _moves_there(
-    context: Context, goal: int, side: bool | None = None, kind: int | None = None, **starts: int
+    context: Context, goal: int = -1, side: bool | None = None, kind: int | None = None, **starts: int
 ) -> bool:
     whose = side in (None, context.before.turn) and kind in (
         None,
         context.before.piece_type_at(context.origin),
     )
-    return whose and goal == context.to and all(start == context.origin for start in starts.values())
+    return whose and goal in (-1, context.to) and all(start == context.origin for start in starts.values())
 
 
 def _can_move(
@@ -211,13 +246,3 @@ concept("can move", holds=_can_move).says(
 concept("cannot move", holds=lambda context, piece, goal: not _can_move(context, [goal], piece)).says(
     "||{piece} cannot (legally |safely )?(move|go|be moved|advance|jump|retreat|step) (to|onto) {goal:square}"
 )
-
-
-@concept("same move").says(
-    "||{one:candidate} (corresponds to|translates to|becomes|equals|=|means|is represented by|is represented as) {other:candidate}( in uci( notation| format)?)?",
-    "||(moving |move )?(from )?{origin:square} to {goal:square}( ~be| would be|:| becomes|,| ->) {other:candidate}( in uci( notation| format)?)?",
-)
-def _is_the_same(
-    context: Context, other: chess.Move, one: chess.Move | None = None, origin: int = -1, goal: int = -1
-) -> bool:
-    return one in (None, other) and origin in (-1, other.from_square) and goal in (-1, other.to_square)

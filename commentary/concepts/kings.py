@@ -123,45 +123,22 @@ def _boxed_in(board: chess.Board) -> Iterator[Values]:
         big = board.rooks | board.queens
         full = not pawns & ~board.pieces_mask(chess.PAWN, side) and chess.BB_SQUARES[king] & home_rank(side)
         if full and big & board.occupied_co[not side] and not big & board.occupied_co[side] & home_rank(side):
-            yield {"side": side, "king": king, "pawns": list(chess.scan_forward(pawns))}
-
-
-def _is_boxed_in(context: Context, king: int, pawns: Sequence[int] = ()) -> bool:
-    """The king is on its first rank and every square before it is filled by its own pawns."""
-    side, board = side_of_king(context, king), context.board
-    front = _before(king, side, 1)
-    own = all(predicates.is_pawn(board, s) and board.color_at(s) == side for s in front)
-    return chess.square_rank(king) == (0 if side else 7) and own and set(pawns) <= _cover(context, king)
-
-
-def _back_rank_is_bare(context: Context, side: chess.Color) -> bool:
-    pieces = predicates.all_of(context.board, side, "rook", "queen")
-    return not any(chess.square_rank(square) == (0 if side else 7) for square in pieces)
+            yield {"side": side}
 
 
 @concept("weak back rank", detect=_boxed_in, weight=2.4, favours="-side").says(
     "{side:owner} back rank ~be (weak||a worry|a concern|vulnerable)",
     "the back rank ~be a worry for {side:object}",
-    "{pawns:pieces} box in {king}, and no rook or queen guards {side:owner} back rank",
-    "{king} ~have no luft, and {side:owner} back rank is unguarded",
-    "{king} ~be boxed in by its own pawns, and no rook or queen guards {side:owner} back rank",
 )
-def _is_weak(context: Context, side: bool, king: int | None = None, pawns: Sequence[int] = ()) -> bool:
-    own = predicates.all_of(context.board, side, "king")[0]
-    threat = predicates.count(context.board, not side, "rook", "queen") > 0
-    boxed_in = king in (None, own) and _is_boxed_in(context, own, pawns)
-    return boxed_in and threat and _back_rank_is_bare(context, side)
-
-
-concept("boxed-in king", holds=_is_boxed_in).says(
-    "||{king} ~be boxed in by its own pawns( on {pawns:squares})?",
-    "||{king} ~have no (luft|air|way off the back rank|escape from the back rank)",
-    "||{pawns:pieces} ~box in {king}",
-)
-concept("bare back rank", holds=_back_rank_is_bare).says(
-    "||no rook or queen ~(guard|stay on|stand on|be left on) {side:owner} back rank",
-    "||{side:owner} back rank ~be (unguarded|bare)( by rook or queen)?",
-)
+def _is_weak(context: Context, side: bool) -> bool:
+    """The king is shut in by its own pawns on a first rank that no rook or queen guards."""
+    board, home = context.board, 0 if side else 7
+    king = predicates.all_of(board, side, "king")[0]
+    front = _before(king, side, 1)
+    shut_in = chess.square_rank(king) == home and front == _cover(context, king) & front
+    guards = predicates.all_of(board, side, "rook", "queen")
+    guarded = any(chess.square_rank(square) == home for square in guards)
+    return shut_in and not guarded and predicates.count(board, not side, "rook", "queen") > 0
 
 
 def _active(board: chess.Board) -> Iterator[Values]:
@@ -171,44 +148,13 @@ def _active(board: chess.Board) -> Iterator[Values]:
         king, other = king_of(board, side), king_of(board, not side)
         passive = (chess.BB_RANK_7 | chess.BB_RANK_8) if side else (chess.BB_RANK_1 | chess.BB_RANK_2)
         if chess.BB_SQUARES[king] & _MIDDLE and chess.BB_SQUARES[other] & passive:
-            yield {"side": side, "king": king, "other": other}
+            yield {"side": side, "king": king}
 
 
 @concept("active king", detect=_active, weight=2.0, favours="side").says(
-    "{king} ~be (active|already in play||in play), while {other} is (still back home|passive||back home)",
     "{king} ~be (already )?(well up the board||active|in play|in the fight)",
     "{king} ~have already come out( into play)?",
     "||{king} ~have (already )?(walked out|marched|come out) (into play|to the middle|up the board)",
 )
-def _is_active(context: Context, king: int, other: int | None = None) -> bool:
-    side = side_of_king(context, king)
-    passive = other is None or (side_of_king(context, other) != side and _is_passive(context, other))
-    return 2 <= chess.square_rank(king) <= 5 and passive
-
-
-@concept("passive king").says(
-    "||{king} (~be|~stand|~sit) (still )?(on the back ranks|passive|back home|on its first two ranks)"
-)
-def _is_passive(context: Context, king: int) -> bool:
-    return chess.square_rank(king) in ((0, 1) if side_of_king(context, king) else (7, 6))
-
-
-def _opposition(board: chess.Board) -> Iterator[Values]:
-    one, other = king_of(board, chess.WHITE), king_of(board, chess.BLACK)
-    files = abs(chess.square_file(one) - chess.square_file(other))
-    ranks = abs(chess.square_rank(one) - chess.square_rank(other))
-    if board.occupied == board.pawns | board.kings and board.pawns and (files, ranks) in ((0, 2), (2, 0)):
-        yield {"side": board.turn}
-
-
-@concept("opposition", detect=_opposition, weight=3.2, favours="-side").says(
-    "the kings stand in (|direct )opposition, and it is {side:object} who must give way",
-    "the kings stand in direct opposition with {side:object} to move",
-    "||the kings (~stand in|~be in|face each other in) (the )?(direct )?opposition",
-    "||the kings ~face each other, one square apart",
-)
-def _kings_oppose(context: Context, side: bool | None = None) -> bool:
-    one, other = (predicates.all_of(context.board, colour, "king")[0] for colour in chess.COLORS)
-    files = abs(chess.square_file(one) - chess.square_file(other))
-    ranks = abs(chess.square_rank(one) - chess.square_rank(other))
-    return sorted((files, ranks)) == [0, 2] and (side is None or context.board.turn == side)
+def _is_active(context: Context, king: int) -> bool:
+    return 2 <= chess.square_rank(king) <= 5

@@ -74,9 +74,10 @@ def _mates_now(context: Context, move: chess.Move | None = None, side: bool | No
     "given another tempo, {side} would mate with {foe}",
     "||{side} ~threaten {foe:mate}",
 )
-def _is_mating(context: Context, foe: Foe, side: bool | None = None) -> bool:
+def would_mate(context: Context, foe: Foe, side: bool | None = None) -> bool:
+    """Whether the move would be mate if the side that is not to move had it."""
     board = context.passed(context.board)
-    return (side is None or board.turn == side) and foe(board) in mates_on(board)
+    return side in (None, board.turn) and foe(board) in mates_on(board)
 
 
 concept("threat of a move", holds=is_threat).says(

@@ -1,13 +1,14 @@
-"""Passed pawns: protected, blocked, connected, near promotion."""
+"""Passed pawns, protected, blocked, connected, near promotion, and what a move does with one."""
 
 from collections.abc import Iterator, Sequence
 
 import chess
 
 from commentary import predicates
-from commentary.concept import Values, Weight, every, of_topic
+from commentary.concept import Values, Weight, every, move_concept, of_moved, of_topic
 from commentary.concepts.pawns import is_passed, pawns_of, steps, stop_of
 from commentary.context import Context
+from commentary.step import Step
 
 concept = of_topic("pawns")
 _NEAR = 3
@@ -131,3 +132,60 @@ def _are_connected(context: Context, pawns: Sequence[int], side: bool | None = N
     beside = chess.square_file(other) in predicates.files_beside(one)
     near = abs(chess.square_rank(other) - chess.square_rank(one)) <= 1
     return beside and near and context.board.color_at(one) == context.board.color_at(other)
+
+
+def _pushes(step: Step) -> Iterator[Values]:
+    moved = step.kind == chess.PAWN and not step.move.promotion
+    if not moved or not is_passed(step.after, step.target, step.mover):
+        return
+    if is_passed(step.before, step.origin, step.mover):
+        yield {"pawn": step.origin}
+
+
+@move_concept("pushes a passed pawn", detect=_pushes, weight=3.8).says(
+    "~(push|advance) {pawn:passer} to {here:square}",
+    "~(push|advance) {pawn:passer}",
+    "~run {pawn:passer} forward",
+    "||~(push|advance|run) {pawn:passer}( forward| on| further)?",
+    "||~push {pawn:before}( on| further)?",
+)
+def _is_pushing(context: Context, pawn: int) -> bool:
+    return pawn == context.origin and predicates.is_passed(context.before, pawn)
+
+
+def _makes_passer(step: Step) -> Iterator[Values]:
+    moved = step.kind == chess.PAWN and not step.move.promotion
+    was = is_passed(step.before, step.origin, step.mover)
+    if moved and not was and is_passed(step.after, step.target, step.mover):
+        yield {"side": step.mover}
+
+
+@move_concept("makes a passed pawn", detect=_makes_passer, weight=4.2).says(
+    "~(create|make||produce|obtain) a passed pawn on {here:square}",
+    "~give {side:object} a passed pawn on {here:square}",
+    "||~(create|make|produce|obtain) a passed pawn",
+    "||~give {side:object} a passed pawn",
+)
+def _is_new_passer(context: Context, side: bool | None = None) -> bool:
+    was = predicates.is_passed(context.before, context.origin)
+    return predicates.is_passed(context.board, context.to) and not was and side in (None, context.before.turn)
+
+
+def _stops_passer(step: Step) -> Iterator[Values]:
+    stop = stop_of(step.target, step.mover)
+    if step.kind == chess.PAWN or not 0 <= stop < 64:
+        return
+    pawns = step.after.pieces_mask(chess.PAWN, not step.mover)
+    if pawns & chess.BB_SQUARES[stop] and is_passed(step.after, stop, not step.mover):
+        yield {"pawn": stop}
+
+
+move_concept(
+    "blockades", detect=_stops_passer, holds=of_moved(_passed_but_blocked, "blocker"), weight=3.0
+).says("~(blockade|stand in the way of||block|halt|stop) {pawn}( for now)?")
+
+
+move_concept("recaptures", holds=lambda context: context.victim is not None, weight=3.0).says(
+    "~(recapture|take back)",
+    "~(recapture|take back) on {here:square}",
+)

@@ -33,11 +33,6 @@ def at_home(board: chess.Board, side: chess.Color) -> tuple[chess.Square, ...]:
     return tuple(s for s, name in _HOME[side].items() if minors[name] & own & chess.BB_SQUARES[s])
 
 
-def pawns_can_attack(board: chess.Board, square: chess.Square, side: chess.Color) -> bool:
-    """Whether a pawn of `side` attacks the square or might by advancing on its file."""
-    return bool(board.pieces_mask(chess.PAWN, side) & beside(ahead(square, not side)))
-
-
 def home_count(board: chess.Board, side: chess.Color) -> int:
     """How many knights and bishops are where they start from, counted square by square."""
     return sum(
@@ -58,16 +53,17 @@ def is_outpost(board: chess.Board, square: chess.Square) -> bool:
     return 2 <= rest <= 4 and guarded and not chased
 
 
-def _outposts(board: chess.Board) -> Iterator[Values]:
+def outposts(board: chess.Board) -> Iterator[Values]:
+    """Minor pieces that a pawn defends and that no enemy pawn can come to attack."""
     for side in (chess.WHITE, chess.BLACK):
         minors = (board.knights | board.bishops) & board.occupied_co[side] & _OUTPOST_RANKS[side]
         for square in chess.scan_forward(minors):
             guarded = board.attackers_mask(side, square) & board.pawns
-            if guarded and not pawns_can_attack(board, square, not side):
+            if guarded and not board.pieces_mask(chess.PAWN, not side) & beside(ahead(square, side)):
                 yield {"piece": square, "side": side}
 
 
-concept("outpost", detect=_outposts, holds=every(is_outpost), weight=2.7, favours="side").says(
+concept("outpost", detect=outposts, holds=every(is_outpost), weight=2.7, favours="side").says(
     "{piece} ~(sit||stand|be|settle) on an outpost( there)?",
     "{piece} ~have (settled on an outpost|an outpost there||an outpost)",
     "{piece} ~be (firmly planted||securely planted|anchored|established) on an outpost",

@@ -1,15 +1,14 @@
 """What a quiet move is good for: squares and outposts, more active pieces, kings that approach, plans."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import chess
 
 from commentary import predicates
-from commentary.concept import Values, move_concept
+from commentary.concept import Values, move_concept, when
 from commentary.concepts.kings import is_endgame
 from commentary.concepts.mates import Foe
-from commentary.concepts.pawns import steps
-from commentary.concepts.pieces import is_outpost, pawns_can_attack
+from commentary.concepts.pieces import is_outpost, outposts
 from commentary.context import Context
 from commentary.step import Step
 
@@ -21,35 +20,14 @@ _MORE_SQUARES = 3
 """Squares that a piece must gain to stand more actively, or to be called freed."""
 
 
-def _keeps_defended(step: Step) -> Iterator[Values]:
-    if step.castles or step.kind in (chess.PAWN, chess.KING):
-        return
-    own = step.own(step.after) & step.own(step.before) & ~step.after.kings
-    kept = step.before.attacks_mask(step.origin) & step.after.attacks_mask(step.target) & own
-    wards = [s for s in chess.scan_forward(kept) if step.after.attackers_mask(not step.mover, s)]
-    if wards:
-        yield {"wards": wards[:2]}
+def _activates(step: Step) -> bool:
+    if step.kind in (chess.PAWN, chess.KING):
+        return False
+    before, after = step.before.attacks_mask(step.origin), step.after.attacks_mask(step.target)
+    return after.bit_count() >= before.bit_count() + _MORE_SQUARES
 
 
-@move_concept("keeps defended", detect=_keeps_defended, weight=1.2).says(
-    "~keep {wards:pieces} (defended|protected||guarded)",
-    "~keep an eye on {wards:pieces}",
-    "~go on (defending|guarding||protecting) {wards:pieces}",
-)
-def _still_guards(context: Context, wards: Sequence[int]) -> bool:
-    now = all(predicates.defends(context.board, context.to, ward) for ward in wards)
-    return now and all(predicates.defends(context.before, context.origin, ward) for ward in wards)
-
-
-def _activates(step: Step) -> Iterator[Values]:
-    if step.arrived not in (chess.KNIGHT, chess.BISHOP, chess.ROOK, chess.QUEEN) or step.castles:
-        return
-    more = step.after.attacks_mask(step.target).bit_count()
-    if more >= step.before.attacks_mask(step.origin).bit_count() + _MORE_SQUARES and not step.move.promotion:
-        yield {}
-
-
-@move_concept("activates the moved piece", detect=_activates, weight=1.7).says(
+@move_concept("activates the moved piece", detect=when(_activates), weight=1.7).says(
     "~put {moved} on a (more active|better||more useful) square",
     "~bring {moved} to a (more active|better) square",
     "~improve (the position of |){moved}",
@@ -67,9 +45,8 @@ def _connected(board: chess.Board, side: chess.Color) -> bool:
     return not chess.between(chess.lsb(rooks), chess.msb(rooks)) & board.occupied
 
 
-def _connects(step: Step) -> Iterator[Values]:
-    if _connected(step.after, step.mover) and not _connected(step.before, step.mover):
-        yield {}
+def _connects(step: Step) -> bool:
+    return _connected(step.after, step.mover) and not _connected(step.before, step.mover)
 
 
 def _rooks_see_each_other(board: chess.Board, side: chess.Color) -> bool:
@@ -78,7 +55,7 @@ def _rooks_see_each_other(board: chess.Board, side: chess.Color) -> bool:
     return len(rooks) == 2 and predicates.defends(board, *rooks)
 
 
-@move_concept("connects the rooks", detect=_connects, weight=2.0).says("~connect the rooks")
+@move_concept("connects the rooks", detect=when(_connects), weight=2.0).says("~connect the rooks")
 def _connects_now(context: Context) -> bool:
     was, now = (
         _rooks_see_each_other(board, context.before.turn) for board in (context.before, context.board)
@@ -120,18 +97,9 @@ def _follows(context: Context, foe: Foe) -> bool:
     return foe(board).uci() == line.moves[played + 1]
 
 
-def _takes_outpost(step: Step) -> Iterator[Values]:
-    if step.kind not in (chess.KNIGHT, chess.BISHOP):
-        return
-    rest = steps(step.target, step.mover)
-    guarded = step.after.attackers_mask(step.mover, step.target) & step.after.pawns
-    if 2 <= rest <= 4 and guarded and not pawns_can_attack(step.after, step.target, not step.mover):
-        yield {}
-
-
 move_concept(
     "takes an outpost",
-    detect=_takes_outpost,
+    detect=when(lambda step: any(found["piece"] == step.target for found in outposts(step.after))),
     holds=lambda context: is_outpost(context.board, context.to),
     weight=3.2,
 ).says(
@@ -155,8 +123,9 @@ def _centralises(step: Step) -> Iterator[Values]:
     "~bring (a {kind}|{moved}) (towards||into|to) the centre",
 )
 def _is_central_now(context: Context, kind: int | None = None) -> bool:
-    enters = predicates.is_central(context.to) and not predicates.is_central(context.origin)
-    return enters and kind in (None, context.board.piece_type_at(context.to))
+    centre = {chess.D4, chess.E4, chess.D5, chess.E5}
+    fresh = not predicates.is_central(context.origin) or (context.to in centre and context.origin not in centre)
+    return predicates.is_central(context.to) and fresh and kind in (None, context.board.piece_type_at(context.to))
 
 
 def _covers(step: Step) -> Iterator[Values]:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import chess
 
 from commentary import predicates
-from commentary.concept import Values, move_concept
+from commentary.concept import Values, move_concept, of_moved
 from commentary.concepts.pawns import neighbours
-from commentary.concepts.tactics import fork_targets, pins, undefended
+from commentary.concepts.tactics import fork_targets, is_fork, is_pin, pins, undefended
 from commentary.context import Context
 from commentary.exchange import worth
 from commentary.step import Step
@@ -23,12 +23,10 @@ def _forks(step: Step) -> Iterator[Values]:
         yield {"targets": targets[:3]}
 
 
-@move_concept("forks", detect=_forks, weight=7.0).says(
+move_concept("forks", detect=_forks, holds=of_moved(is_fork, "attacker"), weight=7.0).says(
     "~fork {targets:prey}",
     "~attack {targets:prey} (at the same time|simultaneously||at once)",
 )
-def _is_forking(context: Context, targets: Sequence[int]) -> bool:
-    return predicates.forks(context.board, context.to, targets)
 
 
 def _attacks(step: Step) -> Iterator[Values]:
@@ -78,21 +76,6 @@ def _fresh(step: Step) -> Iterator[chess.Square]:
             yield target
 
 
-def _piles_up(step: Step) -> Iterator[Values]:
-    fresh = list(_fresh(step))
-    pinned = {pin["pinned"] for pin in pins(step.after) if pin["pinner"] != step.target} if fresh else ()
-    for target in fresh:
-        if target in pinned and not step.after.pawns & chess.BB_SQUARES[target]:
-            yield {"target": target, "kind": step.after.piece_type_at(target)}
-
-
-@move_concept("piles up", detect=_piles_up, weight=4.4).says(
-    "~(pile up on|put more pressure on|turn on) {target}, which is pinned"
-)
-def _hits_a_pinned_piece(context: Context, target: int) -> bool:
-    return _hits(context, [target]) and predicates.is_pinned(context.board, target)
-
-
 def _outnumbers(step: Step) -> Iterator[Values]:
     for target in _fresh(step):
         (now, guards), (then, guarded) = (
@@ -115,28 +98,30 @@ def _adds_attacker(context: Context, target: int, order: int | None = None, **co
     return context.to in hitting and enough and order in (None, len(hitting))
 
 
-def _targets_pawn(step: Step) -> Iterator[Values]:
-    board = step.after
-    if step.arrived == chess.PAWN:
-        return
-    own = board.pieces_mask(chess.PAWN, not step.mover)
-    for target in _fresh(step):
-        if not own & chess.BB_SQUARES[target]:
-            continue
-        flaw = "undefended" if undefended(board, target) else None
-        if flaw is None and not own & neighbours(target):
-            flaw = "isolated"
+def _targets_weakness(step: Step) -> Iterator[Values]:
+    """A pinned piece, or a pawn that is undefended or isolated."""
+    board, fresh = step.after, list(_fresh(step))
+    pinned = {pin["pinned"] for pin in pins(board) if pin["pinner"] != step.target} if fresh else set()
+    pawns = board.pieces_mask(chess.PAWN, not step.mover)
+    for target in fresh:
+        if not pawns & chess.BB_SQUARES[target]:
+            flaw = "pinned" if target in pinned else None
+        elif step.arrived == chess.PAWN:
+            flaw = None
+        else:
+            flaw = "undefended" if undefended(board, target) else None
+            flaw = flaw or (None if pawns & neighbours(target) else "isolated")
         if flaw:
-            yield {"pawn": target, "flaw": flaw}
+            yield {"target": target, "flaw": flaw}
             return
 
 
-@move_concept("targets a weak pawn", detect=_targets_pawn, weight=2.4).says(
-    "~(attack|take aim at|go after|put pressure on) {pawn}, which is {flaw:word}"
-)
-def _is_flawed(context: Context, pawn: int, flaw: str) -> bool:
-    right = flaw in ("isolated", "backward", "undefended") and predicates.IS[flaw](context.board, pawn)
-    return right and predicates.is_pawn(context.board, pawn) and _hits(context, [pawn])
+@move_concept(
+    "targets a weakness", detect=_targets_weakness, weight=lambda b, v: 4.4 if v["flaw"] == "pinned" else 2.4
+).says("~(attack|take aim at|go after|put pressure on||pile up on|turn on) {target}, which is {flaw:word}")
+def _is_flawed(context: Context, target: int, flaw: str) -> bool:
+    flaws = ("isolated", "backward", "undefended", "pinned")
+    return flaw in flaws and predicates.IS[flaw](context.board, target) and _hits(context, [target])
 
 
 def _offers_trade(step: Step) -> Iterator[Values]:
@@ -209,14 +194,11 @@ def _pin_weight(board: chess.Board, values: Values) -> float:
     return 1.4 if board.piece_type_at(values["pinned"]) == chess.PAWN else 4.5
 
 
-@move_concept("pins", detect=_pins, weight=_pin_weight).says(
+move_concept("pins", detect=_pins, holds=of_moved(is_pin, "pinner"), weight=_pin_weight).says(
     "~(pin|tie||nail) {pinned}( down)? (to||against) {behind}",
     "~put {pinned} in a pin( against {behind})?",
     "~pin {pinned}",
 )
-def _is_pinning(context: Context, pinned: int, behind: int | None = None) -> bool:
-    prizes = set(context.board.piece_map()) - {pinned} if behind is None else {behind}
-    return any(predicates.pins(context.board, context.to, pinned, prize) for prize in prizes)
 
 
 def _unpins(step: Step) -> Iterator[Values]:

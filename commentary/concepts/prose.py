@@ -77,9 +77,6 @@ concept("threat to take", holds=_could_take, weight=1.0).says(
 move_concept("threatens to take", holds=_could_take, weight=1.0).says(
     "||~threaten to (capture|take|win) {target:piece}"
 )
-concept("centralised piece", holds=every(lambda board, piece: predicates.is_central(piece)), weight=0.2).says(
-    "||{piece} ~be (well |nicely |already )?(centralised|centrally placed|centrally located|on a central square)"
-)
 
 
 def _takes_a(context: Context, kind: int) -> bool:
@@ -89,8 +86,3 @@ def _takes_a(context: Context, kind: int) -> bool:
 move_concept("captures a kind", holds=_takes_a, weight=0.5).says(
     "||~(capture|take|win|grab|remove|eliminate|pick up) (a|an) (black |white |enemy |free )?{kind}"
 )
-
-
-@move_concept("trades", weight=0.5).says("||~(trade|exchange|swap)( off)? (a pair of |the )?{kind}s")
-def _trades(context: Context, kind: int) -> bool:
-    return _takes_a(context, kind) and context.before.piece_type_at(context.origin) == kind

@@ -5,21 +5,20 @@ from collections.abc import Iterator
 import chess
 
 from commentary import predicates
-from commentary.concept import Values, move_concept
-from commentary.concepts.mates import Foe, is_threat, mating_moves
+from commentary.concept import Values, move_concept, when
+from commentary.concepts.mates import is_threat, mating_moves, would_mate
 from commentary.concepts.tactics import undefended
 from commentary.context import Context
 from commentary.exchange import VALUES, passed_turn
 from commentary.naming import bare
 from commentary.step import Step
 
-
-def _mates(step: Step) -> Iterator[Values]:
-    if step.after.is_checkmate():
-        yield {}
-
-
-move_concept("mates", detect=_mates, holds=lambda context: context.board.is_checkmate(), weight=100.0).says(
+move_concept(
+    "mates",
+    detect=when(lambda step: step.after.is_checkmate()),
+    holds=lambda context: context.board.is_checkmate(),
+    weight=100.0,
+).says(
     "~be (mate|checkmate)( at once| on the spot| straight away)?",
     "~mate on the spot",
     "~end the game at once",
@@ -29,17 +28,12 @@ move_concept("mates", detect=_mates, holds=lambda context: context.board.is_chec
 )
 
 
-def _stalemates(step: Step) -> Iterator[Values]:
-    if step.after.is_stalemate():
-        yield {"them": not step.mover}
-
-
-move_concept("stalemates", detect=_stalemates, holds=lambda c: c.board.is_stalemate(), weight=-100.0).says(
-    "~be (stalemate||a stalemate)",
-    "~stalemate {them:object}",
-    "~leave {them:object} without a legal move",
-    "||~leave {them:object} stalemated",
-)
+move_concept(
+    "stalemates",
+    detect=when(lambda step: step.after.is_stalemate()),
+    holds=lambda c: c.board.is_stalemate(),
+    weight=-100.0,
+).says("~be (stalemate||a stalemate)")
 
 
 def _promotes(step: Step) -> Iterator[Values]:
@@ -101,9 +95,7 @@ def _checks(step: Step) -> Iterator[Values]:
         moved.add(chess.square(5 if step.target > step.origin else 3, chess.square_rank(step.origin)))
     hidden = sorted(checkers - moved)
     replies = step.after.legal_moves.count()
-    if len(checkers) > 1:
-        yield {"double": True}
-    elif hidden:
+    if hidden:
         yield {"checker": hidden[0]}
     else:
         counted = {1: {"one": 1}, 2: {"few": 2}}.get(replies, {})
@@ -136,27 +128,17 @@ def _uncovers_check(context: Context, checker: int | None = None) -> bool:
     return bool(hidden) and (checker is None or checker in hidden)
 
 
-@move_concept("double check", detect=_checks, needs="double", weight=6.0).says(
-    "~(give||be) (|a )double check"
-)
-def _is_double_check(context: Context) -> bool:
-    return len(context.board.checkers()) == 2
-
-
 def _threatens_mate(step: Step) -> Iterator[Values]:
     passed = passed_turn(step.after)
     if passed is not None and not step.after.is_game_over() and (moves := mating_moves(passed)):
         yield {"foe": bare(passed, moves[0])}
 
 
-@move_concept("threatens mate", detect=_threatens_mate, weight=8.0).says(
+move_concept("threatens mate", detect=_threatens_mate, holds=would_mate, weight=8.0).says(
     "~threaten mate with {foe}( next)?",
     "~(threaten|carry the threat of|prepare mate with) {foe:mate}",
     "||~prepare mate with {foe}",
 )
-def _would_mate(context: Context, foe: Foe) -> bool:
-    board = context.passed(context.board)
-    return foe(board) in predicates.mating_moves(board)
 
 
 move_concept("threatens a move", holds=is_threat).says(

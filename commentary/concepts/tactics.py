@@ -47,7 +47,8 @@ def _forks(board: chess.Board) -> Iterator[Values]:
     "{attacker} ~have {targets:prey} in a fork",
     "{attacker} ~attack {targets:prey} at once",
 )
-def _is_fork(context: Context, attacker: int, targets: Sequence[int]) -> bool:
+def is_fork(context: Context, attacker: int, targets: Sequence[int]) -> bool:
+    """Whether the piece forks all of these."""
     return predicates.forks(context.board, attacker, targets)
 
 
@@ -95,7 +96,8 @@ def _pin_weight(board: chess.Board, values: Values) -> float:
     "||{pinner} ~pin {pinned}",
     "||{pinned} ~be (pinned|tied|nailed)( down)?",
 )
-def _is_pin(context: Context, pinned: int, pinner: int | None = None, behind: int | None = None) -> bool:
+def is_pin(context: Context, pinned: int, pinner: int | None = None, behind: int | None = None) -> bool:
+    """Whether it is pinned, by the pinner and to the piece that are named."""
     board = context.board
     pinners = predicates.attackers(board, pinned) if pinner is None else {pinner}
     prizes = set(board.piece_map()) - {pinned} if behind is None else {behind}

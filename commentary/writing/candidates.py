@@ -14,8 +14,8 @@ from commentary.writing.outcome import follow
 from commentary.writing.writer import Topic, Writer, sentence
 
 _OF_A_SIDE = (
-    *("captures", "attacks", "forks", "pins", "piles up", "pawn strikes", "defends", "reinforces"),
-    *("stops a threat", "develops", "opens a file", "takes a file", "blockades", "covers squares"),
+    *("captures", "attacks", "forks", "pins", "targets a weakness", "pawn strikes", "defends", "reinforces"),
+    *("parries", "develops", "opens a file", "takes a file", "blockades", "covers squares"),
 )
 """Deeds that can be said of the side as well as of the move."""
 

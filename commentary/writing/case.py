@@ -35,10 +35,10 @@ WINNING, LOST = 4, -4
 STRONG = 1.5
 """The weight from which on an effect needs no excuse to be told."""
 
-_AIMED = ("attacks", "forks", "piles up", "adds an attacker", "targets a weak pawn", "captures")
+_AIMED = ("attacks", "forks", "adds an attacker", "targets a weakness", "captures")
 _FAINT = ("covers squares", "centralises", "denies a square", "takes a file")
 STATES = (
-    *("checks", "discovers check", "double check"),
+    *("checks", "discovers check"),
     *("mates", "stalemates", "promotes", "leaves check"),
 )
 """Deeds that are no purpose: a move is check, it does not aim to be."""
@@ -216,8 +216,8 @@ def _covers(told: Finding, effect: Finding, step: Step) -> bool:
         return True
     if name == "checks":
         return other == "forks" and step.after.king(not step.mover) in told.values["targets"]
-    if name in ("stops a threat", "avoids a check"):
-        return other == "parries mate"
+    if name in ("parries", "avoids a check"):
+        return other == "parries"
     if name in _AIMED and other in _AIMED and name != "captures":
         return bool(set(effect.squares) & set(told.squares))
     if name == "activates the moved piece":

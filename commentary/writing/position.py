@@ -42,38 +42,26 @@ _NOTICE = (
     "annotator|it matters that {}",
     "annotator|what stands out is that {}",
 )
-_SUBSUMED = {
-    frozenset(pair)
-    for pair in (
-        ("pressed piece", "pin"),
-        ("pressed piece", "fork"),
-        ("loose piece", "fork"),
-        ("loose piece",),
-        ("pressed piece", "overloaded piece"),
-        ("king without pawns", "king in the centre"),
-        ("king shelter", "weak back rank"),
-        ("file towards the king", "king without pawns"),
-        ("passed pawn", "connected passed pawns"),
-        ("protected passed pawn", "connected passed pawns"),
-        ("passed pawn", "protected passed pawn"),
-        ("passed pawn", "passed pawn near promotion"),
-        ("passed pawn", "steps to promotion"),
-        ("passed pawn", "blockaded passed pawn"),
-        ("protected passed pawn", "passed pawn near promotion"),
-        ("protected passed pawn", "steps to promotion"),
-        ("protected passed pawn", "blockaded passed pawn"),
-        ("passed pawn near promotion", "steps to promotion"),
-        ("passed pawn near promotion", "blockaded passed pawn"),
-        ("steps to promotion", "blockaded passed pawn"),
-        ("doubled pawns", "isolated pawn"),
-        ("fork", "skewer"),
-        ("pressed piece",),
-        ("isolated pawn", "passed pawn"),
-    )
-}
-"""Of two findings about the same pieces one says most of what the other does."""
+_PASSED = {"passed pawn", "protected passed pawn", "passed pawn near promotion", "steps to promotion"}
+_ALIKE = (
+    {*_PASSED, "blockaded passed pawn"},
+    {"passed pawn", "protected passed pawn", "connected passed pawns"},
+    {"isolated pawn", "passed pawn"},
+    {"isolated pawn", "doubled pawns"},
+    {"pressed piece", "pin"},
+    {"pressed piece", "loose piece", "fork"},
+    {"pressed piece", "overloaded piece"},
+    {"king without pawns", "king in the centre"},
+    {"king without pawns", "file towards the king"},
+    {"king shelter", "weak back rank"},
+    {"fork", "skewer"},
+)
+"""Of two findings of a set about the same pieces one says most of what the other does."""
 
-_FILES = ("open file", "only open file", "free file", "held open file", "shared open file")
+_ONCE = {"loose piece", "pressed piece"}
+"""Concepts of which two findings about a piece are not told either."""
+
+_FILES = {"open file", "held open file", "file towards the king", "pressure on a file"}
 
 
 def position(writer: Writer) -> list[str]:
@@ -143,20 +131,20 @@ def _with_staples(chosen: list[Finding], ranked: list[Finding], count: int) -> l
 def _repeats(finding: Finding, other: Finding) -> bool:
     """Whether one of two findings says most of what the other does."""
     names = {finding.concept.name, other.concept.name}
-    if names <= {*_FILES, "file towards the king", "pressure on a file", "half-open file"}:
+    if names <= _FILES:
         return bool(_files(finding) & _files(other))
     if names == {"undeveloped pieces"}:
         return finding.favours is None and other.favours is None
     if "level material" in names and names & {"same pieces", "one for another"}:
         return True
     one, two = set(finding.squares), set(other.squares)
-    related = frozenset(names) in _SUBSUMED
+    related = names <= _ONCE or (len(names) > 1 and any(names <= alike for alike in _ALIKE))
     return related and bool(set(finding.squares[:1]) & two or set(other.squares[:1]) & one)
 
 
 def _files(finding: Finding) -> set[int]:
     values = finding.values
-    named = [values.get(name) for name in ("file", "beside", "front", "only")]
+    named = [values.get(name) for name in ("file", "beside", "front")]
     return {file for file in (*named, *(values.get("files") or ())) if file is not None}
 
 
