@@ -129,6 +129,9 @@ def is_dark(square: chess.Square) -> bool:
     return (chess.square_file(square) + chess.square_rank(square)) % 2 == 0
 
 
+CENTRE = frozenset({chess.D4, chess.E4, chess.D5, chess.E5})
+
+
 def is_central(square: chess.Square) -> bool:
     """Whether the square is one of the sixteen in the middle."""
     return 2 <= chess.square_file(square) <= 5 and 2 <= chess.square_rank(square) <= 5
@@ -144,7 +147,7 @@ def is_passed(board: chess.Board, square: chess.Square) -> bool:
     side = board.color_at(square)
     if side is None or not is_pawn(board, square):
         return False
-    pawns = {colour: all_of(board, colour, "pawn") for colour in (chess.WHITE, chess.BLACK)}
+    pawns = {colour: all_of(board, colour, "pawn") for colour in chess.COLORS}
     front = {chess.square_rank(s) for s in ahead_of(square, side)}
     file = chess.square_file(square)
     enemy = any(

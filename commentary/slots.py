@@ -132,6 +132,11 @@ def _read_before(context: Context, found: list[Token]) -> chess.Square:
     return context.piece(found[0], context.before)
 
 
+def _read_behind(context: Context, found: list[Token]) -> chess.Square:
+    """What stands behind the piece named last: of several that a name fits, the one of its side."""
+    return context.piece(found[0], side=context.board.color_at(context.named[-1]) if context.named else None)
+
+
 def _read_foe(context: Context, found: list[Token]) -> Callable[[chess.Board], chess.Move]:
     return lambda board: context.move_on(board, found[0])
 
@@ -151,6 +156,7 @@ _PIECE, _PIECES, _MOVE = _one("pi"), rf"{_list('pg')}|{_one('i')}", _one("mlq")
 _ALL = (
     SlotType("piece", _PIECE, Naming.piece, lambda s, t: s.piece(t[0]), "piece", squares=True),
     SlotType("before", _PIECE, lambda n, v: n.piece(v, n.before), _read_before, squares=True),
+    SlotType("behind", _PIECE, Naming.piece, _read_behind, "piece", squares=True),
     SlotType("some", _one("p"), Naming.piece, lambda s, t: s.fitting(t[0]), "piece"),
     SlotType(
         "owned",

@@ -24,8 +24,10 @@ from rookery.errors import InvalidInput
 _EXAMPLES = """
 examples:
   rookery check "White has a passed pawn on d5." --fen "4k3/8/8/3P4/8/8/8/4K3 w - - 0 1"
+  rookery check text.txt --fen FEN
   rookery check - --fen FEN < text.txt
   rookery check annotated.pgn
+  zstdcat annotated.pgn.zst | rookery check -
   rookery check annotated.pgn --json | jq 'select(.false > 0)'
 
 A line break ends a sentence, except in comments of a PGN. There, each sentence is read in the position after
@@ -34,6 +36,8 @@ the move and in the one before it, and is false only if it is false in both. Wha
 Exit status: 0, 1 if something is false, 2 if there is no text or position.
 """
 
+_STDIN = Path("-")
+_LONGEST_NAME = 250
 PLAY = ("choice", "lines")
 """Topics of claims about play, not about one position or one move."""
 
@@ -88,9 +92,10 @@ def check(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     if (options.text is None) == (options.file is None):
         parser.error("give TEXT, a PGN file, or --file")
-    if options.text and options.text.lower().endswith(".pgn") and not options.fen:
+    if options.text is not None and _is_name(options.text):
         options.file, options.text = Path(options.text), None
-    is_pgn = options.file is not None and options.file.suffix.lower() == ".pgn"
+    from_stdin = options.file == _STDIN and not options.fen
+    is_pgn = from_stdin or (options.file is not None and options.file.suffix.lower() == ".pgn")
     if is_pgn == bool(options.fen):
         parser.error(
             "a PGN file has its own positions: drop --fen" if is_pgn else "say which position: --fen"
@@ -106,6 +111,13 @@ def check(argv: Sequence[str]) -> int:
         return 2
 
 
+def _is_name(text: str) -> bool:
+    """Whether it names a file or stdin and is no text itself."""
+    if len(text) > _LONGEST_NAME:
+        return False
+    return text == "-" or Path(text).is_file() or (text.lower().endswith(".pgn") and " " not in text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rookery check",
@@ -113,8 +125,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("text", nargs="?", help="the text, or a PGN file with comments; -: from stdin")
-    parser.add_argument("--fen", help="the position that the text is about")
+    parser.add_argument("text", nargs="?", help="the text, a file with it, or a PGN file; -: from stdin")
+    parser.add_argument("--fen", help="the position that the text is about; a PGN has its own")
     parser.add_argument("--file", type=Path, help="a file with the text, or a PGN file")
     parser.add_argument("--all", action="store_true", help="of a PGN, also print comments without mistakes")
     parser.add_argument("--json", action="store_true", help="print one line of JSON for each text")
@@ -122,9 +134,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _one(options: argparse.Namespace) -> Iterator[Checked]:
-    text = sys.stdin.read() if options.text == "-" else options.text
-    if text is None:
-        text = _opened(options.file).read()
+    text = options.text if options.file is None else _opened(options.file).read()
+    if not text.strip():
+        raise InvalidInput("there is no text")
     try:
         yield Checked("", options.fen, text, read(options.fen, text))
     except ValueError as error:
@@ -134,7 +146,7 @@ def _one(options: argparse.Namespace) -> Iterator[Checked]:
 def _opened(path: Path) -> TextIO:
     """The text of a file, which is UTF-8 or, as in older PGN files, Latin-1."""
     try:
-        content = path.read_bytes()
+        content = sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
     except OSError as error:
         raise InvalidInput(f"cannot read {str(path)!r}: {error.strerror}") from error
     try:
@@ -239,8 +251,9 @@ def _print(found: Iterable[Checked], *, as_json: bool, all_texts: bool) -> int:
 
 def _summary(total: Counter[str]) -> str:
     texts = f"{total['texts']} comments, " if total["texts"] > 1 else ""
+    sentences = "1 sentence" if total["sentences"] == 1 else f"{total['sentences']} sentences"
     return (
-        f"{texts}{total['sentences']} sentences, {total['unread']} of them not read; "
+        f"{texts}{sentences}, {total['unread']} of them not read; "
         f"claims: {total['true']} true, {total['false']} false, {total['open']} open"
     )
 

@@ -16,7 +16,7 @@ _NO_GUARD = "(undefended||unprotected|loose|without a defender|without protectio
 
 def _attacked(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Color, list[int], list[int]]]:
     """Pieces and pawns that are attacked, with their attackers and defenders."""
-    for side in (chess.WHITE, chess.BLACK):
+    for side in chess.COLORS:
         for square in men(board, side):
             attackers = list(chess.scan_forward(board.attackers_mask(not side, square)))
             if attackers:
@@ -72,19 +72,28 @@ concept("undefended", holds=every(lambda board, piece: not predicates.defenders(
 
 @concept("attack", weight=0.8).says(
     "||{pieces} (both |all )?~(attack|hit|eye|target) {targets:prey}( again| there)?",
+    "||{side} ~(attack|hit|eye|target) {targets:prey}",
     "||{targets:pieces} ~be (also |now |already )?(attacked|hit|under attack|under fire)( by {pieces}| from {pieces})?",
 )
-def _are_attacked(context: Context, targets: Sequence[int], pieces: Sequence[int] = ()) -> bool:
+def _are_attacked(
+    context: Context, targets: Sequence[int], pieces: Sequence[int] = (), side: bool | None = None
+) -> bool:
     hitting = [predicates.attackers(context.board, target) for target in targets]
-    return all(found and set(pieces) <= found for found in hitting)
+    enemies = side is None or context.owner(*targets) != side
+    return enemies and all(found and set(pieces) <= found for found in hitting)
 
 
 @concept("defence", weight=0.8).says(
     "||{pieces} ~(defend|protect|guard|hold|cover) {wards:pieces}",
+    "||{side} ~(defend|protect|guard) {wards:pieces}",
     "||{wards:pieces} ~be (well |also |still )?(defended|protected|guarded|held|supported) by {pieces}",
 )
-def _are_defended(context: Context, wards: Sequence[int], pieces: Sequence[int]) -> bool:
-    return all(set(pieces) <= predicates.defenders(context.board, ward) for ward in wards)
+def _are_defended(
+    context: Context, wards: Sequence[int], pieces: Sequence[int] = (), side: bool | None = None
+) -> bool:
+    guards = [predicates.defenders(context.board, ward) for ward in wards]
+    own = side is None or context.owner(*wards) == side
+    return own and all(found and set(pieces) <= found for found in guards)
 
 
 def _pressed(board: chess.Board) -> Iterator[Values]:
@@ -109,35 +118,31 @@ def _pressed_weight(board: chess.Board, values: Values) -> float:
 
 
 @concept("pressed piece", detect=_pressed, weight=_pressed_weight, favours="-side").says(
-    "{piece} ~be under attack from {attackers:pieces}",
+    ">{piece} ~be under attack from {attackers:pieces}",
     "{piece} ~be attacked {times} and (only |)defended {guards:times}",
-    "{piece} ~be attacked by {attackers:pieces} and defended only by {defender}",
-    "only {defender} defends {piece}, and {attackers:pieces} ~(attack||hit) it",
-    "{piece} ~(rely||depend) on {defender} for protection, and {attackers:pieces} ~(attack||hit) it",
+    ">{piece} ~be attacked by {attackers:pieces} and defended only by {defender}",
+    ">only {defender} defends {piece}, and {attackers:pieces} ~attack it",
+    ">{piece} ~rely on {defender} for protection, and {attackers:pieces} ~attack it",
 )
-def _is_pressed(
-    context: Context, piece: int, attackers: Sequence[int] = (), defender: int | None = None, **counted: int
-) -> bool:
+def _is_pressed(context: Context, piece: int, times: int, guards: int) -> bool:
     hitting, guarding = predicates.attackers(context.board, piece), predicates.defenders(context.board, piece)
-    right = counted in ({}, {"times": len(hitting), "guards": len(guarding)})
-    return (
-        bool(hitting) and set(attackers) <= hitting and right and (defender is None or guarding == {defender})
-    )
+    return (times, guards) == (len(hitting), len(guarding))
 
 
 @concept("only defender").says(
-    "||{piece} ~be (only |just |still )?(defended|protected|guarded|held) (only )?by {defender}( alone)?",
-    "||{piece} ~rely on {defender}( alone)?( for protection)?",
-    "||only {defender} ~(defend|protect|guard|hold) {piece}",
-    "||{defender} alone ~(defend|protect|guard|hold) {piece}",
+    "||{piece:pieces} ~be (only |just |still )?(defended|protected|guarded|held) (only )?by {guard}( alone)?",
+    "||{piece:pieces} ~(rely|depend) on {guard}( alone)?( for protection)?",
+    "||only {guard} ~(defend|protect|guard|hold) {piece:pieces}",
+    "||{guard} alone ~(defend|protect|guard|hold) {piece:pieces}",
+    "||{guard} ~be the only defender of {piece:pieces}",
 )
-def _is_only_defender(context: Context, piece: int, defender: int) -> bool:
-    return predicates.defenders(context.board, piece) == {defender}
+def _is_only_defender(context: Context, piece: Sequence[int], guard: int) -> bool:
+    return all(predicates.defenders(context.board, ward) == {guard} for ward in piece)
 
 
 def _overloaded(board: chess.Board) -> Iterator[Values]:
     """Pieces that alone defend two others, each of which could otherwise be taken."""
-    for side in (chess.WHITE, chess.BLACK):
+    for side in chess.COLORS:
         wards: dict[chess.Square, list[chess.Square]] = {}
         for square in men(board, side):
             defenders = board.attackers_mask(side, square)
@@ -153,20 +158,20 @@ def _overload_weight(board: chess.Board, values: Values) -> float:
 
 
 @concept("overloaded piece", detect=_overloaded, weight=_overload_weight, favours="-side").says(
-    "{guard} ~be (overloaded|overworked): it alone (defends|holds||guards) {wards:pieces}",
-    "{guard} alone (guards||defends|holds) {wards:pieces}",
-    "{wards:pieces} depend on {guard} alone",
-    "{guard} ~have two jobs at once: it is the only defender of {wards:pieces}",
-    "{guard} ~be the only defender of {wards:pieces}",
+    ">{guard} ~be (overloaded|overworked): it alone (defends|holds) {wards:pieces}",
+    ">{guard} alone guards {wards:pieces}",
+    ">{wards:pieces} depend on {guard} alone",
+    ">{guard} ~have two jobs at once: it is the only defender of {wards:pieces}",
+    ">{guard} ~be the only defender of {wards:pieces}",
     "||{guard} ~be (overloaded|overworked)( here)?",
     "||{guard} ~have (two|too many) (jobs|tasks|duties)( to do| at once)?",
 )
-def _is_overloaded(context: Context, guard: int, wards: Sequence[int] | None = None) -> bool:
-    found = [
-        square
-        for square, piece in context.board.piece_map().items()
-        if piece.piece_type != chess.KING
-        and predicates.attackers(context.board, square)
-        and predicates.defenders(context.board, square) == {guard}
+def _is_overloaded(context: Context, guard: int) -> bool:
+    """It alone defends two pieces that are attacked."""
+    board = context.board
+    attacked = [
+        s
+        for s, p in board.piece_map().items()
+        if p.piece_type != chess.KING and predicates.attackers(board, s)
     ]
-    return len(found) >= 2 and set(wards or ()) <= set(found)
+    return sum(predicates.defenders(board, square) == {guard} for square in attacked) >= 2

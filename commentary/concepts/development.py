@@ -7,11 +7,9 @@ import chess
 from commentary import predicates
 from commentary.concept import Values, move_concept, of_moved, when
 from commentary.concepts.files import heavy, is_on_seventh, seventh
-from commentary.concepts.pieces import at_home, home_count
+from commentary.concepts.pieces import EARLY_PLIES, at_home, home_count
 from commentary.context import Context
 from commentary.step import Step
-
-_EARLY_PLIES = 40
 
 
 def _castles(step: Step) -> Iterator[Values]:
@@ -37,7 +35,7 @@ def _is_castling(context: Context, wing: str = "", short: str = "", king: int | 
 
 
 def _develops(step: Step) -> Iterator[Values]:
-    if step.origin in at_home(step.before, step.mover) and step.before.ply() <= _EARLY_PLIES:
+    if step.origin in at_home(step.before, step.mover) and step.before.ply() <= EARLY_PLIES:
         left = len(at_home(step.after, step.mover))
         yield {"kind": step.kind, "last": None if left else step.target}
 

@@ -84,7 +84,7 @@ concept("piece on a file", holds=_is_on, weight=0.5).says(
 
 def _half_open(board: chess.Board) -> Iterator[Values]:
     for file, mask in enumerate(chess.BB_FILES):
-        for side in (chess.WHITE, chess.BLACK):
+        for side in chess.COLORS:
             if board.pieces_mask(chess.PAWN, side) & mask or not board.pawns & mask:
                 continue
             pawns = board.pieces_mask(chess.PAWN, not side) & mask
@@ -119,16 +119,18 @@ def seventh(board: chess.Board) -> Iterator[Values]:
     "{rook} ~(be||stand|sit) on the seventh rank",
     "{rook} ~have (reached|invaded||penetrated to) the seventh( rank)?",
     "{rook} ~stand on the seventh",
+    "{side} ~have a rook on the seventh( rank)?",
 )
-def is_on_seventh(context: Context, rook: int) -> bool:
-    """A rook on the rank where the other side's pawns start."""
-    seventh = chess.square_rank(rook) == (6 if context.owner(rook) else 1)
-    return seventh and predicates.name_at(context.board, rook) == "rook"
+def is_on_seventh(context: Context, rook: int | None = None, side: bool | None = None) -> bool:
+    """A rook, or one of a side, on the rank where the other side's pawns start."""
+    owner = context.owner(rook) if rook is not None else bool(side)
+    rooks = [s for s in predicates.all_of(context.board, owner, "rook") if rook in (None, s)]
+    return any(chess.square_rank(square) == (6 if owner else 1) for square in rooks)
 
 
 def _doubled(board: chess.Board) -> Iterator[Values]:
     for file, mask in enumerate(chess.BB_FILES):
-        for side in (chess.WHITE, chess.BLACK):
+        for side in chess.COLORS:
             if board.pieces_mask(chess.PAWN, side) & mask:
                 continue
             for one, other in pairwise(heavy(board, side, file)):
@@ -139,8 +141,10 @@ def _doubled(board: chess.Board) -> Iterator[Values]:
 
 @concept("doubled heavy pieces", detect=_doubled, weight=2.3, favours="side").says(
     "{pieces} ~be (doubled|lined up||stacked) on {file}",
+    "{side} ~have (a battery|heavy pieces doubled||doubled|doubled rooks) on {file}",
 )
-def _are_doubled(context: Context, file: int, pieces: Sequence[int]) -> bool:
-    context.owner(*pieces)
-    there = len(pieces) == 2 and set(pieces) <= set(heavy_on(context.board, file))
-    return there and predicates.defends(context.board, *pieces)
+def _are_doubled(context: Context, file: int, side: bool | None = None, pieces: Sequence[int] = ()) -> bool:
+    named = context.owner(*pieces) if side is None else side
+    there = [s for s in heavy_on(context.board, file) if context.board.color_at(s) == named]
+    pairs = [pieces] if pieces else pairwise(sorted(there))
+    return any(set(pair) <= set(there) and predicates.defends(context.board, *pair) for pair in pairs)

@@ -51,7 +51,7 @@ def shield(board: chess.Board, side: chess.Color) -> list[chess.Square]:
 def middlegame_kings(board: chess.Board) -> Iterator[tuple[chess.Color, chess.Square]]:
     """Both kings, in a middlegame."""
     if not is_endgame(board):
-        for side in (chess.WHITE, chess.BLACK):
+        for side in chess.COLORS:
             yield side, king_of(board, side)
 
 
@@ -144,7 +144,7 @@ def _is_weak(context: Context, side: bool) -> bool:
 def _active(board: chess.Board) -> Iterator[Values]:
     if not is_endgame(board):
         return
-    for side in (chess.WHITE, chess.BLACK):
+    for side in chess.COLORS:
         king, other = king_of(board, side), king_of(board, not side)
         passive = (chess.BB_RANK_7 | chess.BB_RANK_8) if side else (chess.BB_RANK_1 | chess.BB_RANK_2)
         if chess.BB_SQUARES[king] & _MIDDLE and chess.BB_SQUARES[other] & passive:

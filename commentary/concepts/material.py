@@ -49,15 +49,19 @@ def surpluses(board: chess.Board, side: chess.Color) -> tuple[tuple[int, ...], t
     return tuple(max(0, o - t) for o, t in pairs), tuple(max(0, t - o) for o, t in pairs)
 
 
+def lead(board: chess.Board, side: chess.Color) -> int:
+    """How many pawns a side's surplus is worth more than the other's."""
+    more, less = surpluses(board, side)
+    return points(more) - points(less)
+
+
 def balance(board: chess.Board) -> tuple[str, Values]:
     """The concept that says how the material stands, and its values."""
-    more, less = surpluses(board, chess.WHITE)
-    lead = points(more) - points(less)
-    side = lead > 0 or (lead == 0 and board.turn)
-    if not side:
-        more, less = less, more
+    ahead = lead(board, chess.WHITE)
+    side = ahead > 0 or (ahead == 0 and board.turn)
+    more, less = surpluses(board, side)
     values: dict[str, object] = {"side": side, "other": not side}
-    if lead == 0:
+    if ahead == 0:
         if not any(plain(more, less)[0]):
             return "level material", values
         return "one for another", values | {"even": side, "more": more, "less": less}
@@ -69,14 +73,13 @@ def balance(board: chess.Board) -> tuple[str, Values]:
     single = sum(more) == 1
     minor = "piece" if single and (more[1] or more[2]) else None
     extra = TYPES[more.index(1)] if single else None
-    far = abs(lead) >= _MUCH and sum(more[1:]) > 1
+    far = abs(ahead) >= _MUCH and sum(more[1:]) > 1
     named = {"units": more, "minor": minor, "extra": extra}
     return ("far ahead" if far else "material ahead"), values | named
 
 
 def _lead_weight(board: chess.Board, values: Values) -> float:
-    more, less = surpluses(board, values["side"])
-    return 4.5 + min(3, points(more) - points(less)) * 0.5
+    return 4.5 + min(3, lead(board, values["side"])) * 0.5
 
 
 def _of_balance(name: str, weight: Weight = _lead_weight, favours: str = "side") -> Concept:

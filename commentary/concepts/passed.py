@@ -109,7 +109,7 @@ concept("blockade", holds=_blockades).says(
 
 
 def _connected(board: chess.Board) -> Iterator[Values]:
-    for side in (chess.WHITE, chess.BLACK):
+    for side in chess.COLORS:
         passers = [values["pawn"] for values in _passers(board) if values["side"] == side]
         told: set[chess.Square] = set()  # of three in a row two are enough
         for one in passers:
@@ -139,18 +139,21 @@ def _pushes(step: Step) -> Iterator[Values]:
     if not moved or not is_passed(step.after, step.target, step.mover):
         return
     if is_passed(step.before, step.origin, step.mover):
-        yield {"pawn": step.origin}
+        left = steps(step.target, step.mover)
+        yield {"pawn": step.origin, "near": left if 1 < left <= _NEAR else None}
 
 
 @move_concept("pushes a passed pawn", detect=_pushes, weight=3.8).says(
     "~(push|advance) {pawn:passer} to {here:square}",
     "~(push|advance) {pawn:passer}",
     "~run {pawn:passer} forward",
+    "~(push|advance) {pawn:passer} and ~leave it only {near:count} steps from queening",
     "||~(push|advance|run) {pawn:passer}( forward| on| further)?",
     "||~push {pawn:before}( on| further)?",
 )
-def _is_pushing(context: Context, pawn: int) -> bool:
-    return pawn == context.origin and predicates.is_passed(context.before, pawn)
+def _is_pushing(context: Context, pawn: int, near: int | None = None) -> bool:
+    counted = near in (None, predicates.steps_to_go(context.to, context.before.turn))
+    return pawn == context.origin and counted and predicates.is_passed(context.before, pawn)
 
 
 def _makes_passer(step: Step) -> Iterator[Values]:

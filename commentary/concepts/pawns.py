@@ -49,14 +49,14 @@ def stop_of(square: chess.Square, side: chess.Color) -> chess.Square:
 
 def pawns_of(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Color]]:
     """Every pawn with its side."""
-    for side in (chess.WHITE, chess.BLACK):
+    for side in chess.COLORS:
         for square in chess.scan_forward(board.pieces_mask(chess.PAWN, side)):
             yield square, side
 
 
 def _isolated(board: chess.Board) -> Iterator[Values]:
     """The isolated pawns of a side, together when there are two or three; more of them say nothing."""
-    for side in (chess.WHITE, chess.BLACK):
+    for side in chess.COLORS:
         own = board.pieces_mask(chess.PAWN, side)
         found = [square for square in chess.scan_forward(own) if not own & neighbours(square)]
         if len(found) == 1:
@@ -85,7 +85,7 @@ concept("isolated pawn", detect=_isolated, holds=isolated, weight=_isolated_weig
 
 
 def _doubled(board: chess.Board) -> Iterator[Values]:
-    for side in (chess.WHITE, chess.BLACK):
+    for side in chess.COLORS:
         for file, mask in enumerate(chess.BB_FILES):
             pawns = list(chess.scan_forward(board.pieces_mask(chess.PAWN, side) & mask))
             if len(pawns) > 1:
@@ -151,7 +151,7 @@ def _has_majority(context: Context, side: bool, wing: str, own: int = -1, theirs
 
 
 def _centre(board: chess.Board) -> Iterator[Values]:
-    for side in (chess.WHITE, chess.BLACK):
+    for side in chess.COLORS:
         own, enemy = (board.pieces(chess.PAWN, colour) for colour in (side, not side))
         pawns = [square for square in _CENTRE if square in own]
         if len(pawns) >= 2 and sum(square in enemy for square in _CENTRE) <= 1:
@@ -165,7 +165,7 @@ def _centre(board: chess.Board) -> Iterator[Values]:
     "{side} ~have the (bigger||greater) share of the centre with pawns on {pawns:squares}",
 )
 def _holds_centre(context: Context, side: bool, pawns: Sequence[int]) -> bool:
-    central = [square for square in _CENTRE if predicates.is_pawn(context.board, square)]
+    central = [square for square in predicates.CENTRE if predicates.is_pawn(context.board, square)]
     theirs = sum(context.board.color_at(square) != side for square in central)
     return context.owner(*pawns) == side and set(pawns) <= set(central) and theirs <= 1
 

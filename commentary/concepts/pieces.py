@@ -19,7 +19,7 @@ _OUTPOST_RANKS = {
     chess.WHITE: chess.BB_RANK_4 | chess.BB_RANK_5 | chess.BB_RANK_6,
     chess.BLACK: chess.BB_RANK_5 | chess.BB_RANK_4 | chess.BB_RANK_3,
 }
-_EARLY_PLIES = 40
+EARLY_PLIES = 40
 """Half-moves after which an undeveloped piece is no longer a matter of development."""
 
 _HEMMED_SQUARES = 3
@@ -55,7 +55,7 @@ def is_outpost(board: chess.Board, square: chess.Square) -> bool:
 
 def outposts(board: chess.Board) -> Iterator[Values]:
     """Minor pieces that a pawn defends and that no enemy pawn can come to attack."""
-    for side in (chess.WHITE, chess.BLACK):
+    for side in chess.COLORS:
         minors = (board.knights | board.bishops) & board.occupied_co[side] & _OUTPOST_RANKS[side]
         for square in chess.scan_forward(minors):
             guarded = board.attackers_mask(side, square) & board.pawns
@@ -74,10 +74,10 @@ concept("outpost", detect=outposts, holds=every(is_outpost), weight=2.7, favours
 
 
 def _undeveloped(board: chess.Board) -> Iterator[Values]:
-    if board.ply() > _EARLY_PLIES:
+    if board.ply() > EARLY_PLIES:
         return
     home = {side: at_home(board, side) for side in chess.COLORS}
-    for side in (chess.WHITE, chess.BLACK):
+    for side in chess.COLORS:
         mine, theirs = len(home[side]), len(home[not side])
         if mine:
             late = {"late": side, "other": not side} if mine > theirs else {}
@@ -114,7 +114,7 @@ def _are_at_home(context: Context, number: int | None = None, late: Any = None, 
 
 def _bad_bishops(board: chess.Board) -> Iterator[Values]:
     """Bishops with few squares behind own pawns of their colour that cannot move."""
-    for side in (chess.WHITE, chess.BLACK):
+    for side in chess.COLORS:
         pawns, own = board.pieces_mask(chess.PAWN, side), board.occupied_co[side]
         blocked = pawns & (board.occupied >> 8 if side else board.occupied << 8) & chess.BB_ALL
         for square in board.pieces(chess.BISHOP, side):
@@ -145,7 +145,7 @@ def _is_hemmed_in(context: Context, bishop: int) -> bool:
 
 
 def _immobile(board: chess.Board) -> Iterator[Values]:
-    for side in (chess.WHITE, chess.BLACK):
+    for side in chess.COLORS:
         own = board.occupied_co[side]
         home = chess.BB_RANK_1 if side else chess.BB_RANK_8
         for square in chess.scan_forward(own & ~board.pawns & ~board.kings & ~home):

@@ -123,9 +123,10 @@ def _centralises(step: Step) -> Iterator[Values]:
     "~bring (a {kind}|{moved}) (towards||into|to) the centre",
 )
 def _is_central_now(context: Context, kind: int | None = None) -> bool:
-    centre = {chess.D4, chess.E4, chess.D5, chess.E5}
-    fresh = not predicates.is_central(context.origin) or (context.to in centre and context.origin not in centre)
-    return predicates.is_central(context.to) and fresh and kind in (None, context.board.piece_type_at(context.to))
+    """Among the sixteen squares in the middle, or the four, where it was not before."""
+    inner = context.to in predicates.CENTRE and context.origin not in predicates.CENTRE
+    outer = predicates.is_central(context.to) and not predicates.is_central(context.origin)
+    return (inner or outer) and kind in (None, context.board.piece_type_at(context.to))
 
 
 def _covers(step: Step) -> Iterator[Values]:

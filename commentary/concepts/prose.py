@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import chess
-
 from commentary import predicates
 from commentary.concept import every, of_topic
 from commentary.context import Context, Unknown
@@ -32,9 +30,8 @@ def _reaches(
 
 def _is_central(context: Context, pieces: Sequence[int], squares: Sequence[int] = ()) -> bool:
     """Each piece stands on or attacks one of d4, e4, d5 and e5, and all squares named are attacked."""
-    centre = {chess.D4, chess.E4, chess.D5, chess.E5}
     named = not squares or _reaches(context, squares, pieces)
-    return named and all(centre & {piece, *context.board.attacks(piece)} for piece in pieces)
+    return named and all(predicates.CENTRE & {piece, *context.board.attacks(piece)} for piece in pieces)
 
 
 def _could_take(context: Context, target: int, side: bool | None = None) -> bool:

@@ -35,7 +35,7 @@ def fork_targets(board: chess.Board, attacker: chess.Square) -> list[chess.Squar
 
 
 def _forks(board: chess.Board) -> Iterator[Values]:
-    for side in (chess.WHITE, chess.BLACK):
+    for side in chess.COLORS:
         for attacker in men(board, not side):
             targets = fork_targets(board, attacker)
             if len(targets) >= 2:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import chess
 
 from commentary.concept import CONCEPTS, Finding, move_findings
-from commentary.concepts.material import balance, is_exchange, plain, points, surpluses
+from commentary.concepts.material import balance, is_exchange, lead, plain
 from commentary.concepts.standings import degree
 from commentary.naming import numbered
 from commentary.step import Step
@@ -108,7 +108,7 @@ class Outcome:
         """Whether the line only brings back what was lost before it: that is no gain worth the word."""
         if self.back:
             return True
-        before, after = (_lead(board, self.mover) for board in (self.play.boards[0], self.play.end))
+        before, after = (lead(board, self.mover) for board in (self.play.boards[0], self.play.end))
         return abs(after) < abs(before) and before * after >= 0
 
     def _material(self) -> str | None:
@@ -117,8 +117,8 @@ class Outcome:
         if not any(change.won) and not any(change.lost):
             return None
         winner = (self.mover if change.points > 0 else not self.mover) if change.points else None
-        lead = _lead(end, True)
-        ahead = None if not lead else lead > 0
+        more = lead(end, chess.WHITE)
+        ahead = None if not more else more > 0
         if self._restores:
             return self._balance() if ahead in (None, self._leader) else None
         if winner is None or winner == self._leader:
@@ -158,11 +158,6 @@ class Outcome:
 def _sorted(change: Swing) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """What the winner won, and what it gave for it."""
     return (change.won, change.lost) if change.points >= 0 else (change.lost, change.won)
-
-
-def _lead(board: chess.Board, side: chess.Color) -> int:
-    more, less = surpluses(board, side)
-    return points(more) - points(less)
 
 
 def _feature(play: Play, side: chess.Color) -> Finding | None:

@@ -38,8 +38,8 @@ FALSE_CLAIMS = 4
 A claim that is true as often as false earns nothing, even if it is the first one and has the full weight."""
 
 GIVEN = frozenset(
-    {"candidate", "candidates", "castling rights", "choice", "half-open file", "legal replies"}
-    | {"no more castling", "own piece", "piece on a file", "side to move"}
+    {"candidate", "candidates", "castling rights", "choice", "legal replies"}
+    | {"own piece", "piece on a file", "side to move"}
     | {name for name, concept in CONCEPTS.items() if concept.topic == "given"}
 )
 """Concepts that a FEN, a list of legal moves or the answer itself states. To repeat it earns nothing."""

@@ -4,7 +4,7 @@
     compose    a study -> a text of `commentary` -> an annotation
     audit      counts what is false in first drafts, and which planted falsehoods are found
 
-`Annotator` does it for many positions, with the engines never waiting for the words.
+`Annotator` does both, position by position.
 """
 
 from services.data.annotate.annotator import Annotator

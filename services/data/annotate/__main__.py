@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -24,20 +23,19 @@ from services.data.annotate.audit import Audit
 from services.data.annotate.compose import ANY, Manner
 from services.data.annotate.diversity import diversity
 from services.data.annotate.study import Effort
-from services.data.jobs import Progress, in_order
+from services.data.jobs import Progress
 from services.data.pgn.sources import SAMPLE
 
 _DEADLINE_S = 60.0
 _EXAMPLES = """examples:
   python -m services.data.annotate show --fen "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"
   python -m services.data.annotate check --count 10000 --out runs/annotations-check
-  python -m services.data.annotate pace --count 200
 """
 
 
 def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
-    commands = {"show": _show, "check": _check, "pace": _pace}
+    commands = {"show": _show, "check": _check}
     try:
         return asyncio.run(commands[options.command](options))
     except RookeryError as error:
@@ -47,8 +45,10 @@ def main(argv: list[str] | None = None) -> int:
 
 async def _show(options: argparse.Namespace) -> int:
     position = Position(id="shown", fen=options.fen, ply=0, phase=Phase.MIDDLEGAME, game_id="")
-    async with _annotator(options) as annotator:
-        annotation = await annotator.annotate(position)
+    async with _pool(options) as pool:
+        annotation = await Annotator(pool, options.style, _manner(options), _effort(options)).annotate(
+            position
+        )
     if annotation is None:
         sys.stderr.write("no text about this position passes the check\n")
         return 1
@@ -81,31 +81,6 @@ async def _check(options: argparse.Namespace) -> int:
     return 0 if tally.false == 0 and tally.unread == 0 else 1
 
 
-async def _pace(options: argparse.Namespace) -> int:
-    """Positions a second: the engine's work alone, then with the texts; other positions each time."""
-    positions = list(_positions(options, count=2 * options.count))
-    ahead = AHEAD * options.engines
-    async with _annotator(options) as annotator:
-        await annotator.annotate(positions[0])  # processes start and engines warm up outside the clock
-        rates = []
-        for worker, share in ((annotator.study, positions[::2]), (annotator.annotate, positions[1::2])):
-            begin = time.monotonic()
-            async for _ in in_order(map(worker, share), ahead=ahead):
-                pass
-            rates.append(len(share) / (time.monotonic() - begin))
-    engine, whole = rates
-    summary = {"engine_per_s": engine, "annotated_per_s": whole, "share": whole / engine}
-    sys.stdout.write(json.dumps({name: round(value, 3) for name, value in summary.items()}) + "\n")
-    return 0
-
-
-@asynccontextmanager
-async def _annotator(options: argparse.Namespace) -> AsyncIterator[Annotator]:
-    async with _pool(options) as pool:
-        with _writers(options) as writers:
-            yield Annotator(pool, options.style, _manner(options), _effort(options), writers)
-
-
 @asynccontextmanager
 async def _pool(options: argparse.Namespace) -> AsyncIterator[EnginePool]:
     path = find_engine(options.engine_path, setting="--engine-path")
@@ -123,12 +98,11 @@ def _writers(options: argparse.Namespace) -> AbstractContextManager[ProcessPoolE
     return process_pool(options.jobs) if options.jobs else contextlib.nullcontext()
 
 
-def _positions(options: argparse.Namespace, *, count: int | None = None) -> Iterator[Position]:
+def _positions(options: argparse.Namespace) -> Iterator[Position]:
     """Distinct positions from games, or those of a file with a FEN on each line."""
-    count = count or options.count
     if options.fens:
         rows = Path(options.fens).read_text(encoding="utf-8").splitlines()
-        for number, fen in enumerate(row.strip() for row in rows[:count] if row.strip()):
+        for number, fen in enumerate(row.strip() for row in rows[: options.count] if row.strip()):
             yield Position(id=f"fen:{number}", fen=fen, ply=0, phase=Phase.MIDDLEGAME, game_id="")
         return
     from services.data.pgn.collection import GameCollection
@@ -138,7 +112,7 @@ def _positions(options: argparse.Namespace, *, count: int | None = None) -> Iter
 
     with contextlib.closing(GameCollection(find_sources(options.source))) as games:
         order = PositionOrder(games, shares=Shares(), split="train")
-        yield from islice(order.distinct(seed=options.seed), count)
+        yield from islice(order.distinct(seed=options.seed), options.count)
 
 
 def _manner(options: argparse.Namespace) -> Manner:
@@ -160,13 +134,14 @@ def _parser() -> argparse.ArgumentParser:
     show = commands.add_parser("show", help="annotate one position")
     show.add_argument("--fen", required=True)
     check = commands.add_parser("check", help="count false claims in first drafts; goes on where it stopped")
-    pace = commands.add_parser("pace", help="measure how much of the engine's own rate is kept")
     check.add_argument("--out", required=True, metavar="FOLDER")
-    for command in (check, pace):
-        command.add_argument("--count", type=int, required=True, help="positions")
-        command.add_argument("--source", nargs="+", default=[SAMPLE], metavar="PGN")
-        command.add_argument("--fens", metavar="FILE", help="positions instead of games: a FEN on each line")
-    for command in (show, check, pace):
+    check.add_argument("--count", type=int, required=True, help="positions")
+    check.add_argument("--source", nargs="+", default=[SAMPLE], metavar="PGN")
+    check.add_argument("--fens", metavar="FILE", help="positions instead of games: a FEN on each line")
+    jobs = max(1, (os.cpu_count() or 2) // 4)
+    help_ = "processes that write and check"
+    check.add_argument("--jobs", type=int, choices=range(65), metavar="N", default=jobs, help=help_)
+    for command in (show, check):
         _add_manner(command)
     return parser
 
@@ -181,9 +156,6 @@ def _add_manner(command: argparse.ArgumentParser) -> None:
     command.add_argument("--lines", type=int, default=3, help="best moves looked at")
     command.add_argument("--engines", type=int, default=1)
     command.add_argument("--engine-path", type=Path, default=None)
-    jobs = max(1, (os.cpu_count() or 2) // 4)
-    help_ = "processes that write and check"
-    command.add_argument("--jobs", type=int, choices=range(65), metavar="N", default=jobs, help=help_)
 
 
 if __name__ == "__main__":

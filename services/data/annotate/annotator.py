@@ -1,12 +1,7 @@
-"""Annotates positions: engines search some of them while the texts of others are written and checked.
-
-Writing happens in processes of its own, so that the engines never wait for it.
-"""
+"""Annotates a position: asks the engine about it, then writes."""
 
 import asyncio
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from functools import partial
 
 from commentary import Study
 from rookery.errors import Unavailable
@@ -24,13 +19,12 @@ _BACKOFF_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Annotator:
-    """Engines, how hard they think, how it is written. Without `writers` it is written right here."""
+    """Engines, how hard they think, how it is written."""
 
     engines: Engines
     style: str = "fen"
     manner: Manner = field(default_factory=Manner)
     effort: Effort = field(default_factory=Effort)
-    writers: Executor | None = None
 
     async def annotate(self, position: Position) -> Annotation | None:
         """The annotation of one position; None when no text about it passes the check.
@@ -40,11 +34,7 @@ class Annotator:
             Unavailable: no engine answers.
         """
         found = await self.study(position)
-        arguments = (found, render(position, style=self.style), self.manner)
-        if self.writers is None:
-            return compose(*arguments, id_=position.id)
-        write = partial(compose, *arguments, id_=position.id)
-        return await asyncio.get_running_loop().run_in_executor(self.writers, write)
+        return compose(found, render(position, style=self.style), self.manner, id_=position.id)
 
     async def study(self, position: Position) -> Study:
         """The engine's answers about the board that the prompt shows; a busy engine is asked again."""

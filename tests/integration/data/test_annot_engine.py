@@ -1,15 +1,12 @@
 """Annotations with the real engine at few nodes, over positions of every kind."""
 
-import asyncio
 import csv
 import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 
 import chess
@@ -105,16 +102,6 @@ def _puzzles(shared_data: Path) -> Iterator[str]:
             yield board.fen()
 
 
-async def test_writing_in_other_processes_changes_nothing(stockfish_path: str) -> None:
-    positions = sampled(6)
-    async with engines(stockfish_path) as pool:
-        here = await asyncio.gather(*map(Annotator(pool, effort=EFFORT).annotate, positions))
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as writers:
-            annotator = Annotator(pool, effort=EFFORT, writers=writers)
-            there = await asyncio.gather(*map(annotator.annotate, positions))
-    assert here == there
-
-
 @pytest.mark.parametrize("style", ["mover-pieces", "board"])
 async def test_any_prompt_style_gets_its_answer(stockfish_path: str, style: str) -> None:
     fen = "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq - 0 3"
@@ -126,13 +113,13 @@ async def test_any_prompt_style_gets_its_answer(stockfish_path: str, style: str)
 
 
 def test_the_commands(stockfish_path: str, tmp_path: Path) -> None:
-    flags = ["--engine-path", stockfish_path, "--nodes", "800", "--jobs", "0"]
+    flags = ["--engine-path", stockfish_path, "--nodes", "800"]
     shown = _run("show", "--fen", SPECIAL[7], *flags)
     assert "\\boxed{Rd8#}" in shown.stdout
-    checked = _run("check", "--count", "6", "--out", str(tmp_path / "c"), *flags)
+    checked = _run("check", "--count", "6", "--out", str(tmp_path / "c"), "--jobs", "0", *flags)
     assert json.loads(checked.stdout)["false_claims"] == 0
     assert "distinct" in checked.stderr
-    again = _run("check", "--count", "6", "--out", str(tmp_path / "c"), *flags)
+    again = _run("check", "--count", "6", "--out", str(tmp_path / "c"), "--jobs", "0", *flags)
     assert again.stdout == checked.stdout
 
 
@@ -142,7 +129,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_broken_position_is_a_message(stockfish_path: str) -> None:
-    command = [sys.executable, "-m", "services.data.annotate", "show", "--fen", "8/8/8/8 w", "--jobs", "0"]
+    command = [sys.executable, "-m", "services.data.annotate", "show", "--fen", "8/8/8/8 w"]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert answer.returncode == 1
     assert "error: " in answer.stderr

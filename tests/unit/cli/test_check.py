@@ -58,10 +58,18 @@ def test_a_text_may_come_from_stdin_or_a_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     shown = run(capsys, TEXT, "--fen", FEN)
-    monkeypatch.setattr(sys, "stdin", io.StringIO(TEXT))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
     assert run(capsys, "-", "--fen", FEN) == shown
     (tmp_path / "text.txt").write_text(TEXT)
     assert run(capsys, "--file", str(tmp_path / "text.txt"), "--fen", FEN) == shown
+    assert run(capsys, str(tmp_path / "text.txt"), "--fen", FEN) == shown
+
+
+def test_a_game_may_come_from_stdin(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, game: Path
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GAME.encode())))
+    assert run(capsys, "-") == run(capsys, str(game))
 
 
 def test_json_says_where_each_claim_is(capsys: pytest.CaptureFixture[str]) -> None:
