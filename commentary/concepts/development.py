@@ -8,7 +8,7 @@ from commentary import predicates
 from commentary.concept import Values, move_concept, of_moved, when
 from commentary.concepts.files import heavy, is_on_seventh, seventh
 from commentary.concepts.pieces import EARLY_PLIES, at_home, home_count
-from commentary.context import Context
+from commentary.context import Context, Unknown
 from commentary.step import Step
 
 
@@ -50,9 +50,12 @@ def _develops(step: Step) -> Iterator[Values]:
     "||~complete (the )?development( of the minor pieces)?",
 )
 def _is_developing(context: Context, kind: int | None = None, last: int | None = None) -> bool:
+    if kind not in (None, moved := context.board.piece_type_at(context.to)) or last not in (None, context.to):
+        return False
+    if moved not in (chess.KNIGHT, chess.BISHOP):
+        raise Unknown("when a queen, a rook or a king is developed")
     before, after = (home_count(board, context.before.turn) for board in (context.before, context.board))
-    right = kind in (None, context.board.piece_type_at(context.to)) and last in (None, context.to)
-    return after < before and right and (last is None or after == 0)
+    return after < before and (last is None or after == 0)
 
 
 def _opens_file(step: Step) -> Iterator[Values]:

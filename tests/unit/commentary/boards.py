@@ -7,7 +7,6 @@ import chess
 
 RARE = (
     "1r3rk1/5ppp/8/8/8/8/QR3PPP/6K1 b - - 0 1",  # a weak back rank
-    "8/8/4k3/8/4K3/8/4P3/8 w - - 0 1",  # the opposition
     "4q3/8/4k3/8/8/8/8/4RK2 b - - 0 1",  # a skewer, and check
     "4k3/8/4p3/p1p1p1p1/P1P1P1P1/4P3/8/4KB2 w - - 0 1",  # fixed pawns
     "4k3/8/p7/P1p1p3/2P1P3/3P1P2/2B5/2K5 w - - 0 1",  # a bad bishop

@@ -212,6 +212,7 @@ def test_what_models_say(text: str, holds: bool) -> None:
     [
         "To determine the best move for White, let's first analyze the position:",
         "Upon closer inspection...",
+        "The task is to determine the best move for White.",
         "1.",
     ],
 )
@@ -255,6 +256,23 @@ SKIRMISH = "rnb1kbnr/pppp1ppp/8/4p3/4P2q/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3"
         ("Black has eight pawns and a queen.", "so many pieces", True),
         ("d4 is occupied by a white pawn.", "occupied square", False),
         ("The knight at f3 controls the center.", "controls the centre", True),
+        ("White's rook on h1 stands on the h-file.", "piece on a file", True),
+        ("White's rook on h1 stands on the open h-file.", "held open file", False),
+        ("The knight on g8 alone defends the queen on h4.", "only defender", False),
+        ("The queen on d8 alone defends the pawn on d7.", "only defender", False),
+        ("White attacks the queen on h4.", "attack", True),
+        ("Black attacks the queen on h4.", "attack", False),
+        ("White defends the pawn on d2.", "defence", True),
+        ("There's no black knight on f3.", "no such piece", True),
+        ("There's no white knight on f3.", "no such piece", False),
+        ("The white king is somewhat exposed on e1.", "piece on a square", True),
+        ("The white king is somewhat exposed on g1.", "piece on a square", False),
+        ("White has developed some pieces.", "developed", True),
+        ("White has no castling rights or en passant target squares.", "nothing special to play", False),
+        ("For f3h4: this captures a queen.", "captures a kind", True),
+        ("Nc3 develops the knight.", "develops", True),
+        ("Qe2 develops the queen.", "develops", None),
+        ("Qe2 develops a knight.", "develops", False),
     ],
 )
 def test_plain_claims(text: str, concept: str, holds: bool | None) -> None:
@@ -269,6 +287,15 @@ def test_a_claim_stands_beside_what_is_not_read() -> None:
     assert [(claim.words, claim.true) for claim in sentence.claims] == [(text[:40], True)]
     for doubted in ("Nxh4 is a legal move, but only if nobody looks.", "If it rains, White is a pawn up."):
         assert not read(SKIRMISH, doubted).claims
+
+
+PINS = "rn1qkbnr/ppp2ppp/3p4/4p3/2B1P1b1/5N2/PPPP1PPP/RNBQK2R w KQkq - 2 4"
+
+
+@pytest.mark.parametrize(("behind", "holds"), [("queen", True), ("king", False)])
+def test_what_stands_behind_a_pinned_piece_is_of_its_side(behind: str, holds: bool) -> None:
+    (claim,) = read(PINS, f"Black's bishop on g4 pins the knight on f3 to the {behind}.").claims
+    assert claim.true is holds
 
 
 def test_what_a_fen_says_is_said_of_the_position_or_after_the_move() -> None:
