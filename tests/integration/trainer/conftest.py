@@ -1,5 +1,5 @@
-"""Random rook-tinies, as in the unit tests."""
+"""Random rook-tinies, as in the unit tests. Everything here needs torch."""
 
-from tests.unit.trainer.conftest import small_model, tiny_model
+from tests.unit.trainer.conftest import pytest_pycollect_makemodule, small_model, tiny_model
 
-__all__ = ["small_model", "tiny_model"]
+__all__ = ["pytest_pycollect_makemodule", "small_model", "tiny_model"]

@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.finetune import sft  # noqa: E402
-from services.trainer.settings import SftSettings  # noqa: E402
-from services.trainer.tiny import build_tiny  # noqa: E402
+from services.trainer.finetune import sft
+from services.trainer.settings import SftSettings
+from services.trainer.tiny import build_tiny
 
 CHATS = [(f"a{n} b{n}", "c1 d2 e3"[: 2 + 3 * (n % 3)]) for n in range(1, 9)]
 """Of several lengths, so that a step's shapes differ from the last one's."""

@@ -4,23 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM
 
-from services.trainer.settings import DpoSettings
-from tests.unit.trainer.preferences import write_pairs
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from transformers import AutoModelForCausalLM  # noqa: E402
-
-from services.trainer.examples.rows import (  # noqa: E402
+from services.trainer.examples.rows import (
     Example,
     collate_examples,
     pack_rows,
 )
-from services.trainer.finetune import dpo  # noqa: E402
-from services.trainer.finetune.model import prepare_model  # noqa: E402
+from services.trainer.finetune import dpo
+from services.trainer.finetune.model import prepare_model
+from services.trainer.settings import DpoSettings
+from tests.unit.trainer.preferences import write_pairs
 
 
 def _settings(model: Path, data: Path, out: Path, **changes: object) -> DpoSettings:

@@ -10,14 +10,11 @@ from rookery.mlflow_run import source_tags
 from services.trainer.settings import DpoSettings, RewardModelSettings, SftSettings
 from tests.unit.trainer.preferences import write_pairs
 
-pytestmark = pytest.mark.torch
-
-pytest.importorskip("torch")
 pytest.importorskip("mlflow")
 
-from services.trainer.finetune import dpo, sft  # noqa: E402
-from services.trainer.reward_model import training  # noqa: E402
-from services.trainer.tiny import build_tiny  # noqa: E402
+from services.trainer.finetune import dpo, sft
+from services.trainer.reward_model import training
+from services.trainer.tiny import build_tiny
 
 COMMANDS: dict[str, tuple[Any, Any]] = {
     "sft": (SftSettings, sft),

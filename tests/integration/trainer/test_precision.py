@@ -5,20 +5,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from rookery.errors import SetupError  # noqa: E402
-from services.trainer.batches.micro_batches import collate  # noqa: E402
-from services.trainer.batches.rows import prepare_batch  # noqa: E402
-from services.trainer.model.policies import build_policy  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.tiny import build_tiny  # noqa: E402
-from services.trainer.training.step import RunningState, train_step  # noqa: E402
-from tests.gpt2 import write_rookworld_model  # noqa: E402
-from tests.unit.trainer.groups import make_group  # noqa: E402
+from rookery.errors import SetupError
+from services.trainer.batches.micro_batches import collate
+from services.trainer.batches.rows import prepare_batch
+from services.trainer.model.policies import build_policy
+from services.trainer.settings import TrainerSettings
+from services.trainer.tiny import build_tiny
+from services.trainer.training.step import RunningState, train_step
+from tests.gpt2 import write_rookworld_model
+from tests.unit.trainer.groups import make_group
 
 MODELS: dict[str, tuple[Callable[..., Path], int]] = {
     "adapter": (lambda out: build_tiny(out, seed=1, hidden_size=64, layers=1, intermediate_size=64), 4),

@@ -13,14 +13,12 @@ from rookery.codec import decode_group
 from rookery.errors import RookeryError
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
+from services.trainer.tiny import build_tiny
+from tests.integration.trainer.runs import BATCH, Run, events
 from tests.unit.trainer.groups import make_group
 
-pytestmark = [pytest.mark.redis, pytest.mark.torch]
+pytestmark = pytest.mark.redis
 
-pytest.importorskip("torch")
-
-from services.trainer.tiny import build_tiny  # noqa: E402
-from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
 
 STEPS = 3
 

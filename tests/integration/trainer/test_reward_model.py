@@ -6,23 +6,19 @@ import random
 from pathlib import Path
 
 import pytest
+import torch
 
 from rookery.errors import SetupError
-from services.trainer.settings import RewardModelSettings
-from tests.unit.trainer.preferences import write_pairs
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.examples.rows import (  # noqa: E402
+from services.trainer.examples.rows import (
     Example,
     collate_examples,
     pack_rows,
 )
-from services.trainer.finetune.model import load_sequence_classifier  # noqa: E402
-from services.trainer.reward_model import training  # noqa: E402
-from services.trainer.reward_model.report import ScoredPair, read_card, report_on  # noqa: E402
+from services.trainer.finetune.model import load_sequence_classifier
+from services.trainer.reward_model import training
+from services.trainer.reward_model.report import ScoredPair, read_card, report_on
+from services.trainer.settings import RewardModelSettings
+from tests.unit.trainer.preferences import write_pairs
 
 
 def _settings(model: Path, data: Path, out: Path, **changes: object) -> RewardModelSettings:

@@ -8,26 +8,22 @@ from pathlib import Path
 
 import httpx
 import pytest
+import torch
 
 from rookery.errors import RookeryError
 from rookery.serving import Service
-from services.trainer.settings import RewardModelSettings
-from tests import hostile
-from tests.conftest import free_port
-from tests.unit.rookery.running import running
-from tests.unit.trainer.preferences import BAD, GOOD, write_pairs
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.reward_model import training  # noqa: E402
-from services.trainer.reward_model.server import (  # noqa: E402
+from services.trainer.reward_model import training
+from services.trainer.reward_model.server import (
     BatchQueue,
     RewardScorer,
     create_app,
 )
-from services.trainer.tiny import build_tiny  # noqa: E402
+from services.trainer.settings import RewardModelSettings
+from services.trainer.tiny import build_tiny
+from tests import hostile
+from tests.conftest import free_port
+from tests.unit.rookery.running import running
+from tests.unit.trainer.preferences import BAD, GOOD, write_pairs
 
 BOARD = "RNBQKBNRPPPPPPPP................................pppppppprnbqkbnr KQkq -"
 

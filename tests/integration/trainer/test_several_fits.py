@@ -7,20 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
+from services.trainer.finetune import dpo, sft
+from services.trainer.reward_model import training as reward_model
+from services.trainer.tiny import build_tiny
+from tests.conftest import ROOT
+from tests.integration.trainer.several_fits import SFT, dpo_settings, reward_model_settings, sft_settings
+from tests.unit.trainer.preferences import write_pairs
+from tests.waiting import until
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.timeout(600)
 
-from safetensors.torch import load_file  # noqa: E402
-
-from services.trainer.finetune import dpo, sft  # noqa: E402
-from services.trainer.reward_model import training as reward_model  # noqa: E402
-from services.trainer.tiny import build_tiny  # noqa: E402
-from tests.conftest import ROOT  # noqa: E402
-from tests.integration.trainer.several_fits import SFT, dpo_settings, reward_model_settings, sft_settings  # noqa: E402
-from tests.unit.trainer.preferences import write_pairs  # noqa: E402
-from tests.waiting import until  # noqa: E402
 
 SCRIPTS = Path(sys.executable).parent
 NOT_LEARNING = {"step_s", "tokens_per_s", "tokens", "resident_mib", "resident_peak_mib"}

@@ -12,21 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load, load_file
 
 from rookery.streams import RunStreams
+from services.trainer.tiny import build_tiny
+from tests.integration.trainer.runs import BATCH, Run, events
+from tests.integration.trainer.several import CASES
 from tests.unit.trainer.gpt2_models import write_gpt2
 from tests.unit.trainer.groups import make_group
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from safetensors.torch import load, load_file  # noqa: E402
-
-from services.trainer.tiny import build_tiny  # noqa: E402
-from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
-from tests.integration.trainer.several import CASES  # noqa: E402
-from tests.waiting import until  # noqa: E402
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = Path(sys.executable).parent

@@ -5,26 +5,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rookery.errors import InvalidInput
-from services.trainer.settings import SftSettings
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from safetensors.torch import load_file  # noqa: E402
-from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
-
-from services.trainer.examples.chat_files import ChatExamples, open_chats  # noqa: E402
-from services.trainer.examples.rows import (  # noqa: E402  # noqa: E402
+from services.trainer.examples.chat_files import ChatExamples, open_chats
+from services.trainer.examples.rows import (
     Example,
     SoftTargets,
     collate_examples,
     pack_rows,
     shuffled_batches,
 )
-from services.trainer.finetune import sft  # noqa: E402
+from services.trainer.finetune import sft
+from services.trainer.settings import SftSettings
 
 BOARD = "RNBQKBNRPPPPPPPP................................pppppppprnbqkbnr KQkq -"
 

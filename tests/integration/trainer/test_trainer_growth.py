@@ -3,23 +3,18 @@
 import gc
 from pathlib import Path
 
-import pytest
+import torch
 
+from services.trainer.model.policy import Policy
+from services.trainer.records.describe import describe_step
+from services.trainer.records.flops import SpeedMeter
+from services.trainer.records.memory import MIB, resident_bytes
+from services.trainer.records.report import StepReporter
+from services.trainer.settings import TrainerSettings
+from services.trainer.tiny import build_tiny
+from services.trainer.training import optimizer as adam
+from services.trainer.training.step import RunningState, train_step
 from tests.unit.trainer.groups import make_group
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.records.describe import describe_step  # noqa: E402
-from services.trainer.records.flops import SpeedMeter  # noqa: E402
-from services.trainer.records.memory import MIB, resident_bytes  # noqa: E402
-from services.trainer.records.report import StepReporter  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.tiny import build_tiny  # noqa: E402
-from services.trainer.training import optimizer as adam  # noqa: E402
-from services.trainer.training.step import RunningState, train_step  # noqa: E402
 
 STEPS = 1000
 BOUND_MIB = 4

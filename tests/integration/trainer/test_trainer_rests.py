@@ -11,16 +11,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from services.trainer import process
+from services.trainer.tiny import build_tiny
 from tests.conftest import ROOT, free_port
+from tests.integration.trainer.runs import BATCH, Run, events
 from tests.unit.trainer.groups import make_group
 
-pytestmark = [pytest.mark.redis, pytest.mark.torch]
+pytestmark = pytest.mark.redis
 
-pytest.importorskip("torch")
-
-from services.trainer import process  # noqa: E402
-from services.trainer.tiny import build_tiny  # noqa: E402
-from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
 
 WITHIN_S = 120.0
 

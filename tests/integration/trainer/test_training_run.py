@@ -14,32 +14,29 @@ from typing import Any
 
 import pytest
 import redis
+import torch
+from safetensors.torch import load_file
 
 from rookery import failpoints
 from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.trace import PolicyVersion, TraceGroup
 from services.inference.rollouts.admission import Admission, Lead, RunCounts
+from services.trainer import loop, process
+from services.trainer.batches.intake import Intake
+from services.trainer.model.policies import build_policy
+from services.trainer.model.policy import Policy
+from services.trainer.tiny import build_tiny
+from services.trainer.training import attempts
+from services.trainer.versions import commits
+from services.trainer.versions.publisher import Publisher
+from services.viewer.runs import RunFolder
 from tests.conftest import RedisServer
+from tests.integration.trainer.runs import BATCH, Run, events
+from tests.unit.trainer.gpt2_models import write_gpt2
 from tests.unit.trainer.groups import make_group
+from tests.waiting import until
 
-pytestmark = [pytest.mark.redis, pytest.mark.torch]
-
-torch = pytest.importorskip("torch")
-
-from safetensors.torch import load_file  # noqa: E402
-
-from services.trainer import loop, process  # noqa: E402
-from services.trainer.batches.intake import Intake  # noqa: E402
-from services.trainer.model.policies import build_policy  # noqa: E402
-from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.tiny import build_tiny  # noqa: E402
-from services.trainer.training import attempts  # noqa: E402
-from services.trainer.versions import commits  # noqa: E402
-from services.trainer.versions.publisher import Publisher  # noqa: E402
-from services.viewer.runs import RunFolder  # noqa: E402
-from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
-from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
-from tests.waiting import until  # noqa: E402
+pytestmark = pytest.mark.redis
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,15 @@
-"""Random rook-tinies."""
+"""Random rook-tinies. Everything here needs torch."""
 
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import require
+
+
+def pytest_pycollect_makemodule() -> None:
+    """Skips the folder before its modules import torch."""
+    require("torch")
 
 
 @pytest.fixture(scope="session")

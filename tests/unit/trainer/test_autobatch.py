@@ -7,29 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from rookery.errors import SetupError
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer import autobatch, memory_probe  # noqa: E402
-from services.trainer.autobatch import (  # noqa: E402
+from services.trainer import autobatch, memory_probe
+from services.trainer.autobatch import (
     FILE,
     SearchResult,
     find_largest,
 )
-from services.trainer.memory_probe import (  # noqa: E402
+from services.trainer.memory_probe import (
     GroupShape,
     Profile,
     Result,
 )
-from services.trainer.model.policies import build_policy  # noqa: E402
-from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.settings import AutobatchSettings, TrainerSettings  # noqa: E402
-from tests.unit.trainer.contents import contents  # noqa: E402
+from services.trainer.model.policies import build_policy
+from services.trainer.model.policy import Policy
+from services.trainer.settings import AutobatchSettings, TrainerSettings
+from tests.unit.trainer.contents import contents
 
 
 def machine(*, fixed: int, each: int, available: int, kills_above: float = 1.0) -> Callable[[int], Profile]:

@@ -3,15 +3,12 @@
 from pathlib import Path
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.training.step import RunningState, train_step  # noqa: E402
-from tests.unit.trainer.bigram import Bigram  # noqa: E402
-from tests.unit.trainer.reference import OBJECTIVES  # noqa: E402
+from services.trainer.settings import TrainerSettings
+from services.trainer.training.step import RunningState, train_step
+from tests.unit.trainer.bigram import Bigram
+from tests.unit.trainer.reference import OBJECTIVES
 
 REWARDS = (-1.0, -0.3, 0.0, -0.2)
 BEST = 2

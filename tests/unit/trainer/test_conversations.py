@@ -3,28 +3,22 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from rookery.errors import InvalidInput
 from rookery.prompt import render
 from rookery.trace import Phase, Position
-
-pytestmark = pytest.mark.torch
-
-pytest.importorskip("torch")
-
-import pyarrow as pa  # noqa: E402
-import pyarrow.parquet as pq  # noqa: E402
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
-from transformers import PreTrainedTokenizerFast  # noqa: E402
-
-from services.trainer.examples import chat_files  # noqa: E402
-from services.trainer.examples.chat_files import ChatExamples, open_chats  # noqa: E402
-from services.trainer.examples.chats import PLAIN_TEMPLATE, Chat, Messages, tokenize  # noqa: E402
-from services.trainer.finetune.model import load_tokenizer  # noqa: E402
-from services.trainer.tiny import build_tiny  # noqa: E402
+from services.trainer.examples import chat_files
+from services.trainer.examples.chat_files import ChatExamples, open_chats
+from services.trainer.examples.chats import PLAIN_TEMPLATE, Chat, Messages, tokenize
+from services.trainer.finetune.model import load_tokenizer
+from services.trainer.tiny import build_tiny
 
 QUESTION = {"role": "user", "content": "the board"}
 ANSWER = {"role": "assistant", "content": "e4"}

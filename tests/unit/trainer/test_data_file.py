@@ -3,16 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
+from fsspec import AbstractFileSystem
 
-fsspec = pytest.importorskip("fsspec")
-
-from fsspec import AbstractFileSystem  # noqa: E402
-
-from rookery.errors import SetupError  # noqa: E402
-from services.trainer.examples import local_path  # noqa: E402
-from services.trainer.settings import DpoSettings, SftSettings  # noqa: E402
-from services.trainer.versions.files import file_sha256  # noqa: E402
+from rookery.errors import SetupError
+from services.trainer.examples import local_path
+from services.trainer.settings import DpoSettings, SftSettings
+from services.trainer.versions.files import file_sha256
 
 URL = "memory://bucket/set/moves.jsonl"
 

@@ -11,28 +11,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import SetupError, Unavailable
 from services.trainer.batches.micro_batches import partition, split_rows
 from services.trainer.batches.rows import Row, ScoredCompletion
+from services.trainer.distributed import process_group
+from services.trainer.distributed.placement import own_device
+from services.trainer.distributed.process_group import Follower, RankZero, World, join_processes
+from services.trainer.settings import SftSettings, TrainerSettings
+from services.trainer.training import ranks
+from services.trainer.training.ranks import agreed, follow
+from services.trainer.training.statistics import MicroBatchStats, PendingStats
+from services.trainer.training.step import RunningState
 from tests.conftest import ROOT
+from tests.unit.trainer.bigram import Bigram
 from tests.unit.trainer.groups import make_group
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.distributed import process_group  # noqa: E402
-from services.trainer.distributed.placement import own_device  # noqa: E402
-from services.trainer.distributed.process_group import Follower, RankZero, World, join_processes  # noqa: E402
-from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
-from services.trainer.training import ranks  # noqa: E402
-from services.trainer.training.ranks import agreed, follow  # noqa: E402
-from services.trainer.training.statistics import MicroBatchStats, PendingStats  # noqa: E402
-from services.trainer.training.step import RunningState  # noqa: E402
-from tests.unit.trainer.bigram import Bigram  # noqa: E402
 
 
 def _row(length: int) -> Row:

@@ -9,8 +9,10 @@ import pytest
 from rookery.trace import TraceGroup
 from services.trainer.batches.advantages import RewardAverages
 from services.trainer.batches.checks import check_group
+from services.trainer.batches.micro_batches import Partition
 from services.trainer.batches.rows import Row, prepare_batch
 from services.trainer.settings import TrainerSettings
+from services.trainer.training.update import check_losses
 from tests.unit.trainer.groups import make_group
 
 
@@ -48,12 +50,7 @@ def test_advantages_that_are_no_numbers_are_stopped() -> None:
         )
 
 
-@pytest.mark.torch
 def test_a_loss_that_is_no_number_names_its_groups_once() -> None:
-    pytest.importorskip("torch")
-    from services.trainer.batches.micro_batches import Partition
-    from services.trainer.training.update import check_losses
-
     rows = [_row("a"), _row("b"), _row("a")]
     with pytest.raises(ArithmeticError, match=r"step 4: loss is nan in a micro-batch of groups a, b$"):
         check_losses([0.0, math.nan], Partition([], [[_row("c")], rows]), step=4)

@@ -7,17 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from rookery.errors import InvalidInput, SetupError
+from services.trainer.finetune import output, sft
+from services.trainer.finetune.output import MetricsLog
 from services.trainer.settings import SftSettings
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.finetune import output, sft  # noqa: E402
-from services.trainer.finetune.output import MetricsLog  # noqa: E402
-from services.trainer.tiny import build_tiny  # noqa: E402
+from services.trainer.tiny import build_tiny
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from transformers import (  # noqa: E402
+import torch
+from transformers import (
     AutoModelForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
@@ -18,13 +14,13 @@ from transformers import (  # noqa: E402
     LlamaForCausalLM,
 )
 
-from services.trainer.examples.rows import (  # noqa: E402
+from services.trainer.examples.rows import (
     Example,
     collate_examples,
     micro_batches,
     pack_rows,
 )
-from services.trainer.finetune.model import answer_logprobs, hidden_states  # noqa: E402
+from services.trainer.finetune.model import answer_logprobs, hidden_states
 
 
 def _qwen3(tiny_model: Path) -> torch.nn.Module:

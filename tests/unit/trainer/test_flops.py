@@ -3,17 +3,13 @@
 from pathlib import Path
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
-
-from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.records import flops  # noqa: E402
-from services.trainer.records.flops import PeakFlops, count_weights, step_flops  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.model.policy import Policy
+from services.trainer.records import flops
+from services.trainer.records.flops import PeakFlops, count_weights, step_flops
+from services.trainer.settings import TrainerSettings
 
 
 def load(model: Path, tmp_path: Path) -> Policy:

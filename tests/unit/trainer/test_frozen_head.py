@@ -1,14 +1,11 @@
 """A frozen head's gradient, made in the forward pass, is that of autograd and of finite differences."""
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.model import frozen_head, head  # noqa: E402
-from services.trainer.model.base_model import Head  # noqa: E402
-from services.trainer.model.frozen_head import frozen_scores, is_frozen  # noqa: E402
+from services.trainer.model import frozen_head, head
+from services.trainer.model.base_model import Head
+from services.trainer.model.frozen_head import frozen_scores, is_frozen
 
 
 def scores(linear, hidden, targets, *, temperature: float) -> tuple:

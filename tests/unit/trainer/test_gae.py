@@ -1,16 +1,12 @@
 """Advantages of tokens against the sum that defines them, and the value loss against its formula."""
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.trainer.batches.advantages import gae, token_rewards
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.losses.surrogate import value_losses  # noqa: E402
+from services.trainer.losses.surrogate import value_losses
 
 numbers = st.floats(-3.0, 3.0)
 tokens = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=12)

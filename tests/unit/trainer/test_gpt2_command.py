@@ -6,14 +6,10 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.torch
-
-pytest.importorskip("torch")
-
-from rookery import rookworld  # noqa: E402
-from services.trainer.gpt2.__main__ import main  # noqa: E402
-from services.trainer.gpt2.loader import load_tokenizer  # noqa: E402
-from tests.gpt2 import write_rookworld_model  # noqa: E402
+from rookery import rookworld
+from services.trainer.gpt2.__main__ import main
+from services.trainer.gpt2.loader import load_tokenizer
+from tests.gpt2 import write_rookworld_model
 
 PROMPT = rookworld.policy_prompt("8/8/R7/7p/P2K2k1/7r/8/8 w - - 0 56", layout="compact")
 

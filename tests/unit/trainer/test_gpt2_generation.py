@@ -5,16 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from rookery.errors import InvalidInput  # noqa: E402
-from services.trainer.gpt2 import loader  # noqa: E402
-from services.trainer.gpt2.generate import Generated, Sampling, draw, generate, log_distribution  # noqa: E402  # noqa: E402
-from services.trainer.gpt2.model import Gpt2  # noqa: E402
-from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
+from rookery.errors import InvalidInput
+from services.trainer.gpt2 import loader
+from services.trainer.gpt2.generate import Generated, Sampling, draw, generate, log_distribution
+from services.trainer.gpt2.model import Gpt2
+from tests.unit.trainer.gpt2_models import write_gpt2
 
 GREEDY = Sampling(temperature=0.0)
 PROMPTS = [[5, 6, 7, 8, 9, 10], [11], [12, 13, 14]]

@@ -7,23 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from safetensors.torch import load_file, save_file  # noqa: E402
-
-from rookery.errors import InvalidInput  # noqa: E402
-from services.trainer.gpt2 import loader  # noqa: E402
-from services.trainer.gpt2.model import (  # noqa: E402
+from rookery.errors import InvalidInput
+from services.trainer.gpt2 import loader
+from services.trainer.gpt2.model import (
     Cache,
     Gpt2,
     Gpt2Config,
     positions,
 )
-from tests.unit.trainer.contents import contents  # noqa: E402
-from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
+from tests.unit.trainer.contents import contents
+from tests.unit.trainer.gpt2_models import write_gpt2
 
 SHAPES: dict[str, dict[str, Any]] = {
     "small": {},

@@ -5,28 +5,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.batches.micro_batches import collate  # noqa: E402
-from services.trainer.batches.rows import (  # noqa: E402
+from services.trainer.batches.micro_batches import collate
+from services.trainer.batches.rows import (
     Row,
     prepare_batch,
 )
-from services.trainer.model.head import WithGradient  # noqa: E402
-from services.trainer.model.policies import (  # noqa: E402
+from services.trainer.model.head import WithGradient
+from services.trainer.model.policies import (
     Gpt2Policy,
     MergedPolicy,
     build_policy,
 )
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.training import optimizer as adam  # noqa: E402
-from services.trainer.training.step import RunningState, train_step  # noqa: E402
-from tests.unit.trainer.contents import contents  # noqa: E402
-from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
-from tests.unit.trainer.groups import make_group  # noqa: E402
+from services.trainer.settings import TrainerSettings
+from services.trainer.training import optimizer as adam
+from services.trainer.training.step import RunningState, train_step
+from tests.unit.trainer.contents import contents
+from tests.unit.trainer.gpt2_models import write_gpt2
+from tests.unit.trainer.groups import make_group
 
 
 @pytest.fixture(scope="module")

@@ -4,21 +4,17 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.torch
-
-pytest.importorskip("torch")
-
-from rookery.errors import SetupError  # noqa: E402
-from services.trainer.finetune.loop import start_run  # noqa: E402
-from services.trainer.model.policies import (  # noqa: E402  # noqa: E402
+from rookery.errors import SetupError
+from services.trainer.finetune.loop import start_run
+from services.trainer.model.policies import (
     Gpt2Policy,
     MergedPolicy,
     build_policy,
 )
-from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
-from tests.hub import write_snapshot  # noqa: E402
-from tests.unit.trainer.contents import contents  # noqa: E402
-from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
+from services.trainer.settings import SftSettings, TrainerSettings
+from tests.hub import write_snapshot
+from tests.unit.trainer.contents import contents
+from tests.unit.trainer.gpt2_models import write_gpt2
 
 ID = "distilbert/distilgpt2"
 

@@ -3,17 +3,14 @@
 import math
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.losses import regularisers as kl  # noqa: E402
-from services.trainer.model.base_model import Head  # noqa: E402
-from services.trainer.model.head import TokenScores, WithGradient, score_tokens  # noqa: E402
-from tests.unit.trainer import reference  # noqa: E402
+from services.trainer.losses import regularisers as kl
+from services.trainer.model.base_model import Head
+from services.trainer.model.head import TokenScores, WithGradient, score_tokens
+from tests.unit.trainer import reference
 
 KINDS = ("policy_reference", "reference_policy", "symmetric")
 ESTIMATORS = {"k1": kl.k1, "k2": kl.k2, "k3": kl.k3}

@@ -4,24 +4,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
 
 from rookery.errors import SetupError
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-import transformers  # noqa: E402
-
-from services.trainer.batches.micro_batches import collate  # noqa: E402
-from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
-from services.trainer.examples.rows import Example, collate_examples  # noqa: E402
-from services.trainer.finetune.model import answer_logprobs  # noqa: E402
-from services.trainer.model.base_model import load_causal_lm  # noqa: E402
-from services.trainer.model.head import WithGradient  # noqa: E402
-from services.trainer.model.lora import with_adapter  # noqa: E402
-from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.batches.micro_batches import collate
+from services.trainer.batches.rows import Row, ScoredCompletion
+from services.trainer.examples.rows import Example, collate_examples
+from services.trainer.finetune.model import answer_logprobs
+from services.trainer.model.base_model import load_causal_lm
+from services.trainer.model.head import WithGradient
+from services.trainer.model.lora import with_adapter
+from services.trainer.model.policy import Policy
+from services.trainer.settings import TrainerSettings
 
 SIZE = {
     "vocab_size": 61, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2,

@@ -4,25 +4,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import AutoTokenizer
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from transformers import AutoTokenizer  # noqa: E402
-
-from rookery.trace import Completion  # noqa: E402
-from services.trainer.batches.micro_batches import collate, micro_batches  # noqa: E402
-from services.trainer.batches.rows import (  # noqa: E402
+from rookery.trace import Completion
+from services.trainer.batches.micro_batches import collate, micro_batches
+from services.trainer.batches.rows import (
     prepare_batch,
 )
-from services.trainer.model.head import TokenScores  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.training.update import Objective  # noqa: E402
-from tests.unit.trainer.groups import make_group, prompt_places  # noqa: E402
-from tests.unit.trainer.reference import OBJECTIVES  # noqa: E402
+from services.trainer.model.head import TokenScores
+from services.trainer.settings import TrainerSettings
+from services.trainer.training.update import Objective
+from tests.unit.trainer.groups import make_group, prompt_places
+from tests.unit.trainer.reference import OBJECTIVES
 
 TEMPLATES = {
     "chatml": "{% for m in messages %}<{{ m.role }}> {{ m.content }}</think>{% endfor %}"

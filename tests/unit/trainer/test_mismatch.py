@@ -5,26 +5,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from rookery.trace import TraceGroup
+from services.trainer.batches.micro_batches import collate
+from services.trainer.batches.rows import make_rows
+from services.trainer.distributed.process_group import World
+from services.trainer.model.policies import build_policy
+from services.trainer.model.policy import Policy
+from services.trainer.settings import TrainerSettings
+from services.trainer.training import policy_trainer
+from services.trainer.training.policy_trainer import PolicyTrainer
+from services.trainer.training.step import RunningState
+from services.trainer.versions import commits
+from tests.unit.trainer.contents import contents
+from tests.unit.trainer.gpt2_models import write_gpt2
 from tests.unit.trainer.groups import make_group
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.batches.micro_batches import collate  # noqa: E402
-from services.trainer.batches.rows import make_rows  # noqa: E402
-from services.trainer.distributed.process_group import World  # noqa: E402
-from services.trainer.model.policies import build_policy  # noqa: E402
-from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.training import policy_trainer  # noqa: E402
-from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402
-from services.trainer.training.step import RunningState  # noqa: E402
-from services.trainer.versions import commits  # noqa: E402
-from tests.unit.trainer.contents import contents  # noqa: E402
-from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 
 KINDS: dict[str, dict[str, Any]] = {
     "adapter": {},

@@ -5,25 +5,22 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.batches.micro_batches import collate, micro_batches  # noqa: E402
-from services.trainer.batches.rows import (  # noqa: E402
+from services.trainer.batches.micro_batches import collate, micro_batches
+from services.trainer.batches.rows import (
     Batch,
     Row,
     prepare_batch,
 )
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.training.update import Objective  # noqa: E402
-from tests.unit.trainer import reference  # noqa: E402
-from tests.unit.trainer.bigram import Bigram  # noqa: E402
-from tests.unit.trainer.groups import make_group  # noqa: E402
-from tests.unit.trainer.reference import OBJECTIVES  # noqa: E402
+from services.trainer.settings import TrainerSettings
+from services.trainer.training.update import Objective
+from tests.unit.trainer import reference
+from tests.unit.trainer.bigram import Bigram
+from tests.unit.trainer.groups import make_group
+from tests.unit.trainer.reference import OBJECTIVES
 
 VOCABULARY = 12
 WEIGHTS = ("token", "sequence", "constant")

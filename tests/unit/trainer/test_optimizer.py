@@ -5,19 +5,14 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from rookery.errors import SetupError
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from safetensors.torch import load_file  # noqa: E402
-
-from services.trainer.finetune import sft  # noqa: E402
-from services.trainer.settings import SftSettings  # noqa: E402
-from services.trainer.training import optimizer as adam  # noqa: E402
-from tests.unit.trainer.contents import content  # noqa: E402
+from services.trainer.finetune import sft
+from services.trainer.settings import SftSettings
+from services.trainer.training import optimizer as adam
+from tests.unit.trainer.contents import content
 
 
 def weights() -> list:

@@ -3,20 +3,14 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rookery.errors import InvalidInput
+from services.trainer.examples.pairs import PairExamples, PairSplit, read_pairs
+from services.trainer.finetune.model import load_tokenizer
 from tests.unit.trainer.preferences import write_pairs
-
-pytestmark = pytest.mark.torch
-
-pytest.importorskip("torch")
-
-import pyarrow as pa  # noqa: E402
-import pyarrow.parquet as pq  # noqa: E402
-
-from services.trainer.examples.pairs import PairExamples, PairSplit, read_pairs  # noqa: E402
-from services.trainer.finetune.model import load_tokenizer  # noqa: E402
 
 WIDE = json.dumps(
     {

@@ -5,27 +5,22 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from rookery.errors import SetupError
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
-
-from services.trainer.batches.micro_batches import collate, micro_batches  # noqa: E402
-from services.trainer.batches.rows import (  # noqa: E402
+from services.trainer.batches.micro_batches import collate, micro_batches
+from services.trainer.batches.rows import (
     Row,
     ScoredCompletion,
     prepare_batch,
 )
-from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
-from services.trainer.training.update import Objective  # noqa: E402
-from tests.unit.trainer.contents import contents  # noqa: E402
-from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
-from tests.unit.trainer.groups import make_group, prompt_places  # noqa: E402
+from services.trainer.model.policy import Policy
+from services.trainer.settings import SftSettings, TrainerSettings
+from services.trainer.training.update import Objective
+from tests.unit.trainer.contents import contents
+from tests.unit.trainer.gpt2_models import write_gpt2
+from tests.unit.trainer.groups import make_group, prompt_places
 
 
 @pytest.fixture(scope="module")

@@ -5,27 +5,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
+from transformers import LlamaConfig, Qwen3Config
 
 from rookery.errors import SetupError
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from transformers import LlamaConfig, Qwen3Config  # noqa: E402
-
-from services.trainer import autobatch  # noqa: E402
-from services.trainer.autobatch import FILE  # noqa: E402
-from services.trainer.model.base_model import check_group_length, max_positions  # noqa: E402
-from services.trainer.model.policies import build_policy  # noqa: E402
-from services.trainer.settings import (  # noqa: E402
+from services.trainer import autobatch
+from services.trainer.autobatch import FILE
+from services.trainer.model.base_model import check_group_length, max_positions
+from services.trainer.model.policies import build_policy
+from services.trainer.settings import (
     AutobatchSettings,
     SftSettings,
     TrainerSettings,
 )
-from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
-from tests.unit.trainer.groups import make_group  # noqa: E402
+from tests.unit.trainer.gpt2_models import write_gpt2
+from tests.unit.trainer.groups import make_group
 
 
 @pytest.fixture(scope="module")

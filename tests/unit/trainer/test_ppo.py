@@ -4,34 +4,31 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from rookery.errors import SetupError  # noqa: E402
-from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Verdict  # noqa: E402
-from services.trainer.batches.micro_batches import collate  # noqa: E402
-from services.trainer.batches.rows import prepare_batch  # noqa: E402
-from services.trainer.distributed.process_group import World  # noqa: E402
-from services.trainer.model.policies import build_policy  # noqa: E402
-from services.trainer.model.policy import (  # noqa: E402
+from rookery.errors import SetupError
+from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Verdict
+from services.trainer.batches.micro_batches import collate
+from services.trainer.batches.rows import prepare_batch
+from services.trainer.distributed.process_group import World
+from services.trainer.model.policies import build_policy
+from services.trainer.model.policy import (
     VALUE_HEAD_FILE,
     Policy,
 )
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.training import optimizer as adam  # noqa: E402
-from services.trainer.training import ppo  # noqa: E402
-from services.trainer.training.step import (  # noqa: E402
+from services.trainer.settings import TrainerSettings
+from services.trainer.training import optimizer as adam
+from services.trainer.training import ppo
+from services.trainer.training.step import (
     RunningState,
     StepStats,
     train_step,
 )
-from services.trainer.training.update import StepInput  # noqa: E402
-from services.trainer.versions import commits  # noqa: E402
-from tests.unit.trainer.bigram import Bigram  # noqa: E402
-from tests.unit.trainer.contents import content, contents  # noqa: E402
-from tests.unit.trainer.groups import make_group  # noqa: E402
+from services.trainer.training.update import StepInput
+from services.trainer.versions import commits
+from tests.unit.trainer.bigram import Bigram
+from tests.unit.trainer.contents import content, contents
+from tests.unit.trainer.groups import make_group
 
 REWARDS = (-1.0, -0.3, 0.0, -0.2)
 BEST = 2

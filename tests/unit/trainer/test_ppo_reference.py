@@ -6,16 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from rookery.trace import TraceGroup  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.training.step import RunningState, train_step  # noqa: E402
-from tests.unit.trainer.bigram import Bigram  # noqa: E402
-from tests.unit.trainer.groups import make_group  # noqa: E402
+from rookery.trace import TraceGroup
+from services.trainer.settings import TrainerSettings
+from services.trainer.training.step import RunningState, train_step
+from tests.unit.trainer.bigram import Bigram
+from tests.unit.trainer.groups import make_group
 
 VOCABULARY = 5
 LOW, HIGH, GAMMA, LAMBDA = 0.2, 0.3, 0.9, 0.7

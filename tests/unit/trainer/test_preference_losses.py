@@ -3,13 +3,10 @@
 import math
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.finetune.dpo import dpo_loss, dpo_margin  # noqa: E402
-from services.trainer.reward_model.training import bradley_terry_loss  # noqa: E402
+from services.trainer.finetune.dpo import dpo_loss, dpo_margin
+from services.trainer.reward_model.training import bradley_terry_loss
 
 
 def _doubles(*rows: list[float]) -> list[torch.Tensor]:

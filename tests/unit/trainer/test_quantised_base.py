@@ -6,26 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load
 
 from rookery.errors import SetupError
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from safetensors.torch import load  # noqa: E402
-
-from services.trainer.batches.micro_batches import collate  # noqa: E402
-from services.trainer.batches.rows import prepare_batch  # noqa: E402
-from services.trainer.model import base_model  # noqa: E402
-from services.trainer.model.policies import build_policy  # noqa: E402
-from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.training import optimizer as adam  # noqa: E402
-from services.trainer.training.step import RunningState, train_step  # noqa: E402
-from tests.unit.trainer.contents import contents  # noqa: E402
-from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
-from tests.unit.trainer.groups import make_group  # noqa: E402
+from services.trainer.batches.micro_batches import collate
+from services.trainer.batches.rows import prepare_batch
+from services.trainer.model import base_model
+from services.trainer.model.policies import build_policy
+from services.trainer.model.policy import Policy
+from services.trainer.settings import TrainerSettings
+from services.trainer.training import optimizer as adam
+from services.trainer.training.step import RunningState, train_step
+from tests.unit.trainer.contents import contents
+from tests.unit.trainer.gpt2_models import write_gpt2
+from tests.unit.trainer.groups import make_group
 
 
 @pytest.fixture(scope="module")

@@ -10,28 +10,23 @@ from prometheus_client import REGISTRY
 
 from rookery.errors import InvalidInput
 from rookery.trace import Draw, TraceGroup
-from tests.conftest import ROOT
-from tests.unit.trainer.groups import make_group
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.distributed.process_group import World  # noqa: E402
-from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.records.describe import (  # noqa: E402
+from services.trainer.distributed.process_group import World
+from services.trainer.model.policy import Policy
+from services.trainer.records.describe import (
     by_task,
     components,
     describe_step,
     lengths,
     of_new_positions,
 )
-from services.trainer.records.flops import SpeedMeter  # noqa: E402
-from services.trainer.records.report import StepReporter, json_row  # noqa: E402
-from services.trainer.records.tracking import Tracker  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402
-from services.trainer.training.step import RunningState  # noqa: E402
+from services.trainer.records.flops import SpeedMeter
+from services.trainer.records.report import StepReporter, json_row
+from services.trainer.records.tracking import Tracker
+from services.trainer.settings import TrainerSettings
+from services.trainer.training.policy_trainer import PolicyTrainer
+from services.trainer.training.step import RunningState
+from tests.conftest import ROOT
+from tests.unit.trainer.groups import make_group
 
 PHASES = {"rollout_wait": 0.5, "train": 1.0, "commit": 0.1, "settle": 0.1, "publish": 0.3}
 DROPPED = {"stale": 1, "zero_variance": 0}

@@ -5,14 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from rookery.errors import SetupError
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from transformers import (  # noqa: E402
+import torch
+from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
@@ -28,17 +22,18 @@ from transformers import (  # noqa: E402
     Qwen3NextForCausalLM,
 )
 
-from services.trainer import attention as blocks  # noqa: E402
-from services.trainer.attention import (  # noqa: E402
+from rookery.errors import SetupError
+from services.trainer import attention as blocks
+from services.trainer.attention import (
     Blocks,
     Segment,
     attend,
     hugging_face,
 )
-from services.trainer.batches.micro_batches import collate  # noqa: E402
-from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
-from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.batches.micro_batches import collate
+from services.trainer.batches.rows import Row, ScoredCompletion
+from services.trainer.model.policy import Policy
+from services.trainer.settings import TrainerSettings
 
 SHAPE = {
     "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,

@@ -5,30 +5,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from rookery.trace import TraceGroup  # noqa: E402
-from services.trainer.batches.micro_batches import collate  # noqa: E402
-from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
-from services.trainer.distributed.process_group import World  # noqa: E402
-from services.trainer.model.head import TokenScores, WithGradient  # noqa: E402
-from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.records import report  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.training import optimizer as adam  # noqa: E402
-from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402
-from services.trainer.training.step import (  # noqa: E402
+from rookery.trace import TraceGroup
+from services.trainer.batches.micro_batches import collate
+from services.trainer.batches.rows import Row, ScoredCompletion
+from services.trainer.distributed.process_group import World
+from services.trainer.model.head import TokenScores, WithGradient
+from services.trainer.model.policy import Policy
+from services.trainer.records import report
+from services.trainer.settings import TrainerSettings
+from services.trainer.training import optimizer as adam
+from services.trainer.training.policy_trainer import PolicyTrainer
+from services.trainer.training.step import (
     RunningState,
     StepStats,
     train_step,
 )
-from services.trainer.training.update import Objective  # noqa: E402
-from services.viewer.runs import RunFolder  # noqa: E402
-from tests.unit.trainer.contents import contents  # noqa: E402
-from tests.unit.trainer.groups import make_group  # noqa: E402
+from services.trainer.training.update import Objective
+from services.viewer.runs import RunFolder
+from tests.unit.trainer.contents import contents
+from tests.unit.trainer.groups import make_group
 
 GOLDEN = [
     {"loss": 0.3411223888, "grad_norm": 0.1376907975, "entropy": 4.5351403130, "ratio_mean": 0.1617557102,

@@ -4,16 +4,13 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.losses.surrogate import RatioBounds, Surrogate, surrogate_losses  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from tests.unit.trainer import reference  # noqa: E402
+from services.trainer.losses.surrogate import RatioBounds, Surrogate, surrogate_losses
+from services.trainer.settings import TrainerSettings
+from tests.unit.trainer import reference
 
 LOW, HIGH, CAP, DUAL = 0.2, 0.28, 2.0, 3.0
 BOUNDS = RatioBounds(LOW, HIGH, CAP, DUAL)

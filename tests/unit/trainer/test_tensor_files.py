@@ -5,18 +5,14 @@ import weakref
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import save
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from safetensors.torch import save  # noqa: E402
-
-from services.trainer.versions import files  # noqa: E402
-from services.trainer.versions.files import StoredTensor, TensorFile  # noqa: E402
-from tests.unit.trainer.contents import content  # noqa: E402
+from services.trainer.versions import files
+from services.trainer.versions.files import StoredTensor, TensorFile
+from tests.unit.trainer.contents import content
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.uint8, torch.int64, torch.int32]
 

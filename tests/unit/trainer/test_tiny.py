@@ -4,16 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoTokenizer
 
 from rookery.errors import SetupError
+from services.trainer.tiny import TinySettings, add_words
 from tests.conftest import ROOT
-
-torch = pytest.importorskip("torch")
-
-from safetensors.torch import load_file  # noqa: E402
-from transformers import AutoTokenizer  # noqa: E402
-
-from services.trainer.tiny import TinySettings, add_words  # noqa: E402
 
 BASE = ROOT / "models/rook-small"
 ASKED = "21 KQkq e6 qb4pd5ke8 Ra1Ke1Qd1 Ra1Ke1Qd1"

@@ -5,9 +5,6 @@ import importlib
 import pytest
 
 from rookery.settings import Settings
-
-pytest.importorskip("torch")
-
 from services.trainer.__main__ import COMMANDS, TRAIN
 
 

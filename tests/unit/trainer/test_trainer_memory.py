@@ -5,14 +5,10 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-
-from services.trainer.records import memory  # noqa: E402
-from services.trainer.records.memory import MIB, available_bytes, release_free, resident_bytes, watch  # noqa: E402
+from services.trainer.records import memory
+from services.trainer.records.memory import MIB, available_bytes, release_free, resident_bytes, watch
 
 CPU = torch.device("cpu")
 

@@ -7,22 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from rookery.errors import InvalidInput, PeerFault, RookeryError, SetupError
-
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from safetensors.torch import save_file  # noqa: E402
-
-from services.trainer import autobatch, process  # noqa: E402
-from services.trainer.autobatch import FILE, saved_choice  # noqa: E402
-from services.trainer.distributed.placement import device_named  # noqa: E402
-from services.trainer.distributed.process_group import World  # noqa: E402
-from services.trainer.settings import AutobatchSettings, TrainerSettings  # noqa: E402
-from services.trainer.training import optimizer as adam  # noqa: E402
-from services.trainer.versions import commits  # noqa: E402
+from services.trainer import autobatch, process
+from services.trainer.autobatch import FILE, saved_choice
+from services.trainer.distributed.placement import device_named
+from services.trainer.distributed.process_group import World
+from services.trainer.settings import AutobatchSettings, TrainerSettings
+from services.trainer.training import optimizer as adam
+from services.trainer.versions import commits
 
 
 @pytest.mark.parametrize(

@@ -6,21 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from services.trainer.attention import Blocks  # noqa: E402
-from services.trainer.batches.micro_batches import MicroBatch  # noqa: E402
-from services.trainer.batches.rows import normaliser, token_weight  # noqa: E402
-from services.trainer.examples.rows import Example, collate_examples  # noqa: E402
-from services.trainer.finetune import sft  # noqa: E402
-from services.trainer.finetune.dpo import dpo_loss  # noqa: E402
-from services.trainer.model.head import TokenScores  # noqa: E402
-from services.trainer.reward_model.training import bradley_terry_loss  # noqa: E402
-from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
-from services.trainer.training.update import Objective  # noqa: E402
+from services.trainer.attention import Blocks
+from services.trainer.batches.micro_batches import MicroBatch
+from services.trainer.batches.rows import normaliser, token_weight
+from services.trainer.examples.rows import Example, collate_examples
+from services.trainer.finetune import sft
+from services.trainer.finetune.dpo import dpo_loss
+from services.trainer.model.head import TokenScores
+from services.trainer.reward_model.training import bradley_terry_loss
+from services.trainer.settings import SftSettings, TrainerSettings
+from services.trainer.training.update import Objective
 
 TRL = json.loads((Path(__file__).parent / "trl_losses.json").read_text())
 
