@@ -28,9 +28,9 @@ from commentary import read
 from commentary.concept import position_findings
 from commentary.naming import Naming
 from rookery.trace import Verdict
-from services.reward.move_answer import READ_CHARS, read_reasoning
 from services.reward.scorer import Item
 from services.reward.settings import RewardSettings
+from services.reward.truth import READ_CHARS, read_reasoning
 
 SOURCE = Path("samples/lichess.pgn.zst")
 CHARS = 1000

@@ -16,9 +16,10 @@ from rookery.trace import EngineStamp, Evaluation, Outcome, Verdict
 from rookery.uci import Analysis, Line, Query
 from rookery.winprob import CHECKMATE, DRAW, WinModel
 from services.reward.cache import AnalysisCache
-from services.reward.move_answer import MoveAnswer, sentences_of, truth_of
+from services.reward.move_answer import MoveAnswer
 from services.reward.position import LegalMove, Position
 from services.reward.reward_model import ModelScores, RewardModel
+from services.reward.truth import sentences_of, truth_of
 
 Result = Verdict | RookeryError
 

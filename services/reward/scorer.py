@@ -23,12 +23,13 @@ from rookery.trace import EngineStamp, Outcome, Verdict
 from rookery.winprob import WinModel
 from services.reward.cache import AnalysisCache
 from services.reward.custom_schemes import load_terms
-from services.reward.move_answer import MoveAnswer, legal_candidates, reader_id, with_custom, with_reading
+from services.reward.move_answer import MoveAnswer, legal_candidates, with_custom, with_reading
 from services.reward.move_judge import CloseGroups, MoveJudge, Result
 from services.reward.position import read_position
 from services.reward.reward_model import RewardModel
 from services.reward.rookworld_grades import TASKS as ROOKWORLD_TASKS
 from services.reward.rookworld_judge import RookworldJudge, judged_by_target
+from services.reward.truth import reader_id
 
 if TYPE_CHECKING:
     from rookery.shared_cache import SharedCache

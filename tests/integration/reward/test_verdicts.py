@@ -12,9 +12,9 @@ from rookery.errors import InvalidInput, RookeryError
 from rookery.trace import Evaluation, Outcome, Verdict
 from rookery.uci import Query
 from services.reward import LocalScorer
-from services.reward.move_answer import reader_id
 from services.reward.scorer import Item, Scorer
 from services.reward.settings import RewardSettings
+from services.reward.truth import reader_id
 
 pytestmark = pytest.mark.stockfish
 

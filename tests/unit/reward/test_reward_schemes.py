@@ -12,7 +12,7 @@ from commentary import read
 from rookery.errors import InvalidInput
 from rookery.schemes import TERMS, TermInput, find_scheme
 from rookery.trace import Outcome
-from services.reward.move_answer import truth_of
+from services.reward.truth import truth_of
 
 REFUSED = sorted(set(Outcome) - {Outcome.LEGAL})
 TIDY = r"<think>The rook hangs.</think> I take it: \boxed{Rxa8}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from commentary.concept import CONCEPTS
 from rookery.errors import InvalidInput
-from services.reward.move_answer import GIVEN, READ_CHARS, read_reasoning, reader_id, sentences_of, truth_of
+from services.reward.truth import GIVEN, READ_CHARS, read_reasoning, reader_id, sentences_of, truth_of
 
 FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"
 TRUE = (  # in falling order of their weights in the reward

@@ -1,0 +1,92 @@
+"""What the text of an answer claims about the position, and how much of it is true: the term `truth`.
+
+Claims are read by `commentary.read`, which checks them with the rules of chess alone: no engine is asked, so
+claims about scores stay open. What it cannot read is neither rewarded nor punished.
+"""
+
+import hashlib
+from collections import defaultdict
+from functools import cache
+from importlib.resources import files
+
+import commentary
+from commentary.concept import CONCEPTS
+from rookery.answers import before_answer
+from rookery.errors import InvalidInput
+from rookery.trace import Claim, Sentence
+
+READ_CHARS = 4000
+"""Characters before the box that are read. The slowest text known takes a third of a second."""
+
+HALF = 3.0
+"""The weight of the true claims that earn half of what can be earned."""
+
+FALSE_CLAIMS = 4
+"""So many false claims cost everything: such a text is worth less than none, whatever else is in it.
+
+A claim that is true as often as false earns nothing, even if it is the first one and has the full weight."""
+
+GIVEN = frozenset(
+    {"candidate", "candidates", "castling rights", "choice", "legal replies"}
+    | {"own piece", "piece on a file", "side to move"}
+    | {name for name, concept in CONCEPTS.items() if concept.topic == "given"}
+)
+"""Concepts that a FEN, a list of legal moves or the answer itself states. To repeat it earns nothing."""
+
+
+def read_reasoning(fen: str, response: str, uci: str) -> commentary.Reading:
+    """Reads what `response` says before its box about the position; `uci` is the move in the box.
+
+    Raises:
+        InvalidInput: the position is one of Chess960, which the reader does not know.
+    """
+    # The text may be cut, so the box is put back: it says which move the text chooses.
+    text = before_answer(response)[:READ_CHARS]
+    try:
+        return commentary.read(fen, f"{text}\n\n\\boxed{{{uci}}}")
+    except ValueError as error:
+        raise InvalidInput(f"scheme truth cannot read about {fen!r}: {error}") from error
+
+
+def truth_of(reading: commentary.Reading) -> float:
+    """Truths / (truths + 3) - falsehoods / 4, at least -1; 0 for a text without claims.
+
+    Equal claims count once. Truths are a sum of weights up to 1, halved for each further claim of the same
+    concept, the heaviest first. Falsehoods are a number.
+    """
+    weights: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for claim in reading.claims:
+        if claim.true and claim.concept not in GIVEN:
+            weights[claim.concept][claim.key] = min(1.0, claim.weight)
+    truths = sum(
+        weight * 0.5**repeated
+        for by_key in weights.values()
+        for repeated, weight in enumerate(sorted(by_key.values(), reverse=True))
+    )
+    falsehoods = len({claim.key for claim in reading.false})
+    return max(-1.0, truths / (truths + HALF) - falsehoods / FALSE_CLAIMS)
+
+
+def sentences_of(reading: commentary.Reading) -> tuple[Sentence, ...]:
+    """The sentences as a verdict lists them."""
+    return tuple(
+        Sentence(
+            sentence.start,
+            sentence.end,
+            sentence.status not in ("partly", "unread"),
+            tuple(Claim(claim.concept, claim.start, claim.end, claim.true) for claim in sentence.claims),
+        )
+        for sentence in reading.sentences
+    )
+
+
+@cache
+def reader_id() -> str:
+    """The reader's part of `reward_version`: a hash of its source, because each concept changes rewards."""
+    digest = hashlib.sha256()
+    package = files(commentary)
+    modules = [*package.iterdir(), *(package / "concepts").iterdir()]
+    for module in sorted(modules, key=str):
+        if module.name.endswith(".py"):
+            digest.update(module.read_bytes())
+    return f"commentary-{digest.hexdigest()[:12]}"
