@@ -4,16 +4,18 @@ A command of a service replaces this process by `python -m services.X` with the 
 imported here. Slow imports are made inside the functions, so that `main` can handle Ctrl-C during them.
 """
 
-import importlib
 import importlib.util
 import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launcher.services import MODULES, SUBCOMMANDS
 from rookery import __version__
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 USAGE = """usage: rookery COMMAND ...
 
@@ -143,26 +145,91 @@ def _require(module: str) -> None:
         raise SetupError(f"{module} needs {package}: pip install 'rookery[{extra}]'")
 
 
-def _own(name: str, kind: str, *needed: str, place: str = "", **options: Any) -> Callable[[list[str]], int]:
-    """The command `rookery NAME`: a function of `launcher.NAME`, or the one at `place`, MODULE:FUNCTION.
+def _console(**options: Any) -> "Console":
+    from rich.console import Console
 
-    `kind` names the class of its settings, `needed` modules of services, and `options` are the console's. A
-    function `print_services` in the module prints the settings for --dry-run.
-    """
+    return Console(**options)
 
-    def command(rest: list[str]) -> int:
-        module_name, _, function = (place or f"{name}:{name}").partition(":")
-        module = importlib.import_module(f"launcher.{module_name}")
-        run: Callable[[Any, Any], int] = getattr(module, function)
-        show = getattr(module, "print_services", None)
-        settings = getattr(module, kind).parse(rest, prog=f"rookery {name}", show=show)
-        for service in needed:
-            _require(service)
-        from rich.console import Console
 
-        return run(settings, Console(**options))
+def _plain(**options: Any) -> "Console":
+    """One that neither colours numbers nor breaks lines."""
+    return _console(highlight=False, soft_wrap=True, **options)
 
-    return command
+
+def _up(rest: list[str]) -> int:
+    from launcher.settings import UpSettings
+    from launcher.up import print_services, up
+
+    return up(UpSettings.parse(rest, prog="rookery up", show=print_services), _console())
+
+
+def _demo(rest: list[str]) -> int:
+    from launcher.demo import demo
+    from launcher.settings import DemoSettings
+    from launcher.up import print_services
+
+    return demo(DemoSettings.parse(rest, prog="rookery demo", show=print_services), _console())
+
+
+def _status(rest: list[str]) -> int:
+    from launcher.status import StatusSettings, status
+
+    return status(StatusSettings.parse(rest, prog="rookery status"), _console())
+
+
+def _dead(rest: list[str]) -> int:
+    from launcher.dead import DeadSettings, dead
+
+    return dead(DeadSettings.parse(rest, prog="rookery dead"), _plain())
+
+
+def _doctor(rest: list[str]) -> int:
+    from launcher.doctor import DoctorSettings, doctor
+
+    return doctor(DoctorSettings.parse(rest, prog="rookery doctor"), _plain())
+
+
+def _replay(rest: list[str]) -> int:
+    from launcher.replay import ReplaySettings, replay
+
+    settings = ReplaySettings.parse(rest, prog="rookery replay")
+    _require("services.data")
+    _require("services.trainer")
+    return replay(settings, _plain())
+
+
+def _view(rest: list[str]) -> int:
+    from launcher.view import ViewSettings, view
+
+    settings = ViewSettings.parse(rest, prog="rookery view")
+    _require("services.viewer")
+    return view(settings, _plain())
+
+
+def _evaluate(rest: list[str]) -> int:
+    from launcher.evaluate import EvaluateSettings, evaluate
+
+    settings = EvaluateSettings.parse(rest, prog="rookery evaluate")
+    _require("services.arena")
+    return evaluate(settings, _console())
+
+
+def _pipeline(rest: list[str]) -> int:
+    from launcher.pipeline.command import PipelineSettings, main
+
+    return main(PipelineSettings.parse(rest, prog="rookery pipeline"), _plain(markup=False))
+
+
+def _plot(rest: list[str]) -> int:
+    from launcher.plots.command import PlotSettings, plot
+
+    return plot(PlotSettings.parse(rest, prog="rookery plot"), _console())
+
+
+def _compare(rest: list[str]) -> int:
+    from launcher.plots.command import CompareSettings, compare_runs
+
+    return compare_runs(CompareSettings.parse(rest, prog="rookery compare"), _console())
 
 
 def _exporter(rest: list[str]) -> int:
@@ -203,17 +270,15 @@ def _fit(command: str) -> Callable[[list[str]], int]:
     return lambda rest: _become("services.trainer", command, *rest)
 
 
-_PLAIN: dict[str, Any] = {"highlight": False, "soft_wrap": True}
-
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "serve": _serve,
-    "up": _own("up", "UpSettings"),
-    "demo": _own("demo", "DemoSettings", place="up:demo"),
-    "status": _own("status", "StatusSettings"),
-    "dead": _own("dead", "DeadSettings", **_PLAIN),
-    "doctor": _own("doctor", "DoctorSettings", **_PLAIN),
-    "replay": _own("replay", "ReplaySettings", "services.data", "services.trainer", **_PLAIN),
-    "view": _own("view", "ViewSettings", "services.viewer", **_PLAIN),
+    "up": _up,
+    "demo": _demo,
+    "status": _status,
+    "dead": _dead,
+    "doctor": _doctor,
+    "replay": _replay,
+    "view": _view,
     "exporter": _exporter,
     "check": _check,
     "score": lambda rest: _become("services.reward", "score", *rest),
@@ -222,9 +287,9 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "rescore": lambda rest: _become("services.data", "rescore", *rest),
     "arena": lambda rest: _become("services.arena", *rest),
     "uci": _uci,
-    "evaluate": _own("evaluate", "EvaluateSettings", "services.arena"),
-    "pipeline": _own("pipeline", "PipelineSettings", place="pipeline.command:main", markup=False, **_PLAIN),
+    "evaluate": _evaluate,
+    "pipeline": _pipeline,
     "plan": _plan,
-    "plot": _own("plot", "PlotSettings", place="plots.command:plot"),
-    "compare": _own("compare", "CompareSettings", place="plots.command:compare_runs"),
+    "plot": _plot,
+    "compare": _compare,
 }
