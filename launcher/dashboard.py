@@ -218,25 +218,37 @@ def _table(*columns: str, right: Sequence[str] = ()) -> Table:
     return table
 
 
-def display(console: Console) -> "PlainDisplay":
-    """The display of a run: tables redrawn in place if the console is a terminal, else lines."""
-    return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
+class Display(AbstractContextManager["Display"]):
+    """Shows a run: as tables redrawn in place if the console is a terminal, else as lines.
 
-
-class PlainDisplay(AbstractContextManager["PlainDisplay"]):
-    """Prints a line for each state change of a service, and one for a training step every few seconds."""
+    There is a line for each state change of a service, and one for a training step every few seconds.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._live = (
+            Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
+        )
         self._states: dict[str, State] = {}
         self._step: object = None
         self._line_at = -LINE_EVERY_S
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
 
     def __exit__(self, *raised: object) -> None:
         self.pause()
 
     def show(self, title: str, members: Sequence[Member], snapshot: Snapshot) -> None:
         """Displays the current state."""
+        if self._live is None:
+            self._say_changes(members, snapshot)
+        elif self._live.is_started:
+            self._live.update(screen(title, members, snapshot), refresh=True)
+
+    def _say_changes(self, members: Sequence[Member], snapshot: Snapshot) -> None:
         for member in members:
             name, state = member.command.name, member.state
             if self._states.get(name, State.WAITING) is not state:
@@ -248,27 +260,10 @@ class PlainDisplay(AbstractContextManager["PlainDisplay"]):
             self.say(step_line(last))
 
     def say(self, text: str) -> None:
-        """Prints a line that stays."""
+        """Prints a line that stays, above the tables."""
         self._console.print(text, soft_wrap=True, highlight=False)
 
     def pause(self) -> None:
-        """Stops drawing, if the display redraws at all."""
-
-
-class LiveDisplay(PlainDisplay):
-    """Tables redrawn in place. Lines appear above them."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._live = Live(console=console, auto_refresh=False, transient=False)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def show(self, title: str, members: Sequence[Member], snapshot: Snapshot) -> None:
-        if self._live.is_started:
-            self._live.update(screen(title, members, snapshot), refresh=True)
-
-    def pause(self) -> None:
-        self._live.stop()
+        """Stops drawing."""
+        if self._live:
+            self._live.stop()

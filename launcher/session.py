@@ -66,7 +66,7 @@ class Session:
             exits.enter_context(self._signals())
             self._watchdog = Watchdog()
             exits.callback(self._watchdog.close)
-            self._display = exits.enter_context(dashboard.display(self.console))
+            self._display = exits.enter_context(dashboard.Display(self.console))
             self._prepare()
             exits.callback(self.stop)
             exits.callback(lambda: self._observer.close())

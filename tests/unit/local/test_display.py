@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Gauge, start_http_server
 from rich.console import Console
 
 from launcher import dashboard
-from launcher.dashboard import PlainDisplay, display
+from launcher.dashboard import Display
 from launcher.observer import WINDOW, Observer, Snapshot, StepLog
 from launcher.supervisor import Member, State
 from rookery.processes.child import Command
@@ -116,8 +116,7 @@ def test_learning_compares_the_first_with_the_last_steps() -> None:
 
 def test_without_a_terminal_changes_become_lines() -> None:
     console = Console(file=io.StringIO(), width=40)
-    shown = display(console)
-    assert type(shown) is PlainDisplay
+    shown = Display(console)
     reward = member("reward", State.WAITING)
     with shown:
         shown.show("run r", [reward], Snapshot())
