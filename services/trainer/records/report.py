@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from prometheus_client import Gauge
 
@@ -38,9 +38,6 @@ from services.trainer.records.tracking import Tracker
 from services.trainer.settings import TrainerSettings
 
 logger = logging.getLogger(__name__)
-
-TokenRatios: TypeAlias = Mapping[str, Sequence[float]]
-"""The importance ratio of each token of a completion, by the id of its trace."""
 
 
 def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,7 +188,11 @@ def _set(name: str, value: float) -> None:
 
 
 def write_ratios(
-    settings: TrainerSettings, groups: Sequence[TraceGroup], ratios: TokenRatios, *, version: int
+    settings: TrainerSettings,
+    groups: Sequence[TraceGroup],
+    ratios: Mapping[str, Sequence[float]],
+    *,
+    version: int,
 ) -> None:
     """Writes the importance ratios of a step's tokens for the viewer: ratios/policy-v000042.jsonl.gz.
 
@@ -202,28 +203,22 @@ def write_ratios(
     """
     if not settings.ratios_mb:
         return
+    folder = settings.run_dir / "ratios"
+    temporary = folder / ".ratios.tmp"
     try:
-        _write_ratios(settings, groups, ratios, version=version)
+        folder.mkdir(exist_ok=True)
+        with gzip.open(temporary, "wt", compresslevel=1) as file:
+            for group in groups:
+                own = [
+                    [round(ratio, 4) for ratio in ratios[trace.id]] if trace.id in ratios else None
+                    for trace in group.traces
+                ]
+                file.write(json.dumps({"group": group.id, "ratios": own}) + "\n")
+        newest = temporary.replace(folder / f"{policy_name(version)}.jsonl.gz")
+        left = settings.ratios_mb * MIB
+        for path in sorted(folder.glob("policy-v*"), reverse=True):
+            left -= path.stat().st_size
+            if left < 0 and path != newest:
+                path.unlink()
     except OSError as error:
         logger.error("the ratios of step %d are not kept: %s", version, error)
-
-
-def _write_ratios(
-    settings: TrainerSettings, groups: Sequence[TraceGroup], ratios: TokenRatios, *, version: int
-) -> None:
-    folder = settings.run_dir / "ratios"
-    folder.mkdir(exist_ok=True)
-    temporary = folder / ".ratios.tmp"
-    with gzip.open(temporary, "wt", compresslevel=1) as file:
-        for group in groups:
-            own = [
-                [round(ratio, 4) for ratio in ratios[trace.id]] if trace.id in ratios else None
-                for trace in group.traces
-            ]
-            file.write(json.dumps({"group": group.id, "ratios": own}) + "\n")
-    newest = temporary.replace(folder / f"{policy_name(version)}.jsonl.gz")
-    left = settings.ratios_mb * MIB
-    for path in sorted(folder.glob("policy-v*"), reverse=True):
-        left -= path.stat().st_size
-        if left < 0 and path != newest:
-            path.unlink()

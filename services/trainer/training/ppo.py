@@ -20,9 +20,8 @@ from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import Batch, Row
 from services.trainer.losses.surrogate import value_losses
 from services.trainer.model.policy import Policy
-from services.trainer.records.report import TokenRatios
 from services.trainer.settings import TrainerSettings
-from services.trainer.training.statistics import MicroBatchStats, PendingStats, batch_stats
+from services.trainer.training.statistics import MicroBatchStats, PendingStats, TokenRatios, batch_stats
 from services.trainer.training.update import (
     OptimizerStats,
     StepInput,

@@ -1,8 +1,8 @@
 """The statistics of an update: sums over micro-batches, divided once at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import torch
 
@@ -10,6 +10,9 @@ from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.losses.regularisers import k3
 from services.trainer.losses.surrogate import Surrogate
 from services.trainer.model.head import TokenScores
+
+TokenRatios: TypeAlias = Mapping[str, Sequence[float]]
+"""The importance ratio of each token of a completion, by the id of its trace."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from services.trainer.losses.regularisers import (
     updated_controller,
     updated_entropy_controller,
 )
-from services.trainer.records.report import TokenRatios
 from services.trainer.settings import ObjectiveSettings, TrainerSettings
 from services.trainer.training.ppo import ppo_update
+from services.trainer.training.statistics import TokenRatios
 from services.trainer.training.update import StepInput, single_update
 
 logger = logging.getLogger(__name__)

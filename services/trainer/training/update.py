@@ -27,10 +27,9 @@ from services.trainer.losses import regularisers
 from services.trainer.losses.surrogate import RatioBounds, surrogate_losses
 from services.trainer.model.head import TokenScores, WithGradient
 from services.trainer.model.policy import Policy
-from services.trainer.records.report import TokenRatios
 from services.trainer.settings import KlKind, ObjectiveName, ObjectiveSettings, TrainerSettings
 from services.trainer.training import optimizer as adam
-from services.trainer.training.statistics import MicroBatchStats, PendingStats, batch_stats
+from services.trainer.training.statistics import MicroBatchStats, PendingStats, TokenRatios, batch_stats
 
 
 @dataclass(frozen=True, slots=True)
