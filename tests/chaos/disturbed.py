@@ -35,7 +35,7 @@ class Disturbed:
     """A run whose processes reach Redis through `proxy`. `streams` are its streams, without the proxy."""
 
     run_dir: Path
-    patience_s = 180.0
+    patience_s = 600.0
     """How long the run may take to go on after a fault, on a machine that does other things too."""
 
     def __init__(self, folder: Path, run: str, *, seed: int) -> None:

@@ -25,7 +25,7 @@ FLAGS += ("--set", "archive.file_age_s=2", "--set", "trainer.threads=1")
 class Whole(Disturbed):
     """A run of `rookery up` in `folder`, which is continued if it is there. Use it as a context manager."""
 
-    patience_s = 600.0  # vLLM's start takes a minute where others work too
+    patience_s = 1800.0  # vLLM's start has taken nine minutes where others work too
 
     def __init__(self, folder: Path, *, seed: int, step_pause_s: float = 0.0) -> None:
         """The trainer pauses for `step_pause_s` after each step, so that a long run costs little."""

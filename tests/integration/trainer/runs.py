@@ -18,6 +18,8 @@ from services.trainer.versions.publisher import Publisher
 from tests.builders import ROLLOUTS, read
 
 BATCH = 3
+WITHIN_S = 600.0
+"""How long a training may take, on a machine that does other things too."""
 
 
 @contextlib.contextmanager
@@ -65,10 +67,14 @@ class Run:
         epoch = self.streams.take_over()
         publisher = Publisher(self.streams, "", epoch=epoch, loop=self.events)
         stopping = threading.Event()
-        timer = threading.Timer(60.0, stopping.set)
+        timer = threading.Timer(WITHIN_S, stopping.set)
         timer.start()
-        loop.train(settings, build_policy(settings), self.streams, publisher, epoch=epoch, stopping=stopping)
-        timer.cancel()
+        try:
+            policy = build_policy(settings)
+            loop.train(settings, policy, self.streams, publisher, epoch=epoch, stopping=stopping)
+        finally:
+            timer.cancel()
+        assert not stopping.is_set(), f"{steps} steps were not done within {WITHIN_S:.0f} s"
 
     def version(self, number: int) -> Path:
         return self.folder / "adapters" / f"policy-v{number:06d}"
