@@ -141,6 +141,7 @@ def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES
         message = validation_message(errors[:_QUOTED_ERRORS], quote=_short)
         if len(errors) > _QUOTED_ERRORS:
             message += f"; and {len(errors) - _QUOTED_ERRORS} more"
+        _free(error, *(each.get("ctx", {}).get("error") for each in errors))
         return problem_response(problem(InvalidInput(message)), {})
 
     @app.exception_handler(HTTPException)
@@ -151,6 +152,7 @@ def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES
             "status": error.status_code,
             "detail": f"{request.method} {request.url.path}",
         }
+        _free(error)
         return problem_response(body, dict(error.headers or {}))
 
 
@@ -292,8 +294,21 @@ async def _guard(task: Callable[[asyncio.Event], Awaitable[None]], stopping: asy
         stopping.set()
 
 
+def _free(*errors: object) -> None:
+    """Drops the tracebacks of those that are exceptions, and of their causes.
+
+    Variables of their frames hold an error and the body of the request, which would otherwise stay in memory
+    until the garbage collector runs.
+    """
+    for error in errors:
+        while isinstance(error, BaseException):
+            error.__traceback__ = None
+            error = error.__cause__ or error.__context__
+
+
 def _short(value: object) -> str:
     """The beginning of a value as JSON. A large value is not encoded further than that."""
-    pieces = json.JSONEncoder(default=str).iterencode(value)
+    # A check for cycles, which JSON has not, would keep the value in one of the encoder's own.
+    pieces = json.JSONEncoder(default=str, check_circular=False).iterencode(value)
     text = "".join(islice(pieces, _QUOTED_CHARS + 1))
     return text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}..."

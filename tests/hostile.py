@@ -10,17 +10,22 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import grpc
 import httpx
 import psutil
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
 from rookery.access import OPEN, Access
 
 CONNECTIONS = 200
 """Connections that are opened and say little or nothing."""
 NESTED = 200_000
+MESSAGES = 40
+"""Well-formed messages that are sent to each gRPC method."""
 
 JSON = "Content-Type: application/json\r\n"
 
@@ -46,7 +51,8 @@ def bodies() -> Iterator[tuple[str, bytes]]:
 def requests(path: str, access: Access, rng: random.Random) -> Iterator[bytes]:
     """What is no request, or hardly one."""
     token = "".join(f"{name}: {value}\r\n" for name, value in access.headers.items())
-    post = f"POST {path} HTTP/1.1\r\nHost: h\r\n{token}".encode()
+    host = f"Host: 127.0.0.1\r\n{token}"  # the viewer refuses those that it does not know
+    post, get = (f"{verb} {path} HTTP/1.1\r\n{host}".encode() for verb in ("POST", "GET"))
     yield b"\r\n" * 1000
     yield b"GET /\r\n\r\n"
     yield b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + rng.randbytes(200)
@@ -70,7 +76,10 @@ def requests(path: str, access: Access, rng: random.Random) -> Iterator[bytes]:
         + b"\r\nContent-Length: 2\r\n\r\n--"
     )
     yield post + b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    yield get + b"Range: bytes=" + b"0-0," * 10_000 + b"-1\r\n\r\n"
+    yield get + b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: x\r\n\r\n"
     for _ in range(30):
+        yield get.replace(b" HTTP", b"?" + quote(rng.randbytes(50)).encode() + b" HTTP") + b"\r\n"
         yield rng.randbytes(rng.randrange(1, 3000))
         whole = bytearray(post + JSON.encode() + b'Content-Length: 20\r\n\r\n{"fen":"8/8","a":[]}')
         for _ in range(rng.randrange(1, 8)):
@@ -129,8 +138,8 @@ def _reset(place: tuple[str, int]) -> None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def attack_grpc(target: str, methods: Sequence[str], *, seed: int = 0) -> Counter[str]:
-    """Sends garbage to the port, and messages that are garbage or too large to each method."""
+def attack_grpc(target: str, service: ServiceDescriptor, *, seed: int = 0) -> Counter[str]:
+    """Sends garbage to the port, and to each method messages that are none, too large, or mean nothing."""
     rng, seen = random.Random(seed), Counter[str]()
     host, port = target.rsplit(":", 1)
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -140,19 +149,67 @@ def attack_grpc(target: str, methods: Sequence[str], *, seed: int = 0) -> Counte
             with contextlib.suppress(OSError):
                 sock.sendall((preface * (number % 2)) + rng.randbytes(number * 10))
         with grpc.insecure_channel(target, options=[("grpc.max_send_message_length", -1)]) as channel:
-            for method in methods:
-                send = channel.unary_stream(method)
-                for size in (0, 1, 10, 100, 10_000, 17 << 20):
-                    for _ in range(10 if size < 1000 else 1):
-                        try:
-                            answers = send(rng.randbytes(size), timeout=30.0)
-                            next(answers, None)  # some streams have no end
-                            answers.cancel()
-                            seen["OK"] += 1
-                        except grpc.RpcError as error:
-                            assert isinstance(error, grpc.Call)
-                            seen[error.code().name] += 1
+            for method in service.methods:
+                send = channel.unary_stream(f"/{service.full_name}/{method.name}")
+                for raw in payloads(method.input_type, rng):
+                    try:
+                        answers = send(raw, timeout=60.0)
+                        next(answers, None)  # some streams have no end
+                        answers.cancel()
+                        seen["OK"] += 1
+                    except grpc.RpcError as error:
+                        assert isinstance(error, grpc.Call)
+                        seen[error.code().name] += 1
     return seen
+
+
+def payloads(kind: Descriptor, rng: random.Random) -> Iterator[bytes]:
+    """The bytes of messages of a kind, and what is no message at all."""
+    for size in (0, 1, 10, 100, 10_000, 17 << 20):
+        for _ in range(10 if size < 1000 else 1):
+            yield rng.randbytes(size)
+    yield b"\x0b" * NESTED  # groups, which protobuf no longer has, in one another
+    for _ in range(MESSAGES):
+        whole = bytearray(message(kind, rng).SerializeToString())
+        yield bytes(whole)
+        if whole:
+            whole[rng.randrange(len(whole))] = rng.randrange(256)
+        yield bytes(whole)
+
+
+def message(kind: Descriptor, rng: random.Random) -> Message:
+    """A message that is well formed, with values at their limits."""
+    made = GetMessageClass(kind)()
+    for field in kind.fields:
+        if rng.random() < 0.2:
+            continue
+        if not field.is_repeated:
+            values = [_value(field, rng)]
+            if field.message_type:
+                getattr(made, field.name).CopyFrom(values[0])
+            else:
+                setattr(made, field.name, values[0])
+        else:
+            getattr(made, field.name).extend(_value(field, rng) for _ in range(rng.choice((0, 1, 3, 300))))
+    return made
+
+
+TEXTS = (
+    *("", "\x00", "\u202e\U0001f600", "../../etc/passwd", "x" * 100_000, "%s%n{0}", "a1a1", "e2e4", "fen"),
+    *("8/8/8/8/8/8/8/8 w - - 0 1", "k7/8/8/8/8/8/8/7K w - - 99999999999999999999 -1", "move", "delta"),
+    "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1",
+)
+
+
+def _value(field: FieldDescriptor, rng: random.Random) -> object:
+    if field.message_type:
+        return message(field.message_type, rng)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return rng.choice(TEXTS)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+        return rng.random() < 0.5
+    bits = 64 if field.cpp_type == FieldDescriptor.CPPTYPE_UINT64 else 31  # of enumerations too
+    return rng.choice((0, 1, 2, rng.getrandbits(bits), (1 << bits) - 1))
 
 
 def settled_memory(pid: int) -> int:

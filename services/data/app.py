@@ -22,7 +22,10 @@ MAX_BODY_BYTES = 2 << 20
 _LAST = (1 << 64) - 1
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {422: {"description": "A parameter out of range, quoted"}}
-_TOO_LARGE: dict[int | str, dict[str, Any]] = {413: {"description": "The body is too large"}}
+_BODY: dict[int | str, dict[str, Any]] = {
+    400: {"description": "The body is not UTF-8"},
+    413: {"description": "The body is too large"},
+}
 _MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "No such game, or a broken one, named"}}
 
 
@@ -148,7 +151,7 @@ def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
             next_offset=end,
         )
 
-    @app.post("/v1/render", responses=_PROBLEMS | _TOO_LARGE, tags=["prompts"])
+    @app.post("/v1/render", responses=_PROBLEMS | _BODY, tags=["prompts"])
     def render(request: RenderRequest) -> PromptBody:
         """The messages that a model reads: what rollouts would send for this position."""
         return PromptBody.model_validate(

@@ -90,7 +90,12 @@ async def _lead(settings: TrainerSettings, world: World) -> None:
 def add_routes(app: FastAPI, root: Path) -> None:
     """Adds `GET /adapters/{version}/{name}`, which answers range requests, for the versions in `root`."""
 
-    @app.get("/adapters/{version}/{name}", response_class=FileResponse, tags=["adapters"])
+    @app.get(
+        "/adapters/{version}/{name}",
+        response_class=FileResponse,
+        responses={404: {"description": "No such file of a version"}},
+        tags=["adapters"],
+    )
     def adapter_file(version: str, name: str) -> FileResponse:
         """A file of a version, such as /adapters/policy-v000042/adapter_model.safetensors."""
         folder = next((f for f in commits.folders(root).values() if f.name == version), None)

@@ -41,7 +41,21 @@ _SETTINGS = (
     "seed",
 )
 
-router = APIRouter(prefix="/api")
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    404: {"description": "No such run or group, named"},
+    422: {"description": "A parameter or field is invalid, quoted"},
+}
+_BODY: dict[int | str, dict[str, Any]] = {
+    400: {"description": "The body is not UTF-8"},
+    413: {"description": "The body is too large"},
+}
+_ALLOWED: dict[int | str, dict[str, Any]] = {
+    401: {"description": "The token is missing or wrong"},
+    403: {"description": "The viewer has no token, so it is read-only"},
+}
+_PEERS: dict[int | str, dict[str, Any]] = {503: {"description": "Redis or a service is not known, or not up"}}
+
+router = APIRouter(prefix="/api", responses=_PROBLEMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,20 +203,25 @@ def _redis_url(run: RunFolder, viewer: Viewer) -> str:
     return viewer.settings.redis_url or own
 
 
-@router.get("/runs/{run}/dead", tags=["dead letters"])
+@router.get("/runs/{run}/dead", responses=_PEERS, tags=["dead letters"])
 def dead(run: Run, viewer: Shared) -> Response:
     """The newest dead letters, with their reasons."""
     return _json(account.dead_letters(run, _redis_url(run, viewer)))
 
 
-@router.post("/runs/{run}/dead/{id}/replay", tags=["dead letters"], dependencies=[Depends(_allowed)])
+@router.post(
+    "/runs/{run}/dead/{id}/replay",
+    responses=_ALLOWED | _PEERS,
+    tags=["dead letters"],
+    dependencies=[Depends(_allowed)],
+)
 def replay_dead(run: Run, id: str, viewer: Shared) -> Response:
     """Puts a dead letter back into its stream. Needs the token."""
     account.replay(run, _redis_url(run, viewer), id)
     return _json({"replayed": id})
 
 
-@router.post("/play/position", tags=["play"])
+@router.post("/play/position", responses=_BODY, tags=["play"])
 def position(line: play.Line) -> Response:
     """A position and its legal moves, from a FEN or a PGN."""
     return _json(play.position_of(line))
@@ -214,7 +233,12 @@ async def players(run: Run, viewer: Shared) -> Response:
     return _json(await _peers(viewer, run).state())
 
 
-@router.post("/runs/{run}/ask", tags=["play"], dependencies=[Depends(_allowed)])
+@router.post(
+    "/runs/{run}/ask",
+    responses=_BODY | _ALLOWED | _PEERS,
+    tags=["play"],
+    dependencies=[Depends(_allowed)],
+)
 async def ask(run: Run, question: play.Question, viewer: Shared) -> Response:
     """Asks a version of the policy, or the engine, for a move. Needs the token."""
     return _json(await _peers(viewer, run).answer(question))

@@ -1,59 +1,133 @@
 """Callers that mean no good get a refusal, not a 5xx, and cost neither the service nor its memory."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import pytest
+from google.protobuf.descriptor import ServiceDescriptor
 
-from tests import hostile
+from rookery.access import OPEN, TOKEN_VARIABLE, Access
+from rookery.v1 import data_pb2, reward_pb2
+from tests import hostile, openapi
 from tests.conftest import ROOT, free_port
+from tests.viewed_runs import hostile_group, write_run
 from tests.waiting import wait_for
 
 REFUSALS = {0, 100, 400, 404, 405, 413, 422}
 """0 is a connection that ends without an answer."""
 
+CODES = {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED", "UNKNOWN"}
+"""UNKNOWN is the answer to what is no protobuf."""
+
 GROWTH = 96 << 20
 """Bytes that a service may keep of six bodies of the largest size, for both transports."""
+
+REDIS = ("--redis-url", "REDIS", "--run", "hostile")
+NOBODY = "127.0.0.1:9"
+ACCESS = Access("a-token-for-the-tests-0123456789")
 
 
 @dataclass
 class Target:
-    """A service in a process of its own, and the routes that take a body."""
+    """A service in a process of its own, and routes that raw bytes are sent to.
+
+    In `argv`, REDIS stands for its URL, and FOLDER for an empty folder but for the viewer's runs.
+    """
 
     name: str
     argv: tuple[str, ...]
-    paths: tuple[str, ...]
-    methods: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ("/metrics",)
+    grpc: ServiceDescriptor | None = None
+    access: Access = OPEN
+    up: str = "/healthz"
+    """Answers 200 once the service is to be attacked."""
+    endless: tuple[str, ...] = ()
+    """Paths whose answers have no end."""
+
+
+def _target(*needs: str, **fields: object) -> object:
+    target = Target(**fields)  # type: ignore[arg-type]
+    return pytest.param(target, marks=[getattr(pytest.mark, need) for need in needs], id=target.name)
 
 
 TARGETS = [
-    Target("data", ("services.data",), ("/v1/render",), ("/rookery.v1.DataService/SamplePositions",)),
-    pytest.param(
-        Target(
-            "reward",
-            ("services.reward", "--engines", "1"),
-            ("/v1/score", "/v1/score/batch"),
-            tuple(f"/rookery.v1.RewardService/{name}" for name in ("Score", "ScoreBatch", "ScoreStream")),
-        ),
-        marks=pytest.mark.stockfish,
+    _target(
+        name="data",
+        argv=("services.data",),
+        paths=("/v1/render",),
+        grpc=data_pb2.DESCRIPTOR.services_by_name["DataService"],
     ),
-    Target("exporter", ("launcher", "exporter", "--redis-url", "redis://127.0.0.1:9/0"), ("/metrics",)),
+    _target(
+        "stockfish",
+        name="reward",
+        argv=("services.reward", "--engines", "1", "--nodes", "100"),
+        paths=("/v1/score", "/v1/score/batch", "/v1/slime", "/v1/openrlhf"),
+        grpc=reward_pb2.DESCRIPTOR.services_by_name["RewardService"],
+    ),
+    _target(
+        "redis",
+        "torch",
+        name="trainer",
+        argv=(
+            *("services.trainer", "--model", "models/rook-tiny", "--run-dir", "FOLDER/run", *REDIS),
+            *("--device", "cpu", "--threads", "1", "--inference-urls", ""),
+        ),
+        paths=("/adapters/policy-v000000/adapter_model.safetensors",),
+        up="/readyz",
+    ),
+    _target(
+        name="viewer",
+        argv=("services.viewer", "--runs-dir", "FOLDER"),
+        paths=("/api/play/position", "/api/runs/one/ask", "/api/runs/one/groups", "/static/app.js"),
+        access=ACCESS,
+        endless=("/api/runs/{run}/events",),
+    ),
+    _target("redis", name="feed", argv=("services.data.feed", *REDIS)),
+    _target("redis", name="archive", argv=("services.data.archiver", "--out", "FOLDER/archive", *REDIS)),
+    _target(
+        "redis",
+        name="rollouts",
+        argv=(
+            *("services.inference.rollouts", "--batch-groups", "4", *REDIS),
+            *("--inference-urls", f"http://{NOBODY}", "--reward-target", NOBODY),
+        ),
+    ),
+    _target(
+        "redis",
+        name="arena",
+        argv=(
+            *("services.arena", "watch", "--run-dir", "FOLDER/run", *REDIS),
+            *("--inference-url", f"http://{NOBODY}", "--reward-target", NOBODY),
+            *("--data-url", f"http://{NOBODY}"),
+        ),
+    ),
+    _target(name="exporter", argv=("launcher", "exporter", "--redis-url", f"redis://{NOBODY}/0")),
 ]
 
 
-@pytest.fixture(params=TARGETS, ids=lambda target: target.name)
-def attacked(request: pytest.FixtureRequest) -> Iterator[tuple[Target, int, str, str]]:
+@pytest.fixture(params=TARGETS)
+def attacked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Target, int, str, str]]:
     """The target, its process, its URL and its gRPC target."""
     target, port, grpc_port = request.param, free_port(), free_port()
-    ports = ["--port", str(port), *(["--grpc-port", str(grpc_port)] if target.methods else [])]
-    command = [sys.executable, "-m", *target.argv, *ports]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    redis = request.getfixturevalue("redis_url") if "REDIS" in target.argv else ""
+    write_run(tmp_path, "one", seed=0, more=(hostile_group("one"),))
+    argv = [word.replace("REDIS", redis).replace("FOLDER", str(tmp_path)) for word in target.argv]
+    ports = ["--port", str(port), *(["--grpc-port", str(grpc_port)] if target.grpc else [])]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *argv, *ports],
+            cwd=ROOT,
+            stderr=log,
+            env=os.environ | ({TOKEN_VARIABLE: target.access.token} if target.access.token else {}),
+        )
     try:
         url = f"http://127.0.0.1:{port}"
-        wait_for(f"{url}/healthz", process, within_s=60.0)
+        wait_for(f"{url}{target.up}", process, log=tmp_path / "log")
         yield target, process.pid, url, f"127.0.0.1:{grpc_port}"
         assert process.poll() is None
     finally:
@@ -65,10 +139,11 @@ def test_a_service_refuses_and_goes_on(attacked: tuple[Target, int, str, str]) -
     target, pid, url, grpc_target = attacked
     before = hostile.settled_memory(pid)
 
-    answers = hostile.attack_http(url, target.paths)
-    codes = hostile.attack_grpc(grpc_target, target.methods) if target.methods else {}
+    answers = hostile.attack_http(url, target.paths, access=target.access)
+    codes = hostile.attack_grpc(grpc_target, target.grpc) if target.grpc else {}
+    openapi.attack(url, access=target.access, without=target.endless)
 
-    assert set(answers) <= REFUSALS
-    assert set(codes) <= {"OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "UNKNOWN"}  # UNKNOWN: no protobuf
+    assert set(answers) <= REFUSALS | {200}
+    assert set(codes) <= CODES
     assert hostile.settled_memory(pid) - before < GROWTH
     assert httpx.get(f"{url}/healthz").status_code == 200

@@ -209,6 +209,7 @@ class ModelBody(BaseModel):
 
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
+    400: {"description": "The body is not UTF-8"},
     413: {"description": "The body is too large"},
     422: {"description": "An item is invalid; the message quotes it"},
     503: {"description": "Too many answers are waiting: retry after `Retry-After` seconds"},

@@ -8,30 +8,13 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from tests.babble import completions
 from tests.contract.running_service import RunningService
+from tests.openapi import CHECKS, EXAMPLES, send_all
 
 pytestmark = pytest.mark.stockfish
-
-EXAMPLES = 40
-
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-]
-
 
 JUDGING = ("/v1/score", "/v1/score/batch", "/v1/slime", "/v1/openrlhf")
 
@@ -68,15 +51,6 @@ def test_every_verdict_is_declared(document: schemathesis.BaseSchema) -> None:
         fen, response = answer
         response = response.encode(errors="replace").decode()
         case.body = {**case.body, "fen": fen, "response": response, "scheme": scheme, "task": "move"}
-        case.validate_response(case.call(timeout=30), checks=CHECKS)
-
-    every_case()
-
-
-def send_all(operation: schemathesis.schemas.APIOperation, mode: GenerationMode) -> None:
-    @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(case=operation.as_strategy(generation_mode=mode))
-    def every_case(case: schemathesis.Case) -> None:
         case.validate_response(case.call(timeout=30), checks=CHECKS)
 
     every_case()

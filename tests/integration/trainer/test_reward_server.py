@@ -20,7 +20,7 @@ from services.trainer.reward_model.server import (
 )
 from services.trainer.settings import RewardModelSettings
 from services.trainer.tiny import build_tiny
-from tests import hostile
+from tests import hostile, openapi
 from tests.conftest import free_port
 from tests.unit.rookery.running import running
 from tests.unit.trainer.preferences import BAD, GOOD, write_pairs
@@ -157,4 +157,5 @@ async def test_hostile_callers_are_refused(desk: BatchQueue) -> None:
     async with running(service) as client:
         url = str(client.base_url).rstrip("/")
         answers = await asyncio.to_thread(hostile.attack_http, url, ["/v1/rewards"])
+        await asyncio.to_thread(openapi.attack, url)
     assert set(answers) <= {0, 100, 400, 404, 405, 413, 422}

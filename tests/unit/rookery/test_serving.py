@@ -1,6 +1,8 @@
 """One process, two transports: probes, problem documents, taken ports, drain."""
 
 import asyncio
+import gc
+import json
 import logging
 import os
 import signal
@@ -11,11 +13,11 @@ import grpc
 import pytest
 from fastapi import FastAPI
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from pydantic import BaseModel
 
 from rookery import serving
 from rookery.errors import Conflict, EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.metrics import FEED_WAIT_S
+from rookery.middleware import StrictBody
 from rookery.processes.ports import bind
 from rookery.serving import Service, add_probes, add_problem_handlers, grpc_errors, serve
 from rookery.v1 import reward_pb2, reward_pb2_grpc
@@ -23,7 +25,7 @@ from tests.conftest import free_port
 from tests.unit.rookery.running import running
 
 
-class Order(BaseModel):
+class Order(StrictBody):
     """A body with something to get wrong."""
 
     loaves: int
@@ -121,6 +123,7 @@ async def test_an_error_is_a_problem_document(
         ('{"loaves": "many"}', 'body.loaves: Input should be a valid integer, unable to parse string as an '
          'integer (got "many")'),
         ("{}", "body.loaves: Field required (got {})"),
+        ("{", "body.1: JSON decode error (got {})"),
         ('{"loaves": "' + "x" * 500 + '"}', '(got "' + "x" * 199 + "...)"),
     ],
 )  # fmt: skip
@@ -130,6 +133,25 @@ async def test_a_wrong_body_is_a_problem_that_quotes_it(bakery: Bakery, body: st
     assert response.status_code == 422
     assert response.headers["content-type"] == "application/problem+json"
     assert response.json()["detail"].endswith(detail)
+
+
+MANY = 1234
+
+
+@pytest.mark.parametrize(
+    "body", ['{"loaves": [' + "[]," * (MANY - 1) + "[]]}", json.dumps({str(n): [] for n in range(MANY)})]
+)
+async def test_a_refused_body_is_freed_without_the_garbage_collector(bakery: Bakery, body: str) -> None:
+    async with running(bakery.service()) as client:
+        gc.collect()
+        gc.disable()
+        try:
+            response = await client.post("/order", content=body, headers={"content-type": "application/json"})
+            left = [each for each in gc.get_objects() if isinstance(each, list | dict) and len(each) == MANY]
+        finally:
+            gc.enable()
+    assert response.status_code == 422
+    assert not left
 
 
 async def test_an_unknown_path_is_a_problem_too(bakery: Bakery) -> None:
