@@ -283,8 +283,8 @@ class Scorer:
         """The move, or the text of a `P:` answer, that engines must judge; else the verdict or the error."""
         try:
             return self._parse(item)
-        except RookeryError as error:
-            return error
+        except RookeryError as error:  # whose frames hold the item, and would keep it until it is collected
+            return error.with_traceback(None)
 
     def _parse(self, item: Item) -> MoveAnswer | str | Verdict:
         task = item.task or MOVE

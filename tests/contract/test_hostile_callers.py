@@ -21,8 +21,8 @@ from tests.waiting import wait_for
 REFUSALS = {0, 100, 400, 404, 405, 413, 422}
 """0 is a connection that ends without an answer."""
 
-CODES = {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED", "UNKNOWN"}
-"""UNKNOWN is the answer to what is no protobuf."""
+CODES = {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN"}
+"""UNKNOWN is the answer to what is no protobuf, UNAVAILABLE that of a connection at its end."""
 
 GROWTH = 96 << 20
 """Bytes that a service may keep of six bodies of the largest size, for both transports."""
