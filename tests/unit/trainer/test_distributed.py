@@ -19,7 +19,7 @@ from rookery.errors import SetupError, Unavailable
 from services.trainer.batches.micro_batches import partition, split_rows
 from services.trainer.batches.rows import Row, ScoredCompletion
 from services.trainer.distributed import process_group
-from services.trainer.distributed.placement import own_device
+from services.trainer.distributed.placement import device_named, own_device
 from services.trainer.distributed.process_group import Follower, RankZero, World, join_processes
 from services.trainer.settings import SftSettings, TrainerSettings
 from services.trainer.training import ranks
@@ -197,10 +197,9 @@ def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch
         own_device(_settings(device="0,3"))
 
 
-def test_one_process_takes_no_two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with pytest.raises(SetupError, match="--device 0,3 is for 2 processes"):
-        own_device(_settings(device="0,3"))
+def test_a_command_of_one_process_takes_no_two_devices() -> None:
+    with pytest.raises(SetupError, match="--device 0,3 names several devices"):
+        device_named("0,3")
 
 
 @pytest.mark.parametrize("device", ["1", "cuda:1"])
