@@ -197,8 +197,11 @@ def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch
         own_device(_settings(device="0,3"))
 
 
-def test_one_process_takes_no_two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [None, "1"])
+def test_one_process_takes_no_two_devices(size: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
+    if size:
+        monkeypatch.setenv("WORLD_SIZE", size)
     with pytest.raises(SetupError, match="--device 0,3 is for 2 processes"):
         own_device(_settings(device="0,3"))
 
