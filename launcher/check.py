@@ -37,7 +37,6 @@ Exit status: 0, 1 if something is false, 2 if there is no text or position.
 """
 
 _STDIN = Path("-")
-_LONGEST_NAME = 250
 PLAY = ("choice", "lines")
 """Topics of claims about play, not about one position or one move."""
 
@@ -113,9 +112,11 @@ def check(argv: Sequence[str]) -> int:
 
 def _is_name(text: str) -> bool:
     """Whether it names a file or stdin and is no text itself."""
-    if len(text) > _LONGEST_NAME:
+    try:
+        is_file = Path(text).is_file()
+    except OSError:  # too long for a name
         return False
-    return text == "-" or Path(text).is_file() or (text.lower().endswith(".pgn") and " " not in text)
+    return text == "-" or is_file or (text.lower().endswith(".pgn") and " " not in text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -161,18 +162,21 @@ def _opened(path: Path) -> TextIO:
 def _comments(file: TextIO) -> Iterator[Checked]:
     number = 0
     while (game := chess.pgn.read_game(file)) is not None:
+        nodes = list(_nodes(game))
+        if not nodes and game.headers == chess.pgn.Game().headers:
+            continue  # a text that is no PGN; "f3" in it would be a move
         number += 1
         players = " - ".join(game.headers.get(side, "?") for side in ("White", "Black"))
         for error in game.errors:
             sys.stderr.write(f"game {number}, {players}: not all of it was read: {error}\n")
-        for node, comment in _nodes(game):
+        for node, comment in nodes:
             place = f"game {number}, {players}, {_move(node)}"
             try:
                 yield _checked(place, node, comment)
             except ValueError as error:
                 sys.stderr.write(f"{place}: skipped: {error}\n")
     if not number:
-        raise InvalidInput("there is no game in the file")
+        raise InvalidInput("there is no game in it, and a text needs a position: --fen")
 
 
 def _nodes(node: chess.pgn.GameNode) -> Iterator[tuple[chess.pgn.GameNode, str]]:

@@ -93,14 +93,15 @@ def locked(folder: Path, *, command: str = "rookery up") -> Iterator[None]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process writes to the folder now."""
-    if not (folder / _LOCK_FILE).exists():
-        return False
+    """Whether a process writes to the folder now. The folder may be one that cannot be written to."""
     try:
-        with locked(folder):
-            return False
-    except SetupError:
+        with (folder / _LOCK_FILE).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
         return True
+    return False
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

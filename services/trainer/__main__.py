@@ -66,7 +66,9 @@ def _start_on(devices: list[str]) -> None:
     """Becomes the launcher of a process for each of several devices, unless a launcher started this one."""
     if len(devices) == 1 or "WORLD_SIZE" in os.environ:
         return
-    launch = "--multi_gpu --num_machines 1 --main_process_port 0 --mixed_precision no --dynamo_backend no"
+    # Nothing is left to the user's configuration of accelerate, which may be for something else.
+    launch = "--multi_gpu --gpu_ids all --num_machines 1 --main_process_port 0 --mixed_precision no"
+    launch += " --dynamo_backend no"
     os.execv(  # noqa: S606 - no shell is meant
         sys.executable,
         [

@@ -107,11 +107,15 @@ def own_device(settings: S) -> S:
     """Returns `settings` with this process's device from the list in `--device`.
 
     Raises:
-        SetupError: this machine has more processes than devices.
+        SetupError: this machine has more processes than devices, or a single process got several devices.
     """
     place = int(os.environ.get("LOCAL_RANK", "0"))
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1
     names = settings.device.split(",")
+    if len(names) > 1 and not several:
+        raise SetupError(
+            f"--device {settings.device} is for {len(names)} processes, and this is the only one"
+        )
     if names == ["auto"] and several:
         names = [str(index) for index in range(torch.cuda.device_count())] or ["cpu"]
     if names in (["cpu"], ["auto"]):

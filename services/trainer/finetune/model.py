@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from rookery.errors import SetupError
 from services.trainer.attention import hugging_face
 from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.distributed.placement import device_named
@@ -36,17 +37,24 @@ def load_tokenizer(path: Path) -> Any:
 
 
 def load_sequence_classifier(path: Path, *, dtype: torch.dtype, pad_id: int) -> Any:
-    """Loads a model with a head of one number, `score`. The head is new unless the directory has one."""
+    """Loads a model with a head of one number, `score`. The head is new unless the directory has one.
+
+    Raises:
+        SetupError: the directory lacks other weights.
+    """
     config = config_without_dropout(path)
     config.num_labels, config.pad_token_id = 1, pad_id
     level = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()  # it would report a new head as missing
     try:
-        return AutoModelForSequenceClassification.from_pretrained(
-            path, config=config, dtype=dtype, use_safetensors=True
+        model, loaded = AutoModelForSequenceClassification.from_pretrained(
+            path, config=config, dtype=dtype, use_safetensors=True, output_loading_info=True
         )
     finally:
         transformers_logging.set_verbosity(level)
+    if missing := sorted(name for name in loaded["missing_keys"] if not name.startswith("score.")):
+        raise SetupError(f"{str(path)!r} lacks weights of its model, such as {missing[0]!r}")
+    return model
 
 
 def hidden_states(model: Any, batch: TokenBatch) -> torch.Tensor:

@@ -3,10 +3,12 @@
 import json
 import math
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from rookery.errors import SetupError
 from services.trainer.examples.rows import (
@@ -50,6 +52,17 @@ def test_a_score_is_that_of_transformers_classifier(small_model: Path) -> None:
         texts = [[*e.prompt_ids, *answer] for row in packed for e in row for answer in e.answers]
         theirs = [model(input_ids=torch.tensor([text])).logits.item() for text in texts]
     assert ours.tolist() == pytest.approx(theirs, abs=1e-5)
+
+
+def test_a_model_that_lacks_weights_is_refused(small_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "part"
+    shutil.copytree(small_model, folder)
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: weight for name, weight in weights.items() if "layers.0." not in name}
+    assert kept.keys() < weights.keys()
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(SetupError, match=r"part' lacks weights .* 'model\.layers\.0\."):
+        load_sequence_classifier(folder, dtype=torch.float32, pad_id=0)
 
 
 def test_stopped_in_the_middle_it_ends_with_the_same_bytes(small_model: Path, tmp_path: Path) -> None:

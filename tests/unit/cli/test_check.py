@@ -72,6 +72,18 @@ def test_a_game_may_come_from_stdin(
     assert run(capsys, "-") == run(capsys, str(game))
 
 
+def test_a_text_on_stdin_without_a_position_is_no_game(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+    status, _, error = run(capsys, "-")
+    assert (status, "a text needs a position: --fen" in error) == (2, True)
+
+
+def test_a_text_may_be_longer_than_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "König auf e1, é" * 20, "--fen", FEN)[0] == 0
+
+
 def test_json_says_where_each_claim_is(capsys: pytest.CaptureFixture[str]) -> None:
     shown = json.loads(run(capsys, TEXT, "--fen", FEN, "--json")[1])
     assert {name: shown[name] for name in ("sentences", "unread", "true", "false", "open")} == {

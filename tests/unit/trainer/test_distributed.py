@@ -202,6 +202,15 @@ def test_a_command_of_one_process_takes_no_two_devices() -> None:
         device_named("0,3")
 
 
+@pytest.mark.parametrize("size", [None, "1"])
+def test_one_process_takes_no_two_devices(size: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    if size:
+        monkeypatch.setenv("WORLD_SIZE", size)
+    with pytest.raises(SetupError, match="--device 0,3 is for 2 processes"):
+        own_device(_settings(device="0,3"))
+
+
 @pytest.mark.parametrize("device", ["1", "cuda:1"])
 def test_each_process_of_a_launcher_sets_its_gpu(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[Any] = []
