@@ -74,8 +74,16 @@ def _are_candidates(context: Context, moves: Sequence[chess.Move]) -> bool:
 move_concept("candidate", holds=lambda context: True, weight=0.1).says(
     "~(come to mind|be an option|be possible|deserve a look)",
     "~(be tempting|look tempting|catch the eye)",
-    "||~(be worth a look|make sense|have a point|suggest itself)",
-    "||~(look|seem|appear) (quite |rather |very )?(natural|promising|reasonable|good|interesting|attractive|viable|risky)",
+    "||~(be worth a look|make sense|have a point|suggest itself|look natural)",
+)
+
+
+def _is_an_opinion(context: Context) -> bool:
+    raise Unknown("an opinion")
+
+
+move_concept("opinion", holds=_is_an_opinion, weight=0.1).says(
+    "||~(look|seem|appear) (quite |rather |very )?(promising|reasonable|good|interesting|attractive|viable|risky)",
 )
 
 
