@@ -47,7 +47,7 @@ def test_two_processes_measure_what_one_measures(case: str, results: Path) -> No
     for one, two in zip(alone, both, strict=True):
         assert one.keys() == two.keys()
         for name in one.keys() - NOT_LEARNING:
-            # Adam's first steps are as long as the rate, so rounding moves ratios: by 1.02e-4 on one kind of CPU.
+            # Adam's first steps are as long as the rate, so rounding moves ratios: by 1.02e-4 on one CPU.
             assert two[name] == pytest.approx(one[name], rel=1e-3, abs=1e-6), name
 
 
