@@ -91,7 +91,7 @@ def check(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     if (options.text is None) == (options.file is None):
         parser.error("give TEXT, a PGN file, or --file")
-    if options.text is not None and _is_name(options.text):
+    if options.text is not None and _names_a_file(options.text):
         options.file, options.text = Path(options.text), None
     from_stdin = options.file == _STDIN and not options.fen
     is_pgn = from_stdin or (options.file is not None and options.file.suffix.lower() == ".pgn")
@@ -110,8 +110,8 @@ def check(argv: Sequence[str]) -> int:
         return 2
 
 
-def _is_name(text: str) -> bool:
-    """Whether it names a file or stdin and is no text itself."""
+def _names_a_file(text: str) -> bool:
+    """Whether it is the name of a file, or `-` for stdin, and no text itself."""
     try:
         is_file = Path(text).is_file()
     except OSError:  # too long for a name

@@ -206,7 +206,7 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         return {
             **member,
             "max_positions": settings.max_positions,
-            "sources": settings.fed,
+            "sources": settings.feed_source,
             "seed": settings.seed,
             "task": settings.task,
         }

@@ -109,7 +109,7 @@ class UpSettings(PresetSettings, AccessSettings):
         return shlex.join([self.run, *(["--runs-dir", str(self.runs_dir)] * (self.runs_dir != default))])
 
     @property
-    def fed(self) -> str:
+    def feed_source(self) -> str:
         """`source` as the feed reads it: absolute, if it is a path."""
         return self.source if self.generated or is_url(self.source) else str(Path(self.source).resolve())
 
