@@ -179,7 +179,7 @@ def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Over
     Raises:
         SetupError: `--set` has a value that the run decides.
     """
-    governed = {key: str(value) for key, value in _governed(name, settings, plan).items()}
+    governed = {key: str(value) for key, value in _governed(name, settings, plan, overrides).items()}
     values = governed | overrides.values(name, governed=governed)
     secret = {key for key, value in values.items() if is_secret(key) or mask_setting(value) != value}
     flags = as_flags({key: value for key, value in values.items() if key not in secret})
@@ -193,7 +193,7 @@ def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Over
     )
 
 
-def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
+def _governed(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) -> dict[str, object]:
     """The settings of a service that the run decides. `--set` cannot change them."""
     model = _model(settings.model)
     listening: dict[str, object] = {"host": HOST, **plan.ports[name], **settings.access_values}
@@ -214,7 +214,9 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         return {**member, "out": plan.run_dir / "archive"}
     if name == "inference":
         adapters = plan.run_dir / "adapters"
-        chosen = {"full_weights": True} if is_gpt2(model) else {}
+        chosen = (
+            {"full_weights": True} if is_gpt2(model) else _served(_lora_rank(settings, overrides), overrides)
+        )
         if settings.thinking is not None:
             chosen["thinking"] = settings.thinking
         device = _device(name, settings)
@@ -235,6 +237,34 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
             "seed": settings.seed,
         }
     return {**member, **_asking(name, settings, plan)}
+
+
+def _lora_rank(settings: UpSettings, overrides: Overrides) -> int | None:
+    """The rank of the trainer's adapters, 0 for all weights; None if it is the default or not a number."""
+    preset = read_preset(settings.preset).get("trainer", {}) if settings.preset else {}
+    rank = overrides.given("trainer", "lora_rank")
+    rank = str(preset.get("lora_rank", "") if rank is None else rank)
+    return int(rank) if rank.isdecimal() else None
+
+
+def _served(rank: int | None, overrides: Overrides) -> dict[str, object]:
+    """The settings by which the server accepts the trainer's versions, unless the user gave them."""
+    if rank is None:
+        return {}
+    setting, needed = ("max_lora_rank", served_rank(rank)) if rank else ("full_weights", True)
+    given = overrides.given("inference", setting)
+    if given is None:
+        return {setting: needed}
+    if rank and str(given).isdecimal() and int(given) < rank:
+        raise SetupError(
+            f"inference.max_lora_rank {given} is below the rank of the trainer's adapters, {rank}"
+        )
+    return {}
+
+
+def served_rank(rank: int) -> int:
+    """vLLM's smallest rank that holds an adapter of `rank`. Above 256 the server refuses, and says so."""
+    return min((r for r in (8, 16, 32, 64, 128, 256) if r >= rank), default=256)
 
 
 def _without_run(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:

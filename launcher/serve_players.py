@@ -21,7 +21,7 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
 from launcher.devices import count_gpus, place
-from launcher.plan import HOST
+from launcher.plan import HOST, served_rank
 from launcher.runs import SETTINGS_FILE
 from launcher.services import MODULES, as_flags
 from launcher.supervisor import running
@@ -37,7 +37,6 @@ from rookery.trace import Adapter, PolicyVersion, policy_name
 
 _MODEL, _RUN = "model:", "run:"
 _ADAPTER = "adapter_config.json"
-_RANKS = (8, 16, 32, 64, 128, 256)
 _VERSION = re.compile(r"policy-v(\d{6,})")
 
 _FIRST_PORT, _GPU_SHARE = 8100, 0.9
@@ -237,10 +236,9 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
     lora = [version for version in adapters if not version.whole]
     if lora:
         rank = max(version.rank for version in lora)
-        # The server refuses a rank above the highest it has, and says so.
         flags |= {
             "max_loras": len(lora) + 1,
-            "max_lora_rank": min((r for r in _RANKS if r >= rank), default=256),
+            "max_lora_rank": served_rank(rank),
         }
     if device.isdecimal():
         flags["gpu_memory"] = round(share, 3)

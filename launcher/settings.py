@@ -211,7 +211,7 @@ class Overrides:
             SetupError: the value is not a number.
         """
         setting = f"--set {service}.{key}=PORT or {environment_variable(service, key)}"
-        asked = self._given(service, key)
+        asked = self.given(service, key)
         if asked is None:
             return None, setting
         try:
@@ -221,7 +221,7 @@ class Overrides:
 
     def is_on(self, service: str, key: str) -> bool:
         """Whether a setting that may be true or false is given as true."""
-        return str(self._given(service, key)).lower() in (
+        return str(self.given(service, key)).lower() in (
             "true",
             "1",
             "yes",
@@ -230,7 +230,7 @@ class Overrides:
             "y",
         )  # as in pydantic
 
-    def _given(self, service: str, key: str) -> Any:
+    def given(self, service: str, key: str) -> Any:
         """What `--set`, the environment or the TOML file says of a setting, or None."""
         asked = self._values.get(service, {}).get(key) or os.environ.get(environment_variable(service, key))
         return asked or self._table.get(service, {}).get(key)

@@ -124,6 +124,21 @@ def test_a_gpt2_is_served_whole(house: Path) -> None:
     assert "--full-weights" in plan().commands["inference"].argv
 
 
+def test_the_server_accepts_the_trainers_versions(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "--max-lora-rank" not in flags(plan(), "inference")
+    made = flags(plan("--set", "trainer.lora_rank=24"), "inference")
+    assert made["--max-lora-rank"] == "32"
+    given = plan("--set", "trainer.lora_rank=24", "--set", "inference.max_lora_rank=64")
+    assert flags(given, "inference")["--max-lora-rank"] == "64"
+    with pytest.raises(SetupError, match="max_lora_rank 16 is below the rank of the trainer's adapters, 24"):
+        plan("--set", "trainer.lora_rank=24", "--set", "inference.max_lora_rank=16")
+    assert "--full-weights" in plan("--set", "trainer.lora_rank=0").commands["inference"].argv
+    monkeypatch.setenv("TRAINER_LORA_RANK", "64")
+    assert (
+        flags(plan("--preset", "rook-small", "--model", "models/m"), "inference")["--max-lora-rank"] == "64"
+    )
+
+
 def test_thinking_is_switched_off_for_the_server(house: Path) -> None:
     assert not {"--thinking", "--no-thinking"} & set(plan().commands["inference"].argv)
     assert "--no-thinking" in plan("--no-thinking").commands["inference"].argv
