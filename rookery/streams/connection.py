@@ -96,16 +96,17 @@ _REFUSED_IN_SCRIPT = "The user executing the script can't"
 
 
 class Connections:
-    """Counts the connections. redis-py makes new ones without an error if it can.
+    """Counts what may have lost a reply: new connections, which redis-py makes without an error if it can,
+    and failed calls, whose retry may find another connection that works.
 
-    Before each, a reply may have been lost, or Redis may have started again without what it was told last.
+    Before each, Redis may also have started again without what it was told last.
     """
 
-    made = 0
+    losses = 0
 
     def add(self, connection: redis.Connection) -> None:
         """Replaces redis-py's own function for a new connection, and calls it."""
-        self.made += 1
+        self.losses += 1
         connection.on_connect()  # type: ignore[no-untyped-call]
 
 
@@ -200,6 +201,7 @@ class RunConnection:
                         waiting("an answer", f"redis at {self._place}", expected_s=EXPECTED_S)
                     )
                 failures += 1
+                self.connections.losses += 1
                 wait_s = pause_after(failures, _PAUSES_S)
                 REDIS_RETRIES.inc()
                 logger.warning(

@@ -37,7 +37,7 @@ class Reader(RunConnection):
 
     def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
         super().__init__(url, run, stopping=stopping)
-        self._connections_at_read: dict[str, int] = {}
+        self._losses_at_read: dict[str, int] = {}
 
     def read(self, stream: str, *, group: str, consumer: str, count: int, block_s: float) -> list[Entry]:
         """Returns new entries for this consumer, or an empty list if there are none within `block_s`."""
@@ -53,16 +53,16 @@ class Reader(RunConnection):
         block_s: float,
         known: Callable[[], Collection[str]],
     ) -> list[Entry]:
-        """As `read`. After a new connection, all that this consumer holds, except `known`.
+        """As `read`. If a reply may have been lost before, all that this consumer holds, except `known`.
 
         `known` returns the entries that the consumer has. It is called after the wait for new ones, because
         other threads may have settled some meanwhile, and Redis may have forgotten it.
         """
         entries = self.read(stream, group=group, consumer=consumer, count=count, block_s=block_s)
-        connections = self.connections.made
-        if connections == self._connections_at_read.get(stream):
+        losses = self.connections.losses
+        if losses == self._losses_at_read.get(stream):
             return entries
-        self._connections_at_read[stream] = connections
+        self._losses_at_read[stream] = losses
         had = known()
         held = self.read_held(stream, group=group, consumer=consumer, count=100_000)
         return [entry for entry in held if entry.id not in had]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -344,6 +345,26 @@ def test_what_redis_forgot_is_read_again(streams: RunStreams, redis_url: str) ->
         client.client_kill_filter(_type="normal", skipme=True)
     assert look() == [entry.id]
     assert look() == []
+
+
+def test_entries_keep_their_order_when_a_reply_is_lost(
+    streams: RunStreams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The retry finds another connection that works, so that no new one is made."""
+
+    def look() -> list[str]:
+        new = streams.read_new("traces", count=1, block_s=0.01, known=lambda: (), **TRAINER)
+        return [found.id for found in new]
+
+    def lose_a_reply(*args: Any, **options: Any) -> None:
+        monkeypatch.undo()
+        streams._redis.xreadgroup(*args, **options)
+        raise redis.ConnectionError("the reply is lost")
+
+    assert look() == []
+    first, second = (entry.id for entry in generated(streams, 2))
+    monkeypatch.setattr(streams._redis, "xreadgroup", lose_a_reply)
+    assert look() == [first, second]
 
 
 def test_scripts_are_known_again_after_a_restart(patient: RunStreams, redis_server: RedisServer) -> None:
