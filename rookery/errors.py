@@ -153,6 +153,18 @@ def cause_message(error: BaseException) -> str:
     return f"{type(error).__name__} {str(first) or error}".strip()
 
 
+def free_frames(*errors: object) -> None:
+    """Drops the tracebacks of those that are exceptions, and of their causes.
+
+    Variables of their frames hold an error and the request, which would otherwise stay in memory until the
+    garbage collector runs.
+    """
+    for error in errors:
+        while isinstance(error, BaseException):
+            error.__traceback__ = None
+            error = error.__cause__ or error.__context__
+
+
 def validation_message(
     errors: Sequence[Mapping[str, Any]],
     *,

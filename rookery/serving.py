@@ -19,7 +19,14 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from rookery import __version__
 from rookery.access import OPEN, Access
-from rookery.errors import InvalidInput, RookeryError, SetupError, problem, validation_message
+from rookery.errors import (
+    InvalidInput,
+    RookeryError,
+    SetupError,
+    free_frames,
+    problem,
+    validation_message,
+)
 from rookery.middleware import MAX_BODY_BYTES, BodyLimit, RequireToken, TokenInterceptor
 from rookery.processes.ports import bind
 from rookery.waits import overdue
@@ -141,7 +148,7 @@ def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES
         message = validation_message(errors[:_QUOTED_ERRORS], quote=_short)
         if len(errors) > _QUOTED_ERRORS:
             message += f"; and {len(errors) - _QUOTED_ERRORS} more"
-        _free(error, *(each.get("ctx", {}).get("error") for each in errors))
+        free_frames(error, *(each.get("ctx", {}).get("error") for each in errors))
         return problem_response(problem(InvalidInput(message)), {})
 
     @app.exception_handler(HTTPException)
@@ -152,7 +159,7 @@ def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES
             "status": error.status_code,
             "detail": f"{request.method} {request.url.path}",
         }
-        _free(error)
+        free_frames(error)
         return problem_response(body, dict(error.headers or {}))
 
 
@@ -292,18 +299,6 @@ async def _guard(task: Callable[[asyncio.Event], Awaitable[None]], stopping: asy
         await task(stopping)
     finally:
         stopping.set()
-
-
-def _free(*errors: object) -> None:
-    """Drops the tracebacks of those that are exceptions, and of their causes.
-
-    Variables of their frames hold an error and the body of the request, which would otherwise stay in memory
-    until the garbage collector runs.
-    """
-    for error in errors:
-        while isinstance(error, BaseException):
-            error.__traceback__ = None
-            error = error.__cause__ or error.__context__
 
 
 def _short(value: object) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from rookery import metrics, notation
 from rookery.answers import extract, first_line
 from rookery.engines import EnginePool, RequestQueue, find_engine
-from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
+from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError, free_frames
 from rookery.notation import read_move
 from rookery.prompt import GAME_TASK
 from rookery.schemes import Scheme, Term, find_scheme
@@ -283,8 +283,9 @@ class Scorer:
         """The move, or the text of a `P:` answer, that engines must judge; else the verdict or the error."""
         try:
             return self._parse(item)
-        except RookeryError as error:  # whose frames hold the item, and would keep it until it is collected
-            return error.with_traceback(None)
+        except RookeryError as error:
+            free_frames(error)  # they hold the whole batch
+            return error
 
     def _parse(self, item: Item) -> MoveAnswer | str | Verdict:
         task = item.task or MOVE

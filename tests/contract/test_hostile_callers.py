@@ -66,7 +66,7 @@ TARGETS = [
         name="reward",
         argv=("services.reward", "--engines", "1", "--nodes", "100"),
         paths=("/v1/score", "/v1/score/batch", "/v1/slime", "/v1/openrlhf"),
-        growth=512 << 20,  # analyses, and batches of 16 MiB in several threads
+        growth=256 << 20,  # batches of 16 MiB in several threads, of which malloc keeps some
         grpc=reward_pb2.DESCRIPTOR.services_by_name["RewardService"],
     ),
     _target(

@@ -1,5 +1,6 @@
 """Verdicts of the real engine: chess facts, colour, order, and that no bad answer breaks anything."""
 
+import gc
 import math
 import random
 
@@ -205,6 +206,23 @@ async def test_a_batch_asks_each_question_once(engine_settings: RewardSettings) 
         await scorer.close()
     assert verdicts[1] == verdicts[2] and verdicts[3] == verdicts[4]
     assert sorted(query.move or "" for query in asked) == ["", "c1g5", "g2g3", "h2h3"]
+
+
+async def test_a_refused_batch_is_freed_without_the_garbage_collector(
+    engine_settings: RewardSettings,
+) -> None:
+    scorer = await Scorer.start(engine_settings)
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        results = await scorer.score_batch([Item(f"{n} a hostile FEN", "x") for n in range(3)])
+        left = [each for each in gc.get_objects() if isinstance(each, Item) and "hostile" in each.fen]
+    finally:
+        if enabled:
+            gc.enable()
+        await scorer.close()
+    assert all(isinstance(result, InvalidInput) and result.__cause__ for result in results)
+    assert not left
 
 
 async def test_a_bad_item_does_not_spoil_its_batch(engine_settings: RewardSettings) -> None:
