@@ -43,7 +43,7 @@ Single parts
   arena ...               the arena's commands, on services that run already
   uci ...                 play as a UCI engine, in a GUI, a match or on Lichess
 
-Roads from games to an evaluated policy
+Pipelines, from games to an evaluated policy
   pipeline run FILE       run the steps of a pipeline file that are not up to date
 
 Before a run

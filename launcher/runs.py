@@ -1,14 +1,12 @@
-"""The folder of a run: its name, lock, settings, held-out positions and the addresses of its services."""
+"""The folder of a run: its name, settings, held-out positions and the addresses of its services."""
 
-import fcntl
 import json
 import os
 import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +20,6 @@ S = TypeVar("S", bound=UpSettings)
 SETTINGS_FILE = "settings.json"
 ENDPOINTS_FILE = "endpoints.json"
 HELD_OUT_FILE = "heldout.jsonl"
-_LOCK_FILE = "lock"
 
 _ADJECTIVES = "bold brisk calm clever daring eager frank keen lively patient quick sharp steady swift wise"
 _NOUNS = "bishop castle endgame fianchetto file gambit king knight opening pawn queen rank rook tempo"
@@ -71,37 +68,6 @@ def _kept(given: UpSettings) -> dict[str, Any]:
         raise SetupError(f"{path}: {error}") from error
     not_kept = {"steps", "minutes", "from_version"}  # how long to go on, and whether to go back first
     return {k: v for k, v in stored.items() if k in type(given).model_fields and k not in not_kept}
-
-
-@contextmanager
-def locked(folder: Path, *, command: str = "rookery up") -> Iterator[None]:
-    """Locks a folder of outputs, so that no other process writes to it.
-
-    Children inherit the lock if they inherit file descriptors at all.
-
-    Raises:
-        SetupError: another `command` holds the lock.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK_FILE).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise SetupError(f"{str(folder)!r} is in use by another `{command}`") from error
-        os.set_inheritable(lock.fileno(), True)
-        yield
-
-
-def is_locked(folder: Path) -> bool:
-    """Whether a process writes to the folder now. The folder may be one that cannot be written to."""
-    try:
-        with (folder / _LOCK_FILE).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -18,9 +18,10 @@ from rich.console import Console
 from launcher import dashboard
 from launcher.observer import Observer, Snapshot
 from launcher.plan import HOST, Plan, make_plan
-from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE, locked, write_json
+from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE, write_json
 from launcher.settings import UpSettings
 from launcher.supervisor import Supervisor
+from rookery.folder_lock import locked
 from rookery.hub import model_folder
 from rookery.logs import TextFormatter
 from rookery.processes.child import Watchdog

@@ -153,18 +153,14 @@ def _read_coordinates(uci: str, board: chess.Board) -> Reading:
         return Reading(Outcome.ILLEGAL)
     move = chess.Move.from_uci(uci)
     if board.is_castling(move):
-        return _read_castling(uci, board)
+        try:
+            return Reading(Outcome.LEGAL, board.parse_uci(uci))  # e1g1 and e1h1 are one move
+        except chess.IllegalMoveError:
+            return Reading(Outcome.ILLEGAL)
     if board.is_legal(move):
         return Reading(Outcome.LEGAL, move)
     lacks_piece = len(uci) == 4 and board.is_legal(chess.Move.from_uci(f"{uci}q"))
     return Reading(Outcome.AMBIGUOUS if lacks_piece else Outcome.ILLEGAL)
-
-
-def _read_castling(uci: str, board: chess.Board) -> Reading:
-    try:
-        return Reading(Outcome.LEGAL, board.parse_uci(uci))  # e1g1 and e1h1 are one move
-    except chess.IllegalMoveError:
-        return Reading(Outcome.ILLEGAL)
 
 
 def _canonical_san(text: str) -> str:

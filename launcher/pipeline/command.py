@@ -24,10 +24,10 @@ from launcher.pipeline.pipeline import REFERENCE, Pipeline, Step
 from launcher.pipeline.state import Digest, PipelineState, Record, Store, digest_of
 from launcher.pipeline.step_functions import state_machine
 from launcher.pipeline.tracking import PipelineRun
-from launcher.runs import is_locked, locked
 from launcher.serve_players import serve
 from rookery import __version__
 from rookery.errors import RookeryError, SetupError
+from rookery.folder_lock import is_locked, locked
 from rookery.processes.child import Watchdog
 from rookery.settings import Assignments, Settings
 

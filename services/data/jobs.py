@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -47,23 +46,6 @@ def prefetched(items: Iterator[T]) -> Iterator[T]:
             yield cast(T, item)
 
 
-async def in_order(work: Iterable[Coroutine[Any, Any, T]], *, ahead: int) -> AsyncGenerator[T]:
-    """Yields what each coroutine returns, in order. At most `ahead` coroutines run at a time.
-
-    The first error is raised and cancels the rest. Closing the generator cancels what is still running.
-    """
-    waiting: deque[asyncio.Task[T]] = deque()
-    try:
-        for coroutine in work:
-            waiting.append(asyncio.create_task(coroutine))
-            if len(waiting) >= ahead:
-                yield await waiting.popleft()
-        while waiting:
-            yield await waiting.popleft()
-    finally:
-        await _cancel(waiting)
-
-
 async def as_completed(
     items: Iterable[T], work: Callable[[T], Awaitable[R]], *, limit: int
 ) -> AsyncGenerator[R]:
@@ -90,13 +72,9 @@ async def as_completed(
                 working.remove(task)
                 yield result
     finally:
-        await _cancel(working)
-
-
-async def _cancel(tasks: Iterable["asyncio.Future[Any]"]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)  # otherwise asyncio would log their errors
+        for task in working:
+            task.cancel()
+        await asyncio.gather(*working, return_exceptions=True)  # otherwise asyncio would log their errors
 
 
 _DEADLINE_S = 120.0

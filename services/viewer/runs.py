@@ -3,7 +3,6 @@
 Of a run in a store, this disk has a copy of the files that are read here.
 """
 
-import fcntl
 import gzip
 import json
 import os
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.errors import NotFound, RookeryError
+from rookery.folder_lock import is_locked
 from rookery.plots.panels import OVERVIEW, PANELS, STRENGTH, Panel, choose, label_of
 from rookery.plots.steps import METRICS_FILE, Step, keys_of, read_metrics, series, strength_steps
 from rookery.remote import is_url
@@ -90,21 +90,10 @@ class RunFolder:
 
         The ports of a run that has ended may be another run's.
         """
-        if not self._is_up():
+        if not is_locked(self.path):
             return ""
         probe = str(self.read_json("endpoints.json").get("probes", {}).get(name, ""))
         return probe.removesuffix("/readyz")
-
-    def _is_up(self) -> bool:
-        """Whether a process holds the lock of the run."""
-        try:
-            with (self.path / "lock").open("rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
 
     def update(self) -> dict[Path, Stamp]:
         """The files of the archive, in the order of their first entry. Files of other names are left out.

@@ -39,7 +39,6 @@ INDEX_FILE = "model.safetensors.index.json"
 
 PREFIX = "transformer."
 HEAD = "lm_head.weight"
-_EMBEDDING = "wte.weight"
 
 _TRANSPOSED = re.compile(r"h\.\d+\.(attn|mlp)\.(c_attn|c_proj|c_fc)\.weight")
 _MASK = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")

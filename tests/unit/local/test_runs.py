@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs import SETTINGS_FILE, locked, new_run_id, settle_settings, write_json
+from launcher.runs import SETTINGS_FILE, new_run_id, settle_settings, write_json
 from launcher.settings import DemoSettings, UpSettings
 from launcher.up import print_services
 from rookery.errors import SetupError
+from rookery.folder_lock import is_locked, locked
 
 
 def parse(tmp_path: Path, *argv: str) -> UpSettings:
@@ -117,7 +118,9 @@ def test_one_run_has_one_supervisor(tmp_path: Path) -> None:
     with locked(tmp_path / "r"), pytest.raises(SetupError, match="r' is in use"), locked(tmp_path / "r"):
         pass
     with locked(tmp_path / "r"):
-        pass
+        assert is_locked(tmp_path / "r")
+    assert not is_locked(tmp_path / "r")
+    assert not is_locked(tmp_path / "none")
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:

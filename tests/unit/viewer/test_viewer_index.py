@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from launcher.runs import locked
 from rookery.errors import InvalidInput, NotFound
+from rookery.folder_lock import locked
 from rookery.trace import Outcome, Trace, TraceGroup
 from services.trainer.batches.advantages import advantages
 from services.viewer import queries
