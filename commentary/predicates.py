@@ -261,3 +261,10 @@ def castling_wings(board: chess.Board, side: chess.Color) -> set[str]:
     rights = board.fen().split()[2]
     wings = {"kingside": "K" if side else "k", "queenside": "Q" if side else "q"}
     return {wing for wing, letter in wings.items() if letter in rights}
+
+
+def castling_now(board: chess.Board, side: chess.Color) -> set[str]:
+    """Where a side could castle at once, if it had the move."""
+    view = board if board.turn == side else other_turn(board)
+    moves = [move for move in view.legal_moves if view.is_castling(move)] if view else []
+    return {"kingside" if move.to_square > move.from_square else "queenside" for move in moves}

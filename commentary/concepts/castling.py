@@ -21,9 +21,12 @@ def _central(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "king": king, "wing": wing, "barred": None if wing else side}
 
 
+_WINGS = {"short": "kingside", "long": "queenside"}
+
+
 def _may_castle(context: Context, side: bool, wing: str = "") -> bool:
     wings = predicates.castling_wings(context.board, side)
-    return wing in wings if wing else len(wings) == 2
+    return _WINGS.get(wing, wing) in wings if wing else bool(wings)
 
 
 def _central_weight(board: chess.Board, values: Values) -> float:
@@ -44,9 +47,32 @@ def _is_central(context: Context, king: int) -> bool:
 
 concept("castling rights", holds=_may_castle, favours="side").says(
     "||{side} (still )?~(keep|have) the right to castle( {wing:word})?",
-    "||{side} (may|can) (still )?castle {wing:word}",
+    "||{side} (may|can) still castle( {wing:word})?",
+)
+concept(
+    "castling rights on both sides",
+    holds=lambda context, side: len(predicates.castling_wings(context.board, side)) == 2,
+    favours="side",
+).says(
     "||{side} (may|can) still castle on either side",
     "||{side} (still )?~(keep|have) the right to castle (on )?(either side|both sides)",
+)
+_AT_ONCE = "(now|at once|immediately|next move|on the next move)"
+
+
+def _can_castle(context: Context, side: bool, wing: str = "") -> bool:
+    """At once: "still" and "the right" speak of what remains, whatever stands between."""
+    found = predicates.castling_now(context.board, side)
+    return _WINGS.get(wing, wing) in found if wing else bool(found)
+
+
+concept("can castle", holds=_can_castle).says(
+    "||{side} (may|can) (now |also |already |immediately |legally )?castle"
+    f"( {_AT_ONCE})?( {{wing:word}})?( {_AT_ONCE})?",
+    "||{side} ~be (ready|able) to castle( {wing:word})?",
+)
+concept("cannot castle", holds=lambda context, **named: not _can_castle(context, **named)).says(
+    "||{side} (cannot|may not) castle" + f"( {_AT_ONCE})?( {{wing:word}})?( {_AT_ONCE})?"
 )
 
 

@@ -95,7 +95,7 @@ def _not_castled(context: Context, side: bool | None = None) -> bool:
     "||(neither side|nobody) can castle( any more)?",
     "||neither side ~have (any )?castling rights( left| available)?",
     "||{side} ~have no castling rights( left| available)?",
-    "||{side} (can no longer castle|may no longer castle|cannot castle)( any more)?",
+    "||{side} (can no longer castle|may no longer castle|cannot castle any more)",
     "||{side} ~have lost the right to castle",
 )
 def _no_rights(context: Context, side: bool | None = None) -> bool:

@@ -307,3 +307,29 @@ def test_the_second_of_two_targets_is_no_claim_of_its_own() -> None:
     reading = read("r3k3/8/8/3N4/8/8/8/4K3 w - - 0 1", "With Nc7+, White forks the king and the rook on a8.")
     assert [(claim.concept, claim.true) for claim in reading.claims][-1] == ("forks", True)
     assert reading.sound
+
+
+@pytest.mark.parametrize(
+    ("fen", "text", "holds"),
+    [
+        (chess.STARTING_FEN, "White can castle kingside.", False),
+        (chess.STARTING_FEN, "White can castle now.", False),
+        (chess.STARTING_FEN, "White can still castle kingside.", True),
+        (chess.STARTING_FEN, "White can still castle long.", True),
+        (chess.STARTING_FEN, "White cannot castle.", True),
+        (chess.STARTING_FEN, "White cannot castle any more.", False),
+        (chess.STARTING_FEN, "Black has the right to castle on both sides.", True),
+        (ATTACK, "White can castle kingside.", True),
+        (ATTACK, "White can castle short next move.", True),
+        (ATTACK, "Black can castle kingside.", True),
+        (ATTACK, "White can castle queenside.", False),
+        (ATTACK, "White is ready to castle.", True),
+        (ATTACK, "White cannot castle.", False),
+        ("4k3/8/8/8/8/8/8/4K2R w K - 0 1", "White has the right to castle.", True),
+        ("4k3/8/8/8/8/8/8/4K2R w K - 0 1", "White has the right to castle on both sides.", False),
+        ("4kr2/8/8/8/8/8/8/4K2R w K - 0 1", "White can castle kingside.", False),
+    ],
+)
+def test_to_castle_now_is_not_the_right_to_castle(fen: str, text: str, holds: bool) -> None:
+    (claim,) = read(fen, text).claims
+    assert claim.true is holds
