@@ -27,7 +27,8 @@ FALSE_CLAIMS = 4
 A claim that is true as often as false earns nothing, even if it is the first one and has the full weight."""
 
 GIVEN = frozenset(
-    {"candidate", "candidates", "castling rights", "choice", "legal replies"}
+    {"candidate", "candidates", "choice", "legal replies"}
+    | {"castling rights", "castling rights on both sides", "can castle", "cannot castle"}
     | {"own piece", "piece on a file", "side to move"}
     | {name for name, concept in CONCEPTS.items() if concept.topic == "given"}
 )

@@ -121,3 +121,9 @@ def test_a_long_text_takes_no_longer_than_its_beginning(part: str) -> None:
 def test_the_id_names_the_library() -> None:
     assert reader_id().startswith("commentary-")
     assert reader_id() == reader_id()
+
+
+def test_castling_earns_nothing_by_any_wording() -> None:
+    assert {
+        name for name, concept in CONCEPTS.items() if name.endswith("castle") or "castling" in name
+    } <= GIVEN
