@@ -75,9 +75,9 @@ def _mates_now(context: Context, move: chess.Move | None = None, side: bool | No
     "||{side} ~threaten {foe:mate}",
 )
 def would_mate(context: Context, foe: Foe, side: bool | None = None) -> bool:
-    """Whether the move would be mate if the side that is not to move had it."""
-    board = context.passed(context.board)
-    return side in (None, board.turn) and foe(board) in mates_on(board)
+    """Whether the move would be mate if that side had the turn: the one that is not to move, unless named."""
+    board = context.board if side == context.board.turn else context.passed(context.board)
+    return foe(board) in mates_on(board)
 
 
 concept("threat of a move", holds=is_threat).says(

@@ -333,3 +333,17 @@ def test_the_second_of_two_targets_is_no_claim_of_its_own() -> None:
 def test_to_castle_now_is_not_the_right_to_castle(fen: str, text: str, holds: bool) -> None:
     (claim,) = read(fen, text).claims
     assert claim.true is holds
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("White threatens Qxf7#.", True),
+        ("White threatens mate with Qxf7#.", True),
+        ("Black threatens mate with Nxh5.", False),
+        ("White threatens mate with Nxf7.", False),
+    ],
+)
+def test_the_side_to_move_may_threaten_mate(text: str, holds: bool) -> None:
+    (claim,) = read(ATTACK, text).claims
+    assert (claim.concept, claim.true) == ("threat of mate", holds)
