@@ -221,7 +221,8 @@ def _table(*columns: str, right: Sequence[str] = ()) -> Table:
 class Display(AbstractContextManager["Display"]):
     """Shows a run: as tables redrawn in place if the console is a terminal, else as lines.
 
-    There is a line for each state change of a service, and one for a training step every few seconds.
+    There is a line for each state change of a service, one a minute for a service that is not ready, with the
+    reason, and one for a training step every few seconds.
     """
 
     def __init__(self, console: Console) -> None:
@@ -229,7 +230,7 @@ class Display(AbstractContextManager["Display"]):
         self._live = (
             Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
         )
-        self._states: dict[str, State] = {}
+        self._said: dict[str, tuple[State, int]] = {}
         self._step: object = None
         self._line_at = -LINE_EVERY_S
 
@@ -251,9 +252,12 @@ class Display(AbstractContextManager["Display"]):
     def _say_changes(self, members: Sequence[Member], snapshot: Snapshot) -> None:
         for member in members:
             name, state = member.command.name, member.state
-            if self._states.get(name, State.WAITING) is not state:
-                self._states[name] = state
-                self.say(f"{name}: {state} {member.note}".rstrip())
+            awaited = state in (State.STARTING, State.UNREADY)
+            minutes = int(time.monotonic() - member.changed_at) // 60 if awaited else 0
+            if self._said.get(name, (State.WAITING, 0)) != (state, minutes):
+                self._said[name] = (state, minutes)
+                since = f"for {minutes} min" if minutes else ""
+                self.say(" ".join(filter(None, (f"{name}: {state}", since, member.note))))
         last = snapshot.steps[-1] if snapshot.steps else {}
         if last.get("step") != self._step and time.monotonic() - self._line_at >= LINE_EVERY_S:
             self._step, self._line_at = last.get("step"), time.monotonic()

@@ -123,6 +123,10 @@ def test_without_a_terminal_changes_become_lines() -> None:
         reward.enter(State.STARTING, "not listening yet")
         for _ in range(2):
             shown.show("run r", [reward], Snapshot())
+        reward.enter(State.STARTING, "no engine")
+        reward.changed_at -= 121
+        for _ in range(2):
+            shown.show("run r", [reward], Snapshot())
         reward.enter(State.READY)
         for _ in range(2):
             shown.show("run r", [reward], Snapshot(steps=(STEP,)))
@@ -130,6 +134,7 @@ def test_without_a_terminal_changes_become_lines() -> None:
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert lines == [
         "reward: starting not listening yet",
+        "reward: starting for 2 min no engine",
         "reward: ready",
         "step 7: reward -0.500, legal_rate 75.0%, loss 0.010",
     ]
