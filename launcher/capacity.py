@@ -1,4 +1,4 @@
-"""`rookery plan`: what a run would need and cost on machines that are not there yet, from measured points."""
+"""`rookery plan`: estimates what a run would need and cost on other machines, from measured points."""
 
 import sys
 from collections.abc import Mapping

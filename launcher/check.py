@@ -47,7 +47,7 @@ _WORDS = {True: "true", False: "false", None: "open"}
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A text, where it stands, and what was read in it."""
+    """A text, its place in its file, and the claims that were read in it."""
 
     place: str
     fen: str
@@ -164,7 +164,7 @@ def _comments(file: TextIO) -> Iterator[Checked]:
     while (game := chess.pgn.read_game(file)) is not None:
         nodes = list(_nodes(game))
         if not nodes and game.headers == chess.pgn.Game().headers:
-            continue  # a text that is no PGN; "f3" in it would be a move
+            continue  # a text that is not PGN; "f3" in it would be a move
         number += 1
         players = " - ".join(game.headers.get(side, "?") for side in ("White", "Black"))
         for error in game.errors:
@@ -176,7 +176,7 @@ def _comments(file: TextIO) -> Iterator[Checked]:
             except ValueError as error:
                 sys.stderr.write(f"{place}: skipped: {error}\n")
     if not number:
-        raise InvalidInput("there is no game in it, and a text needs a position: --fen")
+        raise InvalidInput("it has no game, and a text needs a position: give --fen")
 
 
 def _nodes(node: chess.pgn.GameNode) -> Iterator[tuple[chess.pgn.GameNode, str]]:

@@ -62,7 +62,7 @@ def _chosen(settings: DeadSettings, letters: list[DeadLetter]) -> list[DeadLette
         raise SetupError(f"rookery dead {settings.action}: name entries of `rookery dead list`, or `all`")
     by_id = {letter.id: letter for letter in letters}
     if missing := [name for name in settings.ids if name not in by_id]:
-        raise NotFound(f"no dead letter {', '.join(missing)}: `rookery dead list` names the {len(letters)}")
+        raise NotFound(f"no dead letter {', '.join(missing)}: `rookery dead list` shows all {len(letters)}")
     return [by_id[name] for name in settings.ids]
 
 

@@ -1,4 +1,4 @@
-"""`rookery demo`: a short run, and an evaluation of its last policy beside the first.
+"""`rookery demo`: a short run, and an evaluation that compares its last policy with the first.
 
 The arena asks both about the same held-out positions, with the run's inference and reward services, and lets
 them play matches: one where an illegal move loses the game, and one where a random legal move replaces it.

@@ -39,12 +39,13 @@ STACKS_S = 1.0
 
 
 class DoctorSettings(RunPlace):
-    """Gather what a bug report needs about a run into one file: nothing of it leaves this machine.
+    """Gather what a bug report needs about a run into one file, which stays on this machine.
 
     These are the output of `rookery status`, versions, free memory and disk, settings, the last steps, the
     answers of the probes, the state of the streams, the stacks of the run's processes on this machine (from
     py-spy if it is installed, else in their logs), a list of the run's files and the ends of the logs.
-    Passwords and tokens are masked. Entries of the streams are left out, but for the reasons of dead letters.
+    Passwords and tokens are masked. Entries of the streams are left out; only the
+    reasons of dead letters are kept.
     """
 
     out: Path | None = None

@@ -34,8 +34,8 @@ class EvaluateSettings(Settings):
     """Evaluate one or several players, and write one page about them: OUT/report.html.
 
     A player is model:DIR_OR_HUB_ID, run:runs/NAME[@VERSION], http://HOST:PORT#MODEL, stockfish,nodes=N,
-    fairy,level=L, uci:PATH,nodes=N, random or first-legal. The first one is the baseline of the others. An
-    evaluation that was killed goes on where it was if it is started again.
+    fairy,level=L, uci:PATH,nodes=N, random or first-legal. The first one is the baseline of the others. A
+    killed evaluation continues where it stopped if it is started again.
     """
 
     model_config = SettingsConfigDict(env_prefix="EVALUATE_")

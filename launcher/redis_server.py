@@ -16,7 +16,7 @@ SOCKET = "redis.sock"
 _NEW_DATA = "appendonlydir"
 """The folder in which Redis 7 and newer keep their data. Older ones have a file, which newer ones read."""
 _MAX_SOCKET_BYTES = 100
-"""A longer path is no address of a socket: Linux allows 107 bytes, macOS 103."""
+"""A longer path is not a valid socket address: Linux allows 107 bytes, macOS 103."""
 
 
 def find_redis_server() -> str:

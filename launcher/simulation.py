@@ -30,7 +30,7 @@ class RedisCosts:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What so many workers make of one Redis. `busy` is a share of time, `wait_s` the mean wait of a call."""
+    """The load of one Redis by `workers`. `busy` is a share of time, `wait_s` the mean wait of a call."""
 
     workers: int
     groups_per_s: float

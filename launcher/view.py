@@ -23,7 +23,7 @@ from rookery.remote import PathOrUrl, is_url
 
 
 class ViewSettings(AccessSettings):
-    """Look at what the policy of a run thinks, in a browser: while it trains, and afterwards.
+    """Show the answers of a run's policy in a browser, while it trains and afterwards.
 
     All runs of the folder are shown. Replaying dead letters and asking the policy need the token of the
     services, which you enter on the page. If there is none, the address that is printed has a new one.

@@ -1,4 +1,4 @@
-"""Who may call whom: the bearer token and the certificates that the services and their clients share.
+"""Access control: the bearer token and the certificates that the services and their clients share.
 
 Without a token and certificates, services answer everybody, over plain HTTP and gRPC.
 """
@@ -41,7 +41,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{16,}=*")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a process demands of its callers, and shows to the services that it calls."""
+    """The token and certificates that a process requires of callers and sends to other services."""
 
     token: str = field(default="", repr=False)
     token_file: Path | None = None
@@ -204,7 +204,7 @@ class AccessSettings(Settings):
         """The token and the certificates.
 
         Raises:
-            SetupError: a file cannot be read or is no PEM file, the key is not the certificate's, or the
+            SetupError: a file cannot be read or is not a PEM file, the key is not the certificate's, or the
                 token is not one.
         """
         for path in (self.tls_cert, self.tls_key, self.tls_ca):
@@ -233,8 +233,8 @@ class AccessSettings(Settings):
                 context.load_cert_chain(self.tls_cert, self.tls_key, password="")
         except ssl.SSLError as error:
             raise SetupError(
-                f"{str(self.tls_cert)!r} and {str(self.tls_key)!r} are no certificate and its key: {error} "
-                "(--tls-cert, --tls-key)"
+                f"{str(self.tls_cert)!r} and {str(self.tls_key)!r} are not a certificate and its key: "
+                f"{error} (--tls-cert, --tls-key)"
             ) from error
 
     def _token(self) -> str:

@@ -1,8 +1,8 @@
 r"""Finds the answer in a completion: the content of the last closed `\boxed{...}` after the reasoning.
 
 In a text that continues a game, the answer is the first line. Only the completion is read, never the prompt.
-Whether the text is a move is decided in `notation`; this module knows no board. Its time is linear in the
-length of the completion.
+Whether the text is a move is decided in `notation`; this module does not use a board. Its time is linear
+in the length of the completion.
 """
 
 import re

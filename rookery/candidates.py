@@ -16,7 +16,7 @@ from rookery.rookworld import read_policy_answer
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A move that an answer names: UCI. The better the answer holds it to be, the higher the score."""
+    """A move that an answer names: UCI. The score is higher for moves that the answer ranks higher."""
 
     move: str
     score: float

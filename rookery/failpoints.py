@@ -3,8 +3,8 @@
     ROOKERY_FAILPOINTS=trainer.committed=kill@2,commit.written=delay:500
 
 `kill` ends the process as SIGKILL does, `error` raises an OSError, `delay:MS` sleeps. `@N` means the Nth time
-that this process comes by; otherwise it is every time. If ROOKERY_FAILPOINT_HITS names a file, each passage
-of any place is written to it, so that a test can tell whether it reached every place. Without these
+that this process reaches the place; without it, every time. If ROOKERY_FAILPOINT_HITS names a file, each
+place that is reached is written to it, so that a test can tell whether it reached all of them. Without these
 variables, a place costs one look-up in an empty dictionary.
 """
 

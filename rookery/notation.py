@@ -1,9 +1,9 @@
 """Reads the text of an answer as one legal move: first as UCI, then as SAN, as people and models write them.
 
-What could earn a reward by luck is refused: an ambiguous move, a promotion without its piece and two moves in
-one box are `ambiguous`, the null move is `null_move`. A lower-case `b` is a pawn of the b-file (`bxc3`), a
-capital one a bishop (`Bxc3`). Check signs are ignored, and so is the "x" of a piece's move. A text that is
-UCI with one character wrong or missing is not read as SAN, even if python-chess would accept it.
+Answers that could earn a reward by luck are refused: an ambiguous move, a promotion without its piece and two
+moves in one box are `ambiguous`, the null move is `null_move`. A lower-case `b` is a pawn of the b-file
+(`bxc3`), a capital one a bishop (`Bxc3`). Check signs are ignored, and so is the "x" of a piece's move. A
+text that is UCI with one character wrong or missing is not read as SAN, even if python-chess would accept it.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Copies folders from and to URLs that fsspec supports, such as `s3://bucket/runs/sft/model`.
 
-Copies of what is at a URL are in `$XDG_CACHE_HOME/rookery`, in a folder named by the store's identity of the
-files. What has changed there has another identity and is copied again.
+Copies are kept in `$XDG_CACHE_HOME/rookery`, in a folder named after the store's identity of the files. Files
+that change get another identity, so they are copied again.
 """
 
 import hashlib

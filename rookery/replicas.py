@@ -1,4 +1,4 @@
-"""The servers that `http://gpu-a:8000,dns:///inference:8000` stands for, as they come and go."""
+"""Resolves `http://gpu-a:8000,dns:///inference:8000` to servers, and follows changes of their addresses."""
 
 import asyncio
 import logging

@@ -12,7 +12,7 @@ TRACE_VERSION = 1
 
 
 class Phase(StrEnum):
-    """Part of the game a position belongs to."""
+    """The phase of the game that a position belongs to."""
 
     OPENING = "opening"
     MIDDLEGAME = "middlegame"

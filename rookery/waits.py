@@ -1,7 +1,7 @@
-"""What this process waits for: on which peer, since when. A wait longer than expected is reported.
+"""Records what this process waits for, and since when. Waits that last longer than expected are reported.
 
-A thread writes it to the log and to the metric `rookery_waiting_seconds`; `/readyz` shows it too. It is no
-reason not to be ready: the process goes on as soon as its peer does.
+A thread writes it to the log and to the metric `rookery_waiting_seconds`; `/readyz` shows it too. A waiting
+process stays ready, because it continues as soon as its peer does.
 """
 
 import logging

@@ -2,7 +2,7 @@
 wins, draws and losses.
 
 A loss of 0.1 in win probability matters as much in a won position as in an even one; a loss of 100 centipawns
-does not. This module knows no board.
+does not. This module does not use a board.
 """
 
 import math

@@ -133,7 +133,7 @@ def _resolved(
         if name in served:
             return match[0]
         if name not in values:
-            raise SetupError(f"{path}, step {step.name!r}: nothing is called {match[0]}")
+            raise SetupError(f"{path}, step {step.name!r}: there is no setting or earlier step {match[0]}")
         used.append(name)
         return values[name]
 

@@ -1,4 +1,4 @@
-"""What has been run already: `pipeline.json` in the pipeline's folder, and a copy of it all in a store.
+"""Records which steps have run in `pipeline.json` of the pipeline's folder, and copies it all to a store.
 
 A step is up to date if its command is the same, and so are the SHA-256 digests of the files that it reads and
 of those that it wrote.
@@ -35,7 +35,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What `pipeline.json` knows of a step."""
+    """The record of a step in `pipeline.json`."""
 
     command: str
     version: str

@@ -243,7 +243,7 @@ def _body(response: httpx.Response) -> dict[str, Any]:
         with _parsing(response):
             body = response.json()
             if not isinstance(body, dict):
-                raise TypeError(f"no JSON object: {response.text[:100]!r}")
+                raise TypeError(f"not a JSON object: {response.text[:100]!r}")
             return body
     kind = _ERRORS.get(response.status_code, PeerFault)
     request, said = response.request, response.text

@@ -32,7 +32,7 @@ Rpc = grpc.aio.StreamStreamCall[reward_pb2.ScoreStreamRequest, reward_pb2.ScoreS
 
 
 class Scorer(Protocol):
-    """What scores the answers of many groups: a `RewardClient`, or a stand-in for several."""
+    """Scores the answers of many groups: a `RewardClient`, or one object for several of them."""
 
     def stream(
         self, groups: Groups[Key], *, scheme: str = "", items: int = 2048

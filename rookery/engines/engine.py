@@ -63,7 +63,7 @@ def find_engine(path: Path | None, *, setting: str, engine: str = "stockfish") -
     """
     if path is not None:
         if not os.access(path, os.X_OK) or path.is_dir():
-            raise SetupError(f"{setting} is no program: {str(path)!r}")
+            raise SetupError(f"{setting} is not a program: {str(path)!r}")
         return path
     places = os.pathsep.join((os.environ.get("PATH", os.defpath), *_USUAL_PLACES))
     if found := shutil.which(engine, path=places):

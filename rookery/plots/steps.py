@@ -45,7 +45,7 @@ def read_metrics(path: Path) -> list[Step]:
 
 def _numbers(entry: Any) -> Step:
     if not isinstance(entry, dict):
-        raise TypeError("no JSON object")
+        raise TypeError("not a JSON object")
     return {
         key: float(value)
         for key, value in entry.items()
@@ -108,7 +108,7 @@ def read_strength(folder: Path) -> list[dict[str, Any]]:
             as_step(row)
             rows = [earlier for earlier in rows if earlier["version"] < row["version"]] + [row]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"{path}:{number}: no evaluation: {error!r} in {line[:120]!r}") from error
+            raise InvalidInput(f"{path}:{number}: not an evaluation: {error!r} in {line[:120]!r}") from error
     return [row for row in rows if row["settings"] == rows[-1]["settings"]]
 
 

@@ -2,7 +2,7 @@
 
 A function and its arguments are pickled, and its result must depend on its arguments alone. If a process or a
 machine dies, the calls that ran there are made again elsewhere. Each call has one result, so nothing is lost
-or doubled. What is slow to start, such as an engine, is `kept` between calls.
+or doubled. Objects that are slow to start, such as an engine, are `kept` between calls.
 
 Processes of this machine end when this process ends, even if it is killed. The processes of a pool wait on a
 pipe and hold its other end themselves, so without their parent they would wait forever. Each of them

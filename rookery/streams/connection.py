@@ -99,7 +99,7 @@ class Connections:
     """Counts what may have lost a reply: new connections, which redis-py makes without an error if it can,
     and failed calls, whose retry may find another connection that works.
 
-    Before each, Redis may also have started again without what it was told last.
+    Before each of them, Redis may also have restarted and lost its last writes.
     """
 
     losses = 0

@@ -1,9 +1,9 @@
-"""A history of the calls with which this process changes a run, to check afterwards what became of them.
+"""Records the calls by which this process changes a run, so that their results can be checked afterwards.
 
     ROOKERY_HISTORY=FILE    all processes append to the same file, a line of JSON for each event
 
 A call is an `invoke`, and then `ok` with its answer, `fail` if it was refused, or `unknown` if it was given
-up without an answer. A process that is killed leaves an `invoke` alone: that is unknown too.
+up without an answer. An `invoke` without a result, left by a killed process, counts as unknown.
 `python -m tests.chaos.histories FILE` checks one.
 """
 

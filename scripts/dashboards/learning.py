@@ -74,7 +74,7 @@ BOARD = Board(
                 "Repetition",
                 units.PercentUnit,
                 "Answers that equal another one of their group. Groups whose rewards are all equal: they "
-                "teach nothing. Moves named before the box that are no repetition: 100% is best.",
+                "teach nothing. Moves named before the box that are not repetitions: 100% is best.",
                 _of("identical_answers", "zero_variance_share", "distinct_candidates"),
             ),
             panel(

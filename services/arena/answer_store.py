@@ -1,8 +1,8 @@
-"""The append-only file of everything that was asked, so that a killed evaluation continues where it was.
+"""An append-only file of questions and answers, from which a killed evaluation continues.
 
 Each line is a JSON object with the key of a question to a player. The key is a hash of the player's
 description and of everything that the answer depends on. An evaluation that is started again with the same
-settings finds its answers by their keys; with other settings it does not, and asks again.
+settings finds its answers by their keys. With other settings the keys differ, and it asks again.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Which pieces a player moves, beside the engine's best moves and beside a move drawn at random.
+"""Which pieces a player moves, compared with the engine's best moves and with random legal moves.
 
 The distance of two distributions is the total variation distance: half the sum of the absolute differences of
 the shares, 0 for equal and 1 for disjoint ones.

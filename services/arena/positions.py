@@ -109,8 +109,8 @@ def choose(
             fresh.append(position)
     if len(fresh) < count:
         raise InvalidInput(
-            f"{count} positions asked for, {len(fresh)} there: {len(pool) - len(fresh)} of {len(pool)} "
-            "are doubles or excluded"
+            f"{count} positions were asked for, but there are only {len(fresh)}: "
+            f"{len(pool) - len(fresh)} of {len(pool)} are duplicates or excluded"
         )
     order = sorted(random.Random(seed).sample(range(len(fresh)), count))
     return [fresh[i] for i in order]
@@ -142,7 +142,7 @@ def _parse(item: Any, *, place: str) -> Position:
             black_elo=item.get("black_elo"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidInput(f"{place}: no position: {error!r} in {json.dumps(item)[:200]}") from error
+        raise InvalidInput(f"{place}: not a position: {error!r} in {json.dumps(item)[:200]}") from error
     if not any(board.legal_moves):
         raise InvalidInput(f"{place}: no legal move in {item['fen']!r}")
     return position

@@ -46,7 +46,9 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
     sources = _sources(settings, chosen)
     players = [make_player(spec) for spec in settings.players]
     if len({player.name for player in players}) < len(players):
-        raise InvalidInput(f"two players have one name, of {[p.name for p in players]}: add name= to a spec")
+        raise InvalidInput(
+            f"two players have the same name: {[p.name for p in players]}: add name= to a spec"
+        )
     async with AsyncExitStack() as stack:
         for player in players:
             stack.push_async_callback(player.close)
@@ -120,7 +122,7 @@ def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
         sources += [Suite.read(path, seed=settings.seed) for path in settings.suites]
     names = [source.name for source in sources]
     if len(set(names)) < len(names):
-        raise InvalidInput(f"two files have one name: {', '.join(names)}")
+        raise InvalidInput(f"two files have the same name: {', '.join(names)}")
     return sources
 
 

@@ -37,7 +37,7 @@ class EvaluateSettings(QuestionSettings):
     """Evaluate players on positions, puzzles and test suites, and write report.json and report.html.
 
     A player is written as a spec, such as http://127.0.0.1:8000#policy-v000150 or stockfish,nodes=100. The
-    first one is the baseline of the others. An evaluation that was killed goes on where it was.
+    first one is the baseline of the others. A killed evaluation continues where it stopped.
     """
 
     model_config = SettingsConfigDict(env_prefix="ARENA_EVALUATE_")

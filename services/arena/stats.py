@@ -7,7 +7,7 @@ positions, and each resample has the same ones for all players, so the difficult
 of a difference of two players.
 
 Every figure here is a ratio of two sums over positions (legal answers / answers, regret / legal answers),
-whose numerator and denominator are resampled together. This module knows no chess.
+whose numerator and denominator are resampled together. Nothing here depends on chess.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence

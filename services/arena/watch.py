@@ -112,7 +112,9 @@ class Watcher:
             if row is None:
                 return
             if await self._inference.lease(number, seconds=LEASE_S) != version:
-                raise NotFound(f"{version.name} was replaced while it was evaluated: the run went back")
+                raise NotFound(
+                    f"{version.name} was replaced while it was evaluated: the run went back to an older one"
+                )
             path = self._settings.run_dir / STRENGTH_FILE
             written = path.read_bytes() if path.exists() else b""
             replace_file(path, written + json.dumps(row, allow_nan=False).encode() + b"\n")

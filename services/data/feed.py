@@ -1,7 +1,7 @@
 """`python -m services.data.feed`: keeps the `positions` stream of a run filled.
 
 Redis stores how many positions of the seeded order have been added. A feed that restarts, or a second feed
-that runs at the same time, continues from there, so no position is skipped, or repeated by mistake.
+that runs at the same time, continues from there, so no position is skipped or repeated by mistake.
 """
 
 import asyncio

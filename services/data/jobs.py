@@ -1,4 +1,4 @@
-"""Work in threads, coroutines and worker processes, each with an engine of its own, and its progress."""
+"""Runs work in threads, coroutines and worker processes, with an engine each, and shows its progress."""
 
 import asyncio
 import socket
@@ -82,7 +82,7 @@ _DEADLINE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerEngine:
-    """The engine that every worker must have: where its binary is (None: where it usually is), its name.
+    """The engine that every worker must have: the path of its binary (None: the usual one), and its name.
 
     It is kept between calls and runs in an event loop of its own, which is only active during a call.
     """

@@ -44,11 +44,11 @@ def render_fen(fen: str, *, style: str, last_moves: Sequence[str] = ()) -> Promp
 
 def _board(fen: str) -> chess.Board:
     if len(fen) > MAX_FEN_CHARS:
-        raise InvalidInput(f"no FEN is {len(fen)} characters long: {fen[:MAX_FEN_CHARS]!r}...")
+        raise InvalidInput(f"a FEN cannot have {len(fen)} characters: {fen[:MAX_FEN_CHARS]!r}...")
     try:
         board = chess.Board(fen)
     except ValueError as error:
-        raise InvalidInput(f"no FEN: {fen!r}: {error}") from error
+        raise InvalidInput(f"not a FEN: {fen!r}: {error}") from error
     if not board.is_valid():
-        raise InvalidInput(f"no possible position: {fen!r}: {board.status()!r}")
+        raise InvalidInput(f"impossible position: {fen!r}: {board.status()!r}")
     return board

@@ -23,7 +23,7 @@ from services.data.positions.recipe import Repeats, Shares
 from services.data.tasks.rookworld import RookworldMix
 
 GENERATED = "generated"
-"""The source of the feed that is no file."""
+"""The one source of the feed that is not a file."""
 
 LINE_FILES = (
     *(f"{kind}{packed}" for kind in (".txt", ".jsonl") for packed in ("", ".zst", ".gz")),

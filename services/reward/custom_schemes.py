@@ -64,7 +64,9 @@ async def load_terms(specs: str) -> tuple[Term, ...]:
 async def _load(spec: str) -> Term:
     match = _SPEC.fullmatch(spec)
     if match is None:
-        raise SetupError(f"--schemes: {spec!r} is no module:function, entry point or URL, named or not")
+        raise SetupError(
+            f"--schemes: {spec!r} is not a module:function, an entry point or a URL, with or without NAME="
+        )
     name, place = match[1] or "", match[2]
     if place.startswith("http"):
         if not name:

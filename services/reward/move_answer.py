@@ -1,4 +1,4 @@
-"""Answers with a legal move: what their text names and claims, and what users' functions say of them."""
+"""Answers with a legal move: the moves and claims in their text, and the values of users' functions."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def grade_target(task: str, board: chess.Board, response: str, target: str, *, k
 def _grade_policy(board: chess.Board, response: str, target: str, k: float) -> Grade | None:
     truth, answer = read_policy(target, board), read_policy(response, board)
     if truth is None or truth.best is None:
-        raise InvalidInput(f"target {target[:MAX_QUOTED]!r} is no answer of task 'P' in {board.fen()!r}")
+        raise InvalidInput(f"target {target[:MAX_QUOTED]!r} is not an answer to task 'P' in {board.fen()!r}")
     if answer is None:
         return None
     if answer.best is None:
@@ -93,7 +93,7 @@ def _grade_state(response: str, truth: StateAnswer) -> Grade | None:
 def _state(target: str) -> StateAnswer:
     truth = rookworld.read_state_answer(target)
     if truth is None:
-        raise InvalidInput(f"target {target[:MAX_QUOTED]!r} is no answer of task 'A'")
+        raise InvalidInput(f"target {target[:MAX_QUOTED]!r} is not an answer to task 'A'")
     return truth
 
 

@@ -1,7 +1,7 @@
-"""What the text of an answer claims about the position, and how much of it is true: the term `truth`.
+"""The term `truth`: what the text of an answer claims about the position, and how much of that is true.
 
 Claims are read by `commentary.read`, which checks them with the rules of chess alone: no engine is asked, so
-claims about scores stay open. What it cannot read is neither rewarded nor punished.
+claims about scores stay open. Text that it cannot read is neither rewarded nor punished.
 """
 
 import hashlib

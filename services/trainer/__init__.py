@@ -1,1 +1,1 @@
-"""Traces to gradient to adapter; and the supervised start."""
+"""Trains the policy: on the groups of a run, or on files of examples (`sft`, `dpo`, `reward-model`)."""

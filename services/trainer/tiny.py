@@ -69,7 +69,7 @@ class TinySettings(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if bool(self.model) != bool(self.words):
-            raise ValueError("--model and --words need each other")
+            raise ValueError("--model and --words must be given together")
         return self
 
 

@@ -1,4 +1,4 @@
-"""What Redis knows of a run: the account of its groups, and its dead letters."""
+"""Reads from Redis the account of a run's groups, and its dead letters."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

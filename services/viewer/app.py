@@ -1,4 +1,4 @@
-"""The app of the viewer: the API, the page, and headers by which nothing but the page's own files runs."""
+"""The app of the viewer: the API, the page, and headers that let a browser run only the page's own files."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Filters: which answers a view shows, as the address says, and as conditions in SQL."""
+"""Filters: reads from the address which answers a view shows, and writes that as conditions in SQL."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Condition:
 
 
 class Filter(BaseModel):
-    """Which answers. A group is shown if one of its answers passes. Bounds are inclusive."""
+    """Selects answers. A group is shown if one of its answers passes. Bounds are inclusive."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 

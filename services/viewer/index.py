@@ -89,7 +89,7 @@ FROM read_parquet(?, file_row_number = true, hive_partitioning = false) ORDER BY
 
 @dataclass(slots=True)
 class _Run:
-    """What is known of a run. `of` counts its files, without those that cannot be read."""
+    """The index of one run. `of` counts its files, without those that cannot be read."""
 
     files: dict[Path, Stamp] = field(default_factory=dict)
     of: int = 0

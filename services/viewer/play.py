@@ -19,7 +19,7 @@ from rookery.trace import Completion, Phase, Position, Sampling
 
 TIMEOUT_S = 120.0
 ENGINE = "engine"
-"""The player that is no version of the policy."""
+"""The player that is not a version of the policy."""
 MAX_MOVES = 600
 
 

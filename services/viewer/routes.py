@@ -97,7 +97,7 @@ def _allowed(viewer: Shared, authorization: Annotated[str, Header()] = "") -> No
 
 
 class GroupsQuery(Filter):
-    """Which groups, in which order."""
+    """The groups to return, and their order."""
 
     sort: Sort = "time"
     descending: bool = True
@@ -106,7 +106,7 @@ class GroupsQuery(Filter):
 
 
 class RescoreQuery(Filter):
-    """Which groups, and the scheme."""
+    """The groups to score again, and the scheme."""
 
     scheme: str = "delta"
 

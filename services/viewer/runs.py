@@ -1,6 +1,6 @@
 """The folders of runs: metrics, settings, evaluations, commits, the files of the archive. Only reads.
 
-Of a run in a store, this disk has a copy of the files that are read here.
+If a run is in a store, the files that are read here are first copied to this disk.
 """
 
 import gzip
@@ -41,7 +41,7 @@ _READ = re.compile(r"[^/]+\.(json|jsonl|toml)|adapters/[^/]+/state\.json")
 class RunFolder:
     """A run on this disk. `archive` is the folder of its Parquet files, which may not exist.
 
-    The two may be copies of what the stores have.
+    Both folders may be local copies of stores.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Runs and archives in a store, such as s3://bucket/runs: this disk gets a copy of what is looked at."""
+"""Runs and archives in a store, such as s3://bucket/runs: copies the files that are viewed to this disk."""
 
 import math
 import os
@@ -27,7 +27,7 @@ _CHANGED = ("LastModified", "last_modified", "mtime", "updated", "created")
 
 @dataclass(slots=True)
 class _Listing:
-    """What is in a folder. The lock keeps two requests from listing it at once."""
+    """The listing of a folder. The lock keeps two requests from listing it at once."""
 
     lock: Lock = field(default_factory=Lock)
     since: float = -math.inf

@@ -49,7 +49,7 @@ def read_openings(path: Path = BUILT_IN, *, plies: int = 16) -> list[Opening]:
     """
     reader = _READERS.get(Path(path.name.removesuffix(".gz")).suffix)
     if reader is None:
-        raise InvalidInput(f"openings {str(path)!r}: not one of {', '.join(_READERS)}")
+        raise InvalidInput(f"openings {str(path)!r}: the name must end in one of {', '.join(_READERS)}")
     try:
         packed = path.read_bytes()
         text = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode()
@@ -58,7 +58,9 @@ def read_openings(path: Path = BUILT_IN, *, plies: int = 16) -> list[Opening]:
     except (OSError, EOFError, ValueError) as error:
         raise InvalidInput(f"openings {str(path)!r}: {error}") from error
     if over or not openings:
-        raise InvalidInput(f"openings {str(path)!r}: {f'{over} is a finished game' if over else 'none'}")
+        raise InvalidInput(
+            f"openings {str(path)!r}: {f'{over} is a finished game' if over else 'there are none'}"
+        )
     return openings
 
 
@@ -93,7 +95,7 @@ def _from_epd(text: str, plies: int) -> list[Opening]:
         if line.strip() and not line.startswith("#"):
             board, operations = _board_of(line)
             if not board.is_valid():
-                raise ValueError(f"line {number}: no legal position: {line!r}")
+                raise ValueError(f"line {number}: not a legal position: {line!r}")
             openings.append(Opening(str(operations.get("id", f"line {number}")), board.fen()))
     return openings
 

@@ -182,7 +182,7 @@ def inspect(path: Path) -> Binary:
         with chess.engine.SimpleEngine.popen_uci(str(path), timeout=START_S, setpgrp=True) as engine:
             return Binary(path, engine.id.get("name", path.name), dict(engine.options))
     except (OSError, chess.engine.EngineError, TimeoutError) as error:
-        raise SetupError(f"{str(path)!r} is no UCI engine: {error or type(error).__name__}") from error
+        raise SetupError(f"{str(path)!r} is not a UCI engine: {error or type(error).__name__}") from error
 
 
 def stockfish(
@@ -233,7 +233,7 @@ def uci(
     """Any UCI engine, with one thread unless `options` say otherwise.
 
     Raises:
-        SetupError: `path` is no UCI engine.
+        SetupError: `path` is not a UCI engine.
         InvalidInput: the engine has no such option, or not with this value.
     """
     binary = inspect(find_engine(path, setting="uci:PATH"))
@@ -256,5 +256,7 @@ def _checked(
             checked[option.name] = option.parse(value)
         except (chess.engine.EngineError, ValueError) as error:
             bounds = f", which is from {option.min} to {option.max}" if option.type == "spin" else ""
-            raise InvalidInput(f"{value!r} is no value of {binary.name}'s {option.name!r}{bounds}") from error
+            raise InvalidInput(
+                f"{value!r} is not a value of {binary.name}'s {option.name!r}{bounds}"
+            ) from error
     return checked

@@ -107,9 +107,10 @@ _GUESSED_MOVES = 5
 
 
 class GuessingPlayer(ModelPlayer):
-    """A reference for RookWorld's lines: the form without the knowledge. It asks nobody.
+    """A reference for RookWorld's lines: the right format with random content. It calls no model.
 
-    Its `P:` line names five random legal moves as equals, its `A:` line the board as it was.
+    Its `P:` line names five random legal moves with equal evaluations. Its `A:` line repeats the board of
+    the question.
     """
 
     async def _complete(self, prompt: Prompt, *, count: int, seed: int) -> tuple[Completion, ...]:

@@ -1,4 +1,4 @@
-"""What every player is asked and answers, and the players without a model or an engine."""
+"""The interface of players, and the players that need neither a model nor an engine."""
 
 import random
 from collections.abc import Mapping

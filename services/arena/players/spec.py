@@ -58,7 +58,7 @@ def _options(parts: list[str]) -> dict[str, Any]:
     for part in parts:
         key, equals, value = part.partition("=")
         if not (key and equals) or key in ("spec", "place", "option") or "_" in key.partition(".")[0]:
-            raise InvalidInput(f"{part!r} is no NAME=VALUE")
+            raise InvalidInput(f"{part!r} is not NAME=VALUE")
         if key in options or key.removeprefix(_ENGINE_OPTION) in of_engine:
             raise InvalidInput(f"{key!r} is given twice")
         if key.startswith(_ENGINE_OPTION):
@@ -200,7 +200,7 @@ class _Http(_Spec):
         url, _, model = self.place.partition("#")
         if not model:
             raise InvalidInput("the model's name is missing: http://HOST:PORT#MODEL")
-        # Our certificates, which are no secrets, but the player's own key: the server may be anybody's.
+        # Our certificates, which are not secret, but the player's own key: the server may be anybody's.
         access = AccessSettings().access.with_key(self.key_env, self.key_file)
         return ModelPlayer(
             name=self.called,

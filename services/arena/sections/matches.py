@@ -43,7 +43,7 @@ def _section(path: Path) -> Section:
         ]
         title = f"Matches: after an illegal move {match['rules']['illegal']}"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInput(f"no report of a match: {str(path)!r}: {error!r}") from error
+        raise InvalidInput(f"not the report of a match: {str(path)!r}: {error!r}") from error
     facts = {"file": f"{path.parent.name}/{path.name}", "sprt": match.get("sprt")}
     return Section(path.parent.name, title, _NOTE, tables, facts)
 

@@ -85,7 +85,7 @@ LEAST = 5
 """A theme with fewer puzzles has no row."""
 
 NAMED = 20
-"""The most rows of a file that report.json names because they are no puzzles."""
+"""The most rows of a file that report.json names because they are not puzzles."""
 
 _SOLVED = Metric("solved", "Solved", "all moves right")
 _FIRST = Metric("first_move", "First move right")
@@ -96,7 +96,7 @@ _NOTE = "All moves of the solver must be the solution's; a move that mates is al
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """How a player did: its moves in UCI, None for what was no legal move."""
+    """How a player did: its moves in UCI, None where the answer was not a legal move."""
 
     puzzle: Puzzle
     moves: tuple[str | None, ...]
@@ -110,7 +110,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Puzzles:
-    """A set of puzzles. `skipped` names the rows of the file that are no puzzles."""
+    """A set of puzzles. `skipped` names the rows of the file that are not puzzles."""
 
     name: str
     chosen: Sequence[Puzzle]
@@ -124,7 +124,7 @@ class Puzzles:
         Which ones are drawn depends only on the seed and their ids.
 
         Raises:
-            InvalidInput: the file cannot be read, is no table of puzzles, or has no sound puzzle.
+            InvalidInput: the file cannot be read, is not a table of puzzles, or has no sound puzzle.
         """
         skipped: list[str] = []
         try:
@@ -241,7 +241,7 @@ def _themes(puzzles: Sequence[Puzzle]) -> dict[str, list[bool]]:
 def _csv(path: Path, lines: Iterator[str], skipped: list[str]) -> Iterator[Puzzle]:
     rows = csv.DictReader(lines)
     if missing := set(COLUMNS) - set(rows.fieldnames or ()):
-        raise InvalidInput(f"no table of puzzles: {str(path)!r} lacks the columns {sorted(missing)}")
+        raise InvalidInput(f"not a table of puzzles: {str(path)!r} lacks the columns {sorted(missing)}")
     for row in rows:
         try:
             yield parse(row)

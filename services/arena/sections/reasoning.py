@@ -1,6 +1,6 @@
 """Reasoning: what the text before the move says, whether that is true, and whether the move follows from it.
 
-It asks nothing: it looks at the answers to the positions, with and without reasoning.
+It sends no requests: it reads the answers to the positions, with and without reasoning.
 """
 
 import operator
@@ -136,7 +136,7 @@ def _first(answer: Answer) -> float | None:
 
 
 def distinct_share(answer: Answer) -> float | None:
-    """The share of the candidates that are no repetition; None without candidates."""
+    """The share of the candidates that are not repetitions; None without candidates."""
     return len(distinct(answer.candidates)) / len(answer.candidates) if answer.candidates else None
 
 

@@ -14,7 +14,7 @@ from services.arena.stats import Ratio
 from services.arena.tables import Metric, Section, Table, compared
 
 NAMED = 20
-"""The most lines of a file that report.json names because they are no problems."""
+"""The most lines of a file that report.json names because they are not problems."""
 
 _NOTE = "A position counts if the move is one of the best moves (bm), or none of those to avoid (am)."
 
@@ -35,7 +35,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """The problems of an EPD file. `skipped` names the lines that are none."""
+    """The problems of an EPD file. `skipped` names the lines that are not problems."""
 
     name: str
     problems: Sequence[Problem]
@@ -69,7 +69,7 @@ class Suite:
         return len(self.problems)
 
     async def ask(self, asker: Asker, player: Player) -> list[str | None]:
-        """The player's moves in UCI, in the order of the problems; None for what is no legal move."""
+        """The player's moves in UCI, in the order of the problems; None if an answer is not a legal move."""
 
         async def one(problem: Problem) -> str | None:
             async def play() -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Strength from results: Elo with intervals, sequential tests, joint fits, plans. Knows no board."""
+"""Strength from results: Elo with intervals, sequential tests, joint fits, plans. Independent of chess."""

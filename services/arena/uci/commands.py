@@ -175,7 +175,7 @@ def _number(name: str, value: str, least: float, most: float) -> float:
     except ValueError:
         number = -1.0
     if not least <= number <= most:
-        raise InvalidInput(f"{name} {value!r} is no number from {least:g} to {most:g}")
+        raise InvalidInput(f"{name} {value!r} is not a number from {least:g} to {most:g}")
     return number
 
 

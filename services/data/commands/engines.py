@@ -1,4 +1,4 @@
-"""Who does the work of commands: worker processes with an engine each, a reward service, a Ray cluster.
+"""Where commands do their work: in worker processes with an engine each, a reward service or a Ray cluster.
 
 A reward service is always a separate process, called over gRPC; none of its code is imported.
 """

@@ -88,7 +88,7 @@ def _position(row: Any, place: str) -> Position:
     try:
         position: Position = from_row(Position, row)
     except (TypeError, ValueError, KeyError) as error:
-        raise InvalidInput(f"{place!r}: no position: {str(row)[:120]}") from error
+        raise InvalidInput(f"{place!r}: not a position: {str(row)[:120]}") from error
     return position
 
 

@@ -112,7 +112,7 @@ class Index:
 
     Raises:
         SetupError: the index cannot be read.
-        InvalidInput: the file is no index, or has another version.
+        InvalidInput: the file is not an index, or has another version.
     """
 
     def __init__(self, location: str) -> None:
@@ -124,7 +124,7 @@ class Index:
         header = (self._file.metadata.metadata or {}).get(HEADER_KEY)
         if header is None:
             self.close()
-            raise InvalidInput(f"{index_location(location)!r} is no index of games")
+            raise InvalidInput(f"{index_location(location)!r} is not an index of games")
         self.header = IndexHeader.from_json(header)
         self._counted = {
             "train": [0, *accumulate(self.header.train)],

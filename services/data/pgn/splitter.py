@@ -1,4 +1,4 @@
-"""Splits lines into games, such that a broken game cannot affect its neighbours.
+"""Splits lines into games, so that a broken game cannot affect its neighbours.
 
 Games are separated before they are parsed: an unclosed comment ends with its game, and a blank line inside
 the moves does not end the game. Chess rules are not used: `services.data.pgn.games` reads the text.
@@ -115,7 +115,7 @@ class Splitter:
         self._ended = self._has_moves and not self._in_comment and moves.endswith(_RESULTS)
 
     def _outside_comments(self, line: bytes) -> bytes:
-        """The parts of the line that are no comment. Remembers whether a comment is left open."""
+        """The parts of the line that are not comments. Remembers whether a comment is left open."""
         if not self._in_comment and b";" not in line:
             moves = _COMMENT.sub(b"", line)
             if b"{" not in moves:

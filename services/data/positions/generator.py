@@ -228,7 +228,7 @@ def _replayed(opening: str) -> chess.Board:
         for san in opening.split():
             board.push_san(san)
     except ValueError as error:
-        raise InvalidInput(f"no opening {opening!r}: {error}") from error
+        raise InvalidInput(f"not an opening: {opening!r}: {error}") from error
     return board
 
 

@@ -100,7 +100,7 @@ def _ply_of(game: Game, plies: list[int], rng: random.Random) -> Position | None
 
 
 class Rounds:
-    """Finitely many positions in endless rounds: each round has every position once, in an order of its own.
+    """Finitely many positions, in endless rounds. Each round has every position once, in an order of its own.
 
     The orders depend only on the seed and the number of positions.
     """

@@ -87,7 +87,7 @@ class PositionRecipe:
         if not 0 < self.games <= 1:
             raise InvalidInput(f"games {self.games!r} is not in (0, 1]")
         if self.ply_max is not None and self.ply_max < self.ply_min:
-            raise InvalidInput(f"plies from {self.ply_min} to {self.ply_max}: there are none")
+            raise InvalidInput(f"plies from {self.ply_min} to {self.ply_max}: the first is after the last")
 
 
 Form = Literal["pgn", "json", "moves"]

@@ -116,7 +116,7 @@ def _generic(hint: Any) -> Column:
         return _list(_column(arguments[0]))
     if origin is not None and issubclass(origin, Mapping) and arguments[0] is str:
         return _map(_column(arguments[1]))
-    raise TypeError(f"no column holds {hint}")
+    raise TypeError(f"no column can hold {hint}")
 
 
 def _list(item: Column) -> Column:

@@ -68,7 +68,7 @@ def read_jsonl(folder: Folder, name: str) -> Iterator[Any]:
         try:
             yield json.loads(line)
         except ValueError as error:
-            raise InvalidInput(f"{folder.place(name)}:{number}: no JSON: {line[:80]!r}: {error}") from error
+            raise InvalidInput(f"{folder.place(name)}:{number}: not JSON: {line[:80]!r}: {error}") from error
 
 
 def text_lines(folder: Folder, name: str) -> Iterator[bytes]:
@@ -86,4 +86,4 @@ def parse_json(text: bytes, place: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise InvalidInput(f"{place!r} is no JSON: {error} in {text[:80]!r}") from error
+        raise InvalidInput(f"{place!r} is not JSON: {error} in {text[:80]!r}") from error

@@ -155,7 +155,7 @@ def _open(raw: IO[bytes], place: str) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(raw)
     except pa.ArrowInvalid as error:
-        raise InvalidInput(f"{place!r} is no Parquet file: {error}") from error
+        raise InvalidInput(f"{place!r} is not a Parquet file: {error}") from error
 
 
 def _describe(file: pq.ParquetFile) -> ParquetDescription:

@@ -41,7 +41,7 @@ class Lines:
     """The lines of a file, as positions. `position` is thread-safe.
 
     Raises:
-        SetupError: the file cannot be read, is no such file, or has no line.
+        SetupError: the file cannot be read, is not such a file, or has no line.
     """
 
     def __init__(self, place: str) -> None:
@@ -116,7 +116,7 @@ class Lines:
     ) -> Position:
         board = chess.Board(fen)
         if not board.is_valid() or not any(board.legal_moves):
-            raise InvalidInput(f"no possible position with a legal move: {fen!r}")
+            raise InvalidInput(f"not a possible position with a legal move: {fen!r}")
         return Position(
             id=f"{self._id}:{row}",
             fen=fen,

@@ -56,7 +56,9 @@ class PuzzleFilter:
 
     def __post_init__(self) -> None:
         if self.min_rating > self.max_rating:
-            raise InvalidInput(f"ratings from {self.min_rating} to {self.max_rating}: there are none")
+            raise InvalidInput(
+                f"ratings from {self.min_rating} to {self.max_rating}: the lowest is above the highest"
+            )
 
     def accepts(self, puzzle: Puzzle) -> bool:
         """Whether the puzzle is wanted."""
@@ -106,7 +108,7 @@ def read_puzzles(
     counts = counts if counts is not None else PuzzleCounts()
     rows = csv.DictReader(_lines(location, counts))
     if missing := set(COLUMNS) - set(rows.fieldnames or ()):
-        raise InvalidInput(f"no table of puzzles: {str(location)!r} lacks the columns {sorted(missing)}")
+        raise InvalidInput(f"not a table of puzzles: {str(location)!r} lacks the columns {sorted(missing)}")
     for row in rows:
         counts.rows += 1
         try:

@@ -190,7 +190,7 @@ def _file(name: str) -> ArchiveFile:
         return ArchiveFile(name, run.removeprefix("run="), stream_id(first), stream_id(last))
     except ValueError as error:
         raise InvalidInput(
-            f"{name!r} is no file of an archive: run=.../date=.../FIRST_LAST.parquet"
+            f"{name!r} is not a file of an archive: run=.../date=.../FIRST_LAST.parquet"
         ) from error
 
 

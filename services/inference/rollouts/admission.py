@@ -1,4 +1,4 @@
-"""How far generation may run ahead of the trainer: AReaL's bound, and within it, as little as suffices.
+"""Limits how far generation runs ahead of the trainer: by AReaL's bound and, below it, by the trainer's need.
 
 Also the table of the positions that this process holds. Only arithmetic: `loop` starts the work.
 """
@@ -33,12 +33,12 @@ class RunCounts:
 class Lead:
     """How many groups may be made ahead: beyond those of the batch that trains on the served version.
 
-    The trainer needs a batch when it publishes a version. Groups that are complete earlier only age: by one
+    The trainer needs a batch when it publishes a version. Groups that are complete earlier get older, by one
     version for each batch that is trained on before them. So `groups` starts at one batch, which is made
     while the trainer works on the one before. If groups were missing when a version was published, and this
-    is not the first time in `WINDOW` versions, as many are added. After `WINDOW` versions, as many are taken
-    off as were left over each time but one. Without `just_in_time`, `groups` is always
-    `staleness * batch_groups`.
+    is not the first time in `WINDOW` versions, as many are added. After `WINDOW` versions, it falls by the
+    second smallest number of groups that were left over in one of them. Without `just_in_time`, `groups` is
+    always `staleness * batch_groups`.
     """
 
     def __init__(self, batch_groups: int, staleness: int, *, just_in_time: bool) -> None:

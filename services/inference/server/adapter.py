@@ -129,4 +129,4 @@ def _check_tensor(where: str, name: str, tensor: file_checks.Tensor, rules: Adap
         raise InvalidInput(f"{where} has shape {list(tensor.shape)}: it must be a matrix")
     rank = tensor.shape[0] if kind == "lora_A" else tensor.shape[1]
     if not 1 <= rank <= rules.max_rank:
-        raise InvalidInput(f"{where} has rank {rank}, allowed are 1 to {rules.max_rank}")
+        raise InvalidInput(f"{where} has rank {rank}: it must be 1 to {rules.max_rank}")

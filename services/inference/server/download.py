@@ -1,4 +1,4 @@
-"""Gets versions that are on no disk of this machine: from the trainer over HTTP, or from a store such as S3.
+"""Downloads versions that are not on this machine, from the trainer over HTTP or from a store such as S3.
 
 The files of a version are written to a hidden folder, which gets its final name once all have the SHA-256 in
 `SHA256SUMS`, and the weights that of the policy record. A download that was cut off continues where it ended.
@@ -36,7 +36,7 @@ _BLOCK = 1 << 20
 
 
 class DownloadingRules:
-    """The checks of `rules`, before which a version that is not in `root` is downloaded from `url`."""
+    """Downloads a version from `url` unless it is in `root`, then applies the checks of `rules`."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class DownloadingRules:
 
     def _fetch(self, version: PolicyVersion) -> Path:
         if not re.fullmatch("[0-9a-f]{64}", version.sha256):  # it becomes part of a path
-            raise InvalidInput(f"{version.name}: {version.sha256!r} is no SHA-256")
+            raise InvalidInput(f"{version.name}: {version.sha256!r} is not a SHA-256")
         # The checksum is in the name because a run that went back has other bytes under the same number.
         folder = self._root / FOLDER / f"{version.name}-{version.sha256[:16]}"
         if not folder.is_dir():

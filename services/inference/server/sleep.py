@@ -1,4 +1,4 @@
-"""Sleep: a server that frees its GPU for a trainer on the same one, and wakes up with the weights it had.
+"""Sleep mode: a server frees its GPU for a trainer on the same GPU, and wakes up with the weights it had.
 
 Asleep, vLLM keeps its weights, and the adapters beside them, in the machine's memory (its sleep mode, level
 1), and drops the key-value cache. Requests wait until it is awake. Versions are loaded through this module,

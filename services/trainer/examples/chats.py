@@ -84,11 +84,11 @@ def parse_completion(row: Mapping[str, Any]) -> Chat:
     """Builds a plain chat from the texts `prompt` and `completion`, as TRL's `SFTTrainer` names them.
 
     Raises:
-        InvalidInput: one of them is no text.
+        InvalidInput: one of them is not text.
     """
     for name in ("prompt", "completion"):
         if not _is_text(row.get(name)):
-            raise InvalidInput(f"{name} is no text: {str(row.get(name))[:120]!r}")
+            raise InvalidInput(f"{name} is not text: {str(row.get(name))[:120]!r}")
     texts = {"user": row["prompt"], "assistant": row["completion"]}
     return Chat([{"role": role, "content": text} for role, text in texts.items()], plain=True)
 

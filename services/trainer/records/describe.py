@@ -127,7 +127,7 @@ def exploration(groups: Sequence[TraceGroup]) -> dict[str, float]:
     """Returns how much the answers of a batch differ. Statistics without an answer to count are left out.
 
     `identical_answers` is the share of answers whose tokens equal those of another one of their group, and
-    `distinct_candidates` the share of the moves named before the box that are no repetition. `moves_PIECE`
+    `distinct_candidates` the share of the moves named before the box that are not repetitions. `moves_PIECE`
     are shares of the legal moves, `best_moves_PIECE` those of the engine's best moves at the same positions,
     each counted once for each legal move. `piece_distance` is the total variation distance of the two: half
     the sum of the absolute differences.

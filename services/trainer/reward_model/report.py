@@ -1,4 +1,4 @@
-"""What is known of a reward model: its accuracy and calibration on held-out pairs, and its card.
+"""The report of a reward model, with its accuracy and calibration on held-out pairs, and its model card.
 
 The card, reward_model.json, says how the model was made, and the SHA-256 of its files. The SHA-256 of the
 card itself is the model's identity: it changes with any weight, token or the centre.

@@ -111,7 +111,9 @@ class BatchQueue:
             Unavailable: too many answers are waiting.
         """
         if len(self._waiting) + len(texts) > self._limit:
-            raise Unavailable(f"{len(self._waiting)} answers are waiting already, at most {self._limit} may")
+            raise Unavailable(
+                f"{len(self._waiting)} answers are waiting already: at most {self._limit} may wait"
+            )
         loop = asyncio.get_running_loop()
         mine = [_Waiting(text, self.scorer.width(text), loop.create_future()) for text in texts]
         self._waiting += mine

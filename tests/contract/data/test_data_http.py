@@ -68,8 +68,8 @@ START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"fen": "x"}, "no FEN: 'x'"),
-        ({"fen": "8/8/8/8/8/8/8/8 w - - 0 1"}, "no possible position: '8/8/8/8/8/8/8/8 w - - 0 1'"),
+        ({"fen": "x"}, "not a FEN: 'x'"),
+        ({"fen": "8/8/8/8/8/8/8/8 w - - 0 1"}, "impossible position: '8/8/8/8/8/8/8/8 w - - 0 1'"),
         ({"fen": START, "style": "poem"}, "no prompt style 'poem': choose from ascii, "),
         ({"fen": START, "last_moves": ["e4"]}, "last move 'e4' is not in UCI"),
         (
@@ -94,8 +94,8 @@ MILLION = 1 << 20
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"fen": "x" * MILLION}, f"no FEN is {MILLION} characters long: 'xxx"),
-        ({"fen": "x " * 1000}, "no FEN is 2000 characters long: 'x x "),
+        ({"fen": "x" * MILLION}, f"a FEN cannot have {MILLION} characters: 'xxx"),
+        ({"fen": "x " * 1000}, "a FEN cannot have 2000 characters: 'x x "),
         ({"fen": START, "style": "x" * MILLION}, "no prompt style 'xxx"),
         ({"fen": START, "x" * MILLION: 0}, "body.xxx"),
         ({"fen": START, "last_moves": ["x" * 200] * 1024}, "last move 'xxx"),

@@ -239,12 +239,12 @@ async def test_an_unknown_policy_is_said(settings) -> None:
 
 
 async def test_two_players_with_one_name_are_refused(settings) -> None:
-    with pytest.raises(InvalidInput, match="two players have one name"):
+    with pytest.raises(InvalidInput, match="two players have the same name"):
         await run(changed(settings, players=("random", "random")), console=QUIET)
 
 
 async def test_too_few_positions_are_said(settings) -> None:
-    with pytest.raises(InvalidInput, match="500 positions asked for, 40 there"):
+    with pytest.raises(InvalidInput, match="500 positions were asked for, but there are only 40"):
         await run(changed(settings, count=500), console=QUIET)
 
 

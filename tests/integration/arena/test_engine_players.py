@@ -93,14 +93,14 @@ async def test_any_engine_with_its_options(stockfish_path: str) -> None:
     for option, why in [
         ("Nonsense=1", "has no option 'Nonsense' to set: it has .*Hash"),
         ("MultiPV=2", "has no option 'MultiPV' to set"),
-        ("Hash=much", "'much' is no value of .*'Hash', which is from 1 to"),
+        ("Hash=much", "'much' is not a value of .*'Hash', which is from 1 to"),
     ]:
         with pytest.raises(InvalidInput, match=why):
             make_player(f"uci:{stockfish_path},depth=3,option.{option}")
 
 
 def test_a_program_that_is_no_engine() -> None:
-    with pytest.raises(SetupError, match=r"'/bin/true' is no UCI engine"):
+    with pytest.raises(SetupError, match=r"'/bin/true' is not a UCI engine"):
         make_player("uci:/bin/true,nodes=1")
 
 

@@ -202,7 +202,7 @@ def test_options(engine: Uci) -> None:
     assert engine.is_silent()
     for option, said in [
         ("name UCI_Chess960 value true", "Chess960 is not supported"),
-        ("name Temperature value hot", "Temperature 'hot' is no number from 0 to 2"),
+        ("name Temperature value hot", "Temperature 'hot' is not a number from 0 to 2"),
         ("name Retries value 99", "Retries '99'"),
         ("name Nonsense value 1", "no option 'Nonsense'"),
         ("", "no option ''"),

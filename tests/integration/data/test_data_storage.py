@@ -181,7 +181,7 @@ def test_another_kind_or_version_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_no_parquet_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"PAR1 or not")
-    with pytest.raises(InvalidInput, match=r"x\.parquet' is no Parquet file"):
+    with pytest.raises(InvalidInput, match=r"x\.parquet' is not a Parquet file"):
         describe(open_folder(tmp_path), "x.parquet")
 
 

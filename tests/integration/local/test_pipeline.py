@@ -154,8 +154,12 @@ def test_failures_name_the_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("{count}", "{cuont}", "step 'positions': nothing is called {cuont}"),
-        ("{positions}/positions", "{questoins}/positions", "step 'questions': nothing is called {questoins}"),
+        ("{count}", "{cuont}", "step 'positions': there is no setting or earlier step {cuont}"),
+        (
+            "{positions}/positions",
+            "{questoins}/positions",
+            "step 'questions': there is no setting or earlier step {questoins}",
+        ),
         ('name = "questions"', 'name = "positions"', "a name is used twice"),
         ('name = "questions"', 'name = "Bad Name"', "steps.1.name"),
         ("outputs =", "output =", "steps.1.output"),

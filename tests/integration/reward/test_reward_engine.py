@@ -365,7 +365,7 @@ def test_a_missing_engine_says_what_to_type(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr("rookery.engines.engine._USUAL_PLACES", ())
     with pytest.raises(SetupError, match=r"apt-get install stockfish.*brew install.*REWARD_ENGINE_PATH"):
         find_engine(None, setting=SETTING)
-    with pytest.raises(SetupError, match=r"REWARD_ENGINE_PATH.* is no program"):
+    with pytest.raises(SetupError, match=r"REWARD_ENGINE_PATH.* is not a program"):
         find_engine(tmp_path / "none", setting=SETTING)
 
 

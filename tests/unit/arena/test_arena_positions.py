@@ -24,7 +24,7 @@ def test_round_trip(tmp_path: Path, positions) -> None:
     ("line", "said"),
     [
         ("{", "p.jsonl:1: not JSON"),
-        ("[]", "p.jsonl:1: no position"),
+        ("[]", "p.jsonl:1: not a position"),
         ('{"fen": "nonsense"}', "nonsense"),
         (json.dumps({"fen": chess.STARTING_FEN, "id": "a"}), "KeyError"),
         (
@@ -53,7 +53,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_too_few_positions_says_how_many_there_are(positions) -> None:
-    with pytest.raises(InvalidInput, match="5 positions asked for, 3 there: 2 of 5 are doubles or excluded"):
+    with pytest.raises(
+        InvalidInput,
+        match="5 positions were asked for, but there are only 3: 2 of 5 are duplicates or excluded",
+    ):
         choose([*positions, positions[0]], count=5, seed=0, seen=[positions[1]])
 
 

@@ -41,9 +41,9 @@ def test_openings_from_epd_and_fen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("book.txt", "", "not one of"),
+        ("book.txt", "", "the name must end in one of"),
         ("book.epd", "", "none"),
-        ("book.epd", "4k3/8/8/8/8/8/4P3/8 w - -", "line 1: no legal position"),
+        ("book.epd", "4k3/8/8/8/8/8/4P3/8 w - -", "line 1: not a legal position"),
         ("book.pgn", "1. e4 e4 *", "game 1: illegal san"),
         ("book.fen", "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "finished game"),
         ("book.pgn.gz", "no gzip", "Not a gzipped file"),

@@ -77,7 +77,7 @@ def test_a_text_on_stdin_without_a_position_is_no_game(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
     status, _, error = run(capsys, "-")
-    assert (status, "a text needs a position: --fen" in error) == (2, True)
+    assert (status, "a text needs a position: give --fen" in error) == (2, True)
 
 
 def test_a_text_may_be_longer_than_a_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Dataclasses as columns: every record of the wire comes back, and what no column holds is refused."""
+"""Dataclasses as columns: every record of the wire comes back, and what no column can hold is refused."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -75,5 +75,5 @@ def test_token_columns_are_as_wide_as_on_the_wire() -> None:
 @pytest.mark.parametrize("hint", [Any, dict[int, str], tuple[int, str], int | str, list[int], object])
 def test_what_no_column_holds_is_refused_by_name(hint: Any) -> None:
     record = dataclass(frozen=True)(type("Odd", (), {"__annotations__": {"part": hint}}))
-    with pytest.raises(TypeError, match=r"Odd\.part: no column holds"):
+    with pytest.raises(TypeError, match=r"Odd\.part: no column can hold"):
         schema_of(record)

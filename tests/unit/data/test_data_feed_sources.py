@@ -159,7 +159,7 @@ def test_faulty_lines_are_passed_over_and_named(tmp_path: Path, caplog: pytest.L
     assert {position.fen for position in drawn} == {START}
     assert f"passed over: {str(place)!r}, line 2: not a P: line: 'P: no line at all'" in caplog.text
     assert "line 4: the best move 'e2e5' is not legal" in caplog.text
-    assert "line 3: no possible position with a legal move" in caplog.text
+    assert "line 3: not a possible position with a legal move" in caplog.text
 
 
 def test_labels_that_contradict_their_evaluations_are_reported(
@@ -178,8 +178,8 @@ def test_labels_that_contradict_their_evaluations_are_reported(
         ("empty.txt", "\n", "has no line"),
         ("absent.txt", None, "absent.txt"),
         ("other.jsonl", '{"question": 1}', r"row 1: neither `text` nor `prompt` with one of completion"),
-        ("broken.jsonl", '{"text"', "no JSON"),
-        ("no.parquet", "PAR1", "no Parquet file"),
+        ("broken.jsonl", '{"text"', "not JSON"),
+        ("no.parquet", "PAR1", "not a Parquet file"),
         ("noise.txt", "P: noise\n" * (MAX_FAULTY + 2), f"more than {MAX_FAULTY} faulty lines in a row"),
     ],
 )

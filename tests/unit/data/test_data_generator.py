@@ -100,5 +100,5 @@ def test_every_opening_can_be_played_and_is_another() -> None:
 
 
 def test_an_opening_that_cannot_be_played_is_quoted() -> None:
-    with pytest.raises(InvalidInput, match="no opening 'e4 e5 Ke3'"):
+    with pytest.raises(InvalidInput, match="not an opening: 'e4 e5 Ke3'"):
         opening_board("e4 e5 Ke3")

@@ -155,5 +155,5 @@ def test_what_is_no_index_is_refused(tmp_path: Path, sample: Path) -> None:
     shutil.copy(index_location(str(sample)), tmp_path / "rows")
     table = pq.read_table(tmp_path / "rows").replace_schema_metadata(None)
     pq.write_table(table, index_location(str(sample)))
-    with pytest.raises(InvalidInput, match="is no index of games"):
+    with pytest.raises(InvalidInput, match="is not an index of games"):
         Index(str(sample))

@@ -131,14 +131,14 @@ def test_what_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("data", [b"PAR1", b"PAR1 cut off in the middle", b'[{"a": 1}, {"b"'])
 def test_what_is_damaged_is_named(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(data)
-    with pytest.raises(InvalidInput, match=r"/x' is no (Parquet file|JSON)"):
+    with pytest.raises(InvalidInput, match=r"/x' is not (a Parquet file|JSON)"):
         inspect(str(tmp_path / "x"))
 
 
 def test_a_cut_parquet_file_is_damaged(dataset: Path) -> None:
     data = (dataset / "p.parquet").read_bytes()
     (dataset / "p.parquet").write_bytes(data[: len(data) // 2])
-    with pytest.raises(InvalidInput, match=r"is no Parquet file"):
+    with pytest.raises(InvalidInput, match=r"is not a Parquet file"):
         inspect(str(dataset / "p.parquet"))
 
 

@@ -113,7 +113,7 @@ def test_a_table_without_its_columns_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"lacks the columns \['FEN'"):
         list(read_puzzles(path))
     path.write_text("")
-    with pytest.raises(InvalidInput, match="no table of puzzles"):
+    with pytest.raises(InvalidInput, match="not a table of puzzles"):
         list(read_puzzles(path))
     with pytest.raises(SetupError, match="cannot read"):
         list(read_puzzles(tmp_path / "missing.csv"))

@@ -33,10 +33,10 @@ def test_the_answer_is_read_on_the_board_that_is_shown() -> None:
 @pytest.mark.parametrize(
     ("fen", "said"),
     [
-        ("", "no FEN: ''"),
-        ("e4", "no FEN: 'e4'"),
-        ("8/8/8/8/8/8/8/8 w - - 0 1", "no possible position: '8/8/8/8/8/8/8/8 w - - 0 1'"),
-        ("k7/8/8/8/8/8/8/KQ6 w - - 0 x", "no FEN"),
+        ("", "not a FEN: ''"),
+        ("e4", "not a FEN: 'e4'"),
+        ("8/8/8/8/8/8/8/8 w - - 0 1", "impossible position: '8/8/8/8/8/8/8/8 w - - 0 1'"),
+        ("k7/8/8/8/8/8/8/KQ6 w - - 0 x", "not a FEN"),
     ],
 )
 def test_no_position_is_refused(fen: str, said: str) -> None:

@@ -101,5 +101,5 @@ def test_a_file_says_what_it_holds(archive: TraceArchive) -> None:
 
 def test_a_stranger_in_the_folder_is_named(archive: TraceArchive) -> None:
     archive.folder.write_bytes("notes.parquet", b"")
-    with pytest.raises(InvalidInput, match=r"'notes\.parquet' is no file of an archive"):
+    with pytest.raises(InvalidInput, match=r"'notes\.parquet' is not a file of an archive"):
         archive.runs()

@@ -42,7 +42,7 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
     written(tmp_path, row(0))
     with (tmp_path / STRENGTH_FILE).open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(InvalidInput, match=r"strength\.jsonl:2: no evaluation"):
+    with pytest.raises(InvalidInput, match=r"strength\.jsonl:2: not an evaluation"):
         read_strength(tmp_path)
 
 

@@ -105,7 +105,7 @@ def test_with_the_right_fen_the_steps_are_those_of_the_rules(
     [("P", "M: e2e4"), ("P", A_TARGET), ("P", P_TARGET.replace("B: f1b5", "B: e2e5")), ("A", P_TARGET)],
 )
 def test_a_target_that_is_no_answer_is_refused(task: str, target: str) -> None:
-    with pytest.raises(InvalidInput, match=f"is no answer of task '{task}'"):
+    with pytest.raises(InvalidInput, match=f"is not an answer to task '{task}'"):
         grade(A_TARGET, task=task, target=target)
 
 

@@ -302,8 +302,11 @@ def test_bad_certificates_are_named(tmp_path: Path) -> None:
     text.write_text("no certificate")
     for flags, why in (
         (["--tls-ca", str(text)], r"no certificates in .*text\.pem"),
-        (["--tls-cert", str(text), "--tls-key", str(one.key)], r"text\.pem.* no certificate and its key"),
-        (["--tls-cert", str(one.cert), "--tls-key", str(other.key)], "no certificate and its key.*MISMATCH"),
+        (["--tls-cert", str(text), "--tls-key", str(one.key)], r"text\.pem.* not a certificate and its key"),
+        (
+            ["--tls-cert", str(one.cert), "--tls-key", str(other.key)],
+            "not a certificate and its key.*MISMATCH",
+        ),
     ):
         with pytest.raises(SetupError, match=why):
             _ = Guarded.parse(flags, prog="x").access

@@ -64,7 +64,7 @@ def test_a_prompt_and_its_completion_have_no_template(name: str, tmp_path: Path)
     assert TOKENIZERS[name].decode(example.prompt_ids) == "Moves:\n"
     assert TOKENIZERS[name].decode(example.answers[0]) == "e4\ne5\n" + TOKENIZERS[name].eos_token
     path.write_text(json.dumps(text | {"prompt": [{"role": "user", "content": "?"}]}) + "\n")
-    with pytest.raises(InvalidInput, match=f"{path}:1: prompt is no text"):
+    with pytest.raises(InvalidInput, match=f"{path}:1: prompt is not text"):
         open_chats(path)[0]
 
 

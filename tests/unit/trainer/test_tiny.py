@@ -36,5 +36,5 @@ def test_a_model_learns_words_and_forgets_nothing(tmp_path: Path) -> None:
 
 
 def test_words_need_a_model(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="--model and --words need each other"):
+    with pytest.raises(SetupError, match="--model and --words must be given together"):
         TinySettings.parse(["--out", str(tmp_path), "--words", "a.jsonl"], prog="tiny")
