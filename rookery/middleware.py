@@ -1,25 +1,19 @@
-"""What servers refuse before a service handles it: missing tokens, large bodies, messages that do not decode.
+"""What servers refuse before a service handles it: calls without the token, and too large bodies.
 
-Bodies are limited in size, with or without a Content-Length, and in their number of fields.
+The size of a body is limited also without a Content-Length, and so is its number of fields.
 """
 
-import inspect
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from google.protobuf.message import DecodeError
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from rookery.access import Access
-from rookery.errors import InvalidInput, Unauthorized, free_frames, problem
+from rookery.errors import Unauthorized, problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-logger = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 16 << 20
 """Largest request over HTTP or gRPC. A service can set a lower limit for HTTP."""
@@ -66,8 +60,6 @@ class StrictBody(BaseModel):
 
 
 _HEALTH = "/grpc.health.v1.Health/"
-
-_Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class RequireToken:
@@ -117,71 +109,3 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg] # 
 
         # Of streams, whatever the method is: this handler answers before the first request has come.
         return grpc.stream_stream_rpc_method_handler(refuse)
-
-
-class DecodeInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg] # not generic at run time
-    """Aborts calls with INVALID_ARGUMENT if a message does not decode, and logs one line.
-
-    Without it grpcio answers UNKNOWN and logs a traceback, so that any caller could fill the log.
-    """
-
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        handler = await continuation(handler_call_details)
-        return handler and _Refusing(handler, handler_call_details.method).handler
-
-
-class _Refusing:
-    """Makes a handler that refuses messages that do not decode. Such a message is an `InvalidInput` in it."""
-
-    def __init__(self, handler: Any, method: str) -> None:
-        self._method = method
-        self._deserialize = handler.request_deserializer
-        self._streams_requests = handler.request_streaming
-        sides = (handler.request_streaming, handler.response_streaming)
-        field = "_".join("stream" if streams else "unary" for streams in sides)
-        self._behaviour = getattr(handler, field)
-        self.handler = handler._replace(request_deserializer=self._decode, **{field: self._call})
-
-    def _decode(self, data: bytes) -> Any:
-        try:
-            return self._deserialize(data)
-        except DecodeError as error:
-            return InvalidInput(f"{self._method}: a message of {len(data)} bytes does not decode: {error}")
-
-    async def _call(self, request: Any, context: _Context) -> Any:
-        if self._streams_requests:
-            request = self._admit_all(request, context)
-        else:
-            await _admit(request, context)
-        answer = self._behaviour(request, context)
-        try:
-            if not inspect.isasyncgen(answer):
-                return await answer
-            async with aclosing(answer):
-                async for message in answer:
-                    await context.write(message)
-        except grpc.aio.AbortError as error:
-            # grpcio keeps the error in a cycle: without this, the request stays until garbage is collected.
-            free_frames(error)
-            del request, answer
-            raise
-        except ExceptionGroup as group:
-            # A servicer that reads in a TaskGroup gets the abort in a group, which grpcio would report.
-            if aborted := group.subgroup(grpc.aio.AbortError):
-                raise aborted.exceptions[0] from None
-            raise
-
-    async def _admit_all(self, requests: AsyncIterator[Any], context: _Context) -> AsyncIterator[Any]:
-        async for request in requests:
-            await _admit(request, context)
-            yield request
-
-
-async def _admit(request: Any, context: _Context) -> None:
-    if isinstance(request, InvalidInput):
-        logger.log(request.log_level, "grpc: %s", request)
-        await context.abort(grpc.StatusCode[request.grpc_code], str(request))

@@ -27,7 +27,7 @@ from rookery.errors import (
     problem,
     validation_message,
 )
-from rookery.middleware import MAX_BODY_BYTES, BodyLimit, DecodeInterceptor, RequireToken, TokenInterceptor
+from rookery.middleware import MAX_BODY_BYTES, BodyLimit, RequireToken, TokenInterceptor
 from rookery.processes.ports import bind
 from rookery.waits import overdue
 
@@ -244,7 +244,7 @@ async def _start_grpc(service: Service) -> grpc.aio.Server | None:
     if service.add_grpc is None or service.grpc_port is None:
         return None
     server = grpc.aio.server(
-        interceptors=[TokenInterceptor(service.access), DecodeInterceptor()],
+        interceptors=[TokenInterceptor(service.access)],
         options=[
             ("grpc.max_receive_message_length", MAX_BODY_BYTES),
             ("grpc.max_send_message_length", 64 << 20),
