@@ -8,6 +8,8 @@ import signal
 import sys
 import time
 
+from google.protobuf.message import DecodeError
+
 from rookery.masking import mask_setting, mask_text
 
 _STANDARD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
@@ -44,6 +46,17 @@ class TextFormatter(logging.Formatter):
         return mask_text(super().format(record))
 
 
+def shorten_decode_error(record: logging.LogRecord) -> bool:
+    """A filter: a gRPC message that does not decode leaves no traceback, or any caller could fill the log."""
+    error = record.exc_info[1] if record.exc_info else None
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, DecodeError):
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        record.msg, record.args, record.exc_info = f"a gRPC message does not decode: {error}", (), None
+    return True
+
+
 def configure(service: str, *, level: str = "INFO") -> None:
     """Logs to stderr: text in a terminal, JSON elsewhere; `ROOKERY_LOGS=json|text` overrides this.
 
@@ -59,5 +72,6 @@ def configure(service: str, *, level: str = "INFO") -> None:
             TextFormatter(f"%(asctime)s {service:<9} %(levelname)-7s %(message)s", "%H:%M:%S")
         )
     logging.basicConfig(level=os.environ.get("ROOKERY_LOG_LEVEL", level), handlers=[handler], force=True)
+    logging.getLogger("grpc._cython.cygrpc").addFilter(shorten_decode_error)
     for noisy in ("httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -22,7 +22,7 @@ REFUSALS = {0, 100, 400, 404, 405, 413, 422}
 """0 is a connection that ends without an answer."""
 
 CODES = {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN"}
-"""UNKNOWN is the answer to what is no protobuf, UNAVAILABLE that of a connection at its end."""
+"""UNKNOWN is the answer to what is not protobuf, UNAVAILABLE that of a connection at its end."""
 
 REDIS = ("--redis-url", "REDIS", "--run", "hostile")
 NOBODY = "127.0.0.1:9"
@@ -135,7 +135,7 @@ def attacked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[T
         process.wait()
 
 
-def test_a_service_refuses_and_goes_on(attacked: tuple[Target, int, str, str]) -> None:
+def test_a_service_refuses_and_goes_on(attacked: tuple[Target, int, str, str], tmp_path: Path) -> None:
     target, pid, url, grpc_target = attacked
     before = hostile.settled_memory(pid)
 
@@ -147,3 +147,7 @@ def test_a_service_refuses_and_goes_on(attacked: tuple[Target, int, str, str]) -
     assert set(codes) <= CODES
     assert hostile.settled_memory(pid) - before < target.growth
     assert httpx.get(f"{url}/healthz").status_code == 200
+    if target.grpc:
+        log = (tmp_path / "log").read_text()
+        assert "a gRPC message does not decode" in log
+        assert "DecodeError" not in log  # nor a traceback
