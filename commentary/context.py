@@ -47,6 +47,7 @@ class Context:
     before: chess.Board = field(init=False)
     move: chess.Move = field(init=False, default_factory=chess.Move.null)
     named: list[chess.Square] = field(init=False, default_factory=list)
+    meant: dict[Token, chess.Square] = field(init=False, default_factory=dict)
     moved: list[chess.Square] = field(init=False, default_factory=list)
     named_files: list[int] = field(init=False, default_factory=list)
     subject: Token | None = field(init=False, default=None)
@@ -117,6 +118,8 @@ class Context:
     ) -> chess.Square:
         """The square of the one piece that a name fits: of several the one named last, or that of `side`.
 
+        A name handed on to another clause, or to an `it`, keeps its piece and names nothing anew.
+
         Raises:
             Unresolved: it fits none, or on the board before a move neither what moves nor what is taken.
             Unknown: it fits several, and nothing says which is meant.
@@ -128,15 +131,17 @@ class Context:
         fitting = self.fitting(token, board)
         if not fitting:
             raise Unresolved(token.words)
-        if len(fitting) > 1:
-            theirs = [square for square in fitting if side is not None and board.color_at(square) == side]
-            fitting = [square for square in reversed(self.named) if square in fitting][:1] or theirs
-        if len(fitting) != 1:
-            raise ambiguous(token.words)
-        self.named.append(fitting[0])
+        if self.meant.get(token) not in fitting:
+            if len(fitting) > 1:
+                theirs = [square for square in fitting if side is not None and board.color_at(square) == side]
+                fitting = [square for square in reversed(self.named) if square in fitting][:1] or theirs
+            if len(fitting) != 1:
+                raise ambiguous(token.words)
+            self.meant[token] = fitting[0]
+            self.named.append(fitting[0])
         if self.actor is None:
-            self.actor = board.color_at(fitting[0])
-        return fitting[0]
+            self.actor = board.color_at(self.meant[token])
+        return self.meant[token]
 
     def pieces(self, tokens: Iterable[Token], side: chess.Color | None = None) -> list[chess.Square]:
         """The squares of several pieces or groups, each named once; `side` as in `piece`."""
@@ -165,9 +170,7 @@ class Context:
 
     def _it(self, token: Token, board: chess.Board) -> chess.Square:
         if self.antecedent is not None and self.antecedent.kind == "p":
-            found = self.piece(self.antecedent, board)
-            self.named.pop()  # a pronoun names nothing anew
-            return found
+            return self.piece(self.antecedent, board)
         if self.antecedent is not None and self.antecedent.kind in "mlq" and self.moves:
             return self.moves[-1].to_square
         if not self.named:

@@ -195,7 +195,7 @@ class Naming:
         recent = list(self._recent)
 
         def back() -> None:
-            self._recent = recent
+            self._recent = list(recent)
 
         return back
 

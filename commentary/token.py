@@ -25,9 +25,12 @@ NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Token:
-    """One of them. `words` is what stood in the text; the rest is what could be read from it."""
+    """One of them. `words` is what stood in the text; the rest is what could be read from it.
+
+    Two of the same words are not equal, because they may mean different pieces.
+    """
 
     kind: Kind
     words: str

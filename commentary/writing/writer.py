@@ -119,13 +119,12 @@ class Writer:
 
     def _part(self, finding: Finding, *, last: bool) -> str:
         """One effect. What has a clause of its own stands last, where nothing seems to continue it."""
-        part = ""
+        part, back = "", self.naming.trying()
         for _ in range(_TRIES):
-            back = self.naming.trying()
+            back()
             part = finding.concept.do(self.naming, finding.values)
             if last or "," not in part:
                 break
-            back()
         return part
 
     def topic_of(self, candidate: Candidate) -> Topic:

@@ -347,3 +347,23 @@ def test_to_castle_now_is_not_the_right_to_castle(fen: str, text: str, holds: bo
 def test_the_side_to_move_may_threaten_mate(text: str, holds: bool) -> None:
     (claim,) = read(ATTACK, text).claims
     assert (claim.concept, claim.true) == ("threat of mate", holds)
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("The queen is attacked by the queen on d3 and defended only by the knight on f6.", True),
+        ("The queen is attacked by the queen on d3 and defended only by the bishop on c2.", False),
+        ("Only the knight on f6 defends the queen, and the queen on d3 attacks it.", True),
+        (
+            "The queen on e4 is attacked by the queen on d3 and defended only by the knight on f6. "
+            "Only the queen stands between White's bishop on c2 and Black's queen.",
+            True,
+        ),
+    ],
+)
+def test_a_name_handed_on_keeps_its_piece(text: str, holds: bool) -> None:
+    fen = "r1b2rk1/1pp2pp1/p1np1n1p/8/3Pq3/B1PQ1N1P/P1B2PP1/R4RK1 b - - 1 14"
+    reading = read(fen, f"The knight on f6 defends Black's queen on e4. {text}")
+    assert not reading.unread
+    assert reading.sound is holds

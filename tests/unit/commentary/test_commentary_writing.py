@@ -10,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commentary import LENGTHS, VOICES, Line, Score, Study, read, write
+from commentary.concept import move_findings
 from commentary.naming import numbered
+from commentary.step import Step
+from commentary.template import finite
 from commentary.wording import SAYS_NOTHING, TALK
 from commentary.writing.case import Case, Loss
 from commentary.writing.play import Play, Swing, at_rest
@@ -202,6 +205,17 @@ def test_a_condition_is_not_conceded() -> None:
     for first in ("if it were White's turn, Qh7# would be mate", "given another tempo, White would mate"):
         joined = {writer.join(first, "material is level", against=True) for _ in range(50)}
         assert joined == {f"{first}, but material is level", f"{first}, while material is level"}
+
+
+def test_a_piece_named_in_an_earlier_effect_is_not_taken_for_the_one_that_moves() -> None:
+    board = chess.Board("3r1r1k/1pq1n1pp/p1pNRp2/P1P5/1P1Q4/5P2/6PP/5RK1 b - - 5 29")
+    case = Case.of(Study(board.fen(), (Line(Score(cp=0), ("e7f5",)),)))
+    step = Step.of(board, chess.Move.from_uci("e7f5"))
+    found = {finding.concept.name: finding for finding in move_findings(step)}
+    for seed in range(20):
+        writer = Writer(case, VOICES["annotator"], Length.of("long"), random.Random(seed))
+        phrase = writer.phrase(step, [found["targets a weakness"], found["centralises"]])
+        assert read(board.fen(), f"29...Nf5 {finite(phrase)}.").sound, phrase
 
 
 def test_sayings_are_read_as_talk() -> None:
