@@ -264,7 +264,8 @@ def castling_wings(board: chess.Board, side: chess.Color) -> set[str]:
 
 
 def castling_now(board: chess.Board, side: chess.Color) -> set[str]:
-    """Where a side could castle at once, if it had the move."""
-    view = board if board.turn == side else other_turn(board)
-    moves = [move for move in view.legal_moves if view.is_castling(move)] if view else []
+    """Where a side could castle at once, if it had the move, also while the other side is in check."""
+    view = board.copy(stack=False)
+    view.turn = side
+    moves = view.generate_castling_moves()
     return {"kingside" if move.to_square > move.from_square else "queenside" for move in moves}

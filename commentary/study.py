@@ -90,5 +90,5 @@ def sound_board(fen: str) -> chess.Board:
     except ValueError as error:
         raise ValueError(f"no position: {fen!r}: {error}") from error
     if not board.is_valid():
-        raise ValueError(f"no legal position: {fen!r}: {board.status()!r}")
+        raise ValueError(f"impossible position: {fen!r}: {board.status()!r}")
     return board

@@ -256,8 +256,8 @@ class Display(AbstractContextManager["Display"]):
             minutes = int(time.monotonic() - member.changed_at) // 60 if awaited else 0
             if self._said.get(name, (State.WAITING, 0)) != (state, minutes):
                 self._said[name] = (state, minutes)
-                since = f"for {minutes} min" if minutes else ""
-                self.say(" ".join(filter(None, (f"{name}: {state}", since, member.note))))
+                since = f" for {minutes} min:" if minutes else ""
+                self.say(f"{name}: {state}{since} {member.note}".rstrip(" :"))
         last = snapshot.steps[-1] if snapshot.steps else {}
         if last.get("step") != self._step and time.monotonic() - self._line_at >= LINE_EVERY_S:
             self._step, self._line_at = last.get("step"), time.monotonic()

@@ -44,8 +44,8 @@ class DoctorSettings(RunPlace):
     These are the output of `rookery status`, versions, free memory and disk, settings, the last steps, the
     answers of the probes, the state of the streams, the stacks of the run's processes on this machine (from
     py-spy if it is installed, else in their logs), a list of the run's files and the ends of the logs.
-    Passwords and tokens are masked. Entries of the streams are left out; only the
-    reasons of dead letters are kept.
+    Passwords and tokens are masked. Entries of the streams are left out; only the reasons of dead letters
+    are kept.
     """
 
     out: Path | None = None

@@ -25,6 +25,9 @@ HOST = "127.0.0.1"
 _REWARD_MODEL_CARD = "reward_model.json"
 """The file by which a reward model is recognised."""
 
+_DEFAULT_RANK = 16
+"""The trainer's default and the server's."""
+
 STAGES = (
     ("redis", "reward-model"),
     ("feed", "archive", "reward", "inference", "trainer", "arena"),
@@ -214,9 +217,7 @@ def _governed(name: str, settings: UpSettings, plan: Plan, overrides: Overrides)
         return {**member, "out": plan.run_dir / "archive"}
     if name == "inference":
         adapters = plan.run_dir / "adapters"
-        chosen = (
-            {"full_weights": True} if is_gpt2(model) else _served(_lora_rank(settings, overrides), overrides)
-        )
+        chosen = {"full_weights": True} if is_gpt2(model) else _served(settings, overrides)
         if settings.thinking is not None:
             chosen["thinking"] = settings.thinking
         device = _device(name, settings)
@@ -239,31 +240,31 @@ def _governed(name: str, settings: UpSettings, plan: Plan, overrides: Overrides)
     return {**member, **_asking(name, settings, plan)}
 
 
-def _lora_rank(settings: UpSettings, overrides: Overrides) -> int | None:
-    """The rank of the trainer's adapters, 0 for all weights; None if it is the default or not a number."""
+def _served(settings: UpSettings, overrides: Overrides) -> dict[str, object]:
+    """The highest rank of adapters that the server accepts: the trainer's, unless the user gave one.
+
+    Raises:
+        SetupError: the server would refuse the trainer's adapters.
+    """
     preset = read_preset(settings.preset).get("trainer", {}) if settings.preset else {}
-    rank = overrides.given("trainer", "lora_rank")
-    rank = str(preset.get("lora_rank", "") if rank is None else rank)
-    return int(rank) if rank.isdecimal() else None
-
-
-def _served(rank: int | None, overrides: Overrides) -> dict[str, object]:
-    """The settings by which the server accepts the trainer's versions, unless the user gave them."""
-    if rank is None:
+    trained = overrides.given("trainer", "lora_rank") or preset.get("lora_rank")
+    served = overrides.given("inference", "max_lora_rank")
+    if trained is None and served is None:
         return {}
-    setting, needed = ("max_lora_rank", served_rank(rank)) if rank else ("full_weights", True)
-    given = overrides.given("inference", setting)
-    if given is None:
-        return {setting: needed}
-    if rank and str(given).isdecimal() and int(given) < rank:
+    rank = str(trained or _DEFAULT_RANK)
+    if not rank.isdecimal() or int(rank) == 0:
+        return {}  # the trainer says what is wrong, or trains all weights
+    highest = str(served or served_rank(int(rank)))
+    if highest.isdecimal() and int(highest) < int(rank):
         raise SetupError(
-            f"inference.max_lora_rank {given} is below the rank of the trainer's adapters, {rank}"
+            f"the trainer's adapters have rank {rank}, and the server accepts {highest} at most "
+            "(--set trainer.lora_rank, inference.max_lora_rank)"
         )
-    return {}
+    return {} if served else {"max_lora_rank": highest}
 
 
 def served_rank(rank: int) -> int:
-    """vLLM's smallest rank that holds an adapter of `rank`. Above 256 the server refuses, and says so."""
+    """The smallest rank of vLLM's that holds an adapter of `rank`; 256, its highest, if none does."""
     return min((r for r in (8, 16, 32, 64, 128, 256) if r >= rank), default=256)
 
 

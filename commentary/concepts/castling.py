@@ -8,7 +8,7 @@ from commentary import predicates
 from commentary.concept import Values, of_topic
 from commentary.concepts.files import heavy
 from commentary.concepts.kings import CENTRAL, home_rank, middlegame_kings, side_of_king
-from commentary.context import Context
+from commentary.context import Context, Unknown
 
 concept = of_topic("kings")
 
@@ -21,12 +21,17 @@ def _central(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "king": king, "wing": wing, "barred": None if wing else side}
 
 
-_WINGS = {"short": "kingside", "long": "queenside"}
+_WINGS = {"": "", "kingside": "kingside", "queenside": "queenside", "short": "kingside", "long": "queenside"}
+
+
+def _among(wings: set[str], wing: str) -> bool:
+    if wing not in _WINGS:
+        raise Unknown(f"{wing!r} is not a wing")  # "can castle soon"
+    return _WINGS[wing] in wings if wing else bool(wings)
 
 
 def _may_castle(context: Context, side: bool, wing: str = "") -> bool:
-    wings = predicates.castling_wings(context.board, side)
-    return _WINGS.get(wing, wing) in wings if wing else bool(wings)
+    return _among(predicates.castling_wings(context.board, side), wing)
 
 
 def _central_weight(board: chess.Board, values: Values) -> float:
@@ -62,8 +67,7 @@ _AT_ONCE = "(now|at once|immediately|next move|on the next move)"
 
 def _can_castle(context: Context, side: bool, wing: str = "") -> bool:
     """At once: "still" and "the right" speak of what remains, whatever stands between."""
-    found = predicates.castling_now(context.board, side)
-    return _WINGS.get(wing, wing) in found if wing else bool(found)
+    return _among(predicates.castling_now(context.board, side), wing)
 
 
 concept("can castle", holds=_can_castle).says(

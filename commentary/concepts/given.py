@@ -92,7 +92,7 @@ def _not_castled(context: Context, side: bool | None = None) -> bool:
 @concept("no castling rights").says(
     "||there ~be no castling rights( available)?( left)?( for either side)?",
     "||no castling rights(( ~be)? (available|present|left)| remain| exist)?( for either side)?",
-    "||(neither side|nobody) can castle( any more)?",
+    "||(neither side|nobody) can castle any more",
     "||neither side ~have (any )?castling rights( left| available)?",
     "||{side} ~have no castling rights( left| available)?",
     "||{side} (can no longer castle|may no longer castle|cannot castle any more)",

@@ -23,7 +23,7 @@ def render_fen(fen: str, *, style: str, last_moves: Sequence[str] = ()) -> Promp
     """The prompt of a position in the named style. `last_moves` are the moves before it in UCI, oldest first.
 
     Raises:
-        InvalidInput: the FEN is no legal position, the style does not exist, or a move is not UCI.
+        InvalidInput: the FEN is not a legal position, the style does not exist, or a move is not UCI.
     """
     board = _board(fen)
     if len(last_moves) > MAX_MOVES:

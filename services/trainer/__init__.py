@@ -1,1 +1,1 @@
-"""Trains the policy: on the groups of a run, or on files of examples (`sft`, `dpo`, `reward-model`)."""
+"""Trains the policy, on the groups of a run or on files of examples (`sft`, `dpo`), and reward models."""

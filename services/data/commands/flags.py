@@ -254,7 +254,7 @@ def _with_a_move(positions: Iterator[Position], place: str) -> Iterator[Position
     """Yields the positions in which the game is not over. Reports on stderr how many others there are.
 
     Raises:
-        InvalidInput: a FEN is malformed or no legal position.
+        InvalidInput: a FEN is malformed or not a legal position.
     """
     over = 0
     for number, position in enumerate(positions, start=1):

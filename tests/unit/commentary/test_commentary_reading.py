@@ -328,9 +328,12 @@ def test_the_second_of_two_targets_is_no_claim_of_its_own() -> None:
         ("4k3/8/8/8/8/8/8/4K2R w K - 0 1", "White has the right to castle.", True),
         ("4k3/8/8/8/8/8/8/4K2R w K - 0 1", "White has the right to castle on both sides.", False),
         ("4kr2/8/8/8/8/8/8/4K2R w K - 0 1", "White can castle kingside.", False),
+        ("4k3/8/8/8/B7/8/8/4K2R b K - 0 1", "White can castle kingside.", True),
+        (chess.STARTING_FEN, "White cannot castle yet.", None),
+        (ATTACK, "White can castle soon.", None),
     ],
 )
-def test_to_castle_now_is_not_the_right_to_castle(fen: str, text: str, holds: bool) -> None:
+def test_to_castle_now_is_not_the_right_to_castle(fen: str, text: str, holds: bool | None) -> None:
     (claim,) = read(fen, text).claims
     assert claim.true is holds
 

@@ -134,7 +134,7 @@ def test_without_a_terminal_changes_become_lines() -> None:
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert lines == [
         "reward: starting not listening yet",
-        "reward: starting for 2 min no engine",
+        "reward: starting for 2 min: no engine",
         "reward: ready",
         "step 7: reward -0.500, legal_rate 75.0%, loss 0.010",
     ]

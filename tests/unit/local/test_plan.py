@@ -130,9 +130,13 @@ def test_the_server_accepts_the_trainers_versions(house: Path, monkeypatch: pyte
     assert made["--max-lora-rank"] == "32"
     given = plan("--set", "trainer.lora_rank=24", "--set", "inference.max_lora_rank=64")
     assert flags(given, "inference")["--max-lora-rank"] == "64"
-    with pytest.raises(SetupError, match="max_lora_rank 16 is below the rank of the trainer's adapters, 24"):
-        plan("--set", "trainer.lora_rank=24", "--set", "inference.max_lora_rank=16")
-    assert "--full-weights" in plan("--set", "trainer.lora_rank=0").commands["inference"].argv
+    for rank, highest in (("24", "16"), ("16", "8"), ("300", "256")):
+        with pytest.raises(SetupError, match=f"have rank {rank}, and the server accepts {highest} at most"):
+            plan("--set", f"trainer.lora_rank={rank}", "--set", f"inference.max_lora_rank={highest}")
+    with pytest.raises(SetupError, match="have rank 16, and the server accepts 8 at most"):
+        plan("--set", "inference.max_lora_rank=8")
+    with pytest.raises(SetupError, match="have rank 300, and the server accepts 256 at most"):
+        plan("--set", "trainer.lora_rank=300")
     monkeypatch.setenv("TRAINER_LORA_RANK", "64")
     assert (
         flags(plan("--preset", "rook-small", "--model", "models/m"), "inference")["--max-lora-rank"] == "64"
