@@ -174,4 +174,5 @@ def test_a_run_goes_back_from_a_damaged_version(runs: Path) -> None:
     assert all(row["mismatch_mean"] < 1e-5 for row in rows), "every group is of the version it names"
     assert all(row["age_max"] <= 4 for row in rows)
     assert last - 1 - rows[-1]["age_max"] > newest, "the server took the new numbers"
-    assert read_strength(second.run)[-1]["version"] == last // 4 * 4, "the last one is waited for"
+    # Or a later one, if that was no longer served when the arena was ready to ask it.
+    assert read_strength(second.run)[-1]["version"] >= last // 4 * 4, "the last one is waited for"

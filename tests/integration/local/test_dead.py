@@ -42,7 +42,7 @@ def test_dead_letters_are_shown_replayed_and_dropped(redis_url: str) -> None:
     assert command(redis_url, "replay", *ids[:2]).count("again") == 2
     assert read(streams, "positions", 1, group="rollouts", consumer="r")[0].data == position.data
     assert read(streams, "traces", 1, group="trainer", consumer="t")[0].data == first.data
-    with pytest.raises(NotFound, match=rf"no dead letter {ids[0]}.* names the 1"):
+    with pytest.raises(NotFound, match=rf"no dead letter {ids[0]}.* shows all 1"):
         command(redis_url, "drop", ids[0])
     command(redis_url, "drop", "all")
     run = streams.overview()
