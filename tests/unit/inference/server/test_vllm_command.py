@@ -218,3 +218,10 @@ def test_vllm_has_our_certificate(model: Path, tmp_path: Path) -> None:
         ca,
         "2",
     )
+
+
+def test_onednn_keeps_few_kernels_on_a_cpu() -> None:
+    chosen, name = settings("--model", "some/model"), "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+    assert vllm_command.environment(chosen, {}, cpu=True)[name] == "128"
+    assert vllm_command.environment(chosen, {name: "7"}, cpu=True)[name] == "7"
+    assert name not in vllm_command.environment(chosen, {}, cpu=False)
