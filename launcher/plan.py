@@ -217,7 +217,7 @@ def _governed(name: str, settings: UpSettings, plan: Plan, overrides: Overrides)
         return {**member, "out": plan.run_dir / "archive"}
     if name == "inference":
         adapters = plan.run_dir / "adapters"
-        chosen = {"full_weights": True} if is_gpt2(model) else _served(settings, overrides)
+        chosen = {"full_weights": True} if is_gpt2(model) else _rank_setting(settings, overrides)
         if settings.thinking is not None:
             chosen["thinking"] = settings.thinking
         device = _device(name, settings)
@@ -240,8 +240,8 @@ def _governed(name: str, settings: UpSettings, plan: Plan, overrides: Overrides)
     return {**member, **_asking(name, settings, plan)}
 
 
-def _served(settings: UpSettings, overrides: Overrides) -> dict[str, object]:
-    """The highest rank of adapters that the server accepts: the trainer's, unless the user gave one.
+def _rank_setting(settings: UpSettings, overrides: Overrides) -> dict[str, object]:
+    """The setting of the highest rank that the server accepts: the trainer's, unless the user gave one.
 
     Raises:
         SetupError: the server would refuse the trainer's adapters.
