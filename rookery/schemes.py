@@ -1,9 +1,10 @@
 r"""The schemes, which turn a judged answer into a reward.
 
-A scheme is a weighted sum of terms. At least one term says how good the move is; `format` and `length` look
-at the text around it, `candidates` at the moves that the reasoning names, `truth` at what it says about the
-board. Only a legal move earns terms. Without one, the reward is below that of the worst legal move, by a
-margin in proportion to the scheme's range, so no text makes up for a missing move.
+A scheme is a weighted sum of terms. At least one term says how good the move is; `mate` adds what win
+probabilities hardly show, `format` and `length` look at the text around the move, `candidates` at the moves
+that the reasoning names, `truth` at what it says about the board. Only a legal move earns terms. Without one,
+the reward is below that of the worst legal move, by a margin in proportion to the scheme's range, so no text
+makes up for a missing move.
 """
 
 import math
@@ -14,7 +15,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from rookery.errors import InvalidInput
-from rookery.trace import Outcome
+from rookery.trace import Evaluation, Outcome
 
 DEFAULT = "delta"
 
@@ -58,8 +59,8 @@ class TermInput:
     `win_worst` is that of the worst legal move, `model` the reward model's opinion of the move, in [0, 1].
     `wins_named` are those of the different legal moves among the first that the reasoning names, and
     `legal_moves` is the number of all legal moves. `truth` is the value of what the reasoning says about the
-    board, in [-1, 1]. `custom` has the values of users' functions by name. They are set only for terms that
-    need them.
+    board, in [-1, 1]. `custom` has the values of users' functions by name. `best` and `played` are the
+    engine's scores of the best move and of the move played. They are set only for terms that need them.
     """
 
     win_best: float
@@ -71,6 +72,8 @@ class TermInput:
     legal_moves: int = 0
     truth: float | None = None
     custom: Mapping[str, float] = field(default_factory=dict)
+    best: Evaluation | None = None
+    played: Evaluation | None = None
 
     @property
     def regret(self) -> float:
@@ -99,6 +102,7 @@ class Term:
     needs_worst: bool = False
     needs_model: bool = False
     needs_reading: bool = False
+    needs_scores: bool = False
     candidates: int = 0
     ask: Callable[[str, Sequence[str], Sequence[str]], Awaitable[list[float]]] | None = None
     unavailable_reason: Callable[[], Awaitable[str | None]] | None = None
@@ -146,6 +150,11 @@ class Scheme:
     def needs_reading(self) -> bool:
         """Whether the reasoning must be read."""
         return any(term.needs_reading for _, term in self.terms)
+
+    @property
+    def needs_scores(self) -> bool:
+        """Whether the engine's scores must be known, not only the win probabilities."""
+        return any(term.needs_scores for _, term in self.terms)
 
     @property
     def candidates(self) -> int:
@@ -205,6 +214,17 @@ def _format(inputs: TermInput) -> float:
     return 1.0 if len(_BOX.findall(inputs.response)) == 1 else 0.0
 
 
+def _mate(inputs: TermInput) -> float:
+    """What the move loses of the nearest mate. A mate in n moves is worth 1/n, being mated in n -1/n.
+
+    At least -1. Win probabilities hardly show this: where every move wins, a missed mate costs nothing.
+    """
+    if inputs.best is None or inputs.played is None:
+        raise ValueError("the scores are not known")
+    best, played = (1 / score.mate if score.mate else 0.0 for score in (inputs.best, inputs.played))
+    return max(-1.0, min(0.0, played - best))
+
+
 def _truth(inputs: TermInput) -> float:
     """True claims of the reasoning against false ones."""
     if inputs.truth is None:
@@ -244,6 +264,7 @@ TERMS: Mapping[str, Term] = MappingProxyType(
             Term("accuracy", 1, 0.0, 1.0, _accuracy),
             Term("minmax", 1, 0.0, 1.0, _minmax, needs_worst=True),
             Term("model", 1, 0.0, 1.0, _model, needs_model=True),
+            Term("mate", 1, -1.0, 0.0, _mate, judges_move=False, needs_scores=True),
             Term("format", 1, 0.0, 1.0, _format, judges_move=False),
             Term("truth", 1, -1.0, 1.0, _truth, judges_move=False, needs_reading=True),
         )

@@ -110,6 +110,8 @@ def numbered_positions(settings: FeedSettings) -> Iterator[Callable[[int], Posit
     """
     size, seed = settings.max_positions, settings.seed
     with ExitStack() as files:
+        if settings.mate_share and (settings.has_lines or settings.sources == GENERATED):
+            raise SetupError(f"--mate-share {settings.mate_share} is for games, not for {settings.sources!r}")
         if settings.sources == GENERATED:
             position = PositionGenerator(seed, settings.shares, least_moves=2).position
         elif settings.has_lines:
@@ -122,8 +124,13 @@ def numbered_positions(settings: FeedSettings) -> Iterator[Callable[[int], Posit
         else:
             games = files.enter_context(closing(GameCollection(settings.paths)))
             order = PositionOrder(games, shares=settings.shares, split=settings.split)
-            position = partial(order.position, seed=seed)
+            position = partial(_mixed, order, seed, settings.mate_share)
         yield fixed_pool(position, size, seed=seed) if size else position
+
+
+def _mixed(order: PositionOrder, seed: int, mate_share: float, number: int) -> Position:
+    mate = random.Random(f"{seed}:{number}:mates").random() < mate_share
+    return (order.mate_in_one if mate else order.position)(number, seed=seed)
 
 
 async def _pause(stopping: asyncio.Event) -> None:

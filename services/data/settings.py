@@ -109,6 +109,8 @@ class FeedSettings(PositionSettings, RunSettings, AccessSettings):
     """Share of illegal moves in A: lines."""
     ending_share: float = Field(default=0.5, ge=0, le=1)
     """Share of legal moves in A: lines that end the game, where a move can."""
+    mate_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of positions in which the side to move can mate at once; of the others, one in a hundred."""
     depth: PositiveInt = 256
     """Positions in the stream, delivered or not, at which the feed waits."""
     repeat_share: float = Field(default=0.0, ge=0, lt=1)

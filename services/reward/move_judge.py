@@ -202,6 +202,8 @@ class MoveJudge:
             legal_moves,
             truth,
             answer.custom,
+            top.evaluation,
+            own.evaluation,
         )
         components = answer.scheme.components(inputs)
         return Verdict(

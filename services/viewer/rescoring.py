@@ -1,7 +1,7 @@
 """Scores the answers of a view under another scheme, from the win probabilities in the archive.
 
-Schemes that need further searches, a reward model or the reading of the text are left to `rookery rescore`,
-which asks the engine.
+Schemes that need scores, further searches, a reward model or the reading of the text are left to
+`rookery rescore`, which asks the engine.
 """
 
 from collections import Counter
@@ -30,7 +30,14 @@ def rescore(index: Index, run: str, chosen: Filter, scheme_text: str) -> dict[st
         InvalidInput: there is no such scheme, or it needs more than the archive has.
     """
     scheme = find_scheme(scheme_text)
-    if scheme.needs_worst or scheme.needs_model or scheme.needs_reading or scheme.candidates:
+    unknown = (
+        scheme.needs_worst,
+        scheme.needs_model,
+        scheme.needs_reading,
+        scheme.needs_scores,
+        scheme.candidates,
+    )
+    if any(unknown):
         raise InvalidInput(
             f"scheme {scheme_text!r} needs more than the archive's win probabilities: use `rookery rescore`"
         )

@@ -66,19 +66,30 @@ class PositionOrder:
         POSITIONS_SAMPLED.labels(position.phase.value).inc()
         return position
 
+    def mate_in_one(self, number: int, *, seed: int) -> Position:
+        """Position number `number` of those in which the side to move can mate at once.
+
+        If the games hardly have any, it is `position(number)`.
+        """
+        rng = random.Random(f"{seed}:{number}:mate")
+        return self._of_games(_plies_with_mate, rng, self.split) or self.position(number, seed=seed)
+
     def distinct(self, *, seed: int) -> Iterator[Position]:
         """Positions in order, each question once. Ends when there are hardly any new ones."""
         return distinct(self.position(number, seed=seed) for number in count())
 
     def _draw(self, number: int, seed: int, split: Split) -> Position:
         rng = random.Random(f"{seed}:{number}")
-        return self._of_phase(self._shares.draw(rng), rng, split) or self._of_any(rng, split)
+        phase = self._shares.draw(rng)
+        return self._of_games(lambda game: game.plies(phase), rng, split) or self._of_any(rng, split)
 
-    def _of_phase(self, phase: Phase, rng: random.Random, split: Split) -> Position | None:
+    def _of_games(
+        self, plies: Callable[[Game], list[int]], rng: random.Random, split: Split
+    ) -> Position | None:
         count = self.games.count(split)
         for _ in range(_GAMES_TRIED if count else 0):
             game = self.games.game(self.games.number(split, int(rng.random() * count)))
-            position = _ply_of(game, game.plies(phase), rng) if game else None
+            position = _ply_of(game, plies(game), rng) if game else None
             if position:
                 return position
         return None
@@ -97,6 +108,23 @@ class PositionOrder:
 
 def _ply_of(game: Game, plies: list[int], rng: random.Random) -> Position | None:
     return game.position(plies[int(rng.random() * len(plies))]) if plies else None
+
+
+def _plies_with_mate(game: Game) -> list[int]:
+    """The plies at which the side to move can mate at once."""
+    plies = {ply for phase in Phase for ply in game.plies(phase)}
+    return [ply for ply, board, _ in game.replay() if ply in plies and _can_mate(board)]
+
+
+def _can_mate(board: chess.Board) -> bool:
+    return any(_mates(board, move) for move in filter(board.gives_check, board.legal_moves))
+
+
+def _mates(board: chess.Board, move: chess.Move) -> bool:
+    board.push(move)
+    mates = board.is_checkmate()
+    board.pop()
+    return mates
 
 
 class Rounds:
@@ -238,12 +266,8 @@ def with_mate_in_one(position: Callable[[int], Position], number: int) -> Positi
     """
     first = number * MATE_TRIES
     for candidate in map(position, range(first, first + MATE_TRIES)):
-        board = chess.Board(candidate.fen)
-        for move in filter(board.gives_check, board.legal_moves):
-            board.push(move)
-            if board.is_checkmate():
-                return candidate
-            board.pop()
+        if _can_mate(chess.Board(candidate.fen)):
+            return candidate
     raise InvalidInput(f"none of {MATE_TRIES} positions from number {first} on has a mate in one")
 
 

@@ -82,6 +82,34 @@ def test_a_pool_of_games(tmp_path: Path) -> None:
         positions(1, sources=str(games), split="all", max_positions=50)
 
 
+def test_a_share_of_the_positions_has_a_mate_in_one() -> None:
+    plain, mixed = positions(60, seed=5), positions(60, mate_share=0.3, seed=5)
+    assert mixed == positions(60, mate_share=0.3, seed=5)
+    changed = [number for number in range(60) if mixed[number] != plain[number]]
+    assert len(changed) == pytest.approx(18, abs=9)
+    assert all(has_mate_in_one(mixed[number].fen) for number in changed)
+
+
+def test_without_mates_the_share_is_of_other_positions(tmp_path: Path) -> None:
+    games = tmp_path / "games.pgn"
+    games.write_text('[Event "?"]\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 1-0\n')
+    given = {"sources": str(games), "split": "all"}
+    assert positions(3, mate_share=1.0, **given) == positions(3, **given)
+
+
+def test_only_games_have_mates(tmp_path: Path) -> None:
+    file = _write(tmp_path / "tasks.txt")
+    with pytest.raises(SetupError, match=r"--mate-share 0.1 is for games, not for '.*tasks\.txt'"):
+        positions(1, task="rookworld", sources=str(file), mate_share=0.1)
+    with pytest.raises(SetupError, match="is for games, not for 'generated'"):
+        positions(1, sources="generated", mate_share=0.1)
+
+
+def has_mate_in_one(fen: str) -> bool:
+    board = chess.Board(fen)
+    return any(board.san(move).endswith("#") for move in board.legal_moves)
+
+
 def _write(path: Path, rows: list[Mapping[str, Any]] | None = None) -> Path:
     if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)

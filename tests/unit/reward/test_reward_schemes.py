@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from commentary import read
 from rookery.errors import InvalidInput
 from rookery.schemes import TERMS, TermInput, find_scheme
-from rookery.trace import Outcome
+from rookery.trace import Evaluation, Outcome
 from services.reward.truth import truth_of
 
 REFUSED = sorted(set(Outcome) - {Outcome.LEGAL})
@@ -23,8 +23,8 @@ BY_ENGINE = [name for name in JUDGES if not TERMS[name].needs_model]
 moves = st.sampled_from(JUDGES)
 weights = st.sampled_from(["", "0.1*", "2*", "1000*", ".5*"])
 sums = st.builds(
-    "{}{}+{}format+{}length(100)+{}candidates(2)+{}truth".format,
-    *(weights, moves, *[weights] * 4),
+    "{}{}+{}format+{}length(100)+{}candidates(2)+{}truth+{}mate".format,
+    *(weights, moves, *[weights] * 5),
 )
 SAID = ("White is to move.", "Material is level.", "White has a passed pawn on e2.", "Black is in check.")
 texts = st.sampled_from(["", TIDY, *SAID, " ".join(SAID), "x" * 50, "x" * 150, "x" * 5000])
@@ -38,6 +38,8 @@ def evidence(best: float, played: float, response: str = "", worst: float = 0.0)
         wins_named=(worst, played),
         legal_moves=20,
         truth=truth_of(read(chess.STARTING_FEN, response)),
+        best=Evaluation(mate=1) if best == 1 else Evaluation(cp=0),
+        played=Evaluation(mate=-1) if played == 0 else Evaluation(cp=0),
     )
 
 
@@ -83,6 +85,30 @@ def test_the_best_move_earns_the_most(name: str) -> None:
 )
 def test_values(name: str, best: float, played: float, worst: float, value: float) -> None:
     assert TERMS[name].value(TermInput(best, played, "", worst)) == pytest.approx(value, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("best", "played", "value"),
+    [
+        (1, 1, 0.0),
+        (1, 2, -0.5),
+        (1, None, -1.0),
+        (3, None, -1 / 3),
+        (None, None, 0.0),
+        (None, -1, -1.0),
+        (None, -4, -0.25),
+        (-4, -1, -0.75),
+        (-4, -5, 0.0),  # noise: the search of the move alone saw further
+        (None, 2, 0.0),
+        (1, -1, -1.0),
+    ],
+)
+def test_mate_is_what_the_move_loses_of_the_nearest_mate(
+    best: int | None, played: int | None, value: float
+) -> None:
+    scores = [Evaluation(mate=mate) if mate else Evaluation(cp=20) for mate in (best, played)]
+    inputs = TermInput(0.9, 0.9, "", best=scores[0], played=scores[1])
+    assert TERMS["mate"].value(inputs) == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +182,7 @@ def test_a_scheme_names_its_versions() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("alpha", "no scheme 'alpha': choose from delta, best, accuracy, minmax, model, format"),
+        ("alpha", "no scheme 'alpha': choose from delta, best, accuracy, minmax, model, mate, format"),
         ("", "is not a term"),
         ("delta+", "is not a term"),
         ("delta-0.1*format", "is not a term"),
