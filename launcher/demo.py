@@ -1,7 +1,7 @@
 """`rookery demo`: a short run, and an evaluation that compares its last policy with the first.
 
-The arena asks both about the same held-out positions, with the run's inference and reward services, and lets
-them play matches: one where an illegal move loses the game, and one where a random legal move replaces it.
+The arena asks both about the same held-out positions and mates in one, with the run's inference and reward
+services, and lets them play a match in which a random legal move replaces an illegal one.
 """
 
 import asyncio
@@ -23,8 +23,10 @@ from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion, policy_name
 
 ENDS = {"max_plies": 100, "referee": "stockfish,nodes=200", "limit_cp": 500}
-"""How games of the matches end, because weak players can hardly mate: at a lead of 13 pawns for six plies,
+"""How games of the match end, because weak players can hardly mate: at a lead of 13 pawns for six plies,
 and after 100 plies, when a lead of 5 pawns wins."""
+
+MATES = Path("samples/mates_in_1.csv")
 
 _RELOAD_TIMEOUT_S = 120.0
 
@@ -81,7 +83,8 @@ def evaluate_versions(settings: DemoSettings, plan: Plan, held_out: Path, consol
         "samples": settings.eval_samples,
         "seed": settings.seed,
         "out": plan.run_dir,
-        "sections": "positions,reasoning,matches",
+        "sections": "positions,reasoning,matches,puzzles",
+        "puzzles": MATES,
         **settings.access_values,
     }
     # A rollback removes the names of all later versions, so the first version must be loaded first.
@@ -90,13 +93,11 @@ def evaluate_versions(settings: DemoSettings, plan: Plan, held_out: Path, consol
         if is_gpt2(settings.model):
             arena("evaluate", player, flags={**flags, "ask_only": True})
     if settings.eval_pairs and settings.task == "move" and not is_gpt2(settings.model):
-        for illegal in ("forfeit", "random"):
-            console.print(f"match of the last version with the first: after an illegal move {illegal}")
-            out = plan.run_dir / f"matches-{illegal}"
-            games = {"pairs": settings.eval_pairs, "seed": settings.seed, "out": out, **ENDS}
-            # Greedy play of weak players repeats moves: nearly every game would be drawn.
-            sampled = [f"{player},temperature=1" for player in reversed(players)]
-            arena("match", *sampled, flags={**games, "illegal": illegal})
+        console.print("match of the last version with the first")
+        games = {"pairs": settings.eval_pairs, "seed": settings.seed, "out": plan.run_dir / "matches"}
+        # Greedy play of weak players repeats moves: nearly every game would be drawn.
+        sampled = [f"{player},temperature=1" for player in reversed(players)]
+        arena("match", *sampled, flags={**games, **ENDS, "illegal": "random"})
     arena("evaluate", *players, flags=flags)
 
 

@@ -44,7 +44,8 @@ def test_a_short_demo_leaves_a_report(tmp_path: Path) -> None:
         assert metrics[metric][LAST]["difference"]["ci95"]
     assert set(report["sections"]["positions"]["pieces"]["pawn"]) == {FIRST, LAST, *REFERENCES}
     assert set(report["sections"]["reasoning"]["metrics"]["distinct_candidates"]) == {FIRST, LAST}
-    assert {"matches-forfeit", "matches-random"} < set(report["sections"])
+    assert set(report["sections"]["matches"]["encounters"]["strict_elo"])
+    assert set(report["sections"]["puzzles/mates_in_1"]["metrics"]["solved"]) == {FIRST, LAST}
 
 
 def test_the_demo_is_bounded() -> None:

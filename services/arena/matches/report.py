@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from rookery.trace import Outcome
-from services.arena.matches.game import Game, Rules
+from services.arena.matches.game import ILLEGAL_MOVE, Game, Rules
 from services.arena.matches.llm_chess import LlmChess
 from services.arena.matches.tournament import Unplayed
 from services.arena.players.player import Player
@@ -48,7 +48,10 @@ class PlayerSummary:
 
 @dataclass(frozen=True, slots=True)
 class Encounter:
-    """The games of `player` against `opponent`, from the player's point of view."""
+    """The games of `player` against `opponent`, from the player's point of view.
+
+    `strict_elo` is the difference if the first illegal move of each game had lost it.
+    """
 
     player: str
     opponent: str
@@ -58,6 +61,7 @@ class Encounter:
     pairs: Pentanomial
     elo: Elo
     normalised_elo: Elo
+    strict_elo: Elo
     superiority: float
 
 
@@ -132,8 +136,19 @@ def _encounter(player: str, opponent: str, games: Sequence[Game]) -> Encounter:
         pairs=pairs,
         elo=pairs.elo,
         normalised_elo=pairs.normalised_elo,
+        strict_elo=Pentanomial.of(pair_scores(player, map(strictly, games))).elo,
         superiority=pairs.superiority,
     )
+
+
+def strictly(game: Game) -> Game:
+    """The game as it would have ended if its first illegal move had lost."""
+    for number, turn in enumerate(game.turns):
+        if not turn.legal_at_once:
+            white = game.opening.board().turn == (number % 2 == 0)
+            result = "0-1" if white else "1-0"
+            return replace(game, result=result, termination=ILLEGAL_MOVE, turns=game.turns[: number + 1])
+    return game
 
 
 def score_of(name: str, game: Game) -> float:
@@ -171,8 +186,9 @@ def encounter_text(encounter: Encounter) -> str:
     line = f"{e.player} - {e.opponent}: {games} games, +{e.wins} ={e.draws} -{e.losses}, {share:.1%}"
     if not e.pairs.pairs:
         return line
+    strict = "" if e.strict_elo == e.elo else f", {elo_text(e.strict_elo)} if illegal moves had lost"
     return (
-        f"{line}\nElo {elo_text(e.elo)}, normalised {elo_text(e.normalised_elo)}, 95% intervals; "
+        f"{line}\nElo {elo_text(e.elo)}{strict}, normalised {elo_text(e.normalised_elo)}, 95% intervals; "
         f"likelihood of superiority {e.superiority:.1%}\n"
         f"pairs with 0, 1/2, 1, 1 1/2, 2 points: {', '.join(map(str, e.pairs.counts))}"
     )

@@ -1,7 +1,6 @@
 """Matches: shows the results that `python -m services.arena match` or `tournament` wrote.
 
-Their folders are in the folder of the report and are named `matches`, or `matches-NAME`, such as
-`matches-random` for another rule for illegal moves.
+Their folders are in the folder of the report and are named `matches` or `matches-NAME`.
 """
 
 import json
@@ -80,6 +79,10 @@ def _whole(name: str, title: str, explanation: str = "") -> Metric:
 
 _RESULTS: Iterable[tuple[Metric, Callable[[Any], Estimate]]] = (
     (_whole("elo", "Elo", "difference in strength"), lambda e: _elo(e["elo"])),
+    (
+        _whole("strict_elo", "Elo, strictly", "if the first illegal move of a game had lost it"),
+        lambda e: _elo(e.get("strict_elo")),  # older reports do not have it
+    ),
     (_whole("normalised_elo", "Normalised Elo"), lambda e: _elo(e["normalised_elo"])),
     (Metric("superiority", "Superiority", "likelihood that it is stronger"), _count("superiority")),
     (_whole("wins", "Wins"), _count("wins")),
