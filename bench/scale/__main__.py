@@ -42,9 +42,12 @@ def main() -> int:
         report["workers"] = spread = workers.measure(
             annotations=options.annotations, groups=options.groups, nodes=options.nodes, rounds=options.rounds
         )
+        # The process that hands out the work needs a core, too: with two of them, only processor time can tell.
+        enough = (os.cpu_count() or 1) > max(workers.WORKERS)
+        ratio, by = ("of_linear", "") if enough else ("cpu_of_one", ", by processor time")
         for work, sides in spread.items():
             for side, found in sides.items():
-                met[f"{work}, {side}: {workers.TARGET} of linear"] = found["of_linear"] >= workers.TARGET
+                met[f"{work}, {side}: {workers.TARGET} of linear{by}"] = found[ratio] >= workers.TARGET
     if "pipeline" in options.parts:
         report["pipeline_up_to_date_cpu_s"] = seconds = _up_to_date()
         met[f"pipeline: {UP_TO_DATE_S} s"] = seconds <= UP_TO_DATE_S
