@@ -57,7 +57,7 @@ def up(given: UpSettings, console: Console) -> int:
 
 
 def print_services(given: UpSettings) -> None:
-    """Prints the run's settings, then the output of `--dry-run` of reward, rollouts and trainer.
+    """Prints the run's settings, then the output of `--dry-run` of feed, reward, rollouts and trainer.
 
     Raises:
         SetupError: a setting of the run or of a service is wrong.
@@ -76,7 +76,7 @@ def print_services(given: UpSettings) -> None:
     for folder in (plan.run_dir / "redis", plan.run_dir, settings.runs_dir):
         with suppress(OSError):  # not empty, so it was there before
             folder.rmdir()
-    for name in ("reward", "rollouts", "trainer"):
+    for name in ("feed", "reward", "rollouts", "trainer"):
         command = plan.commands[name]
         done = subprocess.run(
             [*command.argv, "--dry-run"],

@@ -110,8 +110,6 @@ def numbered_positions(settings: FeedSettings) -> Iterator[Callable[[int], Posit
     """
     size, seed = settings.max_positions, settings.seed
     with ExitStack() as files:
-        if settings.mate_share and (settings.has_lines or settings.sources == GENERATED):
-            raise SetupError(f"--mate-share {settings.mate_share} is for games, not for {settings.sources!r}")
         if settings.sources == GENERATED:
             position = PositionGenerator(seed, settings.shares, least_moves=2).position
         elif settings.has_lines:

@@ -4,6 +4,7 @@ The settings that determine the positions are shared: the feed also reads `DATA_
 unless the `FEED_...` variable is set. Service and feed therefore use the same order by default.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
@@ -16,7 +17,7 @@ from pydantic_settings import (
 
 from rookery.access import AccessSettings
 from rookery.errors import SetupError
-from rookery.settings import Port, RunSettings, Settings
+from rookery.settings import Port, PresetSettings, RunSettings, Settings
 from services.data.pgn.games import Split
 from services.data.pgn.sources import SAMPLE, find_sources
 from services.data.positions.recipe import Repeats, Shares
@@ -88,7 +89,7 @@ class DataSettings(PositionSettings, AccessSettings):
     """gRPC port; 0 picks a free one."""
 
 
-class FeedSettings(PositionSettings, RunSettings, AccessSettings):
+class FeedSettings(PositionSettings, RunSettings, PresetSettings, AccessSettings):
     """Keeps the `positions` stream of a run filled."""
 
     model_config = SettingsConfigDict(env_prefix="FEED_")
@@ -110,7 +111,7 @@ class FeedSettings(PositionSettings, RunSettings, AccessSettings):
     ending_share: float = Field(default=0.5, ge=0, le=1)
     """Share of legal moves in A: lines that end the game, where a move can."""
     mate_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of positions in which the side to move can mate at once; of the others, one in a hundred."""
+    """Share of positions of games in which the side to move can mate at once. Of others, 1% are such."""
     depth: PositiveInt = 256
     """Positions in the stream, delivered or not, at which the feed waits."""
     repeat_share: float = Field(default=0.0, ge=0, lt=1)
@@ -138,6 +139,11 @@ class FeedSettings(PositionSettings, RunSettings, AccessSettings):
     def repeats(self) -> Repeats | None:
         """Which positions are repeated, or None if the share is 0."""
         return Repeats(self.repeat_share, self.repeat_half_life) if self.repeat_share else None
+
+    def unread(self) -> Mapping[str, str]:
+        """`mate_share` has no effect without games."""
+        games = self.sources != GENERATED and not self.has_lines
+        return {} if games else {"mate_share": f"sources = {self.sources!r}"}
 
     @classmethod
     def settings_customise_sources(

@@ -97,12 +97,11 @@ def test_without_mates_the_share_is_of_other_positions(tmp_path: Path) -> None:
     assert positions(3, mate_share=1.0, **given) == positions(3, **given)
 
 
-def test_only_games_have_mates(tmp_path: Path) -> None:
-    file = _write(tmp_path / "tasks.txt")
-    with pytest.raises(SetupError, match=r"--mate-share 0.1 is for games, not for '.*tasks\.txt'"):
-        positions(1, task="rookworld", sources=str(file), mate_share=0.1)
-    with pytest.raises(SetupError, match="is for games, not for 'generated'"):
-        positions(1, sources="generated", mate_share=0.1)
+def test_other_sources_have_no_mates() -> None:
+    given = {"sources": "generated", "seed": 5}
+    assert positions(20, mate_share=1.0, **given) == positions(20, **given)
+    assert FeedSettings(mate_share=1.0, **given).unread() == {"mate_share": "sources = 'generated'"}
+    assert not FeedSettings(mate_share=1.0).unread()
 
 
 def has_mate_in_one(fen: str) -> bool:
