@@ -59,8 +59,8 @@ class TermInput:
     `win_worst` is that of the worst legal move, `model` the reward model's opinion of the move, in [0, 1].
     `wins_named` are those of the different legal moves among the first that the reasoning names, and
     `legal_moves` is the number of all legal moves. `truth` is the value of what the reasoning says about the
-    board, in [-1, 1]. `custom` has the values of users' functions by name. `best` and `played` are the
-    engine's scores of the best move and of the move played. They are set only for terms that need them.
+    board, in [-1, 1]. `custom` has the values of users' functions by name. `played` is the engine's score of
+    the move. They are set only for terms that need them.
     """
 
     win_best: float
@@ -72,7 +72,6 @@ class TermInput:
     legal_moves: int = 0
     truth: float | None = None
     custom: Mapping[str, float] = field(default_factory=dict)
-    best: Evaluation | None = None
     played: Evaluation | None = None
 
     @property
@@ -102,7 +101,7 @@ class Term:
     needs_worst: bool = False
     needs_model: bool = False
     needs_reading: bool = False
-    needs_scores: bool = False
+    needs_score: bool = False
     candidates: int = 0
     ask: Callable[[str, Sequence[str], Sequence[str]], Awaitable[list[float]]] | None = None
     unavailable_reason: Callable[[], Awaitable[str | None]] | None = None
@@ -152,9 +151,9 @@ class Scheme:
         return any(term.needs_reading for _, term in self.terms)
 
     @property
-    def needs_scores(self) -> bool:
-        """Whether the engine's scores must be known, not only the win probabilities."""
-        return any(term.needs_scores for _, term in self.terms)
+    def needs_score(self) -> bool:
+        """Whether the engine's score of the move must be known, not only its win probability."""
+        return any(term.needs_score for _, term in self.terms)
 
     @property
     def candidates(self) -> int:
@@ -215,14 +214,15 @@ def _format(inputs: TermInput) -> float:
 
 
 def _mate(inputs: TermInput) -> float:
-    """What the move loses of the nearest mate. A mate in n moves is worth 1/n, being mated in n -1/n.
+    """1/n if the move mates in n moves, by the engine's search of it; else 0.
 
-    At least -1. Win probabilities hardly show this: where every move wins, a missed mate costs nothing.
+    Win probabilities hardly show this: where every move wins, a missed mate costs nothing. There is no price
+    for being mated, because it would lower the reward of illegal moves everywhere (`Scheme.penalty`).
     """
-    if inputs.best is None or inputs.played is None:
-        raise ValueError("the scores are not known")
-    best, played = (1 / score.mate if score.mate else 0.0 for score in (inputs.best, inputs.played))
-    return max(-1.0, min(0.0, played - best))
+    if inputs.played is None:
+        raise ValueError("the score of the move is not known")
+    mate = inputs.played.mate
+    return 1 / mate if mate is not None and mate > 0 else 0.0
 
 
 def _truth(inputs: TermInput) -> float:
@@ -264,7 +264,7 @@ TERMS: Mapping[str, Term] = MappingProxyType(
             Term("accuracy", 1, 0.0, 1.0, _accuracy),
             Term("minmax", 1, 0.0, 1.0, _minmax, needs_worst=True),
             Term("model", 1, 0.0, 1.0, _model, needs_model=True),
-            Term("mate", 1, -1.0, 0.0, _mate, judges_move=False, needs_scores=True),
+            Term("mate", 1, 0.0, 1.0, _mate, judges_move=False, needs_score=True),
             Term("format", 1, 0.0, 1.0, _format, judges_move=False),
             Term("truth", 1, -1.0, 1.0, _truth, judges_move=False, needs_reading=True),
         )

@@ -202,7 +202,6 @@ class MoveJudge:
             legal_moves,
             truth,
             answer.custom,
-            top.evaluation,
             own.evaluation,
         )
         components = answer.scheme.components(inputs)

@@ -34,7 +34,7 @@ def rescore(index: Index, run: str, chosen: Filter, scheme_text: str) -> dict[st
         scheme.needs_worst,
         scheme.needs_model,
         scheme.needs_reading,
-        scheme.needs_scores,
+        scheme.needs_score,
         scheme.candidates,
     )
     if any(unknown):

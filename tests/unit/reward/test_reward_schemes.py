@@ -38,8 +38,7 @@ def evidence(best: float, played: float, response: str = "", worst: float = 0.0)
         wins_named=(worst, played),
         legal_moves=20,
         truth=truth_of(read(chess.STARTING_FEN, response)),
-        best=Evaluation(mate=1) if best == 1 else Evaluation(cp=0),
-        played=Evaluation(mate=-1) if played == 0 else Evaluation(cp=0),
+        played=Evaluation(mate=1) if played == 1 else Evaluation(cp=0),
     )
 
 
@@ -87,28 +86,10 @@ def test_values(name: str, best: float, played: float, worst: float, value: floa
     assert TERMS[name].value(TermInput(best, played, "", worst)) == pytest.approx(value, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("best", "played", "value"),
-    [
-        (1, 1, 0.0),
-        (1, 2, -0.5),
-        (1, None, -1.0),
-        (3, None, -1 / 3),
-        (None, None, 0.0),
-        (None, -1, -1.0),
-        (None, -4, -0.25),
-        (-4, -1, -0.75),
-        (-4, -5, 0.0),  # noise: the search of the move alone saw further
-        (None, 2, 0.0),
-        (1, -1, -1.0),
-    ],
-)
-def test_mate_is_what_the_move_loses_of_the_nearest_mate(
-    best: int | None, played: int | None, value: float
-) -> None:
-    scores = [Evaluation(mate=mate) if mate else Evaluation(cp=20) for mate in (best, played)]
-    inputs = TermInput(0.9, 0.9, "", best=scores[0], played=scores[1])
-    assert TERMS["mate"].value(inputs) == pytest.approx(value)
+@pytest.mark.parametrize(("mate", "value"), [(1, 1.0), (4, 0.25), (None, 0.0), (-1, 0.0), (-3, 0.0)])
+def test_mate_is_worth_more_the_nearer_it_is(mate: int | None, value: float) -> None:
+    played = Evaluation(mate=mate) if mate else Evaluation(cp=900)
+    assert TERMS["mate"].value(TermInput(0.9, 0.9, "", played=played)) == value
 
 
 @pytest.mark.parametrize(
