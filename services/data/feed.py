@@ -128,7 +128,7 @@ def numbered_positions(settings: FeedSettings) -> Iterator[Callable[[int], Posit
 
 def _mixed(order: PositionOrder, seed: int, mate_share: float, number: int) -> Position:
     mate = random.Random(f"{seed}:{number}:mates").random() < mate_share
-    return (order.mate_in_one if mate else order.position)(number, seed=seed)
+    return (mate and order.mate_in_one(number, seed=seed)) or order.position(number, seed=seed)
 
 
 async def _pause(stopping: asyncio.Event) -> None:

@@ -25,7 +25,6 @@ from services.data.positions.numbered import (
     NumberedPositions,
     PositionOrder,
     after_random_moves,
-    with_mate_in_one,
 )
 from services.data.positions.recipe import Shares
 from services.data.store.datasets import MANIFEST
@@ -187,7 +186,8 @@ def add_positions(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group.add_argument(
         "--mate-in-one",
         action="store_true",
-        help="take only positions in which the side to move can mate at once; not for --positions",
+        help="take only positions in which the side to move can mate at once: of the games of --source, "
+        "or after a random move in one",
     )
     return group
 
@@ -200,6 +200,8 @@ def numbered_positions(options: argparse.Namespace) -> Iterator[tuple[NumberedPo
         SetupError: a file cannot be read.
         InvalidInput: a file has the wrong content, or contains an impossible position.
     """
+    if options.mate_in_one and (options.random_moves or not options.source):
+        raise InvalidInput("--mate-in-one needs --source, and no --random-moves")
     excluded, read = read_evaluation_files(options.exam)
     with _open_positions(options, excluded) as (positions, origin):
         origin |= {"exams": [exam.summary for exam in read]} if read else {}
@@ -211,13 +213,7 @@ def numbered_positions(options: argparse.Namespace) -> Iterator[tuple[NumberedPo
                 position=lambda number: after_random_moves(drawn(number), share=part, seed=options.seed),
                 picklable=False,
             )
-        if options.mate_in_one:
-            if positions.size is not None:
-                raise InvalidInput(f"--mate-in-one is not for --positions {options.positions!r}")
-            origin |= {"mate_in_one": True}
-            positions = replace(
-                positions, position=partial(with_mate_in_one, positions.position), picklable=False
-            )
+        origin |= {"mate_in_one": True} if options.mate_in_one else {}
         yield positions, origin
 
 
@@ -238,7 +234,8 @@ def _open_positions(
             sources = [{"size": source.size, "sha256": source.sha256} for source in games.sources]
             yield (
                 NumberedPositions(
-                    lambda number: order.position(number, seed=options.seed), excluded=excluded
+                    partial(_mate_in_one if options.mate_in_one else _position, order, options.seed),
+                    excluded=excluded,
                 ),
                 {"sources": sources, "split": options.split},
             )
@@ -248,6 +245,16 @@ def _open_positions(
             NumberedPositions(generator.position, picklable=True, excluded=excluded),
             {"generated": options.seed},
         )
+
+
+def _position(order: PositionOrder, seed: int, number: int) -> Position:
+    return order.position(number, seed=seed)
+
+
+def _mate_in_one(order: PositionOrder, seed: int, number: int) -> Position:
+    if position := order.mate_in_one(number, seed=seed):
+        return position
+    raise InvalidInput(f"the games of --source hardly have a mate in one: none for number {number}")
 
 
 def _with_a_move(positions: Iterator[Position], place: str) -> Iterator[Position]:

@@ -65,7 +65,8 @@ def main(argv: list[str]) -> int:
 def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
     mix = RookworldMix(options.state_share, options.illegal_share, options.ending_share)
     targets = CandidateTargets(
-        options.lines, options.candidates, options.temperature, options.best_share, options.uniform_share
+        *(options.lines, options.candidates, options.temperature),
+        *(options.best_share, options.uniform_share, options.mate_bonus),
     )
     recipe = recipe_of(TaskRecipe, options, mix=mix, targets=targets)
     with made_parts(
@@ -162,6 +163,13 @@ def _parser() -> argparse.ArgumentParser:
     add_number(group, "--temperature", above_zero, 0.05, "temperature of the softmax over win probabilities")
     add_number(group, "--best-share", share, 0.3, "probability added to the engine's first move")
     add_number(group, "--uniform-share", share, 0.1, "probability spread over all legal moves")
+    add_number(
+        group,
+        "--mate-bonus",
+        share,
+        0.2,
+        "added to the win probability of a move that mates in n, divided by n",
+    )
     _add_puzzles(parser)
     return parser
 

@@ -17,7 +17,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from rookery.errors import InvalidInput, SetupError
+from rookery.errors import SetupError
 from rookery.metrics import POSITIONS_SAMPLED
 from rookery.trace import Phase, Position
 from services.data.jobs import batched
@@ -36,9 +36,6 @@ PART_SIZE = 128
 
 SHARD_SIZE = 8
 """The number of positions that a worker gets at a time, and does again if it dies."""
-
-MATE_TRIES = 1000
-"""Positions looked at for one with a mate in one. About one in a hundred has it."""
 
 
 class PositionOrder:
@@ -66,13 +63,18 @@ class PositionOrder:
         POSITIONS_SAMPLED.labels(position.phase.value).inc()
         return position
 
-    def mate_in_one(self, number: int, *, seed: int) -> Position:
+    def mate_in_one(self, number: int, *, seed: int) -> Position | None:
         """Position number `number` of those in which the side to move can mate at once.
 
-        If the games hardly have any, it is `position(number)`.
+        It is one of a game, or after a random move in a game. None if the games hardly have any.
         """
         rng = random.Random(f"{seed}:{number}:mate")
-        return self._of_games(_plies_with_mate, rng, self.split) or self.position(number, seed=seed)
+        count = self.games.count(self.split)
+        for _ in range(_GAMES_TRIED if count else 0):
+            game = self.games.game(self.games.number(self.split, int(rng.random() * count)))
+            if game and (found := _with_mate_in_one(game, rng)):
+                return found[int(rng.random() * len(found))]
+        return None
 
     def distinct(self, *, seed: int) -> Iterator[Position]:
         """Positions in order, each question once. Ends when there are hardly any new ones."""
@@ -80,16 +82,13 @@ class PositionOrder:
 
     def _draw(self, number: int, seed: int, split: Split) -> Position:
         rng = random.Random(f"{seed}:{number}")
-        phase = self._shares.draw(rng)
-        return self._of_games(lambda game: game.plies(phase), rng, split) or self._of_any(rng, split)
+        return self._of_phase(self._shares.draw(rng), rng, split) or self._of_any(rng, split)
 
-    def _of_games(
-        self, plies: Callable[[Game], list[int]], rng: random.Random, split: Split
-    ) -> Position | None:
+    def _of_phase(self, phase: Phase, rng: random.Random, split: Split) -> Position | None:
         count = self.games.count(split)
         for _ in range(_GAMES_TRIED if count else 0):
             game = self.games.game(self.games.number(split, int(rng.random() * count)))
-            position = _ply_of(game, plies(game), rng) if game else None
+            position = _ply_of(game, game.plies(phase), rng) if game else None
             if position:
                 return position
         return None
@@ -110,10 +109,21 @@ def _ply_of(game: Game, plies: list[int], rng: random.Random) -> Position | None
     return game.position(plies[int(rng.random() * len(plies))]) if plies else None
 
 
-def _plies_with_mate(game: Game) -> list[int]:
-    """The plies at which the side to move can mate at once."""
+def _with_mate_in_one(game: Game, rng: random.Random) -> list[Position]:
+    """The positions of a game with a mate in one, and those after one random move at each ply."""
     plies = {ply for phase in Phase for ply in game.plies(phase)}
-    return [ply for ply, board, _ in game.replay() if ply in plies and _can_mate(board)]
+    found = []
+    for ply, board, _ in game.replay():
+        if ply not in plies:
+            continue
+        if _can_mate(board):
+            found.append(game.position(ply))
+        moves = list(board.legal_moves)
+        board.push(moves[int(rng.random() * len(moves))])
+        if _can_mate(board):
+            found.append(_moved(game.position(ply), board, 1))
+        board.pop()
+    return found
 
 
 def _can_mate(board: chess.Board) -> bool:
@@ -258,19 +268,6 @@ def _until(
             yield number, record
 
 
-def with_mate_in_one(position: Callable[[int], Position], number: int) -> Position:
-    """The first position from `number * MATE_TRIES` on in which the side to move can mate at once.
-
-    Raises:
-        InvalidInput: none of them has a mate in one.
-    """
-    first = number * MATE_TRIES
-    for candidate in map(position, range(first, first + MATE_TRIES)):
-        if _can_mate(chess.Board(candidate.fen)):
-            return candidate
-    raise InvalidInput(f"none of {MATE_TRIES} positions from number {first} on has a mate in one")
-
-
 def after_random_moves(position: Position, *, share: float, seed: int) -> Position:
     """The position after one to three random legal moves; in 1 - `share` of all cases, the position itself.
 
@@ -287,11 +284,16 @@ def after_random_moves(position: Position, *, share: float, seed: int) -> Positi
         if board.is_game_over():
             board.pop()
             break
-    played = tuple(move.uci() for move in board.move_stack)
+    return _moved(position, board, len(board.move_stack))
+
+
+def _moved(position: Position, board: chess.Board, count: int) -> Position:
+    """The position on `board`, whose last `count` moves were played after `position`."""
+    played = tuple(move.uci() for move in board.move_stack[len(board.move_stack) - count :])
     return replace(
         position,
         fen=board.fen(),
-        ply=position.ply + len(played),
+        ply=position.ply + count,
         phase=phase_of(board),
         last_moves=position.last_moves + played,
     )

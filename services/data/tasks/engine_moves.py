@@ -7,8 +7,9 @@ A move with win probability W has this probability, where n is the number of leg
 
     uniform / n + (best if it is the engine's first move) + (1 - best - uniform) * softmax(W / temperature)
 
-A move outside the engine's lines counts as if its W were 0.1 below the lowest W of these lines. The draw
-depends only on the seed and the position.
+A move that mates in n moves counts as if its W were mate / n higher: otherwise, where every move wins, a mate
+would be no better than the others. A move outside the engine's lines counts as if its W were 0.1 below the
+lowest W of these lines. The draw depends only on the seed and the position.
 """
 
 import logging
@@ -21,7 +22,7 @@ import chess
 
 from rookery.errors import Quarantined
 from rookery.prompt import mover_board, render
-from rookery.trace import Position
+from rookery.trace import Evaluation, Position
 from rookery.uci import Analysis, Query
 from rookery.winprob import win_probability
 from services.data.tasks.example import ENGINE_MOVES, Alternatives, Example
@@ -42,6 +43,7 @@ class CandidateTargets:
     temperature: float = 0.05
     best: float = 0.3
     uniform: float = 0.1
+    mate: float = 0.2
 
 
 TARGETS = CandidateTargets()
@@ -88,7 +90,7 @@ def ranking(board: chess.Board, analysis: Analysis) -> list[str]:
 def probabilities(board: chess.Board, analysis: Analysis, targets: CandidateTargets) -> dict[str, float]:
     """The probability of each legal move."""
     judged = {
-        move: win_probability(line.evaluation)
+        move: win_probability(line.evaluation) + _mate(line.evaluation, targets.mate)
         for move, line in zip(ranking(board, analysis), analysis.lines, strict=True)
     }
     unseen, most = min(judged.values()) - _UNSEEN, max(judged.values())
@@ -98,6 +100,10 @@ def probabilities(board: chess.Board, analysis: Analysis, targets: CandidateTarg
     weights = {m: targets.uniform / len(legal) + share * s for m, s in zip(legal, soft, strict=True)}
     weights[next(iter(judged))] += targets.best
     return weights
+
+
+def _mate(score: Evaluation, worth: float) -> float:
+    return worth / score.mate if score.mate is not None and score.mate > 0 else 0.0
 
 
 def _draw(

@@ -7,10 +7,9 @@ from collections import Counter
 import chess
 import pytest
 
-from rookery.errors import InvalidInput
 from rookery.trace import Evaluation, Position
 from rookery.uci import Analysis, Line, Query
-from services.data.positions.numbered import MATE_TRIES, after_random_moves, with_mate_in_one
+from services.data.positions.numbered import after_random_moves
 from services.data.tasks.engine_moves import CandidateTargets, engine_moves, probabilities
 from services.data.tasks.example import Example
 from tests.builders import position
@@ -47,13 +46,14 @@ def examples(*positions: Position, style: str = "mover-squares") -> list[Example
 
 
 def test_probabilities_are_shared_as_the_module_says() -> None:
+    """The first move mates in one, which counts as 0.2 more."""
     weights = probabilities(chess.Board(FEN), ANALYSIS, TARGETS)
     legal = {move.uci() for move in chess.Board(FEN).legal_moves}
     assert set(weights) == legal
     assert sum(weights.values()) == pytest.approx(1)
     soft = {move: weight - 0.1 / len(legal) for move, weight in weights.items()}
     soft["a1a8"] -= 0.3
-    win = {"a1a8": 0.97545, "g1f2": 0.75112, "a1b1": 0.5}
+    win = {"a1a8": 0.97545 + 0.2, "g1f2": 0.75112, "a1b1": 0.5}
     assert math.log(soft["a1a8"] / soft["g1f2"]) == pytest.approx(
         (win["a1a8"] - win["g1f2"]) / 0.05, abs=1e-3
     )
@@ -97,19 +97,3 @@ def test_positions_stray_from_their_games_by_legal_moves_and_never_end() -> None
     mate = "7k/8/6K1/8/8/8/8/R7 w - - 0 1"
     ends = [after_random_moves(position(mate, str(n)), share=1, seed=1) for n in range(50)]
     assert not any(chess.Board(one.fen).is_game_over() for one in ends)
-
-
-def test_of_many_positions_the_first_with_a_mate_in_one_is_taken() -> None:
-    mate = position("7k/8/6K1/8/8/8/8/R7 w - - 0 1")
-    quiet = position(chess.STARTING_FEN)
-    check = position("7k/8/8/8/8/8/8/R3K3 w - - 0 1")
-    asked: list[int] = []
-
-    def drawn(number: int) -> Position:
-        asked.append(number)
-        return {MATE_TRIES + 2: mate, MATE_TRIES + 1: check}.get(number, quiet)
-
-    assert with_mate_in_one(drawn, 1) == mate
-    assert asked == [MATE_TRIES, MATE_TRIES + 1, MATE_TRIES + 2]
-    with pytest.raises(InvalidInput, match=f"from number {2 * MATE_TRIES} on has a mate"):
-        with_mate_in_one(lambda number: quiet, 2)

@@ -89,6 +89,30 @@ def test_the_order_is_the_same_in_every_process(order: PositionOrder) -> None:
     ]
 
 
+def test_mates_in_one_are_those_of_games_and_of_one_random_move(
+    collection: GameCollection, order: PositionOrder
+) -> None:
+    drawn = [order.mate_in_one(number, seed=0) for number in range(30)]
+    assert drawn == [order.mate_in_one(number, seed=0) for number in range(30)]
+    played = 0
+    for position in filter(None, drawn):
+        game = collection.game(int(position.id.split(":")[1]) - 1)
+        assert game is not None
+        board = chess.Board(game.start_fen)
+        for uci in position.last_moves:
+            board.push(board.parse_uci(uci))
+        assert (board.fen(), board.ply()) == (position.fen, position.ply)
+        assert any(board.san(move).endswith("#") for move in board.legal_moves)
+        played += list(position.last_moves) == game.uci_moves()[: position.ply]
+    assert None not in drawn
+    assert 0 < played < 30, "some are of games, some after a random move"
+
+
+def test_without_mates_there_is_none(make_collection: Callable[..., GameCollection]) -> None:
+    order = PositionOrder(make_collection(RUY), shares=Shares(), split="all")
+    assert order.mate_in_one(0, seed=0) is None
+
+
 def test_shares(order: PositionOrder) -> None:
     phases = Counter(order.position(i, seed=1).phase for i in range(2000))
     assert 330 < phases[Phase.OPENING] < 470
