@@ -235,11 +235,24 @@ def test_a_data_set_keeps_away_from_an_exam(tmp_path: Path, capsys: pytest.Captu
         positions(tmp_path, "7k/8/5KQ1/8/8/8/8/8 w - - 0 1", "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"),
     )
     exam.write_text("4k3/4p3/8/8/8/8/8/4K3 b - - bm e5;\n")
-    argv = ["tasks", "next-fen", "--count", "5", "--positions", file, "--exam", str(exam)]
+    other = tmp_path / "other.epd"
+    other.write_text("8/8/8/8/8/4k3/8/4K2R w K - bm O-O;\n")
+    argv = [
+        "tasks",
+        "next-fen",
+        "--count",
+        "5",
+        "--positions",
+        file,
+        "--exam",
+        str(exam),
+        "--exam",
+        str(other),
+    ]
     assert main([*argv, "--out", str(tmp_path / "out")]) == 0
     assert "5 were asked for; there are only 1" in capsys.readouterr().err
-    [summary] = json.loads((tmp_path / "out" / "manifest.json").read_text())["terms"]["positions"]["exams"]
-    assert (summary["path"], summary["positions"]) == ("exam.epd", 1)
+    exams = json.loads((tmp_path / "out" / "manifest.json").read_text())["terms"]["positions"]["exams"]
+    assert [(exam["path"], exam["positions"]) for exam in exams] == [("exam.epd", 1), ("other.epd", 1)]
 
 
 def test_moves_keep_away_from_an_exam(
