@@ -73,7 +73,9 @@ class PositionOrder:
         for _ in range(_GAMES_TRIED if count else 0):
             game = self.games.game(self.games.number(self.split, int(rng.random() * count)))
             if game and (found := _with_mate_in_one(game, rng)):
-                return found[int(rng.random() * len(found))]
+                position = found[int(rng.random() * len(found))]
+                POSITIONS_SAMPLED.labels(position.phase.value).inc()
+                return position
         return None
 
     def distinct(self, *, seed: int) -> Iterator[Position]:
