@@ -106,7 +106,8 @@ class Context:
         if token.kind == "i":
             return self.named_files
         found = [chess.FILE_NAMES.index(name) for name in token.files]
-        if not all(_FILE_IS[token.adjective](self.board, file) for file in found):
+        twice = len(set(found)) < len(found)
+        if twice or not all(_FILE_IS[token.adjective](self.board, file) for file in found):
             raise Unresolved(token.words)
         self.named_files = found
         return found

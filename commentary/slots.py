@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import chess
 
-from commentary.context import Context
+from commentary.context import Context, Unresolved
 from commentary.naming import NUMBERS, Naming, joined, number, numbered
 from commentary.token import Token
 
@@ -147,7 +147,10 @@ def _read_prey(context: Context, found: list[Token]) -> list[chess.Square]:
 
 
 def _squares(context: Context, found: list[Token]) -> list[chess.Square]:
-    return [chess.parse_square(name) for name in found[0].squares]
+    squares = [chess.parse_square(name) for name in found[0].squares]
+    if len(set(squares)) < len(squares):
+        raise Unresolved("the same square twice")
+    return squares
 
 
 _PIECE, _PIECES, _MOVE = _one("pi"), rf"{_list('pg')}|{_one('i')}", _one("mlq")

@@ -151,6 +151,8 @@ def _parsed(text: str) -> tuple[Any, ...]:
     """The items of a template, by recursive descent."""
     if text.count("(") != text.count(")"):
         raise ValueError(f"an unmatched parenthesis in template {text!r}")
+    if text.count("?") != text.count(")?"):
+        raise ValueError(f"a question mark that follows no parenthesis in template {text!r}")
     return _sequence(text, 0)[0][0][0]
 
 

@@ -104,6 +104,7 @@ _SHORT_FORMS = (
     (re.compile(r"\b([Dd]efen|[Oo]ffen)se\b"), r"\1ce"),
     (re.compile(r"\b([Cc]ol|[Ff]av)or(?=s\b|ed\b|\b)"), r"\1our"),
     (re.compile(r"(?<=entrali)z"), "s"),
+    (re.compile(r"\b(?:semi|half)[- ]open\b", re.IGNORECASE), "half-open"),
     (re.compile(r"\b(queen|king)[- ]side\b", re.IGNORECASE), r"\1side"),
     (re.compile(r"\b(let)['\u2019]s\b", re.IGNORECASE), r"\1 us"),
     (re.compile(r"\b(it|that|there|what|here|who)['\u2019]s\b", re.IGNORECASE), r"\1 is"),

@@ -102,7 +102,9 @@ REWRITES = _compiled(
     (r"^(«[mlq]\d+»)(?::| [-\u2013\u2014]) ", r"\1 "),
     (r"^(«[ml]\d+»), (?=\w+ing )", r"\1 "),
     (
-        r"^(attacked|undefended|defended|pinned|isolated|doubled|passed|hanging|under attack)(?= |$)",
+        # Not "defended once": how often goes with how often it is attacked.
+        r"^(attacked|undefended|defended|pinned|isolated|doubled|passed|hanging|under attack)(?= |$)"
+        r"(?! (?:only )?(?:once|twice|[a-z]+ times))",
         r"is \1",
     ),
     (r"^((?:still )?(?:unclaimed|unoccupied|up for grabs))$", r"is \1"),

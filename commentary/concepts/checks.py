@@ -49,7 +49,7 @@ def _gives_check(
 
 
 concept("legal replies", holds=lambda context, n: context.board.legal_moves.count() == n).says(
-    "||there ~be (just |only |exactly )?{n:count} legal (moves?|reply|replies|answers?)( here)?"
+    "||there ~be (just |only |exactly )?{n:count} legal (move|moves|reply|replies|answer|answers)( here)?"
 )
 concept("side to move", holds=lambda context, side: context.board.turn == side, weight=0.2).says(
     "{side} to move",

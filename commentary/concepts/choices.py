@@ -68,7 +68,7 @@ def _are_candidates(context: Context, moves: Sequence[chess.Move]) -> bool:
     """Legal moves; of those that a study does not look at nobody can say whether they are candidates."""
     if context.study.lines and any(context.study.line_of(move.uci()) is None for move in moves):
         raise Unknown("a move without a line")
-    return bool(moves)
+    return 0 < len(set(moves)) == len(moves)
 
 
 move_concept("candidate", holds=lambda context: True, weight=0.1).says(

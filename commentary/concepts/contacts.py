@@ -7,7 +7,7 @@ import chess
 from commentary import predicates
 from commentary.concept import Values, every, of_topic
 from commentary.concepts.tactics import men
-from commentary.context import Context
+from commentary.context import Context, Unknown
 from commentary.exchange import gain, worth
 
 concept = of_topic("contacts")
@@ -119,7 +119,7 @@ def _pressed_weight(board: chess.Board, values: Values) -> float:
 
 @concept("pressed piece", detect=_pressed, weight=_pressed_weight, favours="-side").says(
     ">{piece} ~be under attack from {attackers:pieces}",
-    "{piece} ~be attacked {times} and (only |)defended {guards:times}",
+    "{piece} ~be attacked {times} (and||but|while) (only |)defended {guards:times}",
     ">{piece} ~be attacked by {attackers:pieces} and defended only by {defender}",
     ">only {defender} defends {piece}, and {attackers:pieces} ~attack it",
     ">{piece} ~rely on {defender} for protection, and {attackers:pieces} ~attack it",
@@ -127,6 +127,27 @@ def _pressed_weight(board: chess.Board, values: Values) -> float:
 def _is_pressed(context: Context, piece: int, times: int, guards: int) -> bool:
     hitting, guarding = predicates.attackers(context.board, piece), predicates.defenders(context.board, piece)
     return (times, guards) == (len(hitting), len(guarding))
+
+
+@concept("counted contacts", weight=0.3).says(
+    "||{piece} ~be (only |just )?(defended|protected|guarded) (only |just )?{guards:times}",
+    "||{piece} ~be (only |just )?attacked (only |just )?{times}",
+)
+def _is_counted(context: Context, piece: int, **counted: int) -> bool:
+    """Just so often. Whether those count too that stand behind others on a line nobody can tell."""
+    ((what, number),) = counted.items()
+    if number == 0 or predicates.name_at(context.board, piece) == "king":
+        raise Unknown("says next to nothing")
+    see = predicates.defenders if what == "guards" else predicates.attackers
+    board, waves = context.board.copy(stack=False), [0]
+    while near := see(board, piece):
+        waves.append(len(near))
+        for square in near:
+            board.remove_piece_at(square)
+    direct = sum(waves[:2])
+    if direct < number <= sum(waves):
+        raise Unknown("with those behind")
+    return number == direct
 
 
 @concept("only defender").says(

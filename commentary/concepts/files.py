@@ -53,6 +53,21 @@ def _are_open(context: Context, files: Sequence[int] = (), free: int | None = No
     )
 
 
+@concept("half-open file", weight=0.2).says(
+    "||{files} ~be (now |already )?half-open( for {side:object})?",
+    "||{side} ~have {half:half_file}",
+)
+def _are_half_open(
+    context: Context, files: Sequence[int] = (), side: bool | None = None, half: int | None = None
+) -> bool:
+    """No pawn of the side, but one of the other; of either side, if none is named."""
+    named = [*files, *([] if half is None else [half])]
+    sides = chess.COLORS if side is None else (side,)
+    return bool(named) and all(
+        any(predicates.is_half_open(context.board, file, colour) for colour in sides) for file in named
+    )
+
+
 def _held_files(board: chess.Board) -> Iterator[Values]:
     for file in open_files(board):
         held = {side: heavy(board, side, file) for side in chess.COLORS}

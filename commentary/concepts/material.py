@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import chess
 
 from commentary.concept import Concept, Values, Weight, of_topic
-from commentary.context import Context
+from commentary.context import Context, Unknown
 from commentary.exchange import VALUES
 from commentary.predicates import count, total
 from commentary.slots import KINDS
@@ -153,12 +153,30 @@ concept("more material", holds=lambda c, side: _lead(c, side) > 0, weight=0.2).s
     "||{other:side} ~be (slightly |clearly )?(behind|down) (in|on) material",
     "||{side} ~have (a |the )?(slight |small |clear |significant )?(material advantage|material edge|advantage in material|more material)",
 )
-concept(
-    "more of a kind", holds=lambda c, side, kind: chess.piece_name(kind) in surplus(c.board, side), weight=0.2
-).says(
-    "||{side} ~have (one )?more {kind}s?( than {other:object})?",
-    "||{other:side} ~have (one )?fewer {kind}s?( than {side:object})?",
+
+
+@concept("more of a kind", weight=0.2).says(
+    "||{side} ~have ({n:count} )?more {kind}(s)?( than {other:object})?",
+    "||{other:side} ~have ({n:count} )?fewer {kind}(s)?( than {side:object})?",
+    "||{side} ~have more pieces( than {other:object})?( left| on the board)?",
+    "||{other:side} ~have fewer pieces( than {side:object})?( left| on the board)?",
 )
+def _has_more(context: Context, side: bool, kind: int = 0, n: int | None = None) -> bool:
+    """Of pieces in general with pawns and without, or nobody can tell which are meant."""
+    board = context.board
+    if n == 0:
+        raise Unknown("no more may mean none")
+    if kind:
+        found = surplus(board, side)[chess.piece_name(kind)]
+        return found == n if n else found > 0
+    pieces, men = (
+        count(board, side, *kinds) > count(board, not side, *kinds) for kinds in (KINDS[1:], KINDS)
+    )
+    if pieces != men:
+        raise Unknown("pieces with or without pawns")
+    return pieces
+
+
 concept("unbalanced material", holds=lambda c: all(surplus(c.board, side) for side in chess.COLORS)).says(
     "||the material ~be (unbalanced|lopsided|imbalanced)"
 )

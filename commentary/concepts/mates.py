@@ -13,6 +13,8 @@ from commentary.predicates import mating_moves as mates_on
 
 concept = of_topic("kings")
 Foe = Callable[[chess.Board], chess.Move]
+AT_ONCE = "(mate|checkmate)( (at|on) {goal:square})?( next| next move| on the next move| in one)?"
+"""What "threatens mate" says: in one move, to the square that is named."""
 
 
 def mating_moves(board: chess.Board) -> list[chess.Move]:
@@ -73,11 +75,28 @@ def _mates_now(context: Context, move: chess.Move | None = None, side: bool | No
     "if it were {side:owner} turn, {foe} would be mate",
     "given another tempo, {side} would mate with {foe}",
     "||{side} ~threaten {foe:mate}",
+    "||{side} ~threaten (checkmate|to mate) (with|by) {foe}",
+    "||{side} ~threaten " + AT_ONCE,
+    "||{piece} ~threaten " + AT_ONCE,
 )
-def would_mate(context: Context, foe: Foe, side: bool | None = None) -> bool:
-    """Whether the move would be mate if that side had the turn: the one that is not to move, unless named."""
+def would_mate(
+    context: Context,
+    foe: Foe | None = None,
+    side: bool | None = None,
+    piece: int | None = None,
+    goal: int | None = None,
+) -> bool:
+    """Whether the move, or one that fits, would be mate if that side had the turn.
+
+    That is the side that is not to move, unless one is named.
+    """
+    side = side if piece is None else context.owner(piece)
     board = context.board if side == context.board.turn else context.passed(context.board)
-    return foe(board) in mates_on(board)
+    mates = mates_on(board)
+    if foe is not None:
+        return foe(board) in mates
+    fitting = (m for m in mates if piece in (None, m.from_square) and goal in (None, m.to_square))
+    return any(context.board.legal_moves) and any(fitting)
 
 
 concept("threat of a move", holds=is_threat).says(

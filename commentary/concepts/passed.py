@@ -7,7 +7,7 @@ import chess
 from commentary import predicates
 from commentary.concept import Values, Weight, every, move_concept, of_moved, of_topic
 from commentary.concepts.pawns import is_passed, pawns_of, steps, stop_of
-from commentary.context import Context
+from commentary.context import Context, Unknown
 from commentary.step import Step
 
 concept = of_topic("pawns")
@@ -62,6 +62,13 @@ concept("passed pawn", detect=_passers, holds=passed, weight=_passer(0.0), favou
     "||{side} ~(have|get) (passed pawns|passers) on {pawns:squares}",
 )
 concept(
+    "some passed pawn",
+    holds=lambda context, side: any(
+        predicates.is_passed(context.board, pawn) for pawn in predicates.all_of(context.board, side, "pawn")
+    ),
+    weight=0.2,
+).says("||{side} ~(have|own) a (passed pawn|passer)")
+concept(
     "protected passed pawn",
     detect=_passers,
     needs="guarded",
@@ -105,6 +112,30 @@ def _passed_but_blocked(context: Context, blocker: int, pawn: int) -> bool:
 concept("blockade", holds=_blockades).says(
     "||{blocker} ~(block|stand in front of|stand in the way of|be planted in front of|hold up) {pawn}",
     "||{pawn} ~be (blocked|blockaded|stopped|held up) by {blocker}",
+)
+
+
+@concept("behind a passed pawn", weight=0.5).says(
+    "||{piece} ~(be|stand|sit|be placed|be posted) (already |right |directly |well )?behind {pawn}",
+    "||{side} ~have (a|its) rook behind {pawn}",
+)
+def _is_behind(context: Context, pawn: int, piece: int | None = None, side: bool | None = None) -> bool:
+    """A rook or queen on its file that looks the way the pawn goes, with nothing between them."""
+    board = context.board
+    found = predicates.all_of(board, bool(side), "rook") if piece is None else [piece]
+    heavy = all(predicates.name_at(board, square) in ("rook", "queen") for square in found)
+    if not heavy or not predicates.is_passed(board, pawn):
+        raise Unknown("behind something else")
+    file = {square for square in found if chess.square_file(square) == chess.square_file(pawn)}
+    behind = file - set(predicates.ahead_of(pawn, context.owner(pawn)))
+    clear = [s for s in behind if not any(map(board.piece_at, chess.SquareSet(chess.between(s, pawn))))]
+    if behind and not clear:
+        raise Unknown("something stands between them")
+    return bool(clear)
+
+
+move_concept("goes behind a passed pawn", holds=of_moved(_is_behind, "piece"), weight=0.5).says(
+    "||~(put|place|post|bring|move|swing) {moved} behind {pawn}"
 )
 
 

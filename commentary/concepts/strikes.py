@@ -6,7 +6,7 @@ import chess
 
 from commentary import predicates
 from commentary.concept import Values, move_concept, when
-from commentary.concepts.mates import is_threat, mating_moves, would_mate
+from commentary.concepts.mates import AT_ONCE, is_threat, mating_moves, would_mate
 from commentary.concepts.tactics import undefended
 from commentary.context import Context
 from commentary.exchange import VALUES, passed_turn
@@ -110,7 +110,7 @@ def _checks(step: Step) -> Iterator[Values]:
     "~be check and ~leave only {few:count} legal replies",
     "||~(give|be|come with|arrive with) (a )?check",
     "||~(put|place) {king} (in|under) check",
-    "||~leave (just |only )?{few:count} legal (reply|replies|answers?)",
+    "||~leave (just |only )?{few:count} legal (reply|replies|answer|answers)",
 )
 def _gives_check(context: Context, king: int | None = None, plain: int | None = None, **replies: int) -> bool:
     board = context.board
@@ -138,6 +138,7 @@ move_concept("threatens mate", detect=_threatens_mate, holds=would_mate, weight=
     "~threaten mate with {foe}( next)?",
     "~(threaten|carry the threat of|prepare mate with) {foe:mate}",
     "||~prepare mate with {foe}",
+    "||~threaten " + AT_ONCE,
 )
 
 

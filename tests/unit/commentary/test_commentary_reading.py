@@ -370,3 +370,102 @@ def test_a_name_handed_on_keeps_its_piece(text: str, holds: bool) -> None:
     reading = read(fen, f"The knight on f6 defends Black's queen on e4. {text}")
     assert not reading.unread
     assert reading.sound is holds
+
+
+# White's rook is behind the only passed pawn, on b5; Black's stands beside it.
+PASSER = "8/5pk1/6p1/1P1r3p/5P1P/6P1/5K2/1R6 w - - 0 40"
+KING_BETWEEN = "8/5pk1/6p1/1P1r3p/1K3P1P/6P1/8/1R6 w - - 0 40"
+ROOK_BEFORE = "1r6/5pk1/6p1/1P5p/5P1P/6P1/5K2/8 w - - 0 40"
+ROOK_FOR_PAWNS = "4k3/ppp5/8/8/8/8/8/R3K3 w - - 0 1"
+BATTERY = "4k3/8/8/3p4/8/8/3R4/3RK3 w - - 0 1"
+BACK_RANK = "6k1/5ppp/8/8/8/8/5PPP/R5K1 w - - 0 1"
+
+
+@pytest.mark.parametrize(
+    ("fen", "text", "concept", "holds"),
+    [
+        (PASSER, "White has a passed pawn.", "some passed pawn", True),
+        (PASSER, "Black has a passed pawn now.", "some passed pawn", False),
+        (ATTACK, "White threatens mate.", "threat of mate", True),
+        (ATTACK, "Black threatens checkmate.", "threat of mate", False),
+        (ATTACK, "White threatens checkmate on f7.", "threat of mate", True),
+        (ATTACK, "White threatens mate on g7.", "threat of mate", False),
+        (ATTACK, "The queen on h5 threatens mate on f7.", "threat of mate", True),
+        (ATTACK, "The bishop on c4 threatens mate.", "threat of mate", False),
+        (ATTACK, "White threatens checkmate with Bxf7+.", "threat of mate", False),
+        (BACK_RANK, "Rd1 threatens mate.", "threatens mate", True),
+        (BACK_RANK, "Rd1 threatens checkmate on d8.", "threatens mate", True),
+        (BACK_RANK, "Rd1 threatens mate on a8.", "threatens mate", False),
+        (BACK_RANK, "Rf1 threatens mate next move.", "threatens mate", False),
+        ("k7/2K5/8/8/8/8/8/1Q6 w - - 0 1", "Qb6 threatens mate.", "threatens mate", False),  # stalemate
+        (PASSER, "The b-file is half-open for Black.", "half-open file", True),
+        (PASSER, "The b-file is half-open for White.", "half-open file", False),
+        (PASSER, "The b-file is semi-open.", "half-open file", True),
+        (PASSER, "The d-file is half-open.", "half-open file", False),
+        (PASSER, "Black has the half open b-file.", "half-open file", True),
+        (PASSER, "White has the half-open b-file.", "half-open file", False),
+        (ATTACK, "The knight on g5 is defended once.", "counted contacts", True),
+        (ATTACK, "The knight on g5 is defended twice.", "counted contacts", False),
+        (ATTACK, "The pawn on f7 is attacked three times.", "counted contacts", True),
+        (ATTACK, "The pawn on f7 is protected only once.", "counted contacts", True),
+        (ATTACK, "The knight is defended twice.", "counted contacts", None),
+        (ATTACK, "White's king is attacked no times.", "counted contacts", None),
+        (BATTERY, "The pawn on d5 is attacked twice.", "counted contacts", None),
+        (BATTERY, "The pawn on d5 is attacked three times.", "counted contacts", False),
+        (BATTERY, "The pawn on d5 is attacked once.", "counted contacts", True),
+        (ATTACK, "The pawn on f7 is attacked three times but only defended once.", "pressed piece", True),
+        (ATTACK, "The pawn on f7 is attacked twice but only defended once.", "pressed piece", False),
+        (PASSER, "White's rook is behind the passed pawn.", "behind a passed pawn", True),
+        (PASSER, "Black's rook is behind the passed pawn on b5.", "behind a passed pawn", False),
+        (PASSER, "White's rook is behind the passed pawn on g3.", "behind a passed pawn", False),
+        (PASSER, "White has a rook behind the passed pawn.", "behind a passed pawn", True),
+        (PASSER, "Black has a rook behind the passed pawn.", "behind a passed pawn", False),
+        (PASSER, "Rb4 puts the rook behind the passed pawn.", "goes behind a passed pawn", True),
+        (PASSER, "Rb4 puts the rook behind the pawn on f4.", "goes behind a passed pawn", None),
+        (PASSER, "Re1 puts the rook behind the passed pawn.", "goes behind a passed pawn", False),
+        (KING_BETWEEN, "The rook on b1 is behind the passed pawn.", "behind a passed pawn", None),
+        (ROOK_BEFORE, "The rook is behind the passed pawn.", "behind a passed pawn", False),
+        (ATTACK, "White has more pieces.", "more of a kind", True),
+        (ATTACK, "White has fewer pieces than Black.", "more of a kind", False),
+        (SKIRMISH, "White has more pieces.", "more of a kind", False),
+        (ROOK_FOR_PAWNS, "White has more pieces.", "more of a kind", None),
+        (ROOK_FOR_PAWNS, "Black has three more pawns than White.", "more of a kind", True),
+        (ROOK_FOR_PAWNS, "Black has one more pawn.", "more of a kind", False),
+        (ROOK_FOR_PAWNS, "White has no more pawns.", "more of a kind", None),
+    ],
+)
+def test_frequent_sentences_of_policies(fen: str, text: str, concept: str, holds: bool | None) -> None:
+    reading = read(fen, text)
+    assert not reading.unread
+    assert [(claim.concept, claim.true) for claim in reading.claims] == [(concept, holds)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "White may have a passed pawn.",
+        "White has a potential passed pawn.",
+        "White threatens mate in two.",
+        "If the queen moves, White threatens mate.",
+        "White's rook belongs behind the passed pawn.",
+        "White has more active pieces.",
+    ],
+)
+def test_what_is_like_them_is_not_guessed(text: str) -> None:
+    assert not read(PASSER, text).claims
+
+
+@pytest.mark.parametrize(
+    ("fen", "text", "holds"),
+    [
+        (ENDING, "White has isolated pawns on d4 and d4.", False),
+        (ENDING, "The c- and c-files are open.", False),
+        (ENDING, "The candidates are Rc7, Rc8# and Rc7.", False),
+        (ENDING, "The candidates are Rc7 and Rc8#.", True),
+        (ENDING, "There are 24 legal moves.", True),
+        (ENDING, "There are 25 legal moves.", False),
+    ],
+)
+def test_nothing_is_named_twice(fen: str, text: str, holds: bool) -> None:
+    """A list names each thing once; what is counted is counted exactly."""
+    assert [claim.true for claim in read(fen, text).claims] == [holds]

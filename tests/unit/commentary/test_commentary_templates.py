@@ -99,7 +99,7 @@ def test_verbs_take_their_forms() -> None:
     )
 
 
-@pytest.mark.parametrize("source", ["{side} ~have {pawn:squirrel}", "{piece} ~be (open", "a) b"])
+@pytest.mark.parametrize("source", ["{side} ~have {pawn:squirrel}", "{piece} ~be (open", "a) b", "{kind}s?"])
 def test_a_broken_template_is_refused(source: str) -> None:
     with pytest.raises(ValueError, match="template"):
         Template.of(source)

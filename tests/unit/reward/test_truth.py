@@ -127,3 +127,11 @@ def test_castling_earns_nothing_by_any_wording() -> None:
     assert {
         name for name, concept in CONCEPTS.items() if name.endswith("castle") or "castling" in name
     } <= GIVEN
+
+
+def test_what_says_little_earns_little() -> None:
+    fen = "8/5pk1/6p1/1P1r3p/5P1P/6P1/5K2/1R6 w - - 0 40"
+    vague = ("White has a passed pawn.", "The b-file is half-open for Black.", "Black has three pawns.")
+    assert all(earned(said, fen=fen, box="b1b4") < 0.1 for said in vague)
+    assert earned("White has a passed pawn on b5.", fen=fen, box="b1b4") == pytest.approx(0.25)
+    assert earned("White's king is attacked no times.", fen=fen, box="b1b4") == 0.0
