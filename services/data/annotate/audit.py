@@ -118,7 +118,7 @@ def examined(found: Study, manner: Manner, id_: str, plants: bool) -> dict[str, 
     reading, answer = text.reading, str(text)
     planted: Counter[str] = Counter()
     caught: Counter[str] = Counter()
-    for lie in mutations(answer, random.Random(id_)) if plants else ():
+    for lie in mutations(answer, found, random.Random(id_)) if plants else ():
         planted[lie.kind] += 1
         caught[lie.kind] += not read(found, lie.text).sound
     return {

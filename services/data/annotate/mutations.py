@@ -1,39 +1,26 @@
-"""Mutates sound texts, to measure whether the checker finds what is false then.
+"""Plants falsehoods in sound texts, to measure whether the reader finds them.
 
-Each mutation differs from a sound one in a single word: a square, a piece, a side, a count, a move, a
-file, a degree. Most such changes make a sentence false; the few that happen to stay true lower the rate.
+A planted text differs in a single word: a square, a piece, a side, a count, a move, a file, a degree. What
+may be true by chance is not planted. That is decided here, on every board of the study and without the
+reader: a name must fit nothing, a move must be illegal, a file must have nothing of what can be said of it.
 """
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-_KINDS: dict[str, tuple[re.Pattern[str], Sequence[str]]] = {
-    "square": (re.compile(r"\b(on |the )([a-h])([1-8])\b(?!=)"), "12345678"),
-    "piece": (
-        re.compile(r"\b(queen|rook|bishop|knight|pawn)(?=s? on [a-h][1-8]\b)"),
-        ("queen", "rook", "bishop", "knight", "pawn"),
-    ),
-    "side": (
-        re.compile(
-            r"\b(White|Black)(?= (?:is|has|wins|loses|drops|picks|gets)\b|"
-            r"'s (?:king|queen|rook|bishop|knight|pawn)\b)"
-        ),
-        ("White", "Black"),
-    ),
-    "count": (
-        re.compile(r"\b(one|two|three|four)(?= (?:legal|steps?|pawns?|of|rooks|knights|bishops|minor)\b)"),
-        ("one", "two", "three", "four", "five"),
-    ),
-    "move": (re.compile(r"(?<=\d\.)(\.\.)?([KQRBN])(x?[a-h][1-8])"), "QRBN"),
-    "file": (re.compile(r"\b([a-h])(?=-file\b)"), "abcdefgh"),
-    "degree": (
-        re.compile(r"\b(slightly better|clearly better|much better|winning|lost)\b"),
-        ("slightly better", "clearly better", "much better", "winning", "lost"),
-    ),
-}
-"""Where a text has a word of each kind, and what may stand there."""
+import chess
+
+from commentary import Study
+from commentary.predicates import all_of, count, is_half_open, is_open, pawns_on
+
+_NAME = "king|queen|rook|bishop|knight|pawn"
+_OF_BOTH = re.compile(r"minor piece|doubled|battery|seventh")
+"""What may be said of both sides at once."""
+
+_Boards = Sequence[chess.Board]
+_Place = re.Match[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +31,136 @@ class Mutation:
     text: str
 
 
-def mutations(text: str, rng: random.Random) -> Iterator[Mutation]:
+def mutations(text: str, study: Study, rng: random.Random) -> Iterator[Mutation]:
     """One falsehood of each kind for which the text has a place."""
-    for kind, (pattern, choices) in _KINDS.items():
+    boards = _boards(study)
+    for kind, (pattern, choices, is_false) in _KINDS.items():
         places = list(pattern.finditer(text))
-        if not places:
-            continue
-        place = rng.choice(places)
-        begin, end = place.span({"square": 3, "move": 2}.get(kind, 0))
-        after = rng.choice([choice for choice in choices if choice != text[begin:end]])
-        yield Mutation(kind, text[:begin] + after + text[end:])
+        rng.shuffle(places)
+        for place in places:
+            words = [word for word in choices if word != place["word"] and is_false(boards, place, word)]
+            if words:
+                begin, end = place.span("word")
+                yield Mutation(kind, text[:begin] + rng.choice(words) + text[end:])
+                break
+
+
+def _boards(study: Study) -> list[chess.Board]:
+    """The position, and all that come about in the lines."""
+    root = chess.Board(study.fen)
+    passed = root.copy(stack=False)
+    passed.push(chess.Move.null())
+    boards = [root]
+    for line in (*study.lines, *study.refuted, study.threat):
+        board = (passed if line is study.threat else root).copy(stack=False)
+        for move in line.moves if line else ():
+            board.push_uci(move)
+            boards.append(board.copy(stack=False))
+    return boards
+
+
+def _stands(boards: _Boards, square: str, name: str | None = None, side: str | None = None) -> bool:
+    """Whether such a piece stands there on one of the boards."""
+    pieces = {board.piece_at(chess.parse_square(square)) for board in boards} - {None}
+    return any(
+        name in (None, chess.piece_name(piece.piece_type)) and side in (None, _SIDES[not piece.color])
+        for piece in pieces
+        if piece
+    )
+
+
+def _empty_place(boards: _Boards, place: _Place, rank: str) -> bool:
+    return not _stands(boards, place["file"] + rank, place["name"] or place["after"])
+
+
+def _other_piece(boards: _Boards, place: _Place, name: str) -> bool:
+    return not _stands(boards, place["square"], name)
+
+
+def _other_side(boards: _Boards, place: _Place, side: str) -> bool:
+    """Neither the piece is there, nor what is said of a side with squares; who leads is only one."""
+    if place["square"]:
+        return not _stands(boards, place["square"], place["name"], side)
+    if place["name"]:
+        return not any(all_of(board, side == "White", place["name"]) for board in boards)
+    squares = re.findall(r"\bo[fn] ([a-h][1-8])", place["rest"])
+    return not _OF_BOTH.search(place["rest"]) and not any(_stands(boards, s, None, side) for s in squares)
+
+
+def _other_file(boards: _Boards, place: _Place, file: str) -> bool:
+    said = {fact for board in boards for fact in _facts(board, place["word"])}
+    return bool(said) and not any(said & _facts(board, file) for board in boards)
+
+
+def _facts(board: chess.Board, letter: str) -> set[str]:
+    """What can be said of a file: it is open or half-open, holds doubled pawns, or several heavy pieces."""
+    file, facts = chess.FILE_NAMES.index(letter), set()
+    for side in chess.COLORS:
+        heavy = all_of(board, side, "rook", "queen")
+        facts |= {"half-open"} if is_half_open(board, file, side) else set()
+        facts |= {f"pawns {side}"} if len(pawns_on(board, file, side)) > 1 else set()
+        facts |= {f"heavy {side}"} if sum(chess.square_file(s) == file for s in heavy) > 1 else set()
+    return facts | ({"open"} if is_open(board, file) else set())
+
+
+def _other_move(boards: _Boards, place: _Place, letter: str) -> bool:
+    kind = chess.PIECE_SYMBOLS.index(letter.lower())
+    target = chess.BB_SQUARES[chess.parse_square(place["square"])]
+    return not any(
+        any(board.generate_legal_moves(board.pieces_mask(kind, board.turn), target)) for board in boards
+    )
+
+
+def _other_count(boards: _Boards, place: _Place, word: str) -> bool:
+    """Not what either side has more of anywhere: a line that costs two pawns may cost one first."""
+    noun = place["noun"].removesuffix("s")
+    leads = [count(board, True, noun) - count(board, False, noun) for board in boards]
+    apart = {abs(lead - before) for lead in leads for before in (0, leads[0])}
+    return noun not in _NAME.split("|") or _NUMBERS.index(word) + 2 not in apart
+
+
+_SIDES = ("White", "Black")
+_NUMBERS = ("two", "three", "four", "five")
+_DEGREES = ("slightly better", "clearly better", "much better", "winning", "lost")
+_KINDS: dict[str, tuple[re.Pattern[str], Sequence[str], Callable[[_Boards, _Place, str], bool]]] = {
+    "square": (
+        re.compile(
+            rf"(?:\b(?P<name>{_NAME})s? )?\b(?:on |the )(?P<file>[a-h])(?P<word>[1-8])\b(?!=)"
+            rf"(?:-(?P<after>{_NAME}))?"
+        ),
+        "12345678",
+        _empty_place,
+    ),
+    "piece": (
+        re.compile(r"\b(?P<word>queen|rook|bishop|knight|pawn)(?=s? on (?P<square>[a-h][1-8])\b)"),
+        ("queen", "rook", "bishop", "knight", "pawn"),
+        _other_piece,
+    ),
+    "side": (
+        re.compile(
+            rf"\b(?P<word>White|Black)(?:'s (?P<name>{_NAME})\b(?: on (?P<square>[a-h][1-8]))?|"
+            r"(?= (?:is|has|wins|loses|drops|picks|gets)\b(?P<rest>[^.,;:]*)))"
+        ),
+        _SIDES,
+        _other_side,
+    ),
+    "count": (
+        re.compile(
+            r"\b(?P<word>two|three|four)(?= (?P<noun>legal|steps|pawns|rooks|knights|bishops|minor)\b)"
+        ),
+        _NUMBERS,
+        _other_count,
+    ),
+    "move": (
+        re.compile(r"(?<=\d\.)(?:\.\.)?(?P<word>[KQRBN])x?(?P<square>[a-h][1-8])"),
+        "QRBN",
+        _other_move,
+    ),
+    "file": (re.compile(r"\b(?P<word>[a-h])(?=-file\b)"), "abcdefgh", _other_file),
+    "degree": (
+        re.compile(rf"\b(?P<word>{'|'.join(_DEGREES)})\b"),
+        _DEGREES,
+        lambda boards, place, word: True,
+    ),
+}
+"""Where a text has a word of each kind, what may stand there, and what makes that false."""
