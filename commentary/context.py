@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 import chess
 
 from commentary import predicates
-from commentary.notation import parse_move, replayed
 from commentary.study import Line, Study
-from commentary.token import NAMES, Token
+from commentary.token import NAMES, Token, parse_move
 
 _OURS = ("my", "our", "i", "we", "me", "us")
 _THEIRS = ("my opponent", "our opponent", "the opponent", "the other side")
@@ -216,10 +215,10 @@ class Context:
         for start, moves in ((self.start, self.moves), (self.root, [])):
             joins = ply - (2 * start.fullmove_number - 1 + (start.turn == chess.BLACK))
             if 0 <= joins <= len(moves):
-                played = replayed(start, moves[:joins], token.moves)
-                if played is not None:
-                    self.start, self.moves, self.board = start, played[0], played[1]
-                    return played[0]
+                board, played = _replayed(start, moves[:joins], token)
+                if len(played) == joins + len(token.moves):
+                    self.start, self.moves, self.board = start, played, board
+                    return played
         raise Unresolved(token.words)
 
     def step(self, token: Token) -> chess.Move:
@@ -297,3 +296,18 @@ class Context:
         if self.study.best is None:
             raise Unknown("no best move")
         return self.study.best.score.capped
+
+
+def _replayed(
+    start: chess.Board, moves: list[chess.Move], token: Token
+) -> tuple[chess.Board, list[chess.Move]]:
+    """Plays moves and then a line, as far as it can be played."""
+    board, played = start.copy(stack=False), [*moves]
+    for move in moves:
+        board.push(move)
+    for san in token.moves:
+        if (following := parse_move(board, san)) is None:
+            break
+        board.push(following)
+        played.append(following)
+    return board, played

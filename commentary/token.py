@@ -15,14 +15,7 @@ Kind = Literal["l", "g", "p", "f", "o", "m", "q", "s", "i"]
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 
-NAMES = {
-    "king": chess.KING,
-    "queen": chess.QUEEN,
-    "rook": chess.ROOK,
-    "bishop": chess.BISHOP,
-    "knight": chess.KNIGHT,
-    "pawn": chess.PAWN,
-}
+NAMES = {chess.piece_name(kind): kind for kind in chess.PIECE_TYPES}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +82,7 @@ _WORDS = re.compile(
         )
     )
 )
+_UCI = re.compile(r"[a-h][1-8][a-h][1-8][qrbn]?")
 _MARK = re.compile(r"«([lgpfomqsi])(\d+)»")
 _STEP = re.compile(rf"(?:(\d+)\.(\.\.)? ?)?({_ANY_MOVE})(?=[, ]|$)")
 _SAN_AHEAD = r"O-O|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h][1-8x](?![a-h1-8])"
@@ -117,6 +111,21 @@ _SHORT_FORMS = (
     (re.compile(r"\bwon['\u2019]t\b"), "will not"),
     (re.compile(r"\b(is|are|does|do|has|have|would|did)n['\u2019]t\b", re.IGNORECASE), r"\1 not"),
 )
+
+
+def parse_move(board: chess.Board, text: str) -> chess.Move | None:
+    """The legal move in SAN or UCI; a check or mate sign may be missing, but not be wrong.
+
+    >>> str(parse_move(chess.Board(), "Nf3")), parse_move(chess.Board(), "Nf3+")
+    ('g1f3', None)
+    """
+    try:
+        if _UCI.fullmatch(text):
+            return board.parse_uci(text)
+        move = board.parse_san(text)
+    except ValueError:
+        return None
+    return move if text in (right := board.san(move), right.rstrip("+#")) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,13 +78,11 @@ move_concept("candidate", holds=lambda context: True, weight=0.1).says(
 )
 
 
-def _is_an_opinion(context: Context) -> bool:
-    raise Unknown("an opinion")
-
-
-move_concept("opinion", holds=_is_an_opinion, weight=0.1).says(
+@move_concept("opinion", weight=0.1).says(
     "||~(look|seem|appear) (quite |rather |very )?(promising|reasonable|good|interesting|attractive|viable|risky)",
 )
+def _is_an_opinion(context: Context) -> bool:
+    raise Unknown("an opinion")
 
 
 def _own(context: Context) -> int:

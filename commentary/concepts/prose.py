@@ -75,11 +75,8 @@ move_concept("threatens to take", holds=_could_take, weight=1.0).says(
     "||~threaten to (capture|take|win) {target:piece}"
 )
 
-
-def _takes_a(context: Context, kind: int) -> bool:
-    return context.victim is not None and context.before.piece_type_at(context.victim) == kind
-
-
-move_concept("captures a kind", holds=_takes_a, weight=0.5).says(
-    "||~(capture|take|win|grab|remove|eliminate|pick up) (a|an) (black |white |enemy |free )?{kind}"
-)
+move_concept(
+    "captures a kind",
+    holds=lambda c, kind: c.victim is not None and c.before.piece_type_at(c.victim) == kind,
+    weight=0.5,
+).says("||~(capture|take|win|grab|remove|eliminate|pick up) (a|an) (black |white |enemy |free )?{kind}")
