@@ -230,7 +230,8 @@ class Parser:
                 subject = self._subject(match[0], inherited)
                 rest = text[match.end() :]
                 yield from self._predicate(kind, part, rest, subject)
-                without = wording.ADVERBS.sub("", rest, count=1)
+                adverbs = wording.ADVERBS_OF_MOVES if kind in ("move", "line") else wording.ADVERBS
+                without = adverbs.sub("", rest, count=1)
                 if without != rest:
                     yield from self._predicate(kind, part, without, subject)
         for kind in self._kinds(inherited):

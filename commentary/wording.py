@@ -45,11 +45,13 @@ _REFERENCE = (
     "the retreat|the recapture|this capture|castling|the pawn move|the king move"
 )
 
-ADVERBS = re.compile(
-    r"^(?:(?:also|now|still|then|already|even|simply|really|at least|clearly|just|both|all|certainly|"
-    r"indeed|again|therefore|only|"
-    r"merely|actually|does|do|did|will|can|immediately|at once|first) )+"
+_ADVERBS = (
+    "also|now|still|then|already|even|simply|really|at least|clearly|just|both|all|certainly|indeed|again|"
+    "therefore|only|merely|actually|does|do|did|immediately|at once|first"
 )
+ADVERBS = re.compile(rf"^(?:(?:{_ADVERBS}) )+")
+ADVERBS_OF_MOVES = re.compile(rf"^(?:(?:{_ADVERBS}|will|can) )+")
+"""A move will or can attack what it attacks. What a side, a piece or a file will be is not what it is."""
 
 OPENERS = re.compile(rf"^(?:{_OPENERS})[,:]? ")
 

@@ -156,8 +156,8 @@ concept("more material", holds=lambda c, side: _lead(c, side) > 0, weight=0.2).s
 
 
 @concept("more of a kind", weight=0.2).says(
-    "||{side} ~have ({n:count} )?more {kind}(s)?( than {other:object})?",
-    "||{other:side} ~have ({n:count} )?fewer {kind}(s)?( than {side:object})?",
+    "||{side} ~have ({n:count} |slightly )?more {kind}(s)?( than {other:object})?",
+    "||{other:side} ~have ({n:count} |slightly )?fewer {kind}(s)?( than {side:object})?",
     "||{side} ~have more pieces( than {other:object})?( left| on the board)?",
     "||{other:side} ~have fewer pieces( than {side:object})?( left| on the board)?",
 )

@@ -444,6 +444,9 @@ def test_frequent_sentences_of_policies(fen: str, text: str, concept: str, holds
     "text",
     [
         "White may have a passed pawn.",
+        "White will have a passed pawn.",
+        "White can threaten mate.",
+        "The b-file will be half-open for Black.",
         "White has a potential passed pawn.",
         "White threatens mate in two.",
         "If the queen moves, White threatens mate.",
