@@ -13,11 +13,13 @@ from dataclasses import dataclass
 import chess
 
 from commentary import Study
+from commentary.concepts.pieces import home_count
+from commentary.naming import NUMBERS
 from commentary.predicates import all_of, count, is_half_open, is_open, pawns_on
 
 _NAME = "king|queen|rook|bishop|knight|pawn"
-_OF_BOTH = re.compile(r"minor piece|doubled|battery|seventh")
-"""What may be said of both sides at once."""
+_AT_HOME = re.compile(r"(\w+) minor pieces?")
+_ON_FILE = re.compile(r"(?:doubled|battery).* the ([a-h])-file")
 
 _Boards = Sequence[chess.Board]
 _Place = re.Match[str]
@@ -78,13 +80,19 @@ def _other_piece(boards: _Boards, place: _Place, name: str) -> bool:
 
 
 def _other_side(boards: _Boards, place: _Place, side: str) -> bool:
-    """Neither the piece is there, nor what is said of a side with squares; who leads is only one."""
+    """The other side has no such piece, pieces or pawns; only one is better, in check or ahead."""
+    colour, rest = side == "White", place["rest"]
     if place["square"]:
         return not _stands(boards, place["square"], place["name"], side)
     if place["name"]:
-        return not any(all_of(board, side == "White", place["name"]) for board in boards)
-    squares = re.findall(r"\bo[fn] ([a-h][1-8])", place["rest"])
-    return not _OF_BOTH.search(place["rest"]) and not any(_stands(boards, s, None, side) for s in squares)
+        return not any(all_of(board, colour, place["name"]) for board in boards)
+    if found := _AT_HOME.search(rest):
+        return found[1] not in {NUMBERS[home_count(board, colour)] for board in boards}
+    if found := _ON_FILE.search(rest):
+        facts = {f"pawns {colour}", f"heavy {colour}"}
+        return not any(facts & _facts(board, found[1]) for board in boards)
+    squares = re.findall(r"\bo[fn] ([a-h][1-8])", rest)
+    return "seventh" not in rest and not any(_stands(boards, square, None, side) for square in squares)
 
 
 def _other_file(boards: _Boards, place: _Place, file: str) -> bool:
@@ -116,11 +124,10 @@ def _other_count(boards: _Boards, place: _Place, word: str) -> bool:
     noun = place["noun"].removesuffix("s")
     leads = [count(board, True, noun) - count(board, False, noun) for board in boards]
     apart = {abs(lead - before) for lead in leads for before in (0, leads[0])}
-    return noun not in _NAME.split("|") or _NUMBERS.index(word) + 2 not in apart
+    return noun not in _NAME.split("|") or NUMBERS.index(word) not in apart
 
 
 _SIDES = ("White", "Black")
-_NUMBERS = ("two", "three", "four", "five")
 _DEGREES = ("slightly better", "clearly better", "much better", "winning", "lost")
 _KINDS: dict[str, tuple[re.Pattern[str], Sequence[str], Callable[[_Boards, _Place, str], bool]]] = {
     "square": (
@@ -148,7 +155,7 @@ _KINDS: dict[str, tuple[re.Pattern[str], Sequence[str], Callable[[_Boards, _Plac
         re.compile(
             r"\b(?P<word>two|three|four)(?= (?P<noun>legal|steps|pawns|rooks|knights|bishops|minor)\b)"
         ),
-        _NUMBERS,
+        NUMBERS[2:6],
         _other_count,
     ),
     "move": (

@@ -22,6 +22,7 @@ def planted(study: Study, kind: str, text: str) -> set[str]:
     ("fen", "kind", "text"),
     [
         (chess.STARTING_FEN, "side", "White has four minor pieces still at home."),
+        (TWO_OPEN, "side", "White has a rook on the seventh."),
         (chess.STARTING_FEN, "side", "White's king is still in the centre."),
         (chess.STARTING_FEN, "side", "Black's queen has no moves."),
         (chess.STARTING_FEN, "file", "The a-file is closed."),
@@ -41,6 +42,8 @@ def test_what_may_be_true_as_well_is_not_planted(fen: str, kind: str, text: str)
         (TAKERS, "square", "White attacks the bishop on f{}.", "3 1 2 4 5 6 7 8"),
         (TAKERS, "side", "{}'s rook on f1 attacks the bishop.", "White Black"),
         (TAKERS, "side", "{} has a big advantage.", "White Black"),
+        (TAKERS, "side", "{} has two minor pieces undeveloped.", "White Black"),
+        (TAKERS, "side", "{} has doubled pawns on the a-file.", "White Black"),
         (TAKERS, "degree", "White is {}.", "winning|lost|slightly better|clearly better|much better"),
     ],
 )
