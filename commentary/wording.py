@@ -79,7 +79,7 @@ JOINTS = tuple(
         r" (?:but|while|whereas|although|though|because|since|as|so) ",
         r" and ",
         r" when ",
-        r" with ",
+        r"(?<!mate) with ",
         r", (?:which|who|where) ",
     )
 )

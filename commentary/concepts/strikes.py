@@ -137,7 +137,7 @@ def _threatens_mate(step: Step) -> Iterator[Values]:
 move_concept("threatens mate", detect=_threatens_mate, holds=would_mate, weight=8.0).says(
     "~threaten mate with {foe}( next)?",
     "~(threaten|carry the threat of|prepare mate with) {foe:mate}",
-    "||~prepare mate with {foe}",
+    "||~(prepare mate|threaten checkmate) with {foe}",
     "||~threaten " + AT_ONCE,
 )
 

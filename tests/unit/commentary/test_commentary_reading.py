@@ -396,6 +396,7 @@ BACK_RANK = "6k1/5ppp/8/8/8/8/5PPP/R5K1 w - - 0 1"
         (BACK_RANK, "Rd1 threatens mate.", "threatens mate", True),
         (BACK_RANK, "Rd1 threatens checkmate on d8.", "threatens mate", True),
         (BACK_RANK, "Rd1 threatens mate on a8.", "threatens mate", False),
+        (BACK_RANK, "Rd1 threatens checkmate with Rd8#.", "threatens mate", True),
         (BACK_RANK, "Rf1 threatens mate next move.", "threatens mate", False),
         ("k7/2K5/8/8/8/8/8/1Q6 w - - 0 1", "Qb6 threatens mate.", "threatens mate", False),  # stalemate
         (PASSER, "The b-file is half-open for Black.", "half-open file", True),
@@ -472,3 +473,10 @@ def test_what_is_like_them_is_not_guessed(text: str) -> None:
 def test_nothing_is_named_twice(fen: str, text: str, holds: bool) -> None:
     """A list names each thing once; what is counted is counted exactly."""
     assert [claim.true for claim in read(fen, text).claims] == [holds]
+
+
+def test_a_threat_of_mate_keeps_its_move() -> None:
+    for reply, holds in (("Rd8#", True), ("Rb1", False)):
+        claims = read(BACK_RANK, f"There is Rd1, which threatens mate with {reply}.").claims
+        assert [claim.true for claim in claims if claim.concept == "threatens mate"] == [holds]
+        assert len(claims) == 2
