@@ -7,7 +7,7 @@ from itertools import product
 import chess
 
 from commentary import predicates
-from commentary.concept import every, of_topic
+from commentary.concept import of_topic
 from commentary.concepts.mates import Foe
 from commentary.concepts.pieces import home_count
 from commentary.context import Context, Unknown, Unresolved
@@ -125,14 +125,12 @@ def _clocks(context: Context, half: int | None = None, full: int | None = None) 
     return half in (None, board.halfmove_clock) and full in (None, board.fullmove_number)
 
 
-concept("empty square", holds=every(lambda board, square: board.piece_at(square) is None)).says(
+@concept("no such piece").says(
     "||{squares} ~be (both |all )?(empty|clear|free|vacant|unoccupied)",
-    "||there ~be (nothing|no piece|no pieces) on {squares}",
+    "||there ~be (nothing|no pieces) on {squares}",
     "||nothing ~(stand|be) on {squares}",
+    "||there ~be no ({colour} )?({kind}|piece) on {squares}",
 )
-
-
-@concept("no such piece").says("||there ~be no ({colour} )?({kind}|piece) on {squares}")
 def _is_not_there(
     context: Context, squares: Sequence[int], kind: int = 0, colour: bool | None = None
 ) -> bool:

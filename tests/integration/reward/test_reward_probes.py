@@ -400,6 +400,11 @@ TRUTHS: dict[str, tuple[Callable[[chess.Board], str], float, float]] = {
         0.42,
         0.27,
     ),
+    "the counts that are most often true": (
+        lambda board: "The pawn on g2 is defended once. The pawn on f7 is defended once.",
+        0.14,
+        -0.1,
+    ),
     "every claim of that kind": (
         lambda board: " ".join(
             f"{side} has {number} minor pieces still at home."
