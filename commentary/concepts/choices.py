@@ -36,7 +36,7 @@ def _is_best(context: Context) -> bool:
     "so the move is {move}",
     "{move} it is",
     "annotator|{us:side} should choose {move}",
-    "||{us:side} (should|will) (choose|play|go with|go for) {move}",
+    "||{us:side} (should|will) (choose|play|go with|go for|settle on) {move}",
     "||(this|that) ~leave {move}",
     "||(the |{us:owner} )?(choice|move|decision)( ~be| ~fall on|:) {move}",
     "||(so|hence) {move}",

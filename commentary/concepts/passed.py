@@ -120,7 +120,7 @@ concept("blockade", holds=_blockades).says(
     "||{side} ~have (a|its) rook behind {pawn}",
 )
 def _is_behind(context: Context, pawn: int, piece: int | None = None, side: bool | None = None) -> bool:
-    """A rook or queen on its file that looks the way the pawn goes, with nothing between them."""
+    """A rook or queen further back on its file, with nothing between them."""
     board = context.board
     found = predicates.all_of(board, bool(side), "rook") if piece is None else [piece]
     heavy = all(predicates.name_at(board, square) in ("rook", "queen") for square in found)
