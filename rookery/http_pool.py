@@ -34,11 +34,7 @@ class HttpPool:
         # uvicorn closes idle connections after 5 s: ours close earlier, and no request meets a closed one.
         limits = httpx.Limits(max_connections=1, keepalive_expiry=4.0)
         client = httpx.AsyncClient(
-            base_url=self._url,
-            headers=self._headers,
-            timeout=self._timeout,
-            limits=limits,
-            verify=self._tls,
+            base_url=self._url, headers=self._headers, timeout=self._timeout, limits=limits, verify=self._tls
         )
         self._all.append(client)
         return client

@@ -20,8 +20,7 @@ ARCHIVE_WRITABLE = Gauge(
     "rookery_archive_writable", "1 if the last attempt to write a file succeeded, else 0"
 )
 ARCHIVE_MISSED = Gauge(
-    "rookery_archive_missed_groups",
-    "Groups removed from the stream before the archiver read them",
+    "rookery_archive_missed_groups", "Groups removed from the stream before the archiver read them"
 )
 
 # reward

@@ -56,11 +56,7 @@ class Layout:
 
 
 LAYOUTS = MappingProxyType(
-    {
-        "published": Layout(89, 30, 40),
-        "generator": Layout(90, 30, 40),
-        "compact": Layout(None, None, None),
-    }
+    {"published": Layout(89, 30, 40), "generator": Layout(90, 30, 40), "compact": Layout(None, None, None)}
 )
 """`published`: the 175 characters of the released validation lines. `generator`: one more column, as written
 by the released generator today. `compact`: no padding; the models are also prompted this way."""

@@ -19,14 +19,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from rookery import __version__
 from rookery.access import OPEN, Access
-from rookery.errors import (
-    InvalidInput,
-    RookeryError,
-    SetupError,
-    free_frames,
-    problem,
-    validation_message,
-)
+from rookery.errors import InvalidInput, RookeryError, SetupError, free_frames, problem, validation_message
 from rookery.middleware import MAX_BODY_BYTES, BodyLimit, RequireToken, TokenInterceptor
 from rookery.processes.ports import bind
 from rookery.waits import overdue

@@ -41,10 +41,7 @@ class Authority:
         self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, authority: bool
     ) -> x509.Certificate:
         now = datetime.now(UTC)
-        names: list[x509.GeneralName] = [
-            x509.DNSName("localhost"),
-            x509.IPAddress(ip_address("127.0.0.1")),
-        ]
+        names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
         builder = (
             x509.CertificateBuilder()
             .subject_name(subject)

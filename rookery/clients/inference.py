@@ -101,14 +101,7 @@ class InferenceClient:
         return self._is_vllm
 
     async def complete(
-        self,
-        prompt: Prompt,
-        *,
-        model: str,
-        count: int,
-        sampling: Sampling,
-        seed: int,
-        tokens: bool = True,
+        self, prompt: Prompt, *, model: str, count: int, sampling: Sampling, seed: int, tokens: bool = True
     ) -> Generation:
         """Samples `count` completions with token ids and log-probabilities; number i has seed `seed + i`.
 

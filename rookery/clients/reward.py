@@ -96,10 +96,7 @@ class RewardClient:
         request = reward_pb2.ScoreBatchRequest(items=pending.open)
         try:
             response = await self._stub.ScoreBatch(
-                request,
-                timeout=self._timeout_s,
-                metadata=self._metadata,
-                wait_for_ready=self._wait_for_ready,
+                request, timeout=self._timeout_s, metadata=self._metadata, wait_for_ready=self._wait_for_ready
             )
         except grpc.aio.AioRpcError as error:
             raise_refusal(error)

@@ -214,15 +214,7 @@ def _curve(curves: Mapping[Theme, bytes]) -> str:
 
 
 def _settings(report: Mapping[str, Any]) -> Iterable[str]:
-    for name in (
-        "players",
-        "positions",
-        "settings",
-        "interval",
-        "reward_version",
-        "engine",
-        "versions",
-    ):
+    for name in ("players", "positions", "settings", "interval", "reward_version", "engine", "versions"):
         yield f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_plain(report[name]))}</dd>"
 
 

@@ -126,8 +126,7 @@ class RookworldJudge:
             win=lambda claimed: win_probability(claimed, k=self._judge.model.k),
         )
         verdict = self._verdict(
-            grade_policy(answer, truth),
-            nodes=root_nodes + sum(known[move].nodes for move in answer.named),
+            grade_policy(answer, truth), nodes=root_nodes + sum(known[move].nodes for move in answer.named)
         )
         best = max(top, key=lambda move: known[move].win)
         played = answer.best or best

@@ -234,10 +234,7 @@ async def players(run: Run, viewer: Shared) -> Response:
 
 
 @router.post(
-    "/runs/{run}/ask",
-    responses=_BODY | _ALLOWED | _PEERS,
-    tags=["play"],
-    dependencies=[Depends(_allowed)],
+    "/runs/{run}/ask", responses=_BODY | _ALLOWED | _PEERS, tags=["play"], dependencies=[Depends(_allowed)]
 )
 async def ask(run: Run, question: play.Question, viewer: Shared) -> Response:
     """Asks a version of the policy, or the engine, for a move. Needs the token."""

@@ -170,12 +170,7 @@ class _Session:
     """What a match and a tournament have in common: rules, openings, the journal, the files."""
 
     def __init__(
-        self,
-        settings: GameSettings,
-        specs: Sequence[str],
-        make: Make,
-        cast: Cast,
-        console: Console,
+        self, settings: GameSettings, specs: Sequence[str], make: Make, cast: Cast, console: Console
     ) -> None:
         book = read_openings(settings.openings or BUILT_IN)
         self.rules = Rules(illegal=settings.illegal, max_plies=settings.max_plies, limit_cp=settings.limit_cp)

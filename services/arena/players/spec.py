@@ -139,12 +139,7 @@ class _Stockfish(_Limited):
         if self.skill is not None and self.elo is not None:
             raise InvalidInput("skill= and elo= exclude each other: both set Stockfish's skill")
         return engines.stockfish(
-            self.called,
-            limit=self.limit,
-            skill=self.skill,
-            elo=self.elo,
-            hash_mb=self.hash,
-            path=self.path,
+            self.called, limit=self.limit, skill=self.skill, elo=self.elo, hash_mb=self.hash, path=self.path
         )
 
 

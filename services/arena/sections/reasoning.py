@@ -161,10 +161,7 @@ _MEASURED = {
 _READ: Mapping[Metric, tuple[Callable[[Reading], int], Callable[[Reading], int]]] = {
     Metric(
         "sentences_read", "Sentences read", "share of the sentences that are understood", better="neither"
-    ): (
-        lambda reading: len(reading.sentences) - len(reading.unread),
-        lambda reading: len(reading.sentences),
-    ),
+    ): (lambda reading: len(reading.sentences) - len(reading.unread), lambda reading: len(reading.sentences)),
     Metric("claims", "Claims", "checked on the board, in a text", "count", "neither"): (
         _checked,
         lambda _: 1,

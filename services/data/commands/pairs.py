@@ -56,11 +56,7 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
     recipe = recipe_of(PairRecipe, options)
     folder = open_folder(options.out)
     pool = process_pool(options.jobs) if options.jobs > 1 else nullcontext()  # one job: this process
-    with (
-        numbered_positions(options) as (positions, origin),
-        pool as executor,
-        Progress() as progress,
-    ):
+    with numbered_positions(options) as (positions, origin), pool as executor, Progress() as progress:
         terms = {"positions": origin, "recipe": asdict(recipe), **_judged_by(options)}
         parts = Parts(folder, PAIRS, terms=terms)
         async with _policy(options) as policy:

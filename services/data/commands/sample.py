@@ -63,12 +63,7 @@ def main(argv: list[str]) -> int:
         parser.error("--game names one game: leave out --split and --shares")
     if options.out:
         manifest = write_positions(
-            options.source,
-            options.out,
-            recipe,
-            exams=options.exam,
-            form=options.form,
-            jobs=options.jobs,
+            options.source, options.out, recipe, exams=options.exam, form=options.form, jobs=options.jobs
         )
         _report(manifest, wanted=options.count)
         return 0

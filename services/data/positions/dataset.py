@@ -152,10 +152,7 @@ def write_games(
         with jsonl_writer(folder, NAMES[recipe.form] + ".zst" * compress) as file:
             for line in _lines(map(kept.text, range(written)), recipe):
                 file.add_line(line)
-    terms = {
-        "sources": sources_terms(identified),
-        "recipe": json.loads(json.dumps(asdict(recipe))),
-    }
+    terms = {"sources": sources_terms(identified), "recipe": json.loads(json.dumps(asdict(recipe)))}
     facts = {
         "games": written,
         "sound": found.sound,

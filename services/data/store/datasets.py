@@ -58,11 +58,7 @@ def save_manifest(folder: Folder, manifest: Mapping[str, Any]) -> None:
 
 def versions() -> dict[str, str]:
     """The versions of the programs that determine the bytes of a data set."""
-    return {
-        "rookery": rookery.__version__,
-        "python": platform.python_version(),
-        "chess": chess.__version__,
-    }
+    return {"rookery": rookery.__version__, "python": platform.python_version(), "chess": chess.__version__}
 
 
 class Parts(Generic[R]):

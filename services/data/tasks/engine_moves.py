@@ -50,13 +50,7 @@ TARGETS = CandidateTargets()
 
 
 async def engine_moves(
-    position: Position,
-    engines: Searcher,
-    *,
-    style: str,
-    nodes: int,
-    targets: CandidateTargets,
-    seed: int = 0,
+    position: Position, engines: Searcher, *, style: str, nodes: int, targets: CandidateTargets, seed: int = 0
 ) -> Example | None:
     """The example of a position. A position that kills engines has none, and is logged.
 

@@ -56,12 +56,7 @@ class Peers:
     """The inference servers and the reward service of a run. Sets `changed` when what they serve changes."""
 
     def __init__(
-        self,
-        inference_urls: str,
-        reward: RewardClient,
-        *,
-        access: Access = OPEN,
-        changed: asyncio.Event,
+        self, inference_urls: str, reward: RewardClient, *, access: Access = OPEN, changed: asyncio.Event
     ) -> None:
         """`inference_urls` are as in `rookery.replicas`, `access` is for them."""
         self.servers: list[InferenceServer] = []

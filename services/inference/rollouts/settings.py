@@ -71,8 +71,4 @@ class RolloutsSettings(RunSettings, PresetSettings, AccessSettings):
     @property
     def terms(self) -> dict[str, int]:
         """The settings that must be the same in the rollouts and the trainer."""
-        return {
-            "group_size": self.group_size,
-            "batch_groups": self.batch_groups,
-            "staleness": self.staleness,
-        }
+        return {"group_size": self.group_size, "batch_groups": self.batch_groups, "staleness": self.staleness}

@@ -146,12 +146,7 @@ class VllmEngine:
         return self._loaded[adapter.version] if adapter else None
 
     async def _generate(
-        self,
-        token_ids: list[int],
-        params: SamplingParams,
-        lora: LoRARequest | None,
-        *,
-        priority: int = 0,
+        self, token_ids: list[int], params: SamplingParams, lora: LoRARequest | None, *, priority: int = 0
     ) -> "RequestOutput":
         stream = self._client.generate(
             {"prompt_token_ids": token_ids},

@@ -137,11 +137,7 @@ def _versions(settings: ServerSettings) -> dict[str, str | int]:
         _ = settings.model_dir  # raises SetupError now, not later in vLLM's process
         return {"worker-extension-cls": WORKER_EXTENSION}
     slots = settings.max_loras + settings.leases
-    return {
-        "max-loras": slots,
-        "max-cpu-loras": slots + SPARE_LORAS,
-        "max-lora-rank": settings.max_lora_rank,
-    }
+    return {"max-loras": slots, "max-cpu-loras": slots + SPARE_LORAS, "max-lora-rank": settings.max_lora_rank}
 
 
 def _knows_chat(folder: Path) -> bool:

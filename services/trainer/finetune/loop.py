@@ -222,11 +222,7 @@ def _step(
 
 
 def _means(
-    task: FinetuneTask[F],
-    sums: Callable[[TokenBatch], Sums],
-    examples: Sequence[Example],
-    *,
-    learn: bool,
+    task: FinetuneTask[F], sums: Callable[[TokenBatch], Sums], examples: Sequence[Example], *, learn: bool
 ) -> dict[str, float]:
     """Returns means over `examples`, in as many forward passes as needed, and the tokens computed.
 

@@ -100,9 +100,7 @@ def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: Step
     for forward in mine.passes:
         tensors = collate(forward.rows, device=policy.device)
         scores = policy.score(  # rows -> log-probabilities
-            tensors,
-            with_gradient=objective.with_gradient,
-            reference=inputs.settings.measures_kl(inputs.step),
+            tensors, with_gradient=objective.with_gradient, reference=inputs.settings.measures_kl(inputs.step)
         )
         loss, stats = objective(scores, tensors)  # log-probabilities -> ratio -> loss
         (forward.weight * loss).backward()

@@ -29,12 +29,7 @@ def test_the_commands_that_train_on_files_parse(words: list[str]) -> None:
     name = FINETUNE_COMMANDS[words[1]][1].removeprefix("settings.")
     parsed = getattr(settings, name).parse(words[2:], prog=words[1])
     named = {Path(parsed.model).name, Path(parsed.data).suffix}
-    assert named <= {
-        "rook-tiny",
-        "Qwen3-0.6B",
-        ".jsonl",
-        ".parquet",
-    }
+    assert named <= {"rook-tiny", "Qwen3-0.6B", ".jsonl", ".parquet"}
 
 
 def test_each_of_them_is_shown() -> None:

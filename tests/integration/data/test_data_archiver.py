@@ -183,10 +183,7 @@ def test_a_day_ends_a_file(streams: RunStreams, on_disk: TraceArchive, redis_url
             group = replace(GROUP, id=f"g{moment}")
             client.xadd(streams.key("traces"), {"data": encode_group(group)}, id=f"{moment}-0")
     once(streams, on_disk)
-    assert [file.name.split("/")[1] for file in on_disk.files()] == [
-        "date=2025-11-21",
-        "date=2025-11-22",
-    ]
+    assert [file.name.split("/")[1] for file in on_disk.files()] == ["date=2025-11-21", "date=2025-11-22"]
     assert len(list(on_disk.groups())) == 4
 
 

@@ -193,10 +193,7 @@ async def test_refusals_keep_the_old_policy(server: Server, client: InferenceCli
     fine = adapter(server, 2)
 
     assert (await client.reload(current))["changed"] is False
-    for conflicting in (
-        first,
-        Adapter(PolicyVersion(1, "0" * 64), current.path, "tiny"),
-    ):
+    for conflicting in (first, Adapter(PolicyVersion(1, "0" * 64), current.path, "tiny")):
         with pytest.raises(Conflict):
             await client.reload(conflicting)
     for bad in (

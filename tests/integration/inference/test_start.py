@@ -19,10 +19,7 @@ def test_a_taken_port_names_its_setting(tmp_path: Path) -> None:
         port = str(sock.getsockname()[1])
         command = [sys.executable, "-m", "services.inference.server", "--model", str(tmp_path)]
         done = subprocess.run(
-            [*command, "--host", "127.0.0.1", "--port", port],
-            capture_output=True,
-            text=True,
-            check=False,
+            [*command, "--host", "127.0.0.1", "--port", port], capture_output=True, text=True, check=False
         )
 
     assert done.returncode == 2

@@ -30,8 +30,7 @@ def test_players_without_a_server_pass_through() -> None:
 
 
 @pytest.mark.parametrize(
-    "module",
-    ["rookery.settings", "pydantic_settings.sources", "rich.console", "launcher.session", "redis"],
+    "module", ["rookery.settings", "pydantic_settings.sources", "rich.console", "launcher.session", "redis"]
 )
 def test_ctrl_c_in_the_middle_of_an_import_is_quiet(module: str, tmp_path: Path) -> None:
     command = [

@@ -83,11 +83,7 @@ PROBES: dict[str, tuple[Callable[[PolicyLine], str], float, float]] = {
         -0.3,
     ),
     "a constant": (lambda _: "M: e2e4 d2d4 g1f3 c2c4 b1c3 E: 0.3 0.3 0.3 0.3 0.3 B: e2e4", 1.0, 0.3),
-    "one safe move": (
-        lambda line: with_fields(line, [line.best], [max(line.evals)], line.best),
-        0.4,
-        0.4,
-    ),
+    "one safe move": (lambda line: with_fields(line, [line.best], [max(line.evals)], line.best), 0.4, 0.4),
     "one move five times": (
         lambda line: with_fields(line, [line.best] * 5, [max(line.evals)] * 5, line.best),
         0.4,

@@ -14,21 +14,8 @@ import redis
 from rookery.codec import decode_group, decode_position
 from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.streams import RunStreams, reader
-from rookery.trace import (
-    Adapter,
-    Draw,
-    PolicyVersion,
-)
-from tests.builders import (
-    ROLLOUTS,
-    TRAINER,
-    generated,
-    group,
-    numbered_position,
-    publish,
-    read,
-    take,
-)
+from rookery.trace import Adapter, Draw, PolicyVersion
+from tests.builders import ROLLOUTS, TRAINER, generated, group, numbered_position, publish, read, take
 from tests.chaos import histories
 from tests.conftest import RedisServer
 

@@ -11,11 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rookery.errors import SetupError
-from services.trainer.examples.rows import (
-    Example,
-    collate_examples,
-    pack_rows,
-)
+from services.trainer.examples.rows import Example, collate_examples, pack_rows
 from services.trainer.finetune.model import load_sequence_classifier
 from services.trainer.reward_model import training
 from services.trainer.reward_model.report import ScoredPair, read_card, report_on

@@ -13,11 +13,7 @@ import torch
 from rookery.errors import RookeryError
 from rookery.serving import Service
 from services.trainer.reward_model import training
-from services.trainer.reward_model.server import (
-    BatchQueue,
-    RewardScorer,
-    create_app,
-)
+from services.trainer.reward_model.server import BatchQueue, RewardScorer, create_app
 from services.trainer.settings import RewardModelSettings
 from services.trainer.tiny import build_tiny
 from tests import hostile, openapi
@@ -95,15 +91,8 @@ async def test_an_answer_has_the_same_bits_whatever_stands_beside_it(http: httpx
 
 
 async def test_messages_and_prompt_with_response_are_one_question(http: httpx.AsyncClient) -> None:
-    messages = [
-        {"role": "user", "content": BOARD},
-        {"role": "assistant", "content": "\\boxed{e2e4}"},
-    ]
-    three = [
-        {"messages": messages},
-        {"prompt": messages[:1], "response": "\\boxed{e2e4}"},
-        _item("e2e4"),
-    ]
+    messages = [{"role": "user", "content": BOARD}, {"role": "assistant", "content": "\\boxed{e2e4}"}]
+    three = [{"messages": messages}, {"prompt": messages[:1], "response": "\\boxed{e2e4}"}, _item("e2e4")]
     assert len(set(await _rewards(http, three))) == 1
 
 

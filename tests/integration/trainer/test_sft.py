@@ -11,13 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rookery.errors import InvalidInput
 from services.trainer.examples.chat_files import ChatExamples, open_chats
-from services.trainer.examples.rows import (
-    Example,
-    SoftTargets,
-    collate_examples,
-    pack_rows,
-    shuffled_batches,
-)
+from services.trainer.examples.rows import Example, SoftTargets, collate_examples, pack_rows, shuffled_batches
 from services.trainer.finetune import sft
 from services.trainer.settings import SftSettings
 
@@ -96,11 +90,7 @@ def test_every_example_comes_once_an_epoch_and_skipping_is_the_same_order(
 
 @pytest.mark.parametrize("changes", [{}, {"lora_rank": 2, "row_tokens": 256}], ids=["whole", "lora, packed"])
 def test_resuming_gives_the_bytes_of_not_stopping(
-    tiny_model: Path,
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    changes: dict[str, object],
+    tiny_model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
 ) -> None:
     whole = sft.run(_settings(tiny_model, data, tmp_path / "whole", **changes))
 

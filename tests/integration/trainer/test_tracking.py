@@ -80,10 +80,7 @@ def test_a_password_stays_here(tmp_path: Path, store: Path) -> None:
 def test_how_a_run_ends_is_told(tmp_path: Path, store: Path, end: BaseException, status: str) -> None:
     pytest.importorskip("mlflow")
     folder = tmp_path / "run"
-    with (
-        pytest.raises(type(end)),
-        track(folder, wanted=True, params={}, artifacts=lambda folder: []),
-    ):
+    with pytest.raises(type(end)), track(folder, wanted=True, params={}, artifacts=lambda folder: []):
         raise end
     run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
     assert client_of(store).get_run(run_id).info.status == status

@@ -40,9 +40,7 @@ def judges(score: Callable[[chess.Board], chess.engine.Score]) -> Scripted:
     return Scripted(
         "referee",
         lambda board, asked: Reply(
-            random_move(board, seed=0),
-            Outcome.LEGAL,
-            score=chess.engine.PovScore(score(board), chess.WHITE),
+            random_move(board, seed=0), Outcome.LEGAL, score=chess.engine.PovScore(score(board), chess.WHITE)
         ),
     )
 

@@ -11,11 +11,7 @@ from services.data.pgn.games import phase_of
 from services.data.positions.generator import ENDGAME_MEN, OPENINGS, PositionGenerator, opening_board
 from services.data.positions.recipe import Shares
 
-ONLY = {
-    Phase.OPENING: Shares(1, 0, 0),
-    Phase.MIDDLEGAME: Shares(0, 1, 0),
-    Phase.ENDGAME: Shares(0, 0, 1),
-}
+ONLY = {Phase.OPENING: Shares(1, 0, 0), Phase.MIDDLEGAME: Shares(0, 1, 0), Phase.ENDGAME: Shares(0, 0, 1)}
 
 
 @pytest.fixture(scope="module")

@@ -283,9 +283,7 @@ def test_calling_every_move_illegal_pays_only_where_it_is_true() -> None:
 def test_a_state_says_its_fields() -> None:
     graded = grade_state(START, "e2e4", f"{E4}+0.5+0+0")
     assert graded == Grade(
-        0.8,
-        Outcome.LEGAL,
-        {"format": 1.0, "fen": 1.0, "reward": 0.0, "terminated": 1.0, "truncated": 1.0},
+        0.8, Outcome.LEGAL, {"format": 1.0, "fen": 1.0, "reward": 0.0, "terminated": 1.0, "truncated": 1.0}
     )
     assert grade_state(START, "e2e4", "e4").outcome is Outcome.UNPARSABLE
 

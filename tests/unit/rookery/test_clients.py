@@ -279,10 +279,7 @@ async def test_only_vllm_tells_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_refused_key_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     async with inference(
         monkeypatch, httpx.Response(401, text="no key sk-1 here"), access=Access("sk-1")
-    ) as (
-        client,
-        _,
-    ):
+    ) as (client, _):
         with pytest.raises(SetupError, match=r"401 no key \*\*\* here"):
             await client.tells_tokens()
 

@@ -173,11 +173,7 @@ def test_records_and_wire_know_the_same_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"traces": ()}, "0 traces"),
-        ({"prompt_token_ids": ()}, "0 prompt tokens"),
-    ],
+    ("change", "message"), [({"traces": ()}, "0 traces"), ({"prompt_token_ids": ()}, "0 prompt tokens")]
 )
 def test_a_group_without_traces_or_prompt_is_no_group(change: dict[str, object], message: str) -> None:
     with pytest.raises(WireError, match=message):

@@ -12,16 +12,8 @@ from rich.console import Console
 
 from rookery.errors import SetupError
 from services.trainer import autobatch, memory_probe
-from services.trainer.autobatch import (
-    FILE,
-    SearchResult,
-    find_largest,
-)
-from services.trainer.memory_probe import (
-    GroupShape,
-    Profile,
-    Result,
-)
+from services.trainer.autobatch import FILE, SearchResult, find_largest
+from services.trainer.memory_probe import GroupShape, Profile, Result
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
 from services.trainer.settings import AutobatchSettings, TrainerSettings

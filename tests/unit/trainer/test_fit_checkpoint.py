@@ -58,12 +58,7 @@ def _stopped(settings: SftSettings, monkeypatch: pytest.MonkeyPatch, number: int
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_run_after_its_step_and_it_goes_on_from_there(
-    small_model: Path,
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
-    status: int,
+    small_model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, status: int
 ) -> None:
     settings = _settings(small_model, data, tmp_path / "cut")
     assert _stopped(settings, monkeypatch, number) == status

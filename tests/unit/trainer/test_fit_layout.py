@@ -6,20 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-)
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from services.trainer.examples.rows import (
-    Example,
-    collate_examples,
-    micro_batches,
-    pack_rows,
-)
+from services.trainer.examples.rows import Example, collate_examples, micro_batches, pack_rows
 from services.trainer.finetune.model import answer_logprobs, hidden_states
 
 

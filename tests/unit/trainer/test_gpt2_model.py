@@ -12,12 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from rookery.errors import InvalidInput
 from services.trainer.gpt2 import loader
-from services.trainer.gpt2.model import (
-    Cache,
-    Gpt2,
-    Gpt2Config,
-    positions,
-)
+from services.trainer.gpt2.model import Cache, Gpt2, Gpt2Config, positions
 from tests.unit.trainer.contents import contents
 from tests.unit.trainer.gpt2_models import write_gpt2
 

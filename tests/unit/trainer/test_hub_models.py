@@ -6,11 +6,7 @@ import pytest
 
 from rookery.errors import SetupError
 from services.trainer.finetune.loop import start_run
-from services.trainer.model.policies import (
-    Gpt2Policy,
-    MergedPolicy,
-    build_policy,
-)
+from services.trainer.model.policies import Gpt2Policy, MergedPolicy, build_policy
 from services.trainer.settings import SftSettings, TrainerSettings
 from tests.hub import write_snapshot
 from tests.unit.trainer.contents import contents

@@ -11,9 +11,7 @@ from transformers import AutoTokenizer
 
 from rookery.trace import Completion
 from services.trainer.batches.micro_batches import collate, micro_batches
-from services.trainer.batches.rows import (
-    prepare_batch,
-)
+from services.trainer.batches.rows import prepare_batch
 from services.trainer.model.head import TokenScores
 from services.trainer.settings import TrainerSettings
 from services.trainer.training.update import Objective

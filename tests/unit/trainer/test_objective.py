@@ -10,11 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.trainer.batches.micro_batches import collate, micro_batches
-from services.trainer.batches.rows import (
-    Batch,
-    Row,
-    prepare_batch,
-)
+from services.trainer.batches.rows import Batch, Row, prepare_batch
 from services.trainer.settings import TrainerSettings
 from services.trainer.training.update import Objective
 from tests.unit.trainer import reference
@@ -42,10 +38,7 @@ def _batch(chosen: TrainerSettings, *, groups: int = 4) -> Batch:
 def _gradient(chosen: TrainerSettings, batch: Batch, cut: list[list[Row]]) -> tuple["torch.Tensor", float]:
     policy = Bigram(VOCABULARY, seed=4)
     objective = Objective.of(
-        chosen,
-        coefficient=0.3,
-        normaliser=batch.normaliser,
-        entropy_coefficient=chosen.entropy_coefficient,
+        chosen, coefficient=0.3, normaliser=batch.normaliser, entropy_coefficient=chosen.entropy_coefficient
     )
     total = 0.0
     for rows in cut:

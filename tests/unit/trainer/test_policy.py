@@ -10,11 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from rookery.errors import SetupError
 from services.trainer.batches.micro_batches import collate, micro_batches
-from services.trainer.batches.rows import (
-    Row,
-    ScoredCompletion,
-    prepare_batch,
-)
+from services.trainer.batches.rows import Row, ScoredCompletion, prepare_batch
 from services.trainer.model.policy import Policy
 from services.trainer.settings import SftSettings, TrainerSettings
 from services.trainer.training.update import Objective

@@ -12,18 +12,11 @@ from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import prepare_batch
 from services.trainer.distributed.process_group import World
 from services.trainer.model.policies import build_policy
-from services.trainer.model.policy import (
-    VALUE_HEAD_FILE,
-    Policy,
-)
+from services.trainer.model.policy import VALUE_HEAD_FILE, Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training import ppo
-from services.trainer.training.step import (
-    RunningState,
-    StepStats,
-    train_step,
-)
+from services.trainer.training.step import RunningState, StepStats, train_step
 from services.trainer.training.update import StepInput
 from services.trainer.versions import commits
 from tests.unit.trainer.bigram import Bigram

@@ -12,13 +12,7 @@ from rookery.errors import InvalidInput
 from rookery.trace import Draw, TraceGroup
 from services.trainer.distributed.process_group import World
 from services.trainer.model.policy import Policy
-from services.trainer.records.describe import (
-    by_task,
-    components,
-    describe_step,
-    lengths,
-    of_new_positions,
-)
+from services.trainer.records.describe import by_task, components, describe_step, lengths, of_new_positions
 from services.trainer.records.flops import SpeedMeter
 from services.trainer.records.report import StepReporter, json_row
 from services.trainer.records.tracking import Tracker

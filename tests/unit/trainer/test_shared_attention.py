@@ -24,12 +24,7 @@ from transformers import (
 
 from rookery.errors import SetupError
 from services.trainer import attention as blocks
-from services.trainer.attention import (
-    Blocks,
-    Segment,
-    attend,
-    hugging_face,
-)
+from services.trainer.attention import Blocks, Segment, attend, hugging_face
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import Row, ScoredCompletion
 from services.trainer.model.policy import Policy

@@ -17,11 +17,7 @@ from services.trainer.records import report
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training.policy_trainer import PolicyTrainer
-from services.trainer.training.step import (
-    RunningState,
-    StepStats,
-    train_step,
-)
+from services.trainer.training.step import RunningState, StepStats, train_step
 from services.trainer.training.update import Objective
 from services.viewer.runs import RunFolder
 from tests.unit.trainer.contents import contents
@@ -80,10 +76,7 @@ def test_the_default_run_has_the_numbers_it_always_had(tiny_model: Path, tmp_pat
 
 
 def test_the_ratios_of_each_token_are_kept_within_a_limit(
-    tiny_model: Path,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results, _, _ = _run(_settings(tiny_model, tmp_path), 3)
     kept_mb = _settings(tiny_model, tmp_path, ratios_mb=1)
@@ -141,12 +134,7 @@ def test_a_row_is_flat_and_has_every_figure(tiny_model: Path, tmp_path: Path) ->
     results, state, _ = _run(settings, 3)
     first, last = results[0].row(), results[-1].row()
     assert all(isinstance(value, int | float) and math.isfinite(value) for value in last.values())
-    assert {
-        "kl_behaviour_age0",
-        "kl_behaviour_age1",
-        "ess",
-        "kl_penalty",
-    } <= last.keys()
+    assert {"kl_behaviour_age0", "kl_behaviour_age1", "ess", "kl_penalty"} <= last.keys()
     assert first["kl_reference"] == pytest.approx(0.0, abs=1e-6), "an untrained adapter is the base"
     assert last["kl_reference"] > 1e-6
     weights = [result.kl_coefficient for result in results]

@@ -137,10 +137,7 @@ def test_gspos_default_clip_lets_earlier_versions_teach() -> None:
 def test_no_ratio_is_too_large_for_a_gradient(name: str) -> None:
     """exp(100) is infinite in float32, and infinity times 0 no number."""
     logprobs = torch.tensor([-0.1, -0.1, -0.1, -200.0], requires_grad=True)
-    behaviour, advantages = (
-        torch.tensor([-200.0, -200.0, -200.0, -0.1]),
-        torch.tensor([1.0, 0.0, -1e-3, 1]),
-    )
+    behaviour, advantages = (torch.tensor([-200.0, -200.0, -200.0, -0.1]), torch.tensor([1.0, 0.0, -1e-3, 1]))
     surrogate = surrogate_losses(name, logprobs, behaviour, advantages, torch.arange(4), BOUNDS)
     surrogate.losses_N.sum().backward()
     assert torch.isfinite(surrogate.losses_N).all()

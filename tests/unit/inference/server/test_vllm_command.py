@@ -214,10 +214,7 @@ def test_vllm_has_our_certificate(model: Path, tmp_path: Path) -> None:
 
     assert option(command, "--ssl-certfile") == cert
     assert option(command, "--ssl-keyfile") == key
-    assert (option(command, "--ssl-ca-certs"), option(command, "--ssl-cert-reqs")) == (
-        ca,
-        "2",
-    )
+    assert (option(command, "--ssl-ca-certs"), option(command, "--ssl-cert-reqs")) == (ca, "2")
 
 
 def test_onednn_keeps_few_kernels_on_a_cpu() -> None:
