@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -111,6 +111,12 @@ class RewardClient:
         except grpc.aio.AioRpcError:
             return False
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
 
     async def close(self) -> None:
         await self._channel.close(grace=None)

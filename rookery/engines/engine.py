@@ -49,9 +49,8 @@ _KILLED_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 _USUAL_PLACES = ("/usr/games", "/usr/local/games", "/usr/local/bin", "/opt/homebrew/bin")
 _OPTIONS = "setoption name Threads value 1\nsetoption name UCI_ShowWDL value true\n"
 _END_OF_ANSWER = b"\nbestmove "
-_TRIAL_SEARCH = (
-    "position startpos\ngo nodes 1\n"  # without its network, Stockfish dies only on its first search
-)
+_TRIAL_SEARCH = "position startpos\ngo nodes 1\n"
+"""Without its network, Stockfish dies only on its first search."""
 _NAME = re.compile(rb"^id name (.+?)\s*$", re.MULTILINE)
 
 

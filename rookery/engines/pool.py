@@ -70,6 +70,12 @@ class EnginePool:
         metrics.REWARD_QUEUE.set_function(lambda: self._queued)
         return self
 
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
     def queue(self) -> RequestQueue:
         """A new queue for the searches of one request."""
         return RequestQueue(self.answer)

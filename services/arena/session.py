@@ -53,8 +53,9 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
         for player in players:
             stack.push_async_callback(player.close)
         store = stack.enter_context(open_answers(settings.out / ANSWERS_FILE))
-        reward = RewardClient(settings.reward_target, access=settings.access, timeout_s=REWARD_TIMEOUT_S)
-        stack.push_async_callback(reward.close)
+        reward = await stack.enter_async_context(
+            RewardClient(settings.reward_target, access=settings.access, timeout_s=REWARD_TIMEOUT_S)
+        )
         asker = Asker(
             store=store,
             reward=reward,

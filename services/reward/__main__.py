@@ -61,10 +61,8 @@ async def _serve(settings: RewardSettings) -> None:
         stopping=stopping,
         ready=scorer.unavailable_reason,
     )
-    try:
+    async with scorer:
         await serve(service)
-    finally:
-        await scorer.close()
 
 
 if __name__ == "__main__":

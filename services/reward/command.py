@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -47,11 +48,8 @@ def score(argv: list[str], *, prog: str) -> int:
     flags = [] if options.nodes is None else ["--nodes", str(options.nodes)]
     settings = RewardSettings.parse([*flags, *(() if options.file else ("--engines", "1"))], prog=prog)
     try:
-        scorer = LocalScorer(settings)
-        try:
+        with closing(LocalScorer(settings)) as scorer:
             return _score_file(scorer, options) if options.file else _score_one(scorer, options)
-        finally:
-            scorer.close()
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python can flush at exit
         return 0

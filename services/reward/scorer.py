@@ -149,6 +149,12 @@ class Scorer:
         except RookeryError as error:
             raise SetupError(f"{str(path)!r} is not a working engine: {error}") from error
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
     async def close(self) -> None:
         """Stops the engines and closes the connections to the reward model and Redis."""
         await self.pool.close()

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 
 from rookery.access import Access
 from tests.conftest import ROOT, free_port, require
+from tests.waiting import until
 
 pytestmark = [pytest.mark.compose, pytest.mark.docker, pytest.mark.timeout(3600)]
 
@@ -117,11 +117,7 @@ class Compose:
         return {file["path"] for file in answer.get("files", ())}
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + STEPS_S
-        while not condition():
-            if time.monotonic() > deadline:
-                pytest.fail(f"not within {STEPS_S:.0f} s: {what}\n{self.troubles()}")
-            time.sleep(1.0)
+        until(condition, within_s=STEPS_S, every_s=1.0, log=lambda: f"{what}\n{self.troubles()}")
 
 
 @pytest.fixture(scope="module")
@@ -177,11 +173,9 @@ def test_the_gateway_speaks_grpc(compose: Compose) -> None:
     from rookery.clients import RewardClient
 
     async def ready() -> bool:
-        client = RewardClient(f"dns:///127.0.0.1:{compose.ports['GATEWAY_GRPC']}", access=compose.access)
-        try:
+        target = f"dns:///127.0.0.1:{compose.ports['GATEWAY_GRPC']}"
+        async with RewardClient(target, access=compose.access) as client:
             return await client.ready()
-        finally:
-            await client.close()
 
     assert asyncio.run(ready())
 

@@ -203,13 +203,10 @@ async def reward_service(
         SetupError: the service cannot be started, or does not answer at `target`.
     """
     if target is not None:
-        client = RewardClient(target, access=AccessSettings().access)
-        try:
+        async with RewardClient(target, access=AccessSettings().access) as client:
             if not await client.ready():
                 raise SetupError(f"no reward service is ready at {target!r} (--reward)")
             yield client
-        finally:
-            await client.close()
         return
     with tempfile.TemporaryDirectory() as folder, Ports(_HOST) as ports:
         log, grpc_port = Path(folder) / "reward.log", ports.choose(0)
@@ -218,12 +215,11 @@ async def reward_service(
         argv = (sys.executable, "-m", "services.reward", *map(str, flags))
         guard = Watchdog()
         child = Child(Command("reward", argv, log), guard)
-        client = RewardClient(f"{_HOST}:{grpc_port}", access=AccessSettings().access)
         try:
-            await _until_ready(child, client, log)
-            yield client
+            async with RewardClient(f"{_HOST}:{grpc_port}", access=AccessSettings().access) as client:
+                await _until_ready(child, client, log)
+                yield client
         finally:
-            await client.close()
             child.kill()
             guard.close()
 

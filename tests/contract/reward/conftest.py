@@ -14,9 +14,9 @@ from tests.contract.running_service import RunningService, services
 
 @pytest.fixture
 async def scorer(stockfish_path: str) -> AsyncIterator[Scorer]:
-    scorer = await Scorer.start(RewardSettings(engine_path=Path(stockfish_path), engines=1))
-    yield scorer
-    await scorer.close()
+    settings = RewardSettings(engine_path=Path(stockfish_path), engines=1)
+    async with await Scorer.start(settings) as scorer:
+        yield scorer
 
 
 @pytest.fixture

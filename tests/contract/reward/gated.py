@@ -1,15 +1,10 @@
-"""A scorer whose verdicts wait for the test, and a gRPC server in the test's own loop."""
+"""A scorer whose verdicts wait for the test."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-
-import grpc
+from collections.abc import Sequence
 
 from rookery.trace import Outcome, Verdict
-from rookery.v1 import reward_pb2_grpc
 from services.reward.scorer import Item
-from services.reward.servicer import RewardServicer
 
 
 class GatedScorer:
@@ -58,16 +53,3 @@ def verdict_of(item: Item) -> Verdict:
     """What `GatedScorer` says of an item: everything the wire carried, to compare."""
     words = (item.fen, item.response, item.task, item.scheme, str(item.truncated), item.move)
     return Verdict(reward=-0.25, outcome=Outcome.LEGAL, reward_version="|".join(words))
-
-
-@asynccontextmanager
-async def served(servicer: RewardServicer, *, port: int = 0) -> AsyncIterator[str]:
-    """The address of a gRPC server around `servicer`."""
-    server = grpc.aio.server()
-    reward_pb2_grpc.add_RewardServiceServicer_to_server(servicer, server)
-    bound = server.add_insecure_port(f"127.0.0.1:{port}")
-    await server.start()
-    try:
-        yield f"127.0.0.1:{bound}"
-    finally:
-        await server.stop(None)

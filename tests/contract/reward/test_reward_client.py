@@ -14,7 +14,8 @@ from rookery.trace import Verdict
 from services.reward.scorer import Item
 from services.reward.servicer import RewardServicer
 from tests.conftest import free_port
-from tests.contract.reward.gated import GatedScorer, served, verdict_of
+from tests.contract.reward.gated import GatedScorer, verdict_of
+from tests.servers import serve_reward
 from tests.waiting import eventually
 
 
@@ -33,14 +34,14 @@ def gated() -> GatedScorer:
 async def client_of(
     *targets: str, timeout_s: float = 30.0, patient: bool = False
 ) -> AsyncIterator[RewardClient]:
-    client = RewardClient(f"ipv4:{','.join(targets)}", timeout_s=timeout_s, wait_for_ready=patient)
-    yield client
-    await client.close()
+    target = f"ipv4:{','.join(targets)}"
+    async with RewardClient(target, timeout_s=timeout_s, wait_for_ready=patient) as client:
+        yield client
 
 
 @asynccontextmanager
 async def client_on(scorer: object, **how: object) -> AsyncIterator[RewardClient]:
-    async with served(RewardServicer(scorer)) as target, client_of(target, **how) as client:
+    async with serve_reward(RewardServicer(scorer)) as target, client_of(target, **how) as client:
         yield client
 
 
@@ -183,13 +184,13 @@ async def test_a_service_that_restarts_loses_nothing(gated: GatedScorer) -> None
     port = free_port()
     async with client_of(f"127.0.0.1:{port}", patient=True) as client:
         coming = asyncio.create_task(collected(client.stream(groups(300), items=100)))
-        async with served(RewardServicer(gated), port=port):
+        async with serve_reward(RewardServicer(gated), port=port):
             for number in range(40):
                 gated.open(str(number))
             await eventually(lambda: len(gated.begun) == 140)
         await eventually(lambda: gated.cancelled == 100)
         gated.all_open.set()
-        async with served(RewardServicer(gated), port=port):
+        async with serve_reward(RewardServicer(gated), port=port):
             assert await coming == expected(300)
     assert len(gated.begun) == 400  # what was answered was not asked again
 
@@ -245,8 +246,8 @@ async def test_replicas_share_the_groups_and_cover_for_each_other(monkeypatch: p
     monkeypatch.setattr(score_stream, "FIRST_LIFETIME_S", 0.01)
     replicas = [GatedScorer(), GatedScorer()]
     async with AsyncExitStack() as stack, AsyncExitStack() as first:
-        targets = [await first.enter_async_context(served(RewardServicer(replicas[0])))]
-        targets += [await stack.enter_async_context(served(RewardServicer(replicas[1])))]
+        targets = [await first.enter_async_context(serve_reward(RewardServicer(replicas[0])))]
+        targets += [await stack.enter_async_context(serve_reward(RewardServicer(replicas[1])))]
         client = await stack.enter_async_context(client_of(*targets))
         for replica in replicas:
             replica.all_open.set()
@@ -266,8 +267,8 @@ async def test_replicas_share_the_groups_and_cover_for_each_other(monkeypatch: p
 async def test_batches_go_round_the_replicas_and_survive_one() -> None:
     replicas = [GatedScorer(), GatedScorer()]
     async with AsyncExitStack() as stack, AsyncExitStack() as first:
-        targets = [await first.enter_async_context(served(RewardServicer(replicas[0])))]
-        targets += [await stack.enter_async_context(served(RewardServicer(replicas[1])))]
+        targets = [await first.enter_async_context(serve_reward(RewardServicer(replicas[0])))]
+        targets += [await stack.enter_async_context(serve_reward(RewardServicer(replicas[1])))]
         client = await stack.enter_async_context(client_of(*targets))
         for replica in replicas:
             replica.all_open.set()

@@ -1,6 +1,7 @@
 """Answers that are close together have the same verdicts over HTTP, gRPC and in this process."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import chess
@@ -26,28 +27,18 @@ async def test_a_group_is_judged_as_one_whatever_the_way(
 ) -> None:
     service = start_service("--close-nodes", str(MORE), "--close-regret", str(REGRET))
     items = [ScoreItem(FEN, answer) for answer in ANSWERS]
-    client = RewardClient(service.grpc_target)
-
-    async def group() -> AsyncIterator[tuple[int, list[ScoreItem]]]:
-        yield 0, items
-
-    try:
+    async with RewardClient(service.grpc_target) as client:
         batch = await client.score(items)
-        [(_, streamed)] = [pair async for pair in client.stream(group())]
-    finally:
-        await client.close()
+        [(_, streamed)] = [pair async for pair in client.stream([(0, items)])]
     async with httpx.AsyncClient() as http:
         body = {"items": [{"fen": FEN, "response": answer} for answer in ANSWERS]}
         answered = (await http.post(f"{service.url}/v1/score/batch", json=body)).json()["verdicts"]
     settings = RewardSettings(
         engine_path=Path(stockfish_path), engines=1, close_nodes=MORE, close_regret=REGRET
     )
-    local = LocalScorer(settings)
-    try:
+    with closing(LocalScorer(settings)) as local:
         expected = local.score_batch([Item(FEN, answer) for answer in ANSWERS])
         alone = local.score(Item(FEN, ANSWERS[0]))
-    finally:
-        local.close()
     assert batch == streamed == expected
     assert [verdict["reward"] for verdict in answered] == [verdict.reward for verdict in batch]
     assert [verdict["engine"]["nodes"] for verdict in answered] == [nodes(verdict) for verdict in batch]

@@ -21,6 +21,7 @@ from services.reward.requests import MAX_ITEMS
 from services.reward.scorer import Item, Scorer
 from services.reward.servicer import SERVICE_NAME, RewardServicer
 from tests.contract.running_service import RunningService
+from tests.servers import serve_reward
 
 pytestmark = pytest.mark.stockfish
 
@@ -30,12 +31,8 @@ ANSWERS = [r"\boxed{Qxf7#}", r"\boxed{a3}", r"\boxed{Ke5}", "nothing"]
 
 @pytest.fixture
 async def target(scorer: Scorer) -> AsyncIterator[str]:
-    server = grpc.aio.server()
-    reward_pb2_grpc.add_RewardServiceServicer_to_server(RewardServicer(scorer), server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    yield f"127.0.0.1:{port}"
-    await server.stop(None)
+    async with serve_reward(RewardServicer(scorer)) as target:
+        yield target
 
 
 @pytest.fixture
@@ -88,23 +85,17 @@ async def test_too_many_items_are_refused(stub: reward_pb2_grpc.RewardServiceStu
 
 
 async def test_the_typed_client(target: str, scorer: Scorer) -> None:
-    client = RewardClient(target)
-    try:
+    async with RewardClient(target) as client:
         verdicts = await client.score([ScoreItem(FEN, answer, truncated=True) for answer in ANSWERS])
         assert [v.outcome for v in verdicts] == [
-            Outcome.LEGAL,
-            Outcome.LEGAL,
-            Outcome.ILLEGAL,
-            Outcome.TRUNCATED,
-        ]
+            Outcome.LEGAL, Outcome.LEGAL, Outcome.ILLEGAL, Outcome.TRUNCATED,
+        ]  # fmt: skip
         assert verdicts[1] == await scorer.score(Item(FEN, ANSWERS[1]))
         with pytest.raises(InvalidInput, match="nonsense"):
             await client.score([ScoreItem("nonsense", "")])
         await scorer.close()
         with pytest.raises(PeerFault):
             await client.score([ScoreItem(FEN, r"\boxed{h4}")])
-    finally:
-        await client.close()
 
 
 async def test_health_is_served_by_name(service: RunningService) -> None:

@@ -26,11 +26,8 @@ Start = Callable[..., RunningService]
 
 
 async def verdicts(service: RunningService, items: list[ScoreItem] = ITEMS) -> list[Verdict]:
-    client = RewardClient(service.grpc_target)
-    try:
+    async with RewardClient(service.grpc_target) as client:
         return await client.score(items)
-    finally:
-        await client.close()
 
 
 def metric(service: RunningService, name: str) -> float:
@@ -86,17 +83,14 @@ async def test_a_replica_killed_at_work_loses_nothing(start_service: Start) -> N
     doomed, other = (start_service("--nodes", "4000") for _ in range(2))
     fens = [FEN.replace(" 4 4", f" {clock} {clock + 4}") for clock in range(50)]
     groups = [(fen, [ScoreItem(fen, rf"\boxed{{{move}}}") for move in MOVES[:3]]) for fen in fens]
-    client = RewardClient(f"ipv4:{doomed.grpc_target},{other.grpc_target}")
     answers: dict[str, list] = {}
-    try:
+    async with RewardClient(f"ipv4:{doomed.grpc_target},{other.grpc_target}") as client:
         await until_connected(client, doomed, other)
         async for fen, slots in client.stream(groups, items=30, calls=4):
             assert fen not in answers
             answers[fen] = slots
             if len(answers) == 5:
                 doomed.process.send_signal(signal.SIGKILL)
-    finally:
-        await client.close()
     assert answers.keys() == set(fens)
     assert {slot.outcome for slots in answers.values() for slot in slots} == {Outcome.LEGAL}
     assert answers[fens[-1]] == await verdicts(other, groups[-1][1])

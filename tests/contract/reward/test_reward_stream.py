@@ -14,7 +14,8 @@ from services.reward import servicer as stream_module
 from services.reward.requests import MAX_ITEMS
 from services.reward.scorer import Item, Scorer
 from services.reward.servicer import WINDOW, RewardServicer
-from tests.contract.reward.gated import GatedScorer, served, verdict_of
+from tests.contract.reward.gated import GatedScorer, verdict_of
+from tests.servers import serve_reward
 from tests.waiting import eventually
 
 FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
@@ -41,13 +42,13 @@ def gated() -> GatedScorer:
 @pytest.fixture
 async def stub(gated: GatedScorer, stopping: asyncio.Event) -> AsyncIterator[Stub]:
     servicer = RewardServicer(gated, stopping=stopping)
-    async with served(servicer) as target, grpc.aio.insecure_channel(target) as channel:
+    async with serve_reward(servicer) as target, grpc.aio.insecure_channel(target) as channel:
         yield Stub(channel)
 
 
 @pytest.mark.stockfish
 async def test_a_stream_says_what_a_batch_says(scorer: Scorer) -> None:
-    async with served(RewardServicer(scorer)) as target, grpc.aio.insecure_channel(target) as channel:
+    async with serve_reward(RewardServicer(scorer)) as target, grpc.aio.insecure_channel(target) as channel:
         batch = await Stub(channel).ScoreBatch(reward_pb2.ScoreBatchRequest(items=request(0, *ANSWERS).items))
         call = Stub(channel).ScoreStream(iter([request(7, *ANSWERS), request(7), request(8, "?", fen="x")]))
         answers = {(answer.id, len(answer.items)): list(answer.items) async for answer in call}
@@ -61,7 +62,7 @@ async def test_a_stream_says_what_a_batch_says(scorer: Scorer) -> None:
 async def test_a_bad_item_fills_its_own_slot(scorer: Scorer) -> None:
     mixed = request(1, ANSWERS[0], ANSWERS[0])
     mixed.items.insert(1, reward_pb2.ScoreRequest(fen="nonsense", response=ANSWERS[0]))
-    async with served(RewardServicer(scorer)) as target, grpc.aio.insecure_channel(target) as channel:
+    async with serve_reward(RewardServicer(scorer)) as target, grpc.aio.insecure_channel(target) as channel:
         (answer,) = [answer async for answer in Stub(channel).ScoreStream(iter([mixed]))]
     assert [item.WhichOneof("result") for item in answer.items] == ["verdict", "problem", "verdict"]
     assert answer.items[0] == answer.items[2]
@@ -187,7 +188,7 @@ async def test_sigterm_drains_open_streams(start_service) -> None:
 async def test_callers_that_leave_amid_answers_are_no_errors(
     gated: GatedScorer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with served(RewardServicer(gated)) as target:
+    async with serve_reward(RewardServicer(gated)) as target:
         for _ in range(20):
             async with grpc.aio.insecure_channel(target) as channel:
                 call = Stub(channel).ScoreStream()

@@ -6,13 +6,12 @@ import shlex
 from pathlib import Path
 
 import pytest
-import uvicorn
 
-from rookery.processes.ports import bind
 from services.trainer.__main__ import FINETUNE_COMMANDS
 from services.trainer.settings import RewardModelSettings, RewardServerSettings
 from tests.conftest import ROOT
 from tests.curl import curls, run_curl
+from tests.servers import serve_http
 from tests.unit.trainer.preferences import write_pairs
 
 pytestmark = pytest.mark.torch
@@ -57,17 +56,11 @@ async def test_the_request_gets_the_answer_it_shows(model: Path) -> None:
     desk = BatchQueue(RewardScorer(model, rows=2, device=torch.device("cpu")), limit=8)
     stopping = asyncio.Event()
     work = asyncio.create_task(desk.run(stopping))
-    server = uvicorn.Server(uvicorn.Config(create_app(desk), log_config=None))
-    sock = bind("127.0.0.1", 0, setting="")
-    serving = asyncio.create_task(server.serve(sockets=[sock]))
-    try:
+    async with serve_http(create_app(desk)) as url:
         [shown] = curls(PAGE)
-        moved = {"localhost:8007": f"127.0.0.1:{sock.getsockname()[1]}"}
-        answer = await asyncio.to_thread(run_curl, shown, moved)
-    finally:
-        server.should_exit = True
+        answer = await asyncio.to_thread(run_curl, shown, {"http://localhost:8007": url})
         stopping.set()
-        await asyncio.gather(serving, work)
+        await work
     assert answer.status_code == 200, answer.text
     assert set(answer.json()) == {"rewards", "sha256"}
     assert len(answer.json()["rewards"]) == 1

@@ -1,26 +1,21 @@
 """The whole evaluation over real HTTP and gRPC: the real reward service, a policy server in a page."""
 
-import asyncio
 import contextlib
 import json
 import random
-import socket
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import chess
-import grpc
 import pytest
-import uvicorn
 from fastapi import FastAPI, HTTPException, Request
 from rich.console import Console
 
 from rookery.errors import InvalidInput, NotFound, PeerFault
 from rookery.formats import FORMATS
 from rookery.trace import Phase, Position
-from rookery.v1 import reward_pb2_grpc
 from services.arena.pieces import BEST, RANDOM
 from services.arena.session import run
 from services.arena.settings import EvaluateSettings
@@ -31,6 +26,7 @@ from services.data.positions.recipe import Shares
 from services.reward.scorer import Scorer
 from services.reward.servicer import RewardServicer
 from services.reward.settings import RewardSettings
+from tests.servers import serve_http, serve_reward
 
 BEFORE, AFTER = "policy-v000000", "policy-v000001"
 QUIET = Console(quiet=True)
@@ -90,27 +86,13 @@ def shown_board(prompt: str) -> chess.Board:
 
 
 @contextlib.asynccontextmanager
-async def serving(app: FastAPI) -> AsyncIterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None))
-        server.capture_signals = contextlib.nullcontext
-        task = asyncio.create_task(server.serve(sockets=[sock]))
-        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-        server.should_exit = True
-        await task
-
-
-@contextlib.asynccontextmanager
-async def judging() -> AsyncIterator[int]:
-    """The port of the real reward service, quick rather than strong."""
-    scorer = await Scorer.start(RewardSettings(engines=1, nodes=100))
-    server = grpc.aio.server()
-    reward_pb2_grpc.add_RewardServiceServicer_to_server(RewardServicer(scorer), server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    yield port
-    await server.stop(None)
-    await scorer.close()
+async def judging() -> AsyncIterator[str]:
+    """The address of the real reward service, quick rather than strong."""
+    async with (
+        await Scorer.start(RewardSettings(engines=1, nodes=100)) as scorer,
+        serve_reward(RewardServicer(scorer)) as target,
+    ):
+        yield target
 
 
 @pytest.fixture
@@ -136,10 +118,10 @@ def positions_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def settings(policy_server: PolicyServer, positions_file: Path, tmp_path: Path):
-    async with judging() as port, serving(policy_server.app()) as url:
+    async with judging() as target, serve_http(policy_server.app()) as url:
         yield EvaluateSettings(
             players=(f"{url}#{BEFORE},style=fen", f"{url}#{AFTER},style=fen"),
-            reward_target=f"dns:///127.0.0.1:{port}",
+            reward_target=f"dns:///{target}",
             positions=positions_file,
             count=30,
             out=tmp_path / "run",
@@ -216,7 +198,7 @@ async def test_players_asked_one_after_the_other_make_one_report(
     settings = changed(settings, count=10, players=players)
     gone = []
     for player in players:
-        async with serving(policy_server.app()) as url:
+        async with serve_http(policy_server.app()) as url:
             gone.append(f"{url}#{player.partition('#')[2]}")
             assert await run(changed(settings, players=gone[-1:], ask_only=True), console=QUIET) == {}
     assert not (settings.out / "report.json").exists()
@@ -284,7 +266,7 @@ def games_file(tmp_path: Path) -> Path:
 async def test_positions_come_from_the_data_service(settings, games_file: Path) -> None:
     with contextlib.closing(GameCollection([games_file])) as games:
         order = PositionOrder(games, shares=Shares(), split="train")
-        async with serving(create_app(order, seed=0)) as url:
+        async with serve_http(create_app(order, seed=0)) as url:
             asked = changed(settings, positions=None, data_url=url, count=15, samples=1)
             report = await run(asked, console=QUIET)
     assert report["positions"]["count"] == 15

@@ -18,13 +18,9 @@ POSITIONS = list(map(PositionGenerator(seed=11).position, range(12)))
 
 
 async def labelled(stockfish_path: str, positions: list[Position]) -> list[PolicyLine]:
-    pool = EnginePool(Path(stockfish_path), engines=2, hash_mb=16, queue=1000, deadline_s=30.0)
-    await pool.start()
-    try:
-        mix = RookworldMix(state=0.0)
+    mix = RookworldMix(state=0.0)
+    async with EnginePool(Path(stockfish_path), engines=2, hash_mb=16, queue=1000, deadline_s=30.0) as pool:
         made = [await labelled_line(one, pool, nodes=2000, mix=mix) for one in positions]
-    finally:
-        await pool.close()
     assert all(isinstance(line, PolicyLine) for line in made)
     return [line for line in made if isinstance(line, PolicyLine)]
 

@@ -23,7 +23,7 @@ from services.inference.server.download import FOLDER, SUMS, DownloadingRules
 from services.trainer.process import add_routes
 from services.trainer.versions.commits import write
 from services.trainer.versions.publisher import Store
-from tests.integration.rollouts.standins import serve_http
+from tests.servers import serve_http
 
 pytestmark = pytest.mark.torch
 

@@ -1,6 +1,7 @@
 """One Stockfish for the whole session, and ways to start others."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,5 @@ def engine_settings(stockfish_path: str) -> RewardSettings:
 
 @pytest.fixture(scope="session")
 def scorer(engine_settings: RewardSettings) -> Iterator[LocalScorer]:
-    scorer = LocalScorer(engine_settings)
-    yield scorer
-    scorer.close()
+    with closing(LocalScorer(engine_settings)) as scorer:
+        yield scorer

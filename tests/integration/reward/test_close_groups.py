@@ -1,6 +1,7 @@
 """Answers that are close together are judged again with more nodes: when, how, and that verdicts say so."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import chess
@@ -27,9 +28,8 @@ def settings(stockfish_path: str, **changed: object) -> RewardSettings:
 
 @pytest.fixture(scope="module")
 def deeper(stockfish_path: str) -> Iterator[LocalScorer]:
-    scorer = LocalScorer(settings(stockfish_path, close_nodes=MORE, close_regret=0.1))
-    yield scorer
-    scorer.close()
+    with closing(LocalScorer(settings(stockfish_path, close_nodes=MORE, close_regret=0.1))) as scorer:
+        yield scorer
 
 
 def judged(scorer: LocalScorer, fen: str, moves: list[str], scheme: str = "") -> list[Verdict]:
@@ -47,11 +47,8 @@ def nodes_of(verdict: Verdict) -> int:
 
 
 def test_a_close_group_has_the_verdicts_of_more_nodes(deeper: LocalScorer, stockfish_path: str) -> None:
-    expected = LocalScorer(settings(stockfish_path, nodes=MORE))
-    try:
+    with closing(LocalScorer(settings(stockfish_path, nodes=MORE))) as expected:
         plain = judged(expected, START, CLOSE)
-    finally:
-        expected.close()
     found = judged(deeper, START, CLOSE)
     assert wins(found) == wins(plain)
     assert [verdict.reward for verdict in found] == [verdict.reward for verdict in plain]

@@ -6,6 +6,7 @@ The positions are generated, from quiet openings to decided endgames. Run with `
 import asyncio
 import random
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from statistics import fmean
 
@@ -33,15 +34,11 @@ def labels(stockfish_path: str) -> list[PolicyLine]:
 
     async def label() -> list[PolicyLine]:
         settings = RewardSettings()
-        pool = EnginePool(
+        mix = RookworldMix(state=0.0)
+        async with EnginePool(
             Path(stockfish_path), engines=2, hash_mb=settings.hash_mb, queue=1000, deadline_s=60.0
-        )
-        await pool.start()
-        try:
-            mix = RookworldMix(state=0.0)
+        ) as pool:
             made = [await labelled_line(one, pool, nodes=NODES, mix=mix) for one in POSITIONS]
-        finally:
-            await pool.close()
         return [line for line in made if isinstance(line, PolicyLine)]
 
     return asyncio.run(label())
@@ -49,9 +46,9 @@ def labels(stockfish_path: str) -> list[PolicyLine]:
 
 @pytest.fixture(scope="module")
 def grader(stockfish_path: str) -> Iterator[LocalScorer]:
-    scorer = LocalScorer(RewardSettings(engine_path=Path(stockfish_path), engines=2, nodes=NODES))
-    yield scorer
-    scorer.close()
+    settings = RewardSettings(engine_path=Path(stockfish_path), engines=2, nodes=NODES)
+    with closing(LocalScorer(settings)) as scorer:
+        yield scorer
 
 
 def rewards(grader: LocalScorer, labels: list[PolicyLine], write: Callable[[PolicyLine], str]) -> list[float]:

@@ -17,9 +17,8 @@ QUERIES = [Query(f"{chess.STARTING_FEN[:-4]} 0 1", 300, move) for move in MOVES]
 
 
 async def test_what_was_searched_is_not_searched_again(stockfish_path: str) -> None:
-    pool = await EnginePool(Path(stockfish_path), engines=1, hash_mb=1, queue=99, deadline_s=60.0).start()
     cache = AnalysisCache(engine="e", size=10)
-    try:
+    async with EnginePool(Path(stockfish_path), engines=1, hash_mb=1, queue=99, deadline_s=60.0) as pool:
         first = await cache.find_all([*QUERIES[:6], QUERIES[0]], pool.queue())
         nodes = metrics.ENGINE_NODES._value.get()
         again = await cache.find_all(QUERIES[:6], pool.queue())
@@ -30,18 +29,13 @@ async def test_what_was_searched_is_not_searched_again(stockfish_path: str) -> N
         assert len(cache) == 10
         assert cache.get(QUERIES[0]) is not None
         assert cache.get(QUERIES[1]) is None
-    finally:
-        await pool.close()
 
 
 async def test_an_analysis_survives_the_wire_and_nonsense_does_not(stockfish_path: str) -> None:
-    pool = await EnginePool(Path(stockfish_path), engines=1, hash_mb=1, queue=99, deadline_s=60.0).start()
-    try:
+    async with EnginePool(Path(stockfish_path), engines=1, hash_mb=1, queue=99, deadline_s=60.0) as pool:
         analyses = await pool.queue().search_all(
             [QUERIES[0], Query("6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1", 500, lines=4)]
         )
-    finally:
-        await pool.close()
     for analysis in analyses:
         assert isinstance(analysis, Analysis)
         assert _decode(_encode(analysis)) == analysis

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -64,16 +65,14 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
 
 @pytest.fixture
 async def start(stockfish_path: str) -> AsyncIterator[Start]:
-    started = []
+    path = Path(stockfish_path)
+    async with AsyncExitStack() as stack:
 
-    async def start(schemes: str, scheme: str = "delta") -> Scorer:
-        settings = RewardSettings(engine_path=Path(stockfish_path), engines=1, schemes=schemes, scheme=scheme)
-        started.append(await Scorer.start(settings))
-        return started[-1]
+        async def start(schemes: str, scheme: str = "delta") -> Scorer:
+            settings = RewardSettings(engine_path=path, engines=1, schemes=schemes, scheme=scheme)
+            return await stack.enter_async_context(await Scorer.start(settings))
 
-    yield start
-    for scorer in started:
-        await scorer.close()
+        yield start
 
 
 async def _verdicts(scorer: Scorer, *responses: str, scheme: str = "") -> list[Verdict]:

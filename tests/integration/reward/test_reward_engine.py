@@ -41,8 +41,7 @@ def script(folder: Path, text: str) -> Path:
 
 
 async def test_a_search_whose_engine_is_killed_is_made_again(stockfish_path: str) -> None:
-    pool = await pool_of(stockfish_path).start()
-    try:
+    async with pool_of(stockfish_path) as pool:
         query = Query(SHORT.fen, nodes=200_000)
         before = await pool.search(query)
         (pid,) = pool.pids
@@ -51,8 +50,6 @@ async def test_a_search_whose_engine_is_killed_is_made_again(stockfish_path: str
         os.kill(pid, signal.SIGKILL)
         assert await unlucky == before
         assert pool.pids != (pid,)
-    finally:
-        await pool.close()
 
 
 async def test_a_position_that_costs_two_engines_is_quarantined_and_harms_no_other(
@@ -60,18 +57,15 @@ async def test_a_position_that_costs_two_engines_is_quarantined_and_harms_no_oth
 ) -> None:
     poison = "8/8/8/8/8/2k5/2q5/K7 w - - 0 1"
     path = script(tmp_path, f"""sed -u '/2k5.2q5.K7/q' | exec "{stockfish_path}" """)
-    pool = await pool_of(path).start()
-    queue = pool.queue()
-    good = [Query(SHORT.fen, nodes=500 + i) for i in range(6)]
-    try:
+    async with pool_of(path) as pool:
+        queue = pool.queue()
+        good = [Query(SHORT.fen, nodes=500 + i) for i in range(6)]
         results = await queue.search_all([*good[:3], Query(poison, 500), *good[3:]])
         assert isinstance(results[3], Quarantined) and poison in str(results[3])
         assert [type(result) for i, result in enumerate(results) if i != 3] == [Analysis] * 6
         with pytest.raises(Quarantined, match="2 engines died over"):
             await pool.search(Query(poison, nodes=7, move="a1a2"))
         assert (await pool.search(SHORT)).nodes >= 500
-    finally:
-        await pool.close()
 
 
 async def test_moves_queued_with_a_poison_position_cost_no_more_engines(
@@ -79,21 +73,17 @@ async def test_moves_queued_with_a_poison_position_cost_no_more_engines(
 ) -> None:
     poison = "8/8/8/8/8/2k5/8/K6Q w - - 0 1"
     path = script(tmp_path, f"""sed -u '/2k5.8.K6Q/q' | exec "{stockfish_path}" """)
-    pool = await pool_of(path).start()
-    restarts = metrics.ENGINE_RESTARTS._value.get()
-    moves = [move.uci() for move in chess.Board(poison).legal_moves]
-    try:
+    async with pool_of(path) as pool:
+        restarts = metrics.ENGINE_RESTARTS._value.get()
+        moves = [move.uci() for move in chess.Board(poison).legal_moves]
         results = await pool.queue().search_all([Query(poison, 500, move) for move in moves])
         assert [type(result) for result in results] == [Quarantined] * len(moves)
         assert (await pool.search(SHORT)).nodes >= 500
         assert metrics.ENGINE_RESTARTS._value.get() - restarts == MAX_CRASHES
-    finally:
-        await pool.close()
 
 
 async def test_a_position_whose_engines_are_killed_by_somebody_is_innocent(stockfish_path: str) -> None:
-    pool = await pool_of(stockfish_path).start()
-    try:
+    async with pool_of(stockfish_path) as pool:
         query = Query(SHORT.fen, nodes=300_000)
         unlucky = asyncio.create_task(pool.search(query))
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
@@ -102,29 +92,21 @@ async def test_a_position_whose_engines_are_killed_by_somebody_is_innocent(stock
             os.kill(pid, number)
             await eventually(lambda pid=pid: pool.pids not in ((), (pid,)))
         assert await unlucky == await pool.search(query)
-    finally:
-        await pool.close()
 
 
 async def test_an_engine_that_died_idle_costs_nobody_anything(stockfish_path: str) -> None:
-    pool = await pool_of(stockfish_path).start()
-    try:
+    async with pool_of(stockfish_path) as pool:
         before = await pool.search(SHORT)
         os.kill(pool.pids[0], signal.SIGKILL)
         await asyncio.sleep(0.2)
         assert await pool.search(SHORT) == before
-    finally:
-        await pool.close()
 
 
 async def test_a_position_that_hangs_two_engines_is_quarantined(stockfish_path: str) -> None:
-    pool = await pool_of(stockfish_path, deadline_s=1.0).start()
-    try:
+    async with pool_of(stockfish_path, deadline_s=1.0) as pool:
         with pytest.raises(Quarantined, match=r"the engine hung: no bestmove in 1 s"):
             await pool.search(Query(SHORT.fen, LONG))
         assert (await pool.search(Query("8/8/8/8/8/2k5/8/K6Q w - - 0 1", 500))).nodes >= 500
-    finally:
-        await pool.close()
 
 
 async def test_a_position_that_hangs_engines_is_quarantined_though_its_callers_leave(
@@ -132,16 +114,13 @@ async def test_a_position_that_hangs_engines_is_quarantined_though_its_callers_l
 ) -> None:
     path = script(tmp_path, f"""sed -u '/2k5.8.K6Q/e sleep 5' | exec "{stockfish_path}" """)
     hanging = Query("8/8/8/8/8/2k5/8/K6Q w - - 0 1", 500)
-    pool = await pool_of(path, deadline_s=1.0).start()
-    try:
+    async with pool_of(path, deadline_s=1.0) as pool:
         for _ in range(MAX_CRASHES):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(pool.search(hanging), 0.1)
             await pool.search(SHORT)
         with pytest.raises(Quarantined, match="the engine hung"):
             await pool.search(hanging)
-    finally:
-        await pool.close()
 
 
 async def test_answers_are_the_same_bits_in_any_order_on_any_engine(stockfish_path: str) -> None:
@@ -151,20 +130,15 @@ async def test_answers_are_the_same_bits_in_any_order_on_any_engine(stockfish_pa
         board.push(moves.choice(list(board.legal_moves)))
         fens.append(board.fen())
     queries = [Query(fen, nodes=1000, lines=1 + i % 3) for i, fen in enumerate(fens)]
-    one, two = await pool_of(stockfish_path).start(), await pool_of(stockfish_path, engines=2).start()
-    try:
+    async with pool_of(stockfish_path) as one, pool_of(stockfish_path, engines=2) as two:
         expected = dict(zip(queries, await one.queue().search_all(queries), strict=True))
         for _ in range(3):
             moves.shuffle(queries)
             assert await two.queue().search_all(queries) == [expected[query] for query in queries]
-    finally:
-        await one.close()
-        await two.close()
 
 
 async def test_several_lines_come_best_first_and_all_different(stockfish_path: str) -> None:
-    pool = await pool_of(stockfish_path).start()
-    try:
+    async with pool_of(stockfish_path) as pool:
         three, all_moves = await pool.queue().search_all(
             [Query(SHORT.fen, nodes=5000, lines=3), Query("8/8/8/8/8/2k5/8/K6Q w - - 0 1", 5000, lines=200)]
         )
@@ -175,13 +149,10 @@ async def test_several_lines_come_best_first_and_all_different(stockfish_path: s
         legal = chess.Board("8/8/8/8/8/2k5/8/K6Q w - - 0 1").legal_moves
         assert {line.pv[0] for line in all_moves.lines} == {move.uci() for move in legal}
         assert all(line.wdl is not None and sum(line.wdl) == 1000 for line in all_moves.lines)
-    finally:
-        await pool.close()
 
 
 async def test_requests_take_turns(stockfish_path: str) -> None:
-    pool = await pool_of(stockfish_path).start()
-    try:
+    async with pool_of(stockfish_path) as pool:
         big = asyncio.create_task(
             pool.queue().search_all([Query(SHORT.fen, nodes=20_000 + i) for i in range(60)])
         )
@@ -189,14 +160,11 @@ async def test_requests_take_turns(stockfish_path: str) -> None:
         await pool.search(SHORT)
         assert not big.done()
         big.cancel()
-    finally:
-        await pool.close()
 
 
 async def test_a_search_wanted_by_two_is_made_once_and_by_whose_turn_comes_first(stockfish_path: str) -> None:
-    pool = await pool_of(stockfish_path).start()
-    made = metrics.ENGINE_NODES._value.get()
-    try:
+    async with pool_of(stockfish_path) as pool:
+        made = metrics.ENGINE_NODES._value.get()
         crowd = [Query(SHORT.fen, nodes=20_000 + i) for i in range(40)]
         big = asyncio.create_task(pool.queue().search_all(crowd))
         await asyncio.sleep(0)
@@ -206,13 +174,10 @@ async def test_a_search_wanted_by_two_is_made_once_and_by_whose_turn_comes_first
         assert results[-1] == last
         nodes = [result.nodes for result in results if isinstance(result, Analysis)]
         assert metrics.ENGINE_NODES._value.get() - made == sum(nodes)
-    finally:
-        await pool.close()
 
 
 async def test_a_full_queue_says_when_to_come_back(stockfish_path: str) -> None:
-    pool = await pool_of(stockfish_path, queue=2).start()
-    try:
+    async with pool_of(stockfish_path, queue=2) as pool:
         searches = [asyncio.create_task(pool.search(Query(SHORT.fen, LONG + i))) for i in range(3)]
         await asyncio.sleep(0.05)
         searches.append(asyncio.create_task(pool.search(SHORT)))
@@ -220,11 +185,9 @@ async def test_a_full_queue_says_when_to_come_back(stockfish_path: str) -> None:
         with pytest.raises(Unavailable, match="searches wait for 1 engines") as caught:
             await pool.search(SHORT)
         assert caught.value.retry_after_s is not None and caught.value.retry_after_s >= 1.0
-    finally:
         for search in searches:
             search.cancel()
-        await pool.close()
-        await asyncio.gather(*searches, return_exceptions=True)
+    await asyncio.gather(*searches, return_exceptions=True)
 
 
 async def test_no_request_alone_overruns_the_queue(stockfish_path: str) -> None:
@@ -233,42 +196,32 @@ async def test_no_request_alone_overruns_the_queue(stockfish_path: str) -> None:
     for move in ("e4", "e5", "Nf3", "Nc6", "Bb5", "a6"):
         items.append(Item(board.fen(), rf"\boxed{{{move}}}", scheme="minmax"))
         board.push_san(move)
-    scorer = await Scorer.start(settings)
-    try:
+    async with await Scorer.start(settings) as scorer:
         results = await scorer.score_batch(items)
-        assert [type(result) for result in results] == [Verdict] * len(items)
-    finally:
-        await scorer.close()
+    assert [type(result) for result in results] == [Verdict] * len(items)
 
 
 async def test_an_abandoned_search_gives_its_place_away(stockfish_path: str) -> None:
-    pool = await pool_of(stockfish_path).start()
-    try:
+    async with pool_of(stockfish_path) as pool:
         abandoned = [asyncio.create_task(pool.search(Query(SHORT.fen, LONG))) for _ in range(3)]
         await asyncio.sleep(0)
         for search in abandoned:
             search.cancel()
         assert (await asyncio.wait_for(pool.search(SHORT), 60.0)).nodes >= 500
-    finally:
-        await pool.close()
 
 
 async def test_a_long_search_that_nobody_waits_for_is_stopped(stockfish_path: str) -> None:
-    pool = await pool_of(stockfish_path, deadline_s=1000.0).start()
-    try:
+    async with pool_of(stockfish_path, deadline_s=1000.0) as pool:
         (pid,) = pool.pids
         abandoned = asyncio.create_task(pool.search(Query(SHORT.fen, 2_000_000_000)))
         await asyncio.sleep(0.1)
         abandoned.cancel()
         assert (await asyncio.wait_for(pool.search(SHORT), 60.0)).nodes >= 500
         assert pool.pids == (pid,)
-    finally:
-        await pool.close()
 
 
 async def test_a_search_given_up_at_once_costs_no_engine(stockfish_path: str) -> None:
-    pool = await pool_of(stockfish_path).start()
-    try:
+    async with pool_of(stockfish_path) as pool:
         pids = pool.pids
         for number in range(30):
             hasty = asyncio.create_task(pool.search(Query(SHORT.fen, LONG + number)))
@@ -276,16 +229,13 @@ async def test_a_search_given_up_at_once_costs_no_engine(stockfish_path: str) ->
             hasty.cancel()
             assert (await pool.search(SHORT)).nodes >= 500
         assert pool.pids == pids
-    finally:
-        await pool.close()
 
 
 async def test_when_no_engine_starts_again_callers_hear_it_at_once(
     stockfish_path: str, tmp_path: Path
 ) -> None:
     path = script(tmp_path, f'exec "{stockfish_path}"')
-    pool = await pool_of(path).start()
-    try:
+    async with pool_of(path) as pool:
         path.write_text("#!/bin/sh\nexit 1\n")
         pid = pool.pids[0]
         doomed = asyncio.create_task(pool.search(Query(SHORT.fen, LONG)))
@@ -301,15 +251,12 @@ async def test_when_no_engine_starts_again_callers_hear_it_at_once(
         path.write_text(f'#!/bin/sh\nexec "{stockfish_path}"\n')
         await eventually(lambda: pool.ready)  # seen from outside, as /readyz sees it
         assert (await pool.search(SHORT)).nodes >= 500
-    finally:
-        await pool.close()
 
 
 async def test_stopping_fails_what_waits(stockfish_path: str) -> None:
-    pool = await pool_of(stockfish_path).start()
-    searches = [asyncio.create_task(pool.search(Query(SHORT.fen, LONG + i))) for i in range(3)]
-    await asyncio.sleep(0.05)
-    await pool.close()
+    async with pool_of(stockfish_path) as pool:
+        searches = [asyncio.create_task(pool.search(Query(SHORT.fen, LONG + i))) for i in range(3)]
+        await asyncio.sleep(0.05)
     for search in searches:
         with pytest.raises(Unavailable, match="the engines are stopping"):
             await search
@@ -337,27 +284,22 @@ async def test_a_program_that_is_no_engine_is_a_set_up_error(
 async def test_an_answer_without_a_score_is_a_fault_that_no_reward_comes_of(tmp_path: Path) -> None:
     answers = 'case "$line" in isready) echo readyok;; go*) echo; echo "bestmove e2e4";; esac'
     path = script(tmp_path, f"while read line; do {answers}; done")
-    pool = await pool_of(path).start()
-    try:
+    async with pool_of(path) as pool:
         (result,) = await pool.queue().search_all([SHORT])
         assert isinstance(result, RookeryError) and "no score from the engine" in str(result)
-    finally:
-        await pool.close()
 
 
 async def test_an_engine_without_what_the_win_model_needs_spoils_only_what_needs_it(
     stockfish_path: str, tmp_path: Path
 ) -> None:
     path = script(tmp_path, f"""exec "{stockfish_path}" | sed -u 's/ wdl [0-9]* [0-9]* [0-9]*//' """)
-    scorer = await Scorer.start(RewardSettings(engine_path=path, engines=1, win_model="wdl"))
-    try:
+    settings = RewardSettings(engine_path=path, engines=1, win_model="wdl")
+    async with await Scorer.start(settings) as scorer:
         fault, illegal = await scorer.score_batch(
             [Item(SHORT.fen, r"\boxed{e4}"), Item(chess.STARTING_FEN, r"\boxed{e5}")]
         )
-        assert isinstance(fault, EngineFault) and "set --win-model lichess" in str(fault)
-        assert isinstance(illegal, Verdict) and illegal.outcome is Outcome.ILLEGAL
-    finally:
-        await scorer.close()
+    assert isinstance(fault, EngineFault) and "set --win-model lichess" in str(fault)
+    assert isinstance(illegal, Verdict) and illegal.outcome is Outcome.ILLEGAL
 
 
 def test_a_missing_engine_says_what_to_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

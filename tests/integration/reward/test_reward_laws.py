@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict
 
 import chess
@@ -103,7 +104,7 @@ def test_every_move_comes_back_as_it_was_answered(judged: Judged) -> None:
 
 
 def test_colour_does_not_matter_for_any_move(judged: Judged, scorer: LocalScorer) -> None:
-    for board, verdicts in judged[:5]:
+    for board, verdicts in judged:
         moves = [mirror(verdict.move.uci) for verdict in verdicts]
         twins = scorer.score_batch([Item(board.mirror().fen(), boxed(uci)) for uci in moves])
         for verdict, twin in zip(verdicts, twins, strict=True):
@@ -127,11 +128,8 @@ def test_colour_does_not_matter_to_an_engine_that_never_saw_the_other(
 
 def fresh(settings: RewardSettings, items: list[Item]) -> list[Verdict]:
     """Verdicts of a scorer that has seen nothing yet, one by one."""
-    scorer = LocalScorer(settings)
-    try:
+    with closing(LocalScorer(settings)) as scorer:
         return [scorer.score(item) for item in items]
-    finally:
-        scorer.close()
 
 
 def mixed_items() -> list[Item]:
@@ -154,25 +152,20 @@ def test_order_batch_cache_and_engine_do_not_matter(
     assert scorer.score_batch(items) == one_by_one
     assert fresh(engine_settings, items) == one_by_one
     shuffled = random.Random(45).sample(range(len(items)), len(items))
-    other = LocalScorer(engine_settings.model_copy(update={"engines": 2}))
-    try:
+    with closing(LocalScorer(engine_settings.model_copy(update={"engines": 2}))) as other:
         verdicts = other.score_batch([items[place] for place in shuffled])
-    finally:
-        other.close()
-    assert verdicts == [one_by_one[place] for place in shuffled]
+        assert verdicts == [one_by_one[place] for place in shuffled]
+        assert [other.score(item) for item in items] == one_by_one
 
 
 async def test_http_gives_the_same_bits(engine_settings: RewardSettings, scorer: LocalScorer) -> None:
     items = mixed_items()
     bodies = [{"fen": item.fen, "response": item.response} for item in items]
-    served = await Scorer.start(engine_settings)
-    try:
+    async with await Scorer.start(engine_settings) as served:
         transport = httpx.ASGITransport(app=create_app(served))
         async with httpx.AsyncClient(transport=transport, base_url="http://reward") as http:
             batch = (await http.post("/v1/score/batch", json={"items": bodies})).json()["verdicts"]
             singles = [(await http.post("/v1/score", json=body)).json() for body in bodies[::5]]
-    finally:
-        await served.close()
     verdicts = [json.loads(json.dumps(asdict(verdict))) for verdict in scorer.score_batch(items)]
     assert batch == verdicts
     assert singles == verdicts[::5]
@@ -220,6 +213,8 @@ def test_a_stalemate_is_a_draw_whatever_was_at_stake(scorer: LocalScorer) -> Non
 def test_a_mate_delivered_is_a_point_and_nothing_else_is(judged: Judged, scorer: LocalScorer) -> None:
     mate = judge(scorer, MATE_OR_NOT, "Qxf7")
     assert (mate.reward, mate.win_after, mate.eval_after) == (0.0, 1.0, Evaluation(mate=1))
+    assert (mate.regret, mate.best) == (0.0, mate.move)
+    assert judge(scorer, MATE_OR_NOT, "a3").reward < -0.2
     for _, verdicts in judged:
         for verdict in verdicts:
             assert (verdict.win_after == 1.0) == verdict.move.san.endswith("#")
@@ -248,10 +243,12 @@ def test_nearer_mates_are_never_worth_less(scorer: LocalScorer) -> None:
 def test_four_promotions_are_four_verdicts(scorer: LocalScorer, fen: str, square: str) -> None:
     verdicts = [judge(scorer, fen, f"{square}{piece}") for piece in "qrbn"]
     rewards = [verdict.reward for verdict in verdicts]
+    assert [verdict.move.uci for verdict in verdicts] == [f"{square}{piece}" for piece in "qrbn"]
     assert rewards[0] == 0.0 and len(set(rewards)) == 4
     mirrored = chess.Board(fen).mirror().fen()
     assert [judge(scorer, mirrored, f"{mirror(square)}{piece}").reward for piece in "qrbn"] == rewards
-    assert judge(scorer, fen, square).outcome is Outcome.AMBIGUOUS
+    unnamed = judge(scorer, fen, square)
+    assert (unnamed.outcome, unnamed.reward) == (Outcome.AMBIGUOUS, -1.2)
 
 
 def test_a_queen_is_not_always_the_best_promotion(scorer: LocalScorer) -> None:

@@ -111,17 +111,15 @@ async def _scorer(stockfish_path: str, port: int) -> Scorer:
 @pytest.fixture
 async def scorer(stockfish_path: str, port: int) -> AsyncIterator[Scorer]:
     """A scorer whose reward model is not started yet."""
-    scorer = await _scorer(stockfish_path, port)
-    yield scorer
-    await scorer.close()
+    async with await _scorer(stockfish_path, port) as scorer:
+        yield scorer
 
 
 @pytest.fixture
 async def served(stockfish_path: str, served_port: int) -> AsyncIterator[Scorer]:
     """A scorer with the reward model of `served_port`."""
-    scorer = await _scorer(stockfish_path, served_port)
-    yield scorer
-    await scorer.close()
+    async with await _scorer(stockfish_path, served_port) as scorer:
+        yield scorer
 
 
 def _item(move: str, fen: str = FEN, scheme: str = "") -> Item:
@@ -210,11 +208,9 @@ async def test_a_model_that_is_away_is_a_fault_and_another_one_is_another_versio
 
 
 async def test_without_a_model_the_scheme_is_refused(stockfish_path: str) -> None:
-    scorer = await Scorer.start(RewardSettings(engine_path=Path(stockfish_path), engines=1))
-    try:
+    settings = RewardSettings(engine_path=Path(stockfish_path), engines=1)
+    async with await Scorer.start(settings) as scorer:
         with pytest.raises(InvalidInput, match="--model-url"):
             await scorer.score(_item("a2a3", scheme="model"))
-    finally:
-        await scorer.close()
     with pytest.raises(SetupError, match="--model-url"):
         RewardSettings.parse(["--scheme", "delta+model"], prog="reward")

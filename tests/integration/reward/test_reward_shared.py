@@ -29,11 +29,8 @@ def settings(stockfish_path: str, redis_url: str, monkeypatch: pytest.MonkeyPatc
 
 
 async def score(settings: RewardSettings, items: list[Item]) -> list[object]:
-    scorer = await Scorer.start(settings)
-    try:
+    async with await Scorer.start(settings) as scorer:  # closing it writes what is still to be written
         return await scorer.score_batch(items)
-    finally:
-        await scorer.close()  # and with it what is still to be written
 
 
 async def test_a_second_replica_searches_nothing(settings: RewardSettings) -> None:

@@ -1,8 +1,7 @@
-"""Verdicts of the real engine: chess facts, colour, order, and that no bad answer breaks anything."""
+"""Verdicts of the real engine: chess facts, what is refused, and that no bad answer breaks anything."""
 
 import gc
 import math
-import random
 
 import chess
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput, RookeryError
-from rookery.trace import Evaluation, Outcome, Verdict
+from rookery.trace import Outcome, Verdict
 from rookery.uci import Query
 from services.reward import LocalScorer
 from services.reward.scorer import Item, Scorer
@@ -21,21 +20,12 @@ pytestmark = pytest.mark.stockfish
 
 SCHOLARS_MATE = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
 QUEEN_HANGS = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"
-STALEMATE_OR_WIN = "7k/8/6K1/5Q2/8/8/8/8 w - - 0 1"
 PROMOTE = "8/4P1k1/8/8/8/8/1K6/8 w - - 0 1"
 EN_PASSANT_WINS = "4k3/8/8/3Pp3/8/8/8/4K3 w - e6 0 1"
 
 
 def judge(scorer: LocalScorer, fen: str, move: str, *, scheme: str = "") -> Verdict:
     return scorer.score(Item(fen, rf"\boxed{{{move}}}", scheme=scheme))
-
-
-def test_mate_is_worth_everything(scorer: LocalScorer) -> None:
-    verdict = judge(scorer, SCHOLARS_MATE, "Qxf7#")
-    assert (verdict.reward, verdict.regret, verdict.win_after) == (0.0, 0.0, 1.0)
-    assert verdict.eval_after == Evaluation(mate=1)
-    assert verdict.best == verdict.move
-    assert judge(scorer, SCHOLARS_MATE, "a3").reward < -0.2
 
 
 def test_the_best_move_has_no_regret_and_a_blunder_has(scorer: LocalScorer) -> None:
@@ -47,29 +37,9 @@ def test_the_best_move_has_no_regret_and_a_blunder_has(scorer: LocalScorer) -> N
     assert blunder.reward == -blunder.regret == blunder.components["delta"]
 
 
-def test_stalemate_is_half_a_point_and_costs_the_win(scorer: LocalScorer) -> None:
-    verdict = judge(scorer, STALEMATE_OR_WIN, "Qf7")
-    assert verdict.win_after == 0.5
-    assert verdict.eval_after == Evaluation(cp=0)
-    assert verdict.reward < -0.4
-
-
 def test_taking_the_last_piece_draws(scorer: LocalScorer) -> None:
     verdict = judge(scorer, "8/8/8/8/3k4/8/1q6/K7 w - - 0 1", "Kxb2")
     assert (verdict.win_after, verdict.reward) == (0.5, 0.0)
-
-
-def test_each_promotion_is_its_own_move(scorer: LocalScorer) -> None:
-    verdicts = {piece: judge(scorer, PROMOTE, f"e8={piece}") for piece in "QRBN"}
-    assert [v.move.uci for v in verdicts.values() if v.move] == ["e7e8q", "e7e8r", "e7e8b", "e7e8n"]
-    assert verdicts["Q"].reward > verdicts["N"].reward < -0.2
-    assert judge(scorer, PROMOTE, "e8").reward == -1.2
-
-
-def test_en_passant(scorer: LocalScorer) -> None:
-    verdict = judge(scorer, EN_PASSANT_WINS, "dxe6")
-    assert verdict.move is not None and verdict.move.uci == "d5e6"
-    assert judge(scorer, EN_PASSANT_WINS.replace("e6", "-"), "dxe6").outcome is Outcome.ILLEGAL
 
 
 def test_castling_answers_in_any_spelling_are_one_move(scorer: LocalScorer) -> None:
@@ -128,82 +98,18 @@ def test_a_position_that_the_reader_does_not_know_is_refused_alone(scorer: Local
     assert f"/{reader_id()}" in judged.reward_version
 
 
-def random_items(seed: int, count: int) -> list[Item]:
-    rng = random.Random(seed)
-    items = []
-    while len(items) < count:
-        board = chess.Board()
-        for _ in range(rng.randint(0, 60)):
-            if not board.is_game_over():
-                board.push(rng.choice(list(board.legal_moves)))
-        if any(board.legal_moves):
-            move = rng.choice(list(board.legal_moves))
-            items.append(Item(board.fen(), rf"\boxed{{{board.san(move)}}}"))
-    return items
-
-
-def test_colour_does_not_matter(scorer: LocalScorer) -> None:
-    for item in random_items(seed=1, count=40):
-        board = chess.Board(item.fen)
-        verdict = scorer.score(item)
-        assert verdict.move is not None and verdict.best is not None
-        mirrored = scorer.score(Item(board.mirror().fen(), rf"\boxed{{{mirror(verdict.move.uci)}}}"))
-        assert mirrored.move is not None and mirrored.best is not None
-        assert mirrored.best.uci == mirror(verdict.best.uci)
-        for field in ("reward", "win_before", "win_after", "regret", "eval_before", "eval_after", "engine"):
-            assert getattr(mirrored, field) == getattr(verdict, field), (field, item)
-
-
-def test_colour_does_not_matter_to_a_replica_without_the_cache(engine_settings: RewardSettings) -> None:
-    items = random_items(seed=2, count=15)
-    mirrored = []
-    for item in items:
-        board = chess.Board(item.fen)
-        uci = board.parse_san(item.response[7:-1]).uci()
-        mirrored.append(Item(board.mirror().fen(), rf"\boxed{{{mirror(uci)}}}"))
-    assert fresh_rewards(engine_settings, items) == fresh_rewards(engine_settings, mirrored)
-
-
-def test_order_cache_and_replica_do_not_matter(engine_settings: RewardSettings, scorer: LocalScorer) -> None:
-    items = random_items(seed=3, count=30)
-    one_by_one = [scorer.score(item) for item in items]
-    shuffled = random.Random(0).sample(items, len(items))
-    other = LocalScorer(engine_settings.model_copy(update={"engines": 2}))
-    try:
-        batch = dict(zip(shuffled, other.score_batch(shuffled), strict=True))
-        assert [batch[item] for item in items] == one_by_one
-        assert [other.score(item) for item in items] == one_by_one
-    finally:
-        other.close()
-
-
-def mirror(uci: str) -> str:
-    return uci.translate(str.maketrans("12345678", "87654321"))
-
-
-def fresh_rewards(engine_settings: RewardSettings, items: list[Item]) -> list[float]:
-    scorer = LocalScorer(engine_settings)
-    try:
-        return [scorer.score(item).reward for item in items]
-    finally:
-        scorer.close()
-
-
 async def test_a_batch_asks_each_question_once(engine_settings: RewardSettings) -> None:
-    scorer = await Scorer.start(engine_settings)
     asked: list[Query] = []
-    answer = scorer.pool.answer
-
-    async def counting(queries, queue):
-        asked.extend(queries)
-        return await answer(queries, queue)
-
-    scorer.pool.answer = counting
     moves = ["Nxg5", "h3", "h3", "g2g3", "g3", "Bxg5", "Ke7", "Nxg5"]
-    try:
+    async with await Scorer.start(engine_settings) as scorer:
+        answer = scorer.pool.answer
+
+        async def counting(queries, queue):
+            asked.extend(queries)
+            return await answer(queries, queue)
+
+        scorer.pool.answer = counting
         verdicts = await scorer.score_batch([Item(QUEEN_HANGS, rf"\boxed{{{move}}}") for move in moves])
-    finally:
-        await scorer.close()
     assert verdicts[1] == verdicts[2] and verdicts[3] == verdicts[4]
     assert sorted(query.move or "" for query in asked) == ["", "c1g5", "g2g3", "h2h3"]
 
@@ -211,32 +117,27 @@ async def test_a_batch_asks_each_question_once(engine_settings: RewardSettings) 
 async def test_a_refused_batch_is_freed_without_the_garbage_collector(
     engine_settings: RewardSettings,
 ) -> None:
-    scorer = await Scorer.start(engine_settings)
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        results = await scorer.score_batch([Item(f"{n} a hostile FEN", "x") for n in range(3)])
-        left = [each for each in gc.get_objects() if isinstance(each, Item) and "hostile" in each.fen]
-    finally:
-        if enabled:
-            gc.enable()
-        await scorer.close()
+    async with await Scorer.start(engine_settings) as scorer:
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            results = await scorer.score_batch([Item(f"{n} a hostile FEN", "x") for n in range(3)])
+            left = [each for each in gc.get_objects() if isinstance(each, Item) and "hostile" in each.fen]
+        finally:
+            if enabled:
+                gc.enable()
     assert all(isinstance(result, InvalidInput) and result.__cause__ for result in results)
     assert not left
 
 
-async def test_a_bad_item_does_not_spoil_its_batch(engine_settings: RewardSettings) -> None:
-    scorer = await Scorer.start(engine_settings)
-    try:
-        good, bad, over = await scorer.score_batch(
-            [
-                Item(QUEEN_HANGS, r"\boxed{Nxg5}"),
-                Item("not a fen", r"\boxed{Nxg5}"),
-                Item("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", r"\boxed{Kg8}"),
-            ]
-        )
-    finally:
-        await scorer.close()
+def test_a_bad_item_does_not_spoil_its_batch(scorer: LocalScorer) -> None:
+    good, bad, over = scorer.score_batch(
+        [
+            Item(QUEEN_HANGS, r"\boxed{Nxg5}"),
+            Item("not a fen", r"\boxed{Nxg5}"),
+            Item("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", r"\boxed{Kg8}"),
+        ]
+    )
     assert isinstance(good, Verdict) and good.reward == 0.0
     assert isinstance(bad, InvalidInput) and "'not a fen'" in str(bad)
     assert isinstance(over, InvalidInput) and "stalemate" in str(over)

@@ -16,7 +16,9 @@ from services.inference.rollouts.admission import Admission, Lead
 from services.inference.rollouts.group_generator import GroupGenerator
 from services.inference.rollouts.loop import Loop
 from services.inference.rollouts.peers import Peers
-from tests.integration.rollouts.standins import Inference, Reward, serve_http, serve_reward
+from tests.integration.rollouts.standins import Inference, Reward
+from tests.servers import serve_http, serve_reward
+from tests.waiting import eventually
 
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 GROUP_SIZE = 2
@@ -92,9 +94,23 @@ class House:
             if isinstance(result, Exception):
                 raise result
 
+    async def generated(self, count: int) -> None:
+        """Returns when the run has generated so many groups."""
+        await eventually(lambda: self.streams.counts().generated == count)
+
+    async def makes(self, count: int, **how: str) -> None:
+        """Runs a loop until the run has generated so many groups."""
+        async with self.running(**how):
+            await self.generated(count)
+
+    async def gives_up_one(self) -> None:
+        """Runs a loop until one position of the run is a dead letter."""
+        async with self.running():
+            await eventually(lambda: self.streams.counts().dead == {"positions": 1})
+
 
 @pytest.fixture
 async def house(streams: RunStreams) -> AsyncIterator[House]:
     inference, reward = Inference(), Reward()
-    async with serve_http(inference.app()) as url, serve_reward(reward) as (target, _):
+    async with serve_http(inference.app()) as url, serve_reward(reward) as target:
         yield House(streams, [inference], [url], reward, target)

@@ -1,24 +1,17 @@
 """In-process stand-ins for the two peers, to make them fail on purpose. The real ones meet in tests/e2e."""
 
 import asyncio
-import contextlib
 import hashlib
 import itertools
 import json
 import math
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import grpc
-import uvicorn
 from fastapi import FastAPI, Request, Response
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1._async import HealthServicer
 
 from rookery.trace import policy_name
 from rookery.v1 import reward_pb2, reward_pb2_grpc, verdict_pb2
-from tests.conftest import free_port
-from tests.waiting import eventually
 
 
 @dataclass
@@ -134,31 +127,3 @@ class Reward(reward_pb2_grpc.RewardServiceServicer):
 
     def go_blind(self) -> None:
         self.reward = math.nan
-
-
-@contextlib.asynccontextmanager
-async def serve_http(app: FastAPI, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-    port = port or free_port()
-    config = uvicorn.Config(
-        app, host=host, port=port, log_config=None, lifespan="off", timeout_graceful_shutdown=1
-    )
-    server = uvicorn.Server(config)
-    task = asyncio.create_task(server._serve())
-    await eventually(lambda: server.started or task.done())
-    assert server.started
-    yield f"http://{host}:{port}"
-    server.should_exit = True
-    await task
-
-
-@contextlib.asynccontextmanager
-async def serve_reward(reward: Reward) -> AsyncIterator[tuple[str, HealthServicer]]:
-    server = grpc.aio.server()
-    reward_pb2_grpc.add_RewardServiceServicer_to_server(reward, server)
-    health = HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    await health.set("", health_pb2.HealthCheckResponse.SERVING)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    yield f"127.0.0.1:{port}", health
-    await server.stop(None)

@@ -11,7 +11,8 @@ from services.inference.rollouts import loop as loop_module
 from services.inference.rollouts.group_generator import seed_of
 from tests.builders import feed, numbered_position
 from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, groups, settle
-from tests.integration.rollouts.standins import Inference, serve_http
+from tests.integration.rollouts.standins import Inference
+from tests.servers import serve_http
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.redis
@@ -20,8 +21,7 @@ pytestmark = pytest.mark.redis
 async def test_a_position_becomes_a_group_stamped_with_its_policy(house: House) -> None:
     house.inference[0].version = 3
     feed(house.streams, 1)
-    async with house.running():
-        await eventually(lambda: house.streams.counts().generated == 1)
+    await house.makes(1)
     (group,) = groups(house.streams)
     assert (group.run, group.position.id, group.base_model) == ("test", "x:0:0", "tiny")
     assert (group.policy.number, group.policy.name) == (3, "policy-v000003")
@@ -39,8 +39,7 @@ async def test_a_group_says_how_its_position_was_chosen(house: House) -> None:
     draws = [Draw(0, 0.7, repeated=False), Draw(5, 0.1, repeated=True)]
     house.streams.add_positions([numbered_position(0), numbered_position(5)], cursor=0, draws=draws)
     feed(house.streams, 1)
-    async with house.running():
-        await eventually(lambda: house.streams.counts().generated == 3)
+    await house.makes(3)
     assert {g.position.id: g.draw for g in groups(house.streams)} == {
         "x:0:0": draws[0], "x:0:5": draws[1], "x:0:2": None,
     }  # fmt: skip
@@ -52,14 +51,14 @@ async def test_generation_never_runs_further_ahead_than_allowed(house: House, st
     bound = (staleness + 1) * BATCH_GROUPS
     feed(house.streams, 2 * bound)
     async with house.running():
-        await eventually(lambda: house.streams.counts().generated == bound)
+        await house.generated(bound)
         await asyncio.sleep(0.5)
         assert house.streams.counts().generated == bound
         await asyncio.to_thread(settle, house.streams, BATCH_GROUPS)
         await asyncio.sleep(0.5)
         assert house.streams.counts().generated == bound, "trained, but the new version is not served yet"
         house.inference[0].version = 1
-        await eventually(lambda: house.streams.counts().generated == bound + BATCH_GROUPS)
+        await house.generated(bound + BATCH_GROUPS)
 
 
 async def test_groups_are_made_ahead_only_as_the_trainer_needs_them(
@@ -79,7 +78,7 @@ async def test_groups_are_made_ahead_only_as_the_trainer_needs_them(
         house.inference[0].version = version
 
     async def generates(batches: int) -> None:
-        await eventually(lambda: house.streams.counts().generated == batches * BATCH_GROUPS)
+        await house.generated(batches * BATCH_GROUPS)
         await asyncio.sleep(0.5)
         assert house.streams.counts().generated == batches * BATCH_GROUPS
 
@@ -101,16 +100,15 @@ async def test_groups_are_made_ahead_only_as_the_trainer_needs_them(
 async def test_dropped_groups_are_made_again(house: House) -> None:
     feed(house.streams, 3 * BATCH_GROUPS)
     async with house.running():
-        await eventually(lambda: house.streams.counts().generated == BATCH_GROUPS)
+        await house.generated(BATCH_GROUPS)
         await asyncio.to_thread(settle, house.streams, 1, result="dropped:stale")
-        await eventually(lambda: house.streams.counts().generated == BATCH_GROUPS + 1)
+        await house.generated(BATCH_GROUPS + 1)
 
 
 async def test_in_flight_is_bounded(house: House) -> None:
     house.staleness, house.max_inflight, house.inference[0].delay_s = 9, 3, 0.05
     feed(house.streams, 20)
-    async with house.running():
-        await eventually(lambda: house.streams.counts().generated == 20)
+    await house.makes(20)
     assert house.inference[0].most_working == 3
 
 
@@ -120,7 +118,7 @@ async def test_a_new_version_is_used_at_once(house: House) -> None:
         house.inference[0].version = 1
         await eventually(lambda: loop._peers.version == 1)
         await asyncio.to_thread(feed, house.streams, 1)
-        await eventually(lambda: house.streams.counts().generated == 1)
+        await house.generated(1)
     assert [g.policy.number for g in groups(house.streams)] == [1]
 
 
@@ -131,7 +129,7 @@ async def test_a_retired_version_is_asked_for_anew(house: House, monkeypatch: py
         await eventually(lambda: loop._peers.version == 0)
         inference.version, inference.retired = 2, {0, 1}
         await asyncio.to_thread(feed, house.streams, 1)
-        await eventually(lambda: house.streams.counts().generated == 1)
+        await house.generated(1)
     assert [r["model"] for r in inference.requests] == ["policy-v000000", "policy-v000002"]
     assert [g.policy.number for g in groups(house.streams)] == [2]
 
@@ -139,8 +137,7 @@ async def test_a_retired_version_is_asked_for_anew(house: House, monkeypatch: py
 async def test_a_fault_is_retried_with_the_same_seed(house: House) -> None:
     house.inference[0].failures = 2
     feed(house.streams, 1)
-    async with house.running():
-        await eventually(lambda: house.streams.counts().generated == 1)
+    await house.makes(1)
     assert len(house.inference[0].requests) == 3
     assert len({r["seed"] for r in house.inference[0].requests}) == 1
     assert house.streams.counts().dead == {}
@@ -150,8 +147,7 @@ async def test_what_the_server_gave_up_is_asked_again_and_never_scored(house: Ho
     inference = house.inference[0]
     inference.aborted, inference.partial = ["abort", None], 1
     feed(house.streams, 1)
-    async with house.running():
-        await eventually(lambda: house.streams.counts().generated == 1)
+    await house.makes(1)
     assert len(inference.requests) == 3
     (group,) = groups(house.streams)
     assert [trace.completion.finish_reason for trace in group.traces] == ["stop"] * GROUP_SIZE
@@ -161,8 +157,7 @@ async def test_what_the_server_gave_up_is_asked_again_and_never_scored(house: Ho
 async def test_an_entry_out_of_tries_is_dead_lettered(house: House) -> None:
     house.inference[0].failures = 1000
     feed(house.streams, 1)
-    async with house.running():
-        await eventually(lambda: house.streams.counts().dead == {"positions": 1})
+    await house.gives_up_one()
     assert len(house.inference[0].requests) == loop_module.MAX_FAULTS
     assert reasons(house.streams) == ["out of attempts, the last: POST"]
 
@@ -180,8 +175,7 @@ async def test_starts_without_a_server_cost_a_position_nothing(house: House) -> 
             await eventually(lambda: house.streams.pending("positions", group="rollouts") == 3)
             await asyncio.sleep(0.15)
     house.inference[0].ready = True
-    async with house.running():
-        await eventually(lambda: house.streams.counts().generated == 3)
+    await house.makes(3)
     assert house.streams.counts().dead == {}
 
 
@@ -196,7 +190,7 @@ async def test_a_server_that_goes_away_costs_a_position_nothing(house: House) ->
             )
             inference.ready = True
         inference.fails_and_leaves = False
-        await eventually(lambda: house.streams.counts().generated == 1)
+        await house.generated(1)
     assert house.streams.counts().dead == {}
 
 
@@ -208,30 +202,26 @@ async def test_faults_of_earlier_lives_count(house: House, monkeypatch: pytest.M
         async with house.running():
             await eventually(lambda life=life: len(house.inference[0].requests) == life)
         assert house.streams.counts().dead == {}
-    async with house.running():
-        await eventually(lambda: house.streams.counts().dead == {"positions": 1})
+    await house.gives_up_one()
 
 
 async def test_a_refusal_is_dead_lettered_at_once(house: House) -> None:
     house.inference[0].refuses = True
     feed(house.streams, 1)
-    async with house.running():
-        await eventually(lambda: house.streams.counts().dead == {"positions": 1})
+    await house.gives_up_one()
     assert len(house.inference[0].requests) == 1
 
 
 async def test_a_broken_fen_is_dead_lettered_and_named(house: House) -> None:
     feed(house.streams, 1, fen="not a board")
-    async with house.running():
-        await eventually(lambda: house.streams.counts().dead == {"positions": 1})
+    await house.gives_up_one()
     assert "not a board" in dead(house.streams)[0]["reason"]
 
 
 async def test_what_cannot_be_scored_never_becomes_a_reward(house: House) -> None:
     house.reward.go_blind()
     feed(house.streams, 1)
-    async with house.running():
-        await eventually(lambda: house.streams.counts().dead == {"positions": 1})
+    await house.gives_up_one()
     assert house.streams.counts().generated == 0
     assert "nan" in dead(house.streams)[0]["reason"]
 
@@ -242,19 +232,17 @@ async def test_a_group_judged_by_two_reward_versions_is_made_again(house: House)
     async with house.running():
         await eventually(lambda: house.inference[0].requests)
         house.reward.versions = ("nodes-1000/stockfish-17",)
-        await eventually(lambda: house.streams.counts().generated == 1)
+        await house.generated(1)
     assert [g.reward_versions for g in groups(house.streams)] == [("nodes-1000/stockfish-17",)]
     house.reward.versions = ("test-1", "test-2")
     feed(house.streams, 1)
-    async with house.running():
-        await eventually(lambda: house.streams.counts().dead == {"positions": 1})
+    await house.gives_up_one()
     assert "one group judged by several versions: test-1, test-2" in dead(house.streams)[0]["reason"]
 
 
 async def test_another_reward_version_than_the_run_s_is_refused_until_accepted(house: House) -> None:
     feed(house.streams, 1)
-    async with house.running():
-        await eventually(lambda: house.streams.counts().generated == 1)
+    await house.makes(1)
     house.reward.versions = ("test-2",)
     feed(house.streams, 2)
     said = "'test-1' so far.*has 'test-2': .*--accept-reward-version test-2 .*accept_reward_version=test-2"
@@ -264,8 +252,7 @@ async def test_another_reward_version_than_the_run_s_is_refused_until_accepted(h
             await asyncio.sleep(0.5)
     assert (house.streams.counts().generated, house.streams.counts().dead) == (1, {})
     assert house.streams.length("positions") == 2
-    async with house.running(accept="test-2"):
-        await eventually(lambda: house.streams.counts().generated == 3)
+    await house.makes(3, accept="test-2")
     house.reward.versions = ("test-1",)
     house.inference[0].requests.clear()
     feed(house.streams, 1)
@@ -278,20 +265,19 @@ async def test_another_reward_version_than_the_run_s_is_refused_until_accepted(h
 async def test_one_replica_with_another_reward_version_costs_time_alone(house: House) -> None:
     feed(house.streams, 1)
     async with house.running():
-        await eventually(lambda: house.streams.counts().generated == 1)
+        await house.generated(1)
         house.reward.versions = ("test-2",)
         await asyncio.to_thread(feed, house.streams, 1)
         await eventually(lambda: len(house.inference[0].requests) == 1 + loop_module.MAX_FAILURES_IN_A_ROW)
         house.reward.versions = ("test-1",)
-        await eventually(lambda: house.streams.counts().generated == 2)
+        await house.generated(2)
     assert house.streams.counts().dead == {}
 
 
 async def test_a_refusal_by_the_reward_service_is_dead_lettered_at_once(house: House) -> None:
     house.reward.problem_status = 422
     feed(house.streams, 1)
-    async with house.running():
-        await eventually(lambda: house.streams.counts().dead == {"positions": 1})
+    await house.gives_up_one()
     assert len(house.inference[0].requests) == 1
 
 
@@ -307,8 +293,7 @@ async def test_a_token_that_a_peer_refuses_ends_the_process_and_costs_no_positio
             await eventually(lambda: loop._failure)
     assert (house.streams.counts().dead, house.streams.length("positions")) == ({}, 2)
     demanding.wants_token = False
-    async with house.running():
-        await eventually(lambda: house.streams.counts().generated == 2)
+    await house.makes(2)
 
 
 async def test_while_a_peer_is_away_no_chance_is_spent(house: House) -> None:
@@ -318,7 +303,7 @@ async def test_while_a_peer_is_away_no_chance_is_spent(house: House) -> None:
         await asyncio.sleep(0.5)
         assert house.streams.pending("positions", group="rollouts") == 0
         house.inference[0].ready = True
-        await eventually(lambda: house.streams.counts().generated == 2)
+        await house.generated(2)
 
 
 async def test_nothing_but_dead_letters_stops_the_process(house: House) -> None:
@@ -345,8 +330,7 @@ async def test_a_drain_abandons_without_losing(house: House, monkeypatch: pytest
         await eventually(lambda: house.inference[0].working == 3)
     assert house.streams.pending("positions", group="rollouts") == 3
     house.inference[0].delay_s = 0
-    async with house.running():
-        await eventually(lambda: house.streams.counts().generated == 3)
+    await house.makes(3)
     assert len({g.id for g in groups(house.streams)}) == 3
 
 
@@ -357,8 +341,7 @@ async def test_what_a_dead_consumer_held_is_taken_over(house: House, monkeypatch
     house.streams.read("positions", group="rollouts", consumer="gone", count=2, block_s=0.01)
     house.streams.read("positions", group="rollouts", consumer="gone", count=2, block_s=0.01)
     assert house.streams.pending("positions", group="rollouts") == 2
-    async with house.running():
-        await eventually(lambda: house.streams.counts().generated == 2)
+    await house.makes(2)
 
 
 async def test_work_in_progress_is_not_taken_over(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,8 +351,7 @@ async def test_work_in_progress_is_not_taken_over(house: House, monkeypatch: pyt
     feed(house.streams, 2)
     async with house.running(consumer="a"):
         await eventually(lambda: house.inference[0].working == 2)
-        async with house.running(consumer="b"):
-            await eventually(lambda: house.streams.counts().generated == 2)
+        await house.makes(2, consumer="b")
     assert len(house.inference[0].requests) == 2
 
 
@@ -384,7 +366,7 @@ async def test_work_is_spread_over_the_servers_of_the_newest_version(house: Hous
             peers = loop._peers
             await eventually(lambda: len(peers.servers) == 3 and all(peer.adapter for peer in peers.servers))
             await asyncio.to_thread(feed, house.streams, 8)
-            await eventually(lambda: house.streams.counts().generated == 8)
+            await house.generated(8)
     assert (len(house.inference[0].requests), len(second.requests), len(behind.requests)) == (4, 4, 0)
 
 
@@ -406,7 +388,7 @@ async def test_replicas_come_and_go(house: House, hosts: dict[str, list[str]]) -
 
     async def makes(count: int) -> None:
         feed(house.streams, 4)
-        await eventually(lambda: house.streams.counts().generated == count)
+        await house.generated(count)
 
     async with serve_http(second.app(), host="127.0.0.2", port=port), house.running() as loop:
         await makes(4)

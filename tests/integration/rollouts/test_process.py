@@ -61,7 +61,7 @@ async def test_killed_it_takes_up_what_it_held(house: House, redis_url: str) -> 
     assert house.streams.pending("positions", group="rollouts") == 3
     house.inference[0].delay_s = 0
     async with process(house, redis_url) as (started, _):
-        await eventually(lambda: house.streams.counts().generated == 3)
+        await house.generated(3)
         said = await stop(started)
     assert "resumes 3 positions of an earlier process" in said
     assert len({group.id for group in groups(house.streams)}) == 3
@@ -79,7 +79,7 @@ async def test_killed_around_a_publication_it_publishes_each_group_once(
     monkeypatch.delenv("ROOKERY_FAILPOINTS")
     feed(house.streams, 1)  # which only the second process can answer
     async with process(house, redis_url) as (started, _):
-        await eventually(lambda: house.streams.counts().generated == 4)
+        await house.generated(4)
         await stop(started)
     assert len({group.id for group in groups(house.streams)}) == 4
     assert (house.streams.overview().astray, house.streams.length("positions")) == (0, 0)
@@ -94,6 +94,9 @@ async def test_probes_and_metrics_say_what_is_the_matter(house: House, redis_url
                 return (await http.get(path)).status_code == 200
             return False
 
+        async def metrics_have(text: str) -> bool:
+            return text in (await http.get("/metrics")).text
+
         await eventually(lambda: is_good("/healthz"))
         ready = await http.get("/readyz")
         assert ready.status_code == 503
@@ -101,11 +104,10 @@ async def test_probes_and_metrics_say_what_is_the_matter(house: House, redis_url
         house.inference[0].ready = True
         await eventually(lambda: is_good("/readyz"))
         feed(house.streams, 1)
-        await eventually(lambda: house.streams.counts().generated == 1)
-        metrics = (await http.get("/metrics")).text
+        await house.generated(1)
+        await eventually(lambda: metrics_have('rookery_rollout_groups_total{result="published"} 1.0'))
+        assert await metrics_have("rookery_positions_wait_seconds_total")
         await stop(started)
-    assert 'rookery_rollout_groups_total{result="published"} 1.0' in metrics
-    assert "rookery_positions_wait_seconds_total" in metrics
 
 
 async def test_other_sizes_than_the_run_s_are_refused(house: House, redis_url: str) -> None:

@@ -25,7 +25,8 @@ from services.reward.settings import RewardSettings
 from tests.builders import ROLLOUTS, read
 from tests.gpt2 import rookworld_lines, write_rookworld_model
 from tests.integration.rollouts.conftest import START
-from tests.integration.rollouts.standins import Inference, serve_http, serve_reward
+from tests.integration.rollouts.standins import Inference
+from tests.servers import serve_http, serve_reward
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.redis, pytest.mark.stockfish, pytest.mark.torch]
@@ -86,9 +87,13 @@ async def test_a_line_is_asked_judged_by_its_answer_and_learned(
     with numbered_positions(settings) as position:
         Feed(streams, position, seed=0, depth=settings.depth, mix=settings.mix).top_up()
     entries = read(streams, "positions", len(LINES), **ROLLOUTS)
-    scorer = await Scorer.start(RewardSettings(engine_path=Path(stockfish_path), engines=1))
+    settings = RewardSettings(engine_path=Path(stockfish_path), engines=1)
     app = answering(Inference(), lambda text: tokenizer(text)["input_ids"])
-    async with serve_http(app) as url, serve_reward(RewardServicer(scorer)) as (target, _):
+    async with (
+        await Scorer.start(settings) as scorer,
+        serve_http(app) as url,
+        serve_reward(RewardServicer(scorer)) as target,
+    ):
         stopping, changed = asyncio.Event(), asyncio.Event()
         peers = Peers(url, RewardClient(target), changed=changed)
         watching = asyncio.create_task(peers.watch(stopping))
@@ -98,7 +103,6 @@ async def test_a_line_is_asked_judged_by_its_answer_and_learned(
         stopping.set()
         await watching
         await peers.close()
-    await scorer.close()
     assert {group.position.task for group in groups} == {"P", "A"}
     for group in groups:
         _check(group)

@@ -43,11 +43,7 @@ class RefusingReward(reward_pb2_grpc.RewardServiceServicer):
 def make_service(access: Access) -> Service:
     """HTTP, WebSocket and gRPC. Its gRPC service answers every request with INVALID_ARGUMENT."""
     app = FastAPI()
-
-    async def ready() -> str | None:
-        return None
-
-    add_probes(app, ready=ready)
+    add_probes(app)
 
     @app.get("/v1/models")
     async def models() -> dict[str, list[dict[str, str]]]:
@@ -95,11 +91,9 @@ async def serving(access: Access) -> AsyncIterator[tuple[Service, str]]:
 
 async def score(service: Service, access: Access, scheme: str = "") -> None:
     """Asks over gRPC. Raises InvalidInput if the call is let in, else what refused it."""
-    client = RewardClient(f"{scheme}127.0.0.1:{service.grpc_port}", access=access, timeout_s=5.0)
-    try:
+    target = f"{scheme}127.0.0.1:{service.grpc_port}"
+    async with RewardClient(target, access=access, timeout_s=5.0) as client:
         await client.score([ScoreItem("x", "e4")])
-    finally:
-        await client.close()
 
 
 async def test_http_without_the_token_gets_401_on_every_route_but_probes_and_metrics() -> None:
@@ -190,12 +184,10 @@ async def test_over_grpc_streams_and_reflection_are_guarded_and_health_is_open()
 
 
 async def test_a_stream_of_groups_ends_at_once_with_a_wrong_token() -> None:
-    async with serving(RIGHT) as (service, _):
-        client = RewardClient(f"127.0.0.1:{service.grpc_port}")
+    async with serving(RIGHT) as (service, _), RewardClient(f"127.0.0.1:{service.grpc_port}") as client:
         with pytest.raises(SetupError, match="needs the token"):
             async for _ in client.stream([("group", [ScoreItem("x", "e4")])]):
                 pass
-        await client.close()
 
 
 async def test_with_an_authority_both_sides_must_show_a_certificate_of_it(tmp_path: Path) -> None:
@@ -214,9 +206,8 @@ async def test_with_an_authority_both_sides_must_show_a_certificate_of_it(tmp_pa
             async with InferenceClient(url, access=refused) as client:
                 with pytest.raises(PeerFault, match=r"(?i)certificate|disconnected|ReadError"):
                     await client.served()
-            health = RewardClient(f"127.0.0.1:{service.grpc_port}", access=refused)
-            assert not await health.ready()
-            await health.close()
+            async with RewardClient(f"127.0.0.1:{service.grpc_port}", access=refused) as health:
+                assert not await health.ready()
 
 
 async def test_without_an_authority_callers_need_no_certificate(

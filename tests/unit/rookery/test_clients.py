@@ -18,6 +18,7 @@ from rookery.codec import verdict_to_proto
 from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError, SetupError
 from rookery.trace import Adapter, Completion, Message, Outcome, PolicyVersion, Prompt, Sampling, Verdict
 from rookery.v1 import reward_pb2, reward_pb2_grpc
+from tests.servers import serve_reward
 
 ITEMS = [ScoreItem("fen-0", "a"), ScoreItem("fen-1", "b", truncated=True)]
 
@@ -58,14 +59,8 @@ def judged(place: int) -> Verdict:
 
 @asynccontextmanager
 async def client_of(servicer: ScriptedReward) -> AsyncIterator[RewardClient]:
-    server = grpc.aio.server()
-    reward_pb2_grpc.add_RewardServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    client = RewardClient(f"127.0.0.1:{port}", timeout_s=5.0)
-    yield client
-    await client.close()
-    await server.stop(None)
+    async with serve_reward(servicer) as target, RewardClient(target, timeout_s=5.0) as client:
+        yield client
 
 
 async def test_verdicts_come_in_the_order_of_the_items() -> None:

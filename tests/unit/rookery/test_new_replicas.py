@@ -86,13 +86,12 @@ async def test_a_new_replica_gets_its_share(
     first = old.replica("127.0.0.1", 0)
     async with running(first):
         assert first.grpc_port
-        async with running(new.replica("127.0.0.2", first.grpc_port)):
-            client = RewardClient(f"dns://127.0.0.1:{dns_port}/reward.test:{first.grpc_port}")
+        target = f"dns://127.0.0.1:{dns_port}/reward.test:{first.grpc_port}"
+        async with running(new.replica("127.0.0.2", first.grpc_port)), RewardClient(target) as client:
             await client.score([])
             assert not new.calls
             dns.addresses = ("127.0.0.1", "127.0.0.2")
             async with asyncio.timeout(WITHIN_S):
                 while new.calls < 20:
                     await asyncio.gather(*(client.score([]) for _ in range(8)))
-            await client.close()
     assert old.calls

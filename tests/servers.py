@@ -1,0 +1,51 @@
+"""Servers in the test's own event loop: of HTTP, and of a reward service over gRPC."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import uvicorn
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+
+from rookery.v1 import reward_pb2_grpc
+from tests.conftest import free_port
+from tests.waiting import eventually
+
+
+@asynccontextmanager
+async def serve_http(app: Any, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """The URL of a server of `app`."""
+    port = port or free_port()
+    config = uvicorn.Config(
+        app, host=host, port=port, log_config=None, lifespan="off", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server._serve())
+    await eventually(lambda: server.started or task.done())
+    assert server.started
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        server.should_exit = True
+        await task
+
+
+@asynccontextmanager
+async def serve_reward(
+    servicer: reward_pb2_grpc.RewardServiceServicer, *, port: int = 0
+) -> AsyncIterator[str]:
+    """The address of a healthy server of `servicer`."""
+    server = grpc.aio.server()
+    reward_pb2_grpc.add_RewardServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+    health = HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    await health.set("", health_pb2.HealthCheckResponse.SERVING)
+    bound = server.add_insecure_port(f"127.0.0.1:{port}")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{bound}"
+    finally:
+        await server.stop(None)
