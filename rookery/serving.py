@@ -68,9 +68,10 @@ class Service:
     """Determines the status of the gRPC health service, like `/readyz` over HTTP. None: always serving."""
 
 
-def add_probes(app: "FastAPI", *, ready: ReadyCheck) -> None:
+def add_probes(app: "FastAPI", *, ready: ReadyCheck | None = None) -> None:
     """Adds `/healthz` (the process is alive), `/readyz` (200, or 503 with the reason) and `/metrics`.
 
+    Without `ready`, it is ready as soon as it answers.
     `/readyz` also says what the process waits for, if that takes longer than expected (see `rookery.waits`).
     """
     from fastapi import Response
@@ -81,7 +82,7 @@ def add_probes(app: "FastAPI", *, ready: ReadyCheck) -> None:
 
     @app.get("/readyz", tags=["probes"], responses={503: {"description": "Not ready, and why"}})
     async def readyz(response: Response) -> dict[str, str]:
-        reason = await ready()
+        reason = await ready() if ready else None
         waits = "; ".join(map(str, overdue()))
         detail = {"waiting": waits} if waits else {}
         if reason is None:

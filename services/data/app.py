@@ -132,7 +132,7 @@ def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
         summary="Positions from real games, by seed; the games; prompts.",
     )
     add_problem_handlers(app, max_body_bytes=MAX_BODY_BYTES)
-    add_probes(app, ready=_always_ready)
+    add_probes(app)  # the games are read before the port opens
 
     @app.get("/v1/positions", responses=_PROBLEMS, tags=["positions"])
     def positions(query: Annotated[PositionsQuery, Query()]) -> PositionsBody:
@@ -165,7 +165,3 @@ def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
         return GameBody(**found.shown(pgn=text))
 
     return app
-
-
-async def _always_ready() -> None:
-    """Always ready: the games are read before the port opens."""

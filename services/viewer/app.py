@@ -74,7 +74,7 @@ def create_app(settings: ViewerSettings, *, folder: Path, stopping: asyncio.Even
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=_LOOPBACK, www_redirect=False)
     app.add_middleware(SecurityHeaders)
     add_problem_handlers(app, max_body_bytes=MAX_BODY_BYTES)
-    add_probes(app, ready=_always_ready)
+    add_probes(app)  # an index that is being filled is shown in parts
     app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC))
 
@@ -84,7 +84,3 @@ def create_app(settings: ViewerSettings, *, folder: Path, stopping: asyncio.Even
         return FileResponse(STATIC / "index.html")
 
     return app
-
-
-async def _always_ready() -> None:
-    """Always ready: an index that is being filled is shown in parts."""

@@ -225,11 +225,7 @@ def create_app(queue: BatchQueue) -> FastAPI:
         title="Rookery reward model", version=__version__, summary="A prompt and an answer in, a reward out."
     )
     add_problem_handlers(app)
-
-    async def ready() -> str | None:
-        return None
-
-    add_probes(app, ready=ready)
+    add_probes(app)
 
     @app.get("/v1/model", tags=["reward model"])
     async def model() -> ModelBody:
