@@ -48,7 +48,6 @@ MAX_PENDING = 20_000
 _CLOSE_S = 2.0
 _FAULTS = (redis.RedisError, OSError, TimeoutError)
 
-
 _HITS = metrics.SHARED_CACHE_READS.labels("hit")
 _MISSES = metrics.SHARED_CACHE_READS.labels("miss")
 _SLOW = metrics.SHARED_CACHE_READS.labels("slow")
@@ -71,15 +70,10 @@ class SharedCache:
         try:
             self._redis = redis.asyncio.Redis.from_url(url, retry=Retry(NoBackoff(), 0))
             pool = self._redis.connection_pool
-            pool.connection_class(
-                **pool.connection_kwargs
-            )  # a trial: a wrong `?option=` would otherwise be found only on the first connection
-        except (
-            ValueError,
-            TypeError,
-            redis.RedisError,
-        ) as error:  # the message leaves out the URL, which may have a password
-            raise SetupError(f"shared cache: {error}") from error
+            # A trial: a wrong `?option=` would otherwise be found only on the first connection.
+            pool.connection_class(**pool.connection_kwargs)
+        except (ValueError, TypeError, redis.RedisError) as error:
+            raise SetupError(f"shared cache: {error}") from error  # not the URL: it may hold a password
         self._ttl_s = ttl_s
         self._lookups: list[_Lookup] = []
         self._pending: dict[str, bytes] = {}

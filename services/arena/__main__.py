@@ -5,7 +5,7 @@ import importlib
 import inspect
 import sys
 
-from rookery.errors import RookeryError, SetupError
+from rookery.errors import RookeryError
 from rookery.logs import configure
 from rookery.settings import Settings, fail
 from services.arena import settings
@@ -52,11 +52,8 @@ def main(argv: list[str] | None = None) -> int:
         running = getattr(importlib.import_module(f"services.arena.{module}"), function)(parsed)
         if inspect.iscoroutine(running):
             asyncio.run(running)
-    except SetupError as error:
-        return fail(error)
     except RookeryError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
+        return fail(error)
     except KeyboardInterrupt:
         return 130
     return 0

@@ -34,11 +34,6 @@ class Answer:
     candidates: tuple[Candidate, ...] = ()
     wins: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def legal(self) -> bool:
-        """Whether the answer is a legal move."""
-        return self.verdict.outcome is Outcome.LEGAL
-
 
 @dataclass(frozen=True, slots=True)
 class Answers:

@@ -15,14 +15,13 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from rookery import __version__
 from rookery.clients import InferenceClient
 from rookery.errors import NotFound, RookeryError, SetupError, Unavailable
 from rookery.logs import configure
 from rookery.metrics import EVALUATED_VERSION, EVALUATION, EVALUATION_S
 from rookery.mlflow_run import ID_FILE, connect
 from rookery.plots.steps import PREFIX, STRENGTH_FILE, as_step, read_strength
-from rookery.serving import Service, add_probes, serve
+from rookery.serving import background_service, serve
 from rookery.streams import RunStreams
 from rookery.trace import PolicyVersion
 from services.arena.report import replace_file
@@ -183,8 +182,6 @@ def _send_to_mlflow(folder: Path) -> None:
 
 async def serve_watcher(settings: WatchSettings) -> None:
     """Watches until SIGINT or SIGTERM, and answers probes meanwhile."""
-    from fastapi import FastAPI
-
     configure("arena")
     os.nice(NICENESS)
     stopped = threading.Event()
@@ -202,22 +199,16 @@ async def serve_watcher(settings: WatchSettings) -> None:
             await working
 
     async def ready() -> str | None:
-        try:
-            await asyncio.to_thread(streams.ping, once=True)
-        except Unavailable as error:
-            return str(error)
-        return watcher.trouble
+        return await streams.unreachable() or watcher.trouble
 
-    app = FastAPI(title="Rookery arena", version=__version__)
-    add_probes(app, ready=ready)
     await serve(
-        Service(
-            name="arena",
-            app=app,
-            host=settings.host,
-            port=settings.port,
+        background_service(
+            "arena",
+            settings.host,
+            settings.port,
             port_setting="--port (ARENA_PORT)",
             access=settings.access,
+            ready=ready,
             background=(watch,),
         )
     )

@@ -18,18 +18,9 @@ BUCKETS = 60
 """The most points of a series over versions."""
 
 Sort = Literal[
-    "time",
-    "reward",
-    "spread",
-    "regret",
-    "length",
-    "surprise",
-    "age",
-    "version",
-    "outcome",
-    "phase",
+    "time", "reward", "spread", "regret", "length", "surprise", "age", "version", "outcome", "phase",
     "component",
-]
+]  # fmt: skip
 
 _SORTS: dict[Sort, str] = {
     "time": "g",

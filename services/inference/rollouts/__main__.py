@@ -17,11 +17,8 @@ logger = logging.getLogger("services.inference.rollouts")
 def main() -> int:
     try:
         settings = RolloutsSettings.parse(sys.argv[1:], prog="rookery serve rollouts")
-    except SetupError as error:
-        return fail(error)
-    configure("rollouts")
-    logger.info("settings %s", json.dumps(mask_setting(settings.model_dump(mode="json"))))
-    try:
+        configure("rollouts")
+        logger.info("settings %s", json.dumps(mask_setting(settings.model_dump(mode="json"))))
         asyncio.run(_serve(settings))
     except SetupError as error:
         return fail(error)

@@ -23,9 +23,9 @@ from services.inference.rollouts.peers import Peers
 logger = logging.getLogger(__name__)
 
 MAX_RETIRED_TRIES = 3
+"""A version can be retired between its choice and the request, but hardly this often in a row."""
 EXPECTED_S = 120.0
 """A group whose verdicts take longer is reported (see `rookery.waits`)."""
-"""A version can be retired between its choice and the request, but hardly this often in a row."""
 
 
 @dataclass(frozen=True)
