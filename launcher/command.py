@@ -9,6 +9,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from launcher.services import MODULES, SUBCOMMANDS
@@ -171,65 +172,35 @@ def _demo(rest: list[str]) -> int:
     return demo(DemoSettings.parse(rest, prog="rookery demo", show=print_services), _console())
 
 
-def _status(rest: list[str]) -> int:
-    from launcher.status import StatusSettings, status
+_OWN: dict[str, tuple[str, str, str, Callable[[], "Console"]]] = {
+    "status": ("status", "StatusSettings", "status", _console),
+    "dead": ("dead", "DeadSettings", "dead", _plain),
+    "doctor": ("doctor", "DoctorSettings", "doctor", _plain),
+    "replay": ("replay", "ReplaySettings", "replay", _plain),
+    "view": ("view", "ViewSettings", "view", _plain),
+    "evaluate": ("evaluate", "EvaluateSettings", "evaluate", _console),
+    "pipeline": ("pipeline.command", "PipelineSettings", "main", partial(_plain, markup=False)),
+    "plot": ("plots.command", "PlotSettings", "plot", _console),
+    "compare": ("plots.command", "CompareSettings", "compare_runs", _console),
+}
+"""Commands of a module here: the module, its settings, its function, and the console that it writes to."""
 
-    return status(StatusSettings.parse(rest, prog="rookery status"), _console())
-
-
-def _dead(rest: list[str]) -> int:
-    from launcher.dead import DeadSettings, dead
-
-    return dead(DeadSettings.parse(rest, prog="rookery dead"), _plain())
-
-
-def _doctor(rest: list[str]) -> int:
-    from launcher.doctor import DoctorSettings, doctor
-
-    return doctor(DoctorSettings.parse(rest, prog="rookery doctor"), _plain())
-
-
-def _replay(rest: list[str]) -> int:
-    from launcher.replay import ReplaySettings, replay
-
-    settings = ReplaySettings.parse(rest, prog="rookery replay")
-    _require("services.data")
-    _require("services.trainer")
-    return replay(settings, _plain())
+_STARTS = {
+    "replay": ("services.data", "services.trainer"),
+    "view": ("services.viewer",),
+    "evaluate": ("services.arena",),
+}
+"""The services that must be installed for a command."""
 
 
-def _view(rest: list[str]) -> int:
-    from launcher.view import ViewSettings, view
-
-    settings = ViewSettings.parse(rest, prog="rookery view")
-    _require("services.viewer")
-    return view(settings, _plain())
-
-
-def _evaluate(rest: list[str]) -> int:
-    from launcher.evaluate import EvaluateSettings, evaluate
-
-    settings = EvaluateSettings.parse(rest, prog="rookery evaluate")
-    _require("services.arena")
-    return evaluate(settings, _console())
-
-
-def _pipeline(rest: list[str]) -> int:
-    from launcher.pipeline.command import PipelineSettings, main
-
-    return main(PipelineSettings.parse(rest, prog="rookery pipeline"), _plain(markup=False))
-
-
-def _plot(rest: list[str]) -> int:
-    from launcher.plots.command import PlotSettings, plot
-
-    return plot(PlotSettings.parse(rest, prog="rookery plot"), _console())
-
-
-def _compare(rest: list[str]) -> int:
-    from launcher.plots.command import CompareSettings, compare_runs
-
-    return compare_runs(CompareSettings.parse(rest, prog="rookery compare"), _console())
+def _own(command: str, rest: list[str]) -> int:
+    module, kind, function, console = _OWN[command]
+    own = importlib.import_module(f"launcher.{module}")
+    settings = getattr(own, kind).parse(rest, prog=f"rookery {command}")
+    for service in _STARTS.get(command, ()):
+        _require(service)
+    status: int = getattr(own, function)(settings, console())
+    return status
 
 
 def _exporter(rest: list[str]) -> int:
@@ -265,31 +236,23 @@ def _plan(rest: list[str]) -> int:
     return plan(CapacitySettings.parse(rest, prog="rookery plan"))
 
 
-def _fit(command: str) -> Callable[[list[str]], int]:
+def _train(command: str, rest: list[str]) -> int:
     """A command of the trainer, which has it under the same name."""
-    return lambda rest: _become("services.trainer", command, *rest)
+    return _become("services.trainer", command, *rest)
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "serve": _serve,
     "up": _up,
     "demo": _demo,
-    "status": _status,
-    "dead": _dead,
-    "doctor": _doctor,
-    "replay": _replay,
-    "view": _view,
+    **{name: partial(_own, name) for name in _OWN},
     "exporter": _exporter,
     "check": _check,
     "score": lambda rest: _become("services.reward", "score", *rest),
-    **{name: _fit(name) for name in ("sft", "reward-model", "dpo", "autobatch")},
+    **{name: partial(_train, name) for name in ("sft", "reward-model", "dpo", "autobatch")},
     "data": _data,
     "rescore": lambda rest: _become("services.data", "rescore", *rest),
     "arena": lambda rest: _become("services.arena", *rest),
     "uci": _uci,
-    "evaluate": _evaluate,
-    "pipeline": _pipeline,
     "plan": _plan,
-    "plot": _plot,
-    "compare": _compare,
 }

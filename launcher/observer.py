@@ -19,9 +19,11 @@ from prometheus_client.samples import Sample
 
 from rookery.access import OPEN, REMEDY, Access
 from rookery.errors import InvalidInput, SetupError, Unavailable, cause_message
-from rookery.plots.steps import read_strength
+from rookery.plots.steps import METRICS_FILE, read_strength
 from rookery.streams import RunStreams
 from rookery.streams.state import Overview
+
+logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 2.0
 
@@ -39,13 +41,10 @@ def probe(url: str, http: httpx.Client) -> str | None:
         return cause_message(error)
 
 
-logger = logging.getLogger(__name__)
-
 STARTING_EVERY_S = 0.5
 READY_EVERY_S = 2.0
 """Seconds between two refreshes, while a service is not ready and when all are. Each costs the run time."""
 
-METRICS_FILE = "metrics.jsonl"
 WINDOW = 10
 """How many first and last steps are kept. A run may have too many to keep them all."""
 IDLE_COUNTERS = {

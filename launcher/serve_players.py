@@ -236,10 +236,7 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
     lora = [version for version in adapters if not version.whole]
     if lora:
         rank = max(version.rank for version in lora)
-        flags |= {
-            "max_loras": len(lora) + 1,
-            "max_lora_rank": served_rank(rank),
-        }
+        flags |= {"max_loras": len(lora) + 1, "max_lora_rank": served_rank(rank)}
     if device.isdecimal():
         flags["gpu_memory"] = round(share, 3)
     # A model without adapters is served faster without LoRA, and a GPT-2 not at all with it.

@@ -221,14 +221,7 @@ class Overrides:
 
     def is_on(self, service: str, key: str) -> bool:
         """Whether a setting that may be true or false is given as true."""
-        return str(self.given(service, key)).lower() in (
-            "true",
-            "1",
-            "yes",
-            "on",
-            "t",
-            "y",
-        )  # as in pydantic
+        return str(self.given(service, key)).lower() in {"true", "1", "yes", "on", "t", "y"}  # as in pydantic
 
     def given(self, service: str, key: str) -> Any:
         """What `--set`, the environment or the TOML file says of a setting, or None."""
