@@ -114,6 +114,9 @@ def _module(name: str) -> Callable[[], tuple[str | None, str]]:
 TRAINERS = ROOT / ".trainers"
 """Where `make trainers` puts the packages that `rookery_bridges` is for."""
 
+A_WHOLE_RUN = [pytest.mark.redis, pytest.mark.stockfish, pytest.mark.torch, pytest.mark.vllm]
+"""What `rookery up` needs."""
+
 NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
     "stockfish": lambda: _engine("stockfish", "see `make setup`"),
     "fairy": lambda: _engine("fairy-stockfish", "apt-get install fairy-stockfish"),

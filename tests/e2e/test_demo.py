@@ -8,15 +8,9 @@ from pathlib import Path
 import pytest
 
 from launcher.settings import DemoSettings
-from tests.conftest import ROOT
+from tests.conftest import A_WHOLE_RUN, ROOT
 
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.stockfish,
-    pytest.mark.torch,
-    pytest.mark.vllm,
-    pytest.mark.timeout(900),
-]
+pytestmark = [*A_WHOLE_RUN, pytest.mark.timeout(900)]
 
 FIRST, LAST = "policy-v000000", "policy-v000002"
 REFERENCES = {"random legal move", "engine's best"}

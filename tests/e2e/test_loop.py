@@ -20,18 +20,12 @@ from rookery.plots.steps import read_strength
 from rookery.trace import Outcome, TraceGroup
 from scripts.dashboards.__main__ import BOARDS
 from services.data.__main__ import main as data
-from tests.conftest import ROOT, RedisServer, free_port, require
+from tests.conftest import A_WHOLE_RUN, ROOT, RedisServer, free_port, require
 from tests.e2e.watching import copied_groups, logs, started, watched
 from tests.prometheus_server import PrometheusServer
 from tests.waiting import until
 
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.stockfish,
-    pytest.mark.torch,
-    pytest.mark.vllm,
-    pytest.mark.timeout(900),
-]
+pytestmark = [*A_WHOLE_RUN, pytest.mark.timeout(900)]
 
 STEPS = 4
 BATCH_GROUPS = 6

@@ -8,17 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import A_WHOLE_RUN, ROOT
 from tests.gpt2 import teach, write_rookworld_model
 
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.redis,
-    pytest.mark.stockfish,
-    pytest.mark.torch,
-    pytest.mark.vllm,
-    pytest.mark.timeout(900),
-]
+pytestmark = [pytest.mark.nightly, *A_WHOLE_RUN, pytest.mark.timeout(900)]
 
 STEPS = 1
 SETTINGS = {"batch-groups": 4, "group-size": 2, "nodes": 100, "steps": STEPS, "positions": 6}

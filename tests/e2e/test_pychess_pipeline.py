@@ -8,16 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import A_WHOLE_RUN, ROOT
 from tests.gpt2 import teach, write_rookworld_model
 
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.stockfish,
-    pytest.mark.torch,
-    pytest.mark.vllm,
-    pytest.mark.timeout(1200),
-]
+pytestmark = [*A_WHOLE_RUN, pytest.mark.timeout(1200)]
 
 SETTINGS = {
     "sft-examples": 200, "sft-steps": 10, "pair-count": 8, "nodes": 200, "max-tokens": 12,

@@ -11,18 +11,12 @@ import pytest
 
 from rookery import rookworld, rookworld_env
 from rookery.trace import Outcome, TraceGroup
-from tests.conftest import RedisServer, free_port
+from tests.conftest import A_WHOLE_RUN, RedisServer, free_port
 from tests.e2e.watching import copied_groups, logs, started
 from tests.gpt2 import END, teach, write_rookworld_model
 from tests.waiting import until
 
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.stockfish,
-    pytest.mark.torch,
-    pytest.mark.vllm,
-    pytest.mark.timeout(900),
-]
+pytestmark = [*A_WHOLE_RUN, pytest.mark.timeout(900)]
 
 STEPS = 4
 GROUPS, GROUP_SIZE = 8, 4

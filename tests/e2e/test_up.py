@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -18,17 +17,11 @@ from rookery.access import TOKEN_VARIABLE
 from rookery.plots.steps import read_strength
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
-from tests.conftest import ROOT
+from tests.conftest import A_WHOLE_RUN, ROOT
 from tests.e2e.watching import ROOKERY
 from tests.waiting import until
 
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.stockfish,
-    pytest.mark.torch,
-    pytest.mark.vllm,
-    pytest.mark.timeout(900),
-]
+pytestmark = [*A_WHOLE_RUN, pytest.mark.timeout(900)]
 
 TOKEN = "the-token-of-the-whole-run-01234"
 
@@ -63,11 +56,9 @@ class Up:
                     found.append(f"{process.name}: {(process / 'cmdline').read_bytes()[:200]!r}")
         return found
 
-    def gone(self, *, within_s: float = 60.0) -> bool:
-        deadline = time.monotonic() + within_s
-        while self.children() and time.monotonic() < deadline:
-            time.sleep(0.2)
-        return not self.children()
+    def until_gone(self, *, within_s: float = 60.0) -> None:
+        left = lambda: "\n".join(self.children())  # noqa: E731
+        until(lambda: not left(), within_s=within_s, every_s=0.2, log=left)
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -93,7 +84,7 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
         first.until(lambda: len(first.steps()) >= 2)
         assert len(first.children()) >= 6
         os.kill(first.process.pid, signal.SIGKILL)
-        assert first.gone(), first.children()
+        first.until_gone()
     finally:
         first.close()
     done = first.steps()[-1]
@@ -111,7 +102,7 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
         _ask_the_policy(second.run)
         second.process.send_signal(signal.SIGINT)
         assert second.process.wait(timeout=120) == 130
-        assert second.gone(within_s=5), second.children()
+        second.until_gone(within_s=5)
     finally:
         second.close()
     archived = [group.id for group in TraceArchive(open_folder(str(second.run / "archive"))).groups(run="r")]

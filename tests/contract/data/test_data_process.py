@@ -16,9 +16,11 @@ from rookery.streams import RunStreams
 from rookery.v1 import data_pb2, data_pb2_grpc
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
+from tests.builders import ROLLOUTS, read
 from tests.conftest import RedisServer
 from tests.contract.running_service import START_S, RunningService
 from tests.integration.data.producer import make
+from tests.waiting import until
 
 Start = Callable[..., RunningService]
 
@@ -87,9 +89,7 @@ def test_the_feed_feeds_what_the_service_serves(
     feed = start_data("services.data.feed", "--redis-url", redis_url, "--depth", "20", "--seed", "4")
     feed.wait_ready()
     streams = RunStreams(redis_url, "default")
-    entries, deadline = [], time.monotonic() + START_S
-    while len(entries) < 20 and time.monotonic() < deadline:
-        entries += streams.read("positions", group="rollouts", consumer="c", count=50, block_s=0.5)
+    entries = read(streams, "positions", 20, **ROLLOUTS)
     served = httpx.get(f"{data_service.url}/v1/positions?count=20&seed=4", timeout=60).json()["positions"]
     assert [decode_position(entry.data).id for entry in entries] == [position["id"] for position in served]
     assert "rookery_feed_wait_seconds_total" in httpx.get(f"{feed.url}/metrics").text
@@ -122,9 +122,7 @@ def test_the_archiver_archives_until_told_to_stop(start_data: Start, redis_url: 
     archiver.wait_ready()
     streams = RunStreams(redis_url, "r1")
     published = make(streams, 3)
-    deadline = time.monotonic() + START_S
-    while streams.pending("traces", group="archive") < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: streams.pending("traces", group="archive") == 3)
     assert list(out.rglob("*.parquet")) == []
     status, log = archiver.stop()
     assert status == 0, log

@@ -19,14 +19,12 @@ from launcher.runs import write_held_out
 from rookery.mlflow_run import connect
 from rookery.plots.steps import read_strength
 from rookery.streams import RunStreams
-from tests.conftest import ROOT, RedisServer, free_port
+from tests.conftest import A_WHOLE_RUN, ROOT, RedisServer, free_port
 from tests.curl import curls, run_curl
 from tests.integration.inference.server_process import RUN, Server
 from tests.waiting import until as until_within
 
-pytestmark = [
-    pytest.mark.vllm, pytest.mark.redis, pytest.mark.stockfish, pytest.mark.torch, pytest.mark.timeout(900)
-]  # fmt: skip
+pytestmark = [*A_WHOLE_RUN, pytest.mark.timeout(900)]
 
 MODEL = ROOT / "models" / "rook-tiny"
 EVERY = 3

@@ -54,7 +54,8 @@ def on_disk(tmp_path: Path) -> TraceArchive:
 
 
 @contextlib.contextmanager
-def running(archiver: Archiver, stopping: threading.Event) -> Iterator[None]:
+def running(archiver: Archiver, stopping: threading.Event | None = None) -> Iterator[None]:
+    stopping = stopping or threading.Event()
     with ThreadPoolExecutor(1) as threads:
         work = threads.submit(archiver.run, stopping)
         try:
@@ -70,11 +71,10 @@ def until_archived(streams: RunStreams, count: int) -> None:
 
 def once(streams: RunStreams, archive: TraceArchive, **how: object) -> None:
     """One life of an archiver that finds what is there, writes it and ends."""
-    stop = threading.Event()
     archiver = Archiver(streams, archive, **{"limits": SMALL, **how})  # type: ignore[arg-type]
     owed = streams.overview().unarchived
     done = streams.counts().archive.get("archived", 0)
-    with running(archiver, stop):
+    with running(archiver):
         until_archived(streams, done + owed)
 
 
@@ -108,7 +108,7 @@ def test_of_two_with_one_name_the_later_takes_over(
         published = make(streams, 3)
         until(lambda: streams.pending("traces", group="archive") == 3)
         second = Archiver(streams, on_disk, limits=SMALL)
-        with running(second, threading.Event()):
+        with running(second):
             until_archived(streams, 3)
             published += make(streams, 9, first=3)
             with pytest.raises(Conflict, match="another archiver 'archive' of run 'r1' has taken over"):
@@ -123,8 +123,7 @@ def test_a_redis_that_forgot_the_archive_is_joined_again(
     streams: RunStreams, redis_url: str, on_disk: TraceArchive
 ) -> None:
     archiver = Archiver(streams, on_disk, limits=SMALL)
-    stop = threading.Event()
-    with running(archiver, stop):
+    with running(archiver):
         until(lambda: streams.archive_epoch(consumer="archive"))
         with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
             client.flushall()
@@ -195,8 +194,7 @@ def test_what_cannot_be_read_is_counted_and_spares_the_others(
     with redis.Redis.from_url(redis_url) as client:
         client.xadd(streams.key("traces"), {"data": b"\xff\xff"})
     published += make(streams, 1, first=1)
-    stop = threading.Event()
-    with running(Archiver(streams, on_disk, limits=SMALL), stop):
+    with running(Archiver(streams, on_disk, limits=SMALL)):
         until_archived(streams, 2)
     assert list(on_disk.groups()) == published
     assert streams.counts().archive["unreadable"] == 1
@@ -225,8 +223,7 @@ def test_a_group_that_redis_lost_and_that_is_made_again_is_archived_once(
     make(streams, 2, first=3)
     published += make(streams, 1, first=6)
     make(streams, 1, first=6)
-    stop = threading.Event()
-    with running(Archiver(streams, archive, limits=SMALL), stop):
+    with running(Archiver(streams, archive, limits=SMALL)):
         until_archived(streams, 1)
         until(lambda: not streams.overview().unarchived)
     assert list(archive.groups()) == published
@@ -241,10 +238,9 @@ def test_entries_that_redis_delivers_again_are_archived_once(
     key = streams.key("traces")
     streams.join_archive(group="archive", limit=100)
     make(streams, 3)
-    stop = threading.Event()
     with (
         contextlib.closing(redis.Redis.from_url(redis_url)) as client,
-        running(Archiver(streams, on_disk, limits=FileLimits(groups=2, age_s=3600.0)), stop),
+        running(Archiver(streams, on_disk, limits=FileLimits(groups=2, age_s=3600.0))),
     ):
         until_archived(streams, 2)  # the third is held for the next file
         entries = [entry.decode() for entry, _ in client.xrange(key)]
@@ -325,9 +321,8 @@ def test_a_stop_while_the_store_is_away_loses_nothing(
     streams: RunStreams, on_disk: TraceArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = make(streams, 2)
-    stop = threading.Event()
     archiver = Archiver(streams, TraceArchive(Away(on_disk.folder, failures=10**6)), limits=SMALL)
-    with running(archiver, stop):
+    with running(archiver):
         until(lambda: archiver.trouble)
         assert archiver.trouble == "no route to the bucket"
         assert ARCHIVE_WRITABLE._value.get() == 0.0

@@ -6,7 +6,6 @@ import random
 import shutil
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -28,6 +27,7 @@ from rookery.trace import Adapter, PolicyVersion, Prompt, Sampling, policy_name
 from tests import hostile
 from tests.builders import position
 from tests.integration.inference.server_process import Server
+from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.vllm, pytest.mark.redis, pytest.mark.torch, pytest.mark.timeout(600)]
 
@@ -66,6 +66,15 @@ def server(
 def adapter(server: Server, version: int, *, name: str = "", scale: float = 0.1, **config: object) -> Adapter:
     folder = server.root / (name or f"v{version}")
     return write_adapter(folder, server.model, version=version, scale=scale, config=config)
+
+
+async def until_served(client: InferenceClient, adapter: Adapter) -> None:
+    """Returns once the server serves it."""
+
+    async def holds() -> bool:
+        return await client.policy() == adapter.version
+
+    await eventually(holds)
 
 
 def prompt(fen: str = chess.STARTING_FEN) -> Prompt:
@@ -311,11 +320,7 @@ async def test_a_missed_reload_is_caught_up_from_the_record(
     missed = adapter(server, 11)
     streams.publish_policy(missed, epoch=streams.take_over())
 
-    for _ in range(100):
-        if await client.policy() == missed.version:
-            return
-        await asyncio.sleep(0.1)
-    pytest.fail("version 11 was never served")
+    await until_served(client, missed)
 
 
 async def test_a_run_that_went_back_is_followed(
@@ -329,11 +334,7 @@ async def test_a_run_that_went_back_is_followed(
         again.append(adapter(server, number, scale=0.2))
 
     streams.publish_policy(again[0], epoch=streams.take_over())
-    for _ in range(100):
-        if await client.policy() == again[0].version:
-            break
-        await asyncio.sleep(0.1)
-    assert await client.policy() == again[0].version
+    await until_served(client, again[0])
     with pytest.raises(NotFound):
         await client.complete(prompt(), model="policy-v000011", count=1, sampling=ROLLOUT, seed=0)
     for later in again[1:]:
@@ -460,8 +461,4 @@ async def test_a_leased_version_answers_though_newer_ones_come(
 def test_killed_it_leaves_no_engine_behind(server: Server) -> None:
     server.stop(signal.SIGKILL)
 
-    for _ in range(100):
-        if not server.processes():
-            return
-        time.sleep(0.1)
-    pytest.fail(f"left behind: {server.processes()}")
+    until(lambda: not server.processes(), log=lambda: str(server.processes()))

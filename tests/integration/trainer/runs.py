@@ -45,6 +45,10 @@ class Run:
         self.url, self.name, self.folder, self.model, self.events = url, name, folder, model, events
         self.streams = RunStreams(url, name)
 
+    def twin(self) -> "Run":
+        """Another run, with streams and a folder of its own."""
+        return Run(self.url, "two", self.folder.with_name("two"), self.model, self.events)
+
     def add(self, groups: list[TraceGroup], *, accept: str = "") -> None:
         cursor = self.streams.feed_cursor()
         positions: list[Position] = [group.position for group in groups]

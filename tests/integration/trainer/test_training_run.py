@@ -94,12 +94,10 @@ def test_versions_advance_and_every_group_is_settled(run: Run) -> None:
     ],
     ids=["grpo", "ppo", "8 bits"],
 )
-def test_stopping_and_resuming_gives_the_bytes_of_not_stopping(
-    changed: dict[str, Any], run: Run, tmp_path: Path
-) -> None:
+def test_stopping_and_resuming_gives_the_bytes_of_not_stopping(changed: dict[str, Any], run: Run) -> None:
     if "base_bits" in changed:
         pytest.importorskip("bitsandbytes")
-    other = Run(run.url, "two", tmp_path / "two", run.model, run.events)
+    other = run.twin()
     for each in (run, other):
         each.add(_groups(4 * BATCH))
     run.train(4, **changed)
@@ -118,7 +116,7 @@ GPT2 = [
 @pytest.mark.parametrize("changed", GPT2, ids=["all weights", "all weights, ppo", "merged"])
 def test_so_does_a_gpt2(changed: dict[str, Any], run: Run, tmp_path: Path) -> None:
     run.model = write_gpt2(tmp_path / "gpt2", vocab_size=100)
-    other = Run(run.url, "two", tmp_path / "two", run.model, run.events)
+    other = run.twin()
     for each in (run, other):
         each.add(_groups(4 * BATCH))
     run.train(4, **changed)
@@ -162,8 +160,8 @@ def test_what_is_committed_of_an_adapter_over_a_gpt2_is_the_policy(run: Run, tmp
     ],
     ids=lambda changed: changed["kl_schedule"],
 )
-def test_what_learning_remembers_is_in_the_commit(changed: dict[str, Any], run: Run, tmp_path: Path) -> None:
-    other = Run(run.url, "two", tmp_path / "two", run.model, run.events)
+def test_what_learning_remembers_is_in_the_commit(changed: dict[str, Any], run: Run) -> None:
+    other = run.twin()
     for each in (run, other):
         each.add(_groups(3 * BATCH))
     run.train(3, **changed)
@@ -194,11 +192,11 @@ def test_dynamic_sampling_drops_groups_of_equal_rewards_up_to_its_limit(run: Run
 
 
 def test_a_kill_does_not_begin_the_count_of_dropped_groups_anew(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = _groups(2 * BATCH, first=10)
     equal = [_with_equal_rewards(group) for group in _groups(2 * BATCH, first=40)]
-    undisturbed = Run(run.url, "two", tmp_path / "two", run.model, run.events)
+    undisturbed = run.twin()
     dynamic = {"dynamic_sampling": True, "dynamic_sampling_limit": 1}
     undisturbed.add([*equal, *plain])
     undisturbed.train(2, **dynamic)
@@ -234,7 +232,7 @@ def _with_equal_rewards(group: TraceGroup) -> TraceGroup:
 
 @pytest.mark.parametrize("place", [place for place in failpoints.PLACES if place[:6] in ("traine", "commit")])
 def test_a_trainer_that_ends_anywhere_trains_on_each_group_once(
-    place: str, run: Run, tmp_path: Path, undisturbed: bytes
+    place: str, run: Run, undisturbed: bytes
 ) -> None:
     """As if it had never ended. Nothing that is not committed was ever published."""
     run.add(_groups(3 * BATCH))
@@ -252,10 +250,9 @@ def test_a_trainer_that_ends_anywhere_trains_on_each_group_once(
 def test_stale_groups_are_dropped_and_counted(run: Run) -> None:
     fresh = [replace(group, policy=replace(group.policy, number=9)) for group in _groups(BATCH, first=50)]
     run.add(_groups(BATCH) + fresh)
-    reader = Reader(run)
-    with reader.intake:
+    with Reader(run) as reader:
         assert reader.batch(version=9) == [group.id for group in fresh]
-        reader.intake.acknowledge(reader.held, ledger=())
+        reader.acknowledge(reader.held, ledger=())
     assert run.streams.counts().dropped == {"stale": BATCH}
     assert run.accounted()
 
@@ -264,9 +261,8 @@ def test_a_group_of_a_version_that_was_never_committed_stops_the_trainer(run: Ru
     """As after a folder was brought back from before: its numbers must not be given twice."""
     group = make_group(1, version=3, vocabulary=90)
     run.add([group])
-    reader = Reader(run)
     said = r"group group-1 was sampled by policy-v000003, but the newest version here is 2"
-    with reader.intake, pytest.raises(SetupError, match=said):
+    with Reader(run) as reader, pytest.raises(SetupError, match=said):
         reader.batch(version=2)
     assert run.streams.counts().dropped == {}
 
@@ -277,8 +273,7 @@ def test_a_fault_of_the_reading_thread_ends_the_wait(run: Run, monkeypatch: pyte
 
     monkeypatch.setattr(run.streams, "read", away)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    reader = Reader(run)
-    with reader.intake, pytest.raises(Unavailable, match="while redis was unavailable"):
+    with Reader(run) as reader, pytest.raises(Unavailable, match="while redis was unavailable"):
         reader.batch()
 
 
@@ -299,8 +294,7 @@ def test_groups_without_importance_ratios_are_dead_lettered(cut: dict[str, Any],
     """Their log-probabilities are of another distribution than the trainer's."""
     group = make_group(99, vocabulary=90)
     run.add([replace(group, sampling=replace(group.sampling, **cut)), *_groups(BATCH)])
-    reader = Reader(run)
-    with reader.intake:
+    with Reader(run) as reader:
         assert "group-99" not in reader.batch()
     assert run.streams.counts().dead == {"traces": 1}
 
@@ -383,10 +377,10 @@ def _failing(monkeypatch: pytest.MonkeyPatch, error: BaseException, *, tokens: i
 
 @pytest.mark.parametrize("objective", ["grpo", "ppo"])
 def test_a_group_that_does_not_fit_into_memory_is_given_up(
-    objective: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    objective: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others learn as if it had never been there."""
-    other = Run(run.url, "two", tmp_path / "two", run.model, run.events)
+    other = run.twin()
     other.add(_groups(2 * BATCH))
     other.train(2, objective=objective)
     large = make_group(99, vocabulary=90, prompt_length=LONGEST + 1)
@@ -560,24 +554,23 @@ def test_after_going_back_generation_runs_ahead_no_further_than_before(run: Run)
         assert room() == 3 * BATCH
 
 
-class Reader:
+class Reader(Intake):
     """An intake of its own, without a trainer."""
 
-    def __init__(self, run: Run, *, ledger: tuple[str, ...] = ()) -> None:
-        self.stopping = threading.Event()
-        self.intake = Intake(
+    def __init__(self, run: Run) -> None:
+        super().__init__(
             run.streams,
             run.settings(1),
-            commits.Commit(PolicyVersion(0, "0" * 64), run.folder, ledger),
+            commits.Commit(PolicyVersion(0, "0" * 64), run.folder, ()),
             check=lambda _: None,
             epoch=run.streams.take_over(),
-            stopping=self.stopping,
+            stopping=threading.Event(),
         )
 
     def batch(self, *, version: int = 0) -> list[str]:
-        timer = threading.Timer(30.0, self.stopping.set)
+        timer = threading.Timer(30.0, self._stopping.set)
         timer.start()
-        batch = self.intake.next_batch(version=version, while_waiting=lambda: None)
+        batch = self.next_batch(version=version, while_waiting=lambda: None)
         timer.cancel()
         assert batch is not None
         self.held = batch
@@ -588,11 +581,10 @@ def test_a_group_that_redis_delivers_again_is_in_the_batch_once(run: Run, redis_
     """As when Redis comes back without its last second: the same entry is new once more."""
     groups = _groups(BATCH)
     run.add(groups[:2])
-    reader = Reader(run)
-    with reader.intake, contextlib.closing(redis.Redis.from_url(redis_url)) as client:
+    with Reader(run) as reader, contextlib.closing(redis.Redis.from_url(redis_url)) as client:
         until(lambda: run.streams.pending("traces", group="trainer") == 2)
         client.xgroup_setid(run.streams.key("traces"), "trainer", "0")
-        until(lambda: reader.intake._ready.qsize() == 4)
+        until(lambda: reader._ready.qsize() == 4)
         run.add(groups[2:])
         assert reader.batch() == [group.id for group in groups]
 
@@ -600,10 +592,9 @@ def test_a_group_that_redis_delivers_again_is_in_the_batch_once(run: Run, redis_
 def test_a_group_published_twice_is_trained_once_and_settled(run: Run) -> None:
     groups = _groups(BATCH)
     run.add([groups[0], groups[0], *groups[1:]])
-    reader = Reader(run)
-    with reader.intake:
+    with Reader(run) as reader:
         assert reader.batch() == [group.id for group in groups]
-        reader.intake.acknowledge(reader.held, ledger=())
+        reader.acknowledge(reader.held, ledger=())
     assert run.streams.counts().dropped == {"double": 1}
     assert run.streams.length("traces") == 0
     assert run.accounted()
@@ -639,10 +630,9 @@ def test_groups_of_another_reward_version_do_not_share_a_batch(run: Run) -> None
     run.add([judged(groups[1], *"uuuu")], accept="u")
     run.add([judged(groups[2], *"uuuv")], accept="u, v")
     run.add([judged(group, *"uuuu") for group in groups[3:]], accept="u")
-    reader = Reader(run)
-    with reader.intake:
+    with Reader(run) as reader:
         assert reader.batch() == [groups[i].id for i in (1, 3, 4)]
-        reader.intake.acknowledge(reader.held, ledger=())
+        reader.acknowledge(reader.held, ledger=())
     assert run.streams.counts().dropped == {"reward_version": 1}
     assert run.streams.counts().dead == {"traces": 1}
     assert run.accounted()
@@ -654,13 +644,12 @@ def test_a_delivery_lost_on_the_way_comes_back(run: Run, monkeypatch: pytest.Mon
     monkeypatch.setattr("services.trainer.batches.intake.IDLE_S", 0.3)
     groups = _groups(BATCH)
     run.add(groups[:1])
-    reader = Reader(run)
-    with reader.intake:
-        until(lambda: reader.intake._ready.qsize() == 1)
+    with Reader(run) as reader:
+        until(lambda: reader._ready.qsize() == 1)
         run.add(groups[1:])
         lost = run.streams.read("traces", group="trainer", consumer="trainer", count=9, block_s=0.1)
         assert set(reader.batch()) == {group.id for group in groups}
-        reader.intake.acknowledge(reader.held, ledger=())
+        reader.acknowledge(reader.held, ledger=())
     assert len(lost) <= 2
     assert run.accounted()
 
@@ -679,26 +668,22 @@ def test_entries_of_a_lost_reply_come_first(run: Run, monkeypatch: pytest.Monkey
     groups = _groups(2 * BATCH)
     run.add(groups)
     monkeypatch.setattr(run.streams._redis, "xreadgroup", replies)
-    reader = Reader(run)
-    with reader.intake:
+    with Reader(run) as reader:
         assert reader.batch() == [group.id for group in groups[:BATCH]]
-        reader.intake.acknowledge(reader.held, ledger=())
+        reader.acknowledge(reader.held, ledger=())
         assert reader.batch() == [group.id for group in groups[BATCH:]]
-        reader.intake.acknowledge(reader.held, ledger=())
+        reader.acknowledge(reader.held, ledger=())
     assert lost
     assert run.accounted()
 
 
 def test_stale_groups_are_dropped_before_the_batch_is_full(run: Run) -> None:
     run.add(_groups(BATCH))
-    reader = Reader(run)
-    with reader.intake:
-        waiting = threading.Thread(
-            target=reader.intake.next_batch, kwargs={"version": 9, "while_waiting": int}
-        )
+    with Reader(run) as reader:
+        waiting = threading.Thread(target=reader.next_batch, kwargs={"version": 9, "while_waiting": int})
         waiting.start()
         until(lambda: run.streams.counts().dropped == {"stale": BATCH})
-        reader.stopping.set()
+        reader._stopping.set()
         waiting.join()
     assert run.streams.counts().accepted == 0
 
