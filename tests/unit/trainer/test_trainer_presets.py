@@ -6,12 +6,14 @@ import pytest
 
 from launcher.settings import UpSettings
 from rookery.settings import PresetSettings, preset_names, presets_dir, read_preset
+from services.data.settings import FeedSettings
 from services.inference.rollouts.settings import RolloutsSettings
 from services.reward.settings import RewardSettings
 from services.trainer.settings import AutobatchSettings, SftSettings, TrainerSettings
 
 TABLES: dict[str, type[PresetSettings]] = {
     "up": UpSettings,
+    "feed": FeedSettings,
     "trainer": TrainerSettings,
     "rollouts": RolloutsSettings,
     "reward": RewardSettings,
