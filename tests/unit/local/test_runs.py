@@ -87,7 +87,7 @@ def test_dry_run_of_a_resumed_run_shows_its_values_with_their_sources(
         UpSettings.parse(flags, prog="rookery up", show=print_services)
     assert ended.value.code == 0
     said = capsys.readouterr().out
-    up, reward, rollouts, trainer = (
+    up, _, reward, rollouts, trainer = (
         dict(re.findall(r"^(\w+) = (.*)$", part, re.M)) for part in said.split("\n[")
     )
     shown = {name: tuple(map(str.strip, up[name].split("  # "))) for name in up}
