@@ -18,7 +18,7 @@ from pydantic_settings import SettingsConfigDict
 from launcher.services import MODULES, environment_variable
 from rookery.access import AccessSettings
 from rookery.errors import SetupError
-from rookery.prompt import STYLES
+from rookery.prompt import StyleName
 from rookery.remote import PathOrUrl, is_url
 from rookery.settings import CONFIG_VARIABLE, Assignments, PresetSettings, RedisUrl
 
@@ -67,7 +67,7 @@ class UpSettings(PresetSettings, AccessSettings):
     """Maximum length of a completion, in tokens."""
     task: Literal["move", "rookworld"] = "move"
     """What the model is asked: `move` for a move, `rookworld` for a mix of RookWorld's P: and A: lines."""
-    style: str = "mover-squares"
+    style: StyleName = "mover-squares"
     """Prompt style of the positions, for --task move. Default: the model's own, if its manifest names one."""
     thinking: bool | None = None
     """Whether a model that can think, such as Qwen3, does. Default: as its chat template has it."""
@@ -125,13 +125,6 @@ class UpSettings(PresetSettings, AccessSettings):
     def shown_style(self) -> str:
         """The prompt style of the rollouts. RookWorld's lines have a style of their own."""
         return "rookworld" if self.task == "rookworld" else self.style
-
-    @field_validator("style")
-    @classmethod
-    def _known_style(cls, style: str) -> str:
-        if style not in STYLES:
-            raise ValueError(f"choose from {', '.join(sorted(STYLES))}")
-        return style
 
     @field_validator("set")
     @classmethod

@@ -9,8 +9,10 @@ The `game` styles show the game so far as plain text, one move a line, and the m
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import Annotated
 
 import chess
+from pydantic import AfterValidator
 
 from rookery.errors import InvalidInput
 from rookery.formats import FORMATS, find_format, game_moves
@@ -236,6 +238,16 @@ STYLES: dict[str, Callable[[Position], Prompt]] = {
 pieces when it reads the mover's for the second time; `mover-numbered` begins with the number of the move, for
 answers in prose. `rookworld` begins a `P:` or `A:` line, depending on the
 position's task; `rookworld-p` always a `P:` line."""
+
+
+def _known(style: str) -> str:
+    if style not in STYLES:
+        raise ValueError(f"choose from {', '.join(sorted(STYLES))}")
+    return style
+
+
+StyleName = Annotated[str, AfterValidator(_known)]
+"""The name of a style in settings."""
 
 LINES = frozenset({"rookworld", "rookworld-p", *GAME_STYLES})
 """Styles of plain text that the model continues, without chat messages or template."""

@@ -4,7 +4,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_va
 from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
-from rookery.prompt import STYLES
+from rookery.prompt import StyleName
 from rookery.replicas import split_urls
 from rookery.settings import Port, PresetSettings, RunSettings
 from rookery.trace import Sampling
@@ -34,7 +34,7 @@ class RolloutsSettings(RunSettings, PresetSettings, AccessSettings):
     """Start groups only early enough for the trainer not to wait. If false: as early as staleness allows."""
     max_inflight: PositiveInt = 64
     """Groups generated or scored at the same time."""
-    style: str = "mover-squares"
+    style: StyleName = "mover-squares"
     """Prompt style: how a position is shown to the model."""
     temperature: PositiveFloat = 1.0
     """Sampling temperature. There is no top-p or top-k: importance ratios need the full distribution."""
@@ -48,13 +48,6 @@ class RolloutsSettings(RunSettings, PresetSettings, AccessSettings):
     """Reward version that the run may change to. By default, any version but the run's is refused."""
     consumer: str = Field(default="rollouts", pattern=r"^[A-Za-z0-9._-]+$")
     """Stable name of this process, by which it resumes its positions after a restart. One per replica."""
-
-    @field_validator("style")
-    @classmethod
-    def _known(cls, style: str) -> str:
-        if style not in STYLES:
-            raise ValueError(f"choose from {', '.join(sorted(STYLES))}")
-        return style
 
     @field_validator("inference_urls")
     @classmethod
