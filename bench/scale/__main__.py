@@ -42,7 +42,7 @@ def main() -> int:
         report["workers"] = spread = workers.measure(
             annotations=options.annotations, groups=options.groups, nodes=options.nodes, rounds=options.rounds
         )
-        # The process that hands out the work needs a core, too: with two of them, only processor time can tell.
+        # The process that hands out the work needs a core too: with two, only processor time can tell.
         enough = (os.cpu_count() or 1) > max(workers.WORKERS)
         ratio, by = ("of_linear", "") if enough else ("cpu_of_one", ", by processor time")
         for work, sides in spread.items():
