@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from rookery.errors import SetupError, Unavailable
 from rookery.logs import configure
@@ -127,8 +127,19 @@ def numbered_positions(settings: FeedSettings) -> Iterator[Callable[[int], Posit
 
 
 def _mixed(order: PositionOrder, seed: int, mate_share: float, number: int) -> Position:
-    mate = random.Random(f"{seed}:{number}:mates").random() < mate_share
-    return (mate and order.mate_in_one(number, seed=seed)) or order.position(number, seed=seed)
+    if random.Random(f"{seed}:{number}:mates").random() < mate_share:
+        if mate := order.mate_in_one(number, seed=seed):
+            return mate
+        _warn_of_no_mates()
+    return order.position(number, seed=seed)
+
+
+@cache
+def _warn_of_no_mates() -> None:
+    """Once."""
+    logger.warning(
+        "the games hardly have a mate in one: other positions are fed, and --mate-share costs time"
+    )
 
 
 async def _pause(stopping: asyncio.Event) -> None:

@@ -111,7 +111,7 @@ class FeedSettings(PositionSettings, RunSettings, PresetSettings, AccessSettings
     ending_share: float = Field(default=0.5, ge=0, le=1)
     """Share of legal moves in A: lines that end the game, where a move can."""
     mate_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of positions of games in which the side to move can mate at once. Of others, 1% are such."""
+    """Share of positions, of any phase, in which the side to move can mate at once. Of others, 1% are."""
     depth: PositiveInt = 256
     """Positions in the stream, delivered or not, at which the feed waits."""
     repeat_share: float = Field(default=0.0, ge=0, lt=1)

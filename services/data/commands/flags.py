@@ -76,11 +76,20 @@ def add_jsonl(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--jsonl", type=file_name, metavar="NAME", help=text)
 
 
+class _Collect(argparse.Action):
+    """Collects the values of all uses of a flag. The default stands only for none."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, flag: Any = None) -> None:
+        given = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, [*(() if given is self.default else given), *values])
+
+
 def add_games(parser: argparse.ArgumentParser) -> None:
     """Adds --source, --seed and --split: the games, and the order of positions."""
     parser.add_argument(
         "--source",
         nargs="+",
+        action=_Collect,
         default=[SAMPLE],
         metavar="PGN",
         help=f"games: files, folders, patterns, URLs, compressed or not ({SAMPLE})",
@@ -99,8 +108,8 @@ def add_exams(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None
     parser.add_argument(
         "--exam",
         nargs="+",
-        action="extend",
-        default=[],
+        action=_Collect,
+        default=(),
         metavar="FILE",
         help="files of evaluations whose positions are left out: FEN, EPD, JSON lines, PGN tags, puzzles",
     )
@@ -168,7 +177,12 @@ def add_positions(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     )
     either = group.add_mutually_exclusive_group()
     either.add_argument(
-        "--source", nargs="+", action="extend", metavar="PGN", help="files of games to sample from"
+        "--source",
+        nargs="+",
+        action=_Collect,
+        default=(),
+        metavar="PGN",
+        help="files of games to sample from",
     )
     either.add_argument("--positions", metavar="FILE", help="a Parquet file of positions")
     group.add_argument(
@@ -190,7 +204,7 @@ def add_positions(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--mate-in-one",
         action="store_true",
         help="take only positions in which the side to move can mate at once: of the games of --source, "
-        "or after a random move in one",
+        "or after a random move in one; not with --random-moves",
     )
     return group
 
@@ -216,7 +230,7 @@ def numbered_positions(options: argparse.Namespace) -> Iterator[tuple[NumberedPo
                 position=lambda number: after_random_moves(drawn(number), share=part, seed=options.seed),
                 picklable=False,
             )
-        origin |= {"mate_in_one": True} if options.mate_in_one else {}
+        origin |= {"mate_in_one": "games"} if options.mate_in_one else {}
         yield positions, origin
 
 

@@ -255,6 +255,16 @@ def test_a_data_set_keeps_away_from_an_exam(tmp_path: Path, capsys: pytest.Captu
     assert [(exam["path"], exam["positions"]) for exam in exams] == [("exam.epd", 1), ("other.epd", 1)]
 
 
+def test_sources_may_be_repeated(tmp_path: Path) -> None:
+    files = [tmp_path / "a.pgn", tmp_path / "b.pgn"]
+    for number, file in enumerate(files):
+        file.write_text(f'[Event "?"]\n\n1. {("e4 e5", "d4 d5")[number]} 2. Nf3 Nf6 3. Nc3 Nc6 1-0\n')
+    argv = ["sample", *(text for file in files for text in ("--source", str(file))), "--split", "all"]
+    assert main([*argv, "--count", "2", "--out", str(tmp_path / "out")]) == 0
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert len(manifest["terms"]["sources"]) == 2
+
+
 def test_moves_keep_away_from_an_exam(
     source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -90,11 +90,14 @@ def test_a_share_of_the_positions_has_a_mate_in_one() -> None:
     assert all(has_mate_in_one(mixed[number].fen) for number in changed)
 
 
-def test_without_mates_the_share_is_of_other_positions(tmp_path: Path) -> None:
+def test_without_mates_the_share_is_of_other_positions(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     games = tmp_path / "games.pgn"
     games.write_text('[Event "?"]\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 1-0\n')
     given = {"sources": str(games), "split": "all"}
     assert positions(3, mate_share=1.0, **given) == positions(3, **given)
+    assert caplog.text.count("the games hardly have a mate in one") == 1
 
 
 def test_other_sources_have_no_mates() -> None:
