@@ -12,6 +12,7 @@ from pathlib import Path
 
 from launcher.settings import UpSettings
 from rookery.settings import Settings
+from services.data.settings import FeedSettings
 from services.inference.rollouts.settings import RolloutsSettings
 from services.inference.server.settings import ServerSettings
 from services.reward.settings import RewardSettings
@@ -95,7 +96,7 @@ def test_every_flag_named_exists() -> None:
 
 def test_every_override_named_exists() -> None:
     services = {"inference": ServerSettings, "trainer": TrainerSettings}
-    services |= {"reward": RewardSettings, "rollouts": RolloutsSettings}
+    services |= {"reward": RewardSettings, "rollouts": RolloutsSettings, "feed": FeedSettings}
     learning = (ROOT / "docs/learning.md").read_text()
     named = re.findall(r"--set (\w+)\.(\w+)=", TEXT) + re.findall(r"`(\w+)\.(\w+)=", learning)
     assert len(named) > 10
