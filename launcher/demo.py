@@ -85,6 +85,7 @@ def evaluate_versions(settings: DemoSettings, plan: Plan, held_out: Path, consol
         "out": plan.run_dir,
         "sections": "positions,reasoning,matches,puzzles",
         "puzzles": MATES,
+        "puzzle_count": settings.eval_positions,
         **settings.access_values,
     }
     # A rollback removes the names of all later versions, so the first version must be loaded first.

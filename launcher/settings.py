@@ -159,7 +159,7 @@ class DemoSettings(UpSettings):
     minutes: PositiveFloat | None = 10.0
     """Stop training after this many minutes, even if --steps is not reached."""
     eval_positions: PositiveInt = 400
-    """Held-out positions to compare the two policies on."""
+    """Held-out positions to compare the two policies on; at most as many mates in one."""
     eval_samples: PositiveInt = 4
     """Sampled answers per held-out position, in addition to the greedy one."""
     eval_pairs: NonNegativeInt = 30
