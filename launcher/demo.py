@@ -76,6 +76,7 @@ def evaluate_versions(settings: DemoSettings, plan: Plan, held_out: Path, consol
     """
     versions = first_and_last(plan, settings.run)
     players = [_spec(settings, plan, version) for version in versions]
+    mates = {"puzzles": MATES, "puzzle_count": settings.eval_positions} if settings.task == "move" else {}
     flags = {
         "reward_target": plan.reward_target,
         "positions": held_out,
@@ -83,9 +84,8 @@ def evaluate_versions(settings: DemoSettings, plan: Plan, held_out: Path, consol
         "samples": settings.eval_samples,
         "seed": settings.seed,
         "out": plan.run_dir,
-        "sections": "positions,reasoning,matches,puzzles",
-        "puzzles": MATES,
-        "puzzle_count": settings.eval_positions,
+        "sections": f"positions,reasoning,matches{',puzzles' if mates else ''}",
+        **mates,
         **settings.access_values,
     }
     # A rollback removes the names of all later versions, so the first version must be loaded first.

@@ -69,7 +69,7 @@ def test_up_shows_what_the_services_resolve(tmp_path: Path) -> None:
     )
     resolved = tomllib.loads(done.stdout)
     assert list(tmp_path.iterdir()) == []
-    assert list(resolved) == ["up", "reward", "rollouts", "trainer"]
+    assert list(resolved) == ["up", "feed", "reward", "rollouts", "trainer"]
     assert resolved["trainer"]["batch_groups"] == resolved["rollouts"]["batch_groups"] == 8
     assert (resolved["trainer"]["lr"], resolved["trainer"]["row_tokens"]) == (5e-4, 1024)
     assert any(
