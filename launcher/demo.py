@@ -27,6 +27,7 @@ ENDS = {"max_plies": 100, "referee": "stockfish,nodes=200", "limit_cp": 500}
 and after 100 plies, when a lead of 5 pawns wins."""
 
 MATES = Path("samples/mates_in_1.csv")
+"""Left out where it is not there, as in a folder without the samples."""
 
 _RELOAD_TIMEOUT_S = 120.0
 
@@ -76,7 +77,11 @@ def evaluate_versions(settings: DemoSettings, plan: Plan, held_out: Path, consol
     """
     versions = first_and_last(plan, settings.run)
     players = [_spec(settings, plan, version) for version in versions]
-    mates = {"puzzles": MATES, "puzzle_count": settings.eval_positions} if settings.task == "move" else {}
+    mates = (
+        {"puzzles": MATES, "puzzle_count": settings.eval_positions}
+        if settings.task == "move" and MATES.is_file()
+        else {}
+    )
     flags = {
         "reward_target": plan.reward_target,
         "positions": held_out,

@@ -136,12 +136,12 @@ def _encounter(player: str, opponent: str, games: Sequence[Game]) -> Encounter:
         pairs=pairs,
         elo=pairs.elo,
         normalised_elo=pairs.normalised_elo,
-        strict_elo=Pentanomial.of(pair_scores(player, map(strictly, games))).elo,
+        strict_elo=Pentanomial.of(pair_scores(player, map(forfeited, games))).elo,
         superiority=pairs.superiority,
     )
 
 
-def strictly(game: Game) -> Game:
+def forfeited(game: Game) -> Game:
     """The game as it would have ended if its first illegal move had lost."""
     for number, turn in enumerate(game.turns):
         if not turn.legal_at_once:

@@ -80,7 +80,7 @@ def _whole(name: str, title: str, explanation: str = "") -> Metric:
 _RESULTS: Iterable[tuple[Metric, Callable[[Any], Estimate]]] = (
     (_whole("elo", "Elo", "difference in strength"), lambda e: _elo(e["elo"])),
     (
-        _whole("strict_elo", "Elo, strictly", "if the first illegal move of a game had lost it"),
+        _whole("strict_elo", "Elo, illegal moves lose", "if the first one of a game had lost it"),
         lambda e: _elo(e.get("strict_elo")),  # older reports do not have it
     ),
     (_whole("normalised_elo", "Normalised Elo"), lambda e: _elo(e["normalised_elo"])),

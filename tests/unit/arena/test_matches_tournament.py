@@ -16,7 +16,7 @@ from services.arena.matches import llm_chess
 from services.arena.matches.game import Game, Rules, play
 from services.arena.matches.journal import as_line, as_pgn, open_journal, read_games
 from services.arena.matches.openings import START, Opening, draw, read_openings
-from services.arena.matches.report import encounters, strictly, summary
+from services.arena.matches.report import encounters, forfeited, summary
 from services.arena.matches.session import Gate, read_anchors, run_elo, run_match, run_tournament
 from services.arena.matches.tournament import SCHEDULES, Played, fixtures, play_all
 from services.arena.players.player import FirstLegalPlayer, Player, RandomPlayer
@@ -58,13 +58,13 @@ def test_strict_elo_is_that_of_the_first_illegal_moves(tmp_path: Path) -> None:
     assert pairing.strict_elo.value is None
     assert pairing.strict_elo.high is not None, "it has lost every game by its first illegal move"
     for game in games:
-        strict = strictly(game)
+        strict = forfeited(game)
         assert strict.termination == "illegal_move"
         assert strict.result == ("0-1" if game.white == "sloppy" else "1-0")
         assert strict.turns == game.turns[: len(strict.turns)]
         assert [turn.legal_at_once for turn in strict.turns] == [True] * (len(strict.turns) - 1) + [False]
     legal = played(tmp_path / "legal", FirstLegalPlayer(), RandomPlayer()).games
-    assert list(map(strictly, legal)) == list(legal)
+    assert list(map(forfeited, legal)) == list(legal)
     [pairing] = encounters(legal, ["first-legal", "random"])
     assert pairing.strict_elo == pairing.elo
 
