@@ -40,6 +40,7 @@ Single parts
   sft ...                 fine-tune a model on chat examples
   reward-model ...        train a reward model on preference pairs
   dpo ...                 train a policy on preference pairs (DPO)
+  merge RUN[@VERSION]     write a version of a run as a model of its own
   autobatch ...           measure the largest batch that fits into memory
   arena ...               the arena's commands, on services that run already
   uci ...                 play as a UCI engine, in a GUI, a match or on Lichess
@@ -249,7 +250,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "exporter": _exporter,
     "check": _check,
     "score": lambda rest: _become("services.reward", "score", *rest),
-    **{name: partial(_train, name) for name in ("sft", "reward-model", "dpo", "autobatch")},
+    **{name: partial(_train, name) for name in ("sft", "reward-model", "dpo", "merge", "autobatch")},
     "data": _data,
     "rescore": lambda rest: _become("services.data", "rescore", *rest),
     "arena": lambda rest: _become("services.arena", *rest),

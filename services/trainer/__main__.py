@@ -28,6 +28,7 @@ COMMANDS = FINETUNE_COMMANDS | {
         "settings.RewardServerSettings",
         "reward_model.server",
     ),
+    "merge": ("rookery merge", "merge.MergeSettings", "merge"),
     "autobatch": ("rookery autobatch", "settings.AutobatchSettings", "autobatch"),
     "tiny": ("python -m services.trainer tiny", "tiny.TinySettings", "tiny"),
 }

@@ -26,8 +26,8 @@ from services.trainer.settings import TrainerSettings
 from services.trainer.versions.files import Content, StoredTensor, TensorFile
 
 TOKENIZER_FILES = (
-    "generation_config.json", "merges.txt", "special_tokens_map.json", "tokenizer.json",
-    "tokenizer_config.json", "vocab.json",
+    "chat_template.jinja", "generation_config.json", "merges.txt", "special_tokens_map.json",
+    "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json",
 )  # fmt: skip
 """Files of a model directory that a commit copies from the base, because training does not change them."""
 

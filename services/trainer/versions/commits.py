@@ -159,6 +159,22 @@ def to_resume(
     return _read(found, from_version, fingerprint, without_moments=True)
 
 
+def committed(root: Path, number: int | None = None) -> tuple[Path, dict[str, Any]]:
+    """Returns the folder and the state of version `number`, by default the newest.
+
+    Raises:
+        SetupError: there is no such version, or its files differ from what was committed.
+    """
+    found = folders(root)
+    if not found or (number is not None and number not in found):
+        wanted = "no version" if number is None else f"no version {number}"
+        raise SetupError(f"{wanted} in {root}: it holds {', '.join(map(str, found)) or 'none'}")
+    folder = found[max(found) if number is None else number]
+    state = _state(folder)
+    _check_files(folder, without_moments=True)
+    return folder, state
+
+
 def _has_gone_back(found: Mapping[int, Path], *, to: int) -> bool:
     """Returns whether the newest undamaged version was made after the run went back to `to`."""
     for folder in reversed(list(found.values())):

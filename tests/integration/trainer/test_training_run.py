@@ -18,11 +18,12 @@ import torch
 from safetensors.torch import load_file
 
 from rookery import failpoints
-from rookery.errors import Conflict, SetupError, Unavailable
+from rookery.errors import Conflict, InvalidInput, SetupError, Unavailable
 from rookery.trace import PolicyVersion, TraceGroup
 from services.inference.rollouts.admission import Admission, Lead, RunCounts
-from services.trainer import loop, process
+from services.trainer import loop, merge, process
 from services.trainer.batches.intake import Intake
+from services.trainer.merge import MergeSettings
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
 from services.trainer.tiny import build_tiny
@@ -149,6 +150,43 @@ def test_what_is_committed_of_an_adapter_over_a_gpt2_is_the_policy(run: Run, tmp
         base = GPT2LMHeadModel.from_pretrained(run.model).eval()(ids).logits
     torch.testing.assert_close(theirs, ours, rtol=1e-4, atol=1e-4)
     assert (ours - base).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("kind", ["adapter", "whole model"])
+def test_a_version_becomes_a_model_of_its_own(kind: str, run: Run, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    changed: dict[str, Any] = {"lora_rank": 4, "lr": 0.03}
+    if kind == "whole model":
+        run.model = write_gpt2(tmp_path / "gpt2", vocab_size=100)
+        changed["lora_targets"] = "c_attn,c_proj,c_fc"
+    run.add(_groups(2 * BATCH))
+    run.train(2, **changed)
+    wanted = {"run": f"run:{run.folder}@1", "save_dtype": "float32", "style": "mover-twice"}
+    merge.run(MergeSettings(out=tmp_path / "merged", **wanted))
+    policy = build_policy(run.settings(2, **changed))
+    policy.load_version(run.version(1))
+    ids = torch.randint(0, 80, (4, 30), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        base, merged = (
+            AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)(input_ids=ids).logits
+            for folder in (run.model, tmp_path / "merged")
+        )
+        torch.testing.assert_close(merged, policy.model(input_ids=ids).logits, rtol=1e-4, atol=1e-4)
+    assert (merged - base).abs().max() > 0.01
+    tokenizer = {path.name for path in run.model.glob("*tok*")}
+    assert tokenizer <= {path.name for path in (tmp_path / "merged").iterdir()}
+    manifest = json.loads((tmp_path / "merged" / "data_manifest.json").read_text())
+    assert (manifest["style"], manifest["version"]) == ("mover-twice", 1)
+    assert manifest["version_sha256"] == json.loads(run.state(1))["sha256"]
+    with pytest.raises(SetupError, match="merged exists"):
+        merge.run(MergeSettings(out=tmp_path / "merged", **wanted))
+    with pytest.raises(SetupError, match=r"no version 7 in .*: it holds 0, 1, 2"):
+        merge.run(MergeSettings(out=tmp_path / "other", run=f"{run.folder}@7"))
+    other = build_tiny(tmp_path / "tiny", seed=4, layers=2)
+    with pytest.raises(InvalidInput, match="has the weights sha256:"):
+        merge.run(MergeSettings(out=tmp_path / "other", run=str(run.folder), base=str(other)))
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize(
