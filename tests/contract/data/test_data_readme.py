@@ -92,7 +92,8 @@ def test_the_prompt(curl: Callable[[str], str]) -> None:
     assert RENDERED.keys() == PromptBody.model_fields.keys()
 
 
-def test_the_probes(curl: Callable[[str], str]) -> None:
+def test_the_probes(curl: Callable[[str], str], data_service: RunningService) -> None:
+    httpx.get(f"{data_service.url}/v1/positions?count=1").raise_for_status()
     assert json.loads(curl("/healthz")) == {"status": "alive"}
     assert json.loads(curl("/readyz")) == {"status": "ready"}
     assert "rookery_positions_sampled_total{" in curl("/metrics")
