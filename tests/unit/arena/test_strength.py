@@ -108,12 +108,12 @@ def test_sprt_errs_no_more_often_than_it_says(model: str, shape: tuple[float, fl
     low, high = pairs_of(*shape), pairs_of(shape[0] + 60, *shape[1:])
     unit = normalised if model == "normalized" else true_elo
     test = Sprt(unit(low), unit(high), alpha=0.05, beta=0.1, model=model)
-    margin = 3 * math.sqrt(0.05 * 0.95 / 400), 3 * math.sqrt(0.1 * 0.9 / 400)
+    margin = 3 * math.sqrt(0.05 * 0.95 / 200), 3 * math.sqrt(0.1 * 0.9 / 200)
     assert _accepted(test, low)["H1"] < 0.05 + margin[0]
     assert _accepted(test, high)["H0"] < 0.1 + margin[1]
 
 
-def _accepted(test: Sprt, probabilities: np.ndarray, matches: int = 400) -> dict[str, float]:
+def _accepted(test: Sprt, probabilities: np.ndarray, matches: int = 200) -> dict[str, float]:
     rng, lower_upper = np.random.default_rng(3), test.bounds
     counts, shares, pairs = np.zeros((matches, 5)), {"H0": 0.0, "H1": 0.0}, 0
     while len(counts):
@@ -228,7 +228,7 @@ def test_planned_games_give_the_planned_interval() -> None:
 
 def test_planned_sprt_costs_what_it_costs() -> None:
     test, truth = Sprt(0, 60, model="logistic"), pairs_of(60, 0.3, 0)
-    planned, simulated = sprt_cost(test, 60, draws=0.3), _accepted(test, truth)
+    planned, simulated = sprt_cost(test, 60, draws=0.3), _accepted(test, truth, matches=400)
     assert planned.games / 2 == pytest.approx(simulated["pairs"], rel=0.15)
     assert planned.accepts_h1 == pytest.approx(simulated["H1"], abs=0.03)
 

@@ -44,12 +44,12 @@ def test_every_text_is_read_back_whole_and_true(seed: int) -> None:
 
 def test_planted_falsehoods_are_found() -> None:
     planted = caught = 0
-    for seed in range(30):
+    for seed in range(20):
         text = drafted(seed, length="long")
         for lie in mutations(str(text), random_study(seed), random.Random(seed)):
             planted += 1
             caught += not read(random_study(seed), lie.text).sound
-    assert planted > 100
+    assert planted > 70
     assert caught == planted
 
 
@@ -68,7 +68,7 @@ def test_a_voice_has_its_person(voice: str, word: str) -> None:
 
 def test_lengths_are_kept() -> None:
     words: Counter[str] = Counter()
-    for seed in range(30):
+    for seed in range(12):
         for length in LENGTHS:
             words[length] += len(drafted(seed, length=length).thinking.split())
     assert words["short"] * 1.3 < words["medium"] < words["long"] / 1.1

@@ -223,7 +223,7 @@ def test_pruning_takes_what_a_kill_left(tmp_path: Path) -> None:
 
 
 def test_pruning_keeps_the_newest_the_first_and_the_milestones(tmp_path: Path) -> None:
-    for number in range(130):
+    for number in (0, *range(90, 130)):
         _write(tmp_path, number)
         commits.prune(tmp_path, newest=number, keep=20)
     left = {int(folder.name[-6:]) for folder in tmp_path.glob("policy-v*")}
