@@ -41,7 +41,7 @@ EXPLORATION = Panel(
     low=0.0,
     high=1.03,
 )
-PIECES = Panel("Moves by piece (dotted: the engine's)", ("moves_*",), low=0.0, references=("best_moves_*",))
+PIECES = Panel("Moves by piece (dotted: engine)", ("moves_*",), low=0.0, references=("best_moves_*",))
 KL = Panel("KL, nats per token", ("kl_reference", "kl_behaviour"))
 NORM = Panel("Gradient norm", ("grad_norm",), low=0.0)
 SECONDS = Panel("Seconds per step", ("step_s", "rollout_wait_s", "train_s", "commit_s"), low=0.0)
@@ -65,7 +65,7 @@ PANELS = (
     Panel("Entropy coefficient", ("entropy_coefficient",), low=0.0),
     EXPLORATION,
     PIECES,
-    Panel("Distance from the engine's moves by piece", ("piece_distance",), low=0.0),
+    Panel("Moves by piece, distance to engine", ("piece_distance",), low=0.0),
     Panel("Clipped tokens, share", ("clip_fraction_low", "clip_fraction_high"), low=0.0),
     Panel("Largest importance ratio", ("ratio_max",), low=0.0),
     Panel("Effective sample size, share", ("ess",), low=0.0, high=1.03),

@@ -249,7 +249,7 @@ class UciSettings(Settings):
 
     player: str = ""
     """The player. Default: --model."""
-    model: str = "models/rook-small"
+    model: str = "models/rook-small-rl"
     """A model directory or Hugging Face id, which is served on this machine: short for --player model:..."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
     """Where a served model computes: cpu, the index of a GPU, or auto."""

@@ -16,7 +16,7 @@ from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rookery import __version__
 from rookery.errors import InvalidInput, SetupError
 from rookery.hub import CONFIG_FILE, DIGEST, MANIFEST_FILE, model_folder, prompt_style, weights_digest
-from rookery.remote import PathOrUrl
+from rookery.remote import PathOrUrl, is_url, local_folder
 from rookery.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class MergeSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="MERGE_")
 
     run: CliPositionalArg[str]
-    """The run's folder, and the version after an @: runs/demo@80. Without one, the newest."""
+    """The run's folder or URL, and the version after an @: runs/demo@80. Without one, the newest."""
     out: Path
     """Directory to write."""
     base: PathOrUrl = ""
@@ -52,7 +52,7 @@ def run(settings: MergeSettings) -> None:
     if settings.out.exists():
         raise SetupError(f"--out {settings.out} exists: choose another folder")
     name, number = re.findall(r"^(.*?)(?:@(\d+))?$", settings.run.removeprefix("run:"))[0]
-    where = Path(name)
+    where = local_folder(name) if is_url(name) else Path(name)
     folder, state = commits.committed(where / "adapters", int(number) if number else None)
     name, _, digest = state["fingerprint"]["model"].partition(f"@{DIGEST}")
     base = model_folder(str(settings.base or name))
