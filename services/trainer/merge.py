@@ -5,8 +5,10 @@ The model directory needs neither the run nor the base model. Its manifest says 
 
 import json
 import logging
-import re
+import os
 import shutil
+import tempfile
+from collections.abc import Mapping
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +18,7 @@ from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rookery import __version__
 from rookery.errors import InvalidInput, SetupError
 from rookery.hub import CONFIG_FILE, DIGEST, MANIFEST_FILE, model_folder, prompt_style, weights_digest
+from rookery.prompt import StyleName
 from rookery.remote import PathOrUrl, is_url, local_folder
 from rookery.settings import Settings
 
@@ -33,8 +36,8 @@ class MergeSettings(Settings):
     """Directory to write."""
     base: PathOrUrl = ""
     """Where the base model is, if it is not where the run found it. Its weights must be the same."""
-    style: str = ""
-    """Prompt style for the manifest. Default: that of the base model's manifest."""
+    style: StyleName | None = None
+    """Prompt style for the manifest. Default: that of the run or, if it names none, of the base model."""
     save_dtype: Literal["bfloat16", "float32"] = "bfloat16"
     """Data type of the weights."""
 
@@ -44,39 +47,75 @@ def run(settings: MergeSettings) -> None:
 
     Raises:
         InvalidInput: the base model has other weights than the run's.
-        SetupError: there is no such run, version or base model, or `out` exists.
+        SetupError: there is no such run, version or base model; `out` exists or cannot be written.
     """
     from services.trainer.versions import commits
     from services.trainer.versions.files import sync_files, sync_folder
 
-    if settings.out.exists():
+    out = settings.out.resolve()
+    if out.exists():
         raise SetupError(f"--out {settings.out} exists: choose another folder")
-    name, number = re.findall(r"^(.*?)(?:@(\d+))?$", settings.run.removeprefix("run:"))[0]
-    where = local_folder(name) if is_url(name) else Path(name)
-    folder, state = commits.committed(where / "adapters", int(number) if number else None)
+    where = place = settings.run.removeprefix("run:")
+    number = None
+    if "@" in place.rpartition("/")[2]:
+        where, _, number = place.rpartition("@")
+    folder = local_folder(where) if is_url(where) else Path(where)
+    version, state = commits.committed(folder / "adapters", number)
     name, _, digest = state["fingerprint"]["model"].partition(f"@{DIGEST}")
-    base = model_folder(str(settings.base or name))
-    if (found := weights_digest(base)) != f"{DIGEST}{digest}":
-        raise InvalidInput(f"{base} has the weights {found}, but {folder} was trained on {DIGEST}{digest}")
-    temporary = settings.out.with_name(f"{settings.out.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    _write_model(temporary, base=base, version=folder, dtype=settings.save_dtype)
+    base = _base(str(settings.base), name=name, digest=digest, version=version)
+    if bits := state["fingerprint"].get("base"):
+        logger.warning("%s was trained on %s weights; it is merged into the full ones", version, bits)
     manifest = {
-        "style": settings.style or prompt_style(base),
+        "style": settings.style or _style(folder) or prompt_style(base),
         "base": f"{Path(name).name if Path(name).is_absolute() else name}@{DIGEST}{digest}",
-        "run": where.name,
+        "run": folder.resolve().name,
         "version": state["number"],
         "version_sha256": state["sha256"],
         "trained": {key: value for key, value in state["fingerprint"].items() if key != "model"},
-        "made_with": {"rookery": __version__}
-        | {key: installed(key) for key in ("peft", "torch", "transformers")},
+        "made_with": {"rookery": __version__, **{p: installed(p) for p in ("peft", "torch", "transformers")}},
     }
-    (temporary / MANIFEST_FILE).write_text(json.dumps(manifest, indent=2) + "\n")
-    sync_files(temporary)
-    temporary.rename(settings.out)
-    sync_folder(settings.out.parent)
+    temporary = None
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=".merge.", dir=out.parent))
+        _write_model(temporary, base=base, version=version, dtype=settings.save_dtype)
+        (temporary / MANIFEST_FILE).write_text(json.dumps(manifest, indent=2) + "\n")
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o777 & ~umask)  # both were made for this user alone
+        (temporary / "model.safetensors").chmod(0o666 & ~umask)
+        sync_files(temporary)
+        temporary.rename(out)
+        sync_folder(out.parent)
+    except OSError as error:
+        raise SetupError(f"--out {settings.out}: {error.strerror or error}") from error
+    finally:
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)
     logger.info("wrote %s: version %d of %s", settings.out, state["number"], where)
+
+
+def _base(chosen: str, *, name: str, digest: str, version: Path) -> Path:
+    """The base model's folder."""
+    try:
+        base = model_folder(chosen or name)
+    except SetupError as error:
+        said = f"--base {chosen}" if chosen else f"the base model of {version}"
+        raise SetupError(f"{said}: {error}" + ("" if chosen else "; --base says where it is")) from error
+    if (found := weights_digest(base)) != f"{DIGEST}{digest}":
+        trained = f"{DIGEST}{digest}" if digest else f"{name!r}, whose digest it does not name"
+        raise InvalidInput(f"{base} has the weights {found}, but {version} was trained on {trained}")
+    return base
+
+
+def _style(run: Path) -> str | None:
+    """The prompt style in the settings that `rookery up` keeps beside a run."""
+    path = run / "settings.json"
+    try:
+        kept: Mapping[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
+        return "rookworld" if kept.get("task") == "rookworld" else kept.get("style")
+    except (ValueError, AttributeError) as error:
+        raise SetupError(f"{path}: {error}") from error
 
 
 def _write_model(out: Path, *, base: Path, version: Path, dtype: str) -> None:

@@ -159,19 +159,25 @@ def to_resume(
     return _read(found, from_version, fingerprint, without_moments=True)
 
 
-def committed(root: Path, number: int | None = None) -> tuple[Path, dict[str, Any]]:
+def committed(root: Path, number: str | None = None) -> tuple[Path, dict[str, Any]]:
     """Returns the folder and the state of version `number`, by default the newest.
 
     Raises:
         SetupError: there is no such version, or its files differ from what was committed.
     """
-    found = folders(root)
-    if not found or (number is not None and number not in found):
-        wanted = "no version" if number is None else f"no version {number}"
-        raise SetupError(f"{wanted} in {root}: it holds {', '.join(map(str, found)) or 'none'}")
-    folder = found[max(found) if number is None else number]
+    found = {str(version): folder for version, folder in folders(root).items()}
+    if not found:
+        raise SetupError(f"no run in {root.parent}: {root} has no version")
+    folder = found.get(next(reversed(found)) if number is None else number)
+    if folder is None:
+        raise SetupError(f"no version {number!r} in {root.parent}: it has {', '.join(found)}")
     state = _state(folder)
     _check_files(folder, without_moments=True)
+    if (
+        state["sha256"]
+        not in [file_sha256(folder / name) for name in _SERVED if (folder / name).is_file()][:1]
+    ):
+        raise _DamagedError(f"{folder} has other weights than {STATE} names")
     return folder, state
 
 
@@ -225,7 +231,7 @@ def _state(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _DamagedError(f"{path}: {error!r}") from error
     if version != STATE_VERSION:
-        raise SetupError(f"cannot resume {folder}: its format is {version!r}, this trainer's {STATE_VERSION}")
+        raise SetupError(f"{folder} has the format {version!r}, not this trainer's {STATE_VERSION}")
     return state
 
 

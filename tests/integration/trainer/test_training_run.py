@@ -176,17 +176,39 @@ def test_a_version_becomes_a_model_of_its_own(kind: str, run: Run, tmp_path: Pat
     assert (merged - base).abs().max() > 0.01
     tokenizer = {path.name for path in run.model.glob("*tok*")}
     assert tokenizer <= {path.name for path in (tmp_path / "merged").iterdir()}
-    manifest = json.loads((tmp_path / "merged" / "data_manifest.json").read_text())
-    assert (manifest["style"], manifest["version"]) == ("mover-twice", 1)
-    assert manifest["version_sha256"] == json.loads(run.state(1))["sha256"]
     with pytest.raises(SetupError, match="merged exists"):
         merge.run(MergeSettings(out=tmp_path / "merged", **wanted))
-    with pytest.raises(SetupError, match=r"no version 7 in .*: it holds 0, 1, 2"):
-        merge.run(MergeSettings(out=tmp_path / "other", run=f"{run.folder}@7"))
-    other = build_tiny(tmp_path / "tiny", seed=4, layers=2)
-    with pytest.raises(InvalidInput, match="has the weights sha256:"):
-        merge.run(MergeSettings(out=tmp_path / "other", run=str(run.folder), base=str(other)))
-    assert not (tmp_path / "other").exists()
+
+
+def test_a_merged_model_says_what_it_was_made_from(run: Run, tmp_path: Path) -> None:
+    run.model = build_tiny(tmp_path / "tiny", seed=3, layers=2)
+    run.add(_groups(2 * BATCH))
+    run.train(2, lora_rank=4)
+    (run.folder / "settings.json").write_text('{"style": "mover-pieces"}')
+    moved = run.model.rename(tmp_path / "moved")
+    wanted: dict[str, Any] = {"out": tmp_path / "new" / "merged", "run": str(run.folder)}
+    with pytest.raises(SetupError, match=r"policy-v000002: .*tiny.*--base says where it is"):
+        merge.run(MergeSettings(**wanted))
+    other = build_tiny(tmp_path / "other", seed=4, layers=2)
+    with pytest.raises(InvalidInput, match=r"other has the weights sha256:.*was trained on sha256:"):
+        merge.run(MergeSettings(**wanted, base=str(other)))
+    (tmp_path / "file").touch()
+    with pytest.raises(SetupError, match=r"--out .*file.merged: File exists"):
+        merge.run(MergeSettings(run=str(run.folder), out=tmp_path / "file" / "merged", base=str(moved)))
+    assert not wanted["out"].parent.exists()
+    merge.run(MergeSettings(**wanted, base=str(moved)))
+    assert [path.name for path in wanted["out"].parent.iterdir()] == ["merged"]
+    weights = wanted["out"] / "model.safetensors"
+    assert weights.stat().st_mode == (run.folder / "settings.json").stat().st_mode
+    assert {tensor.dtype for tensor in load_file(weights).values()} == {torch.bfloat16}
+    manifest = json.loads((wanted["out"] / "data_manifest.json").read_text())
+    state = json.loads(run.state(2))
+    assert manifest.pop("made_with").keys() == {"rookery", "peft", "torch", "transformers"}
+    assert manifest.pop("trained")["lora_rank"] == "4"
+    base = state["fingerprint"]["model"].replace(str(tmp_path), "").strip("/")
+    assert manifest == {
+        "style": "mover-pieces", "base": base, "run": "one", "version": 2, "version_sha256": state["sha256"]
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,27 @@ def test_an_unchanged_file_is_read_once(tmp_path: Path, monkeypatch: pytest.Monk
         commits.to_resume(tmp_path, fingerprint=PRINT)
 
 
+def test_a_committed_version_is_found_and_checked(tmp_path: Path) -> None:
+    for number in (0, 9, 10):
+        _write(tmp_path / "adapters", number)
+    assert commits.committed(tmp_path / "adapters")[0].name == "policy-v000010"
+    folder, state = commits.committed(tmp_path / "adapters", "9")
+    assert (folder.name, state["number"]) == ("policy-v000009", 9)
+    for wanted in ("7", "", "latest"):
+        with pytest.raises(SetupError, match=rf"no version {wanted!r} in .*: it has 0, 9, 10"):
+            commits.committed(tmp_path / "adapters", wanted)
+    with pytest.raises(SetupError, match=r"no run in .*other"):
+        commits.committed(tmp_path / "other" / "adapters")
+    sums = (folder / "SHA256SUMS").read_text().splitlines(keepends=True)
+    (folder / "SHA256SUMS").write_text("".join(line for line in sums if "adapter_model" not in line))
+    (folder / "adapter_model.safetensors").write_bytes(b"others")
+    with pytest.raises(SetupError, match=r"policy-v000009 has other weights than state\.json names"):
+        commits.committed(tmp_path / "adapters", "9")
+    _flip(tmp_path / "adapters" / "policy-v000010")
+    with pytest.raises(SetupError, match="damaged"):
+        commits.committed(tmp_path / "adapters")
+
+
 def test_no_commit_is_no_error(tmp_path: Path) -> None:
     assert commits.to_resume(tmp_path, fingerprint=PRINT) is None
 
@@ -106,7 +127,7 @@ def _reword(folder: Path) -> None:
         (_rot, "optimizer.safetensors is damaged"),
         (_reword, "state.json is damaged"),
         (_unlist, "SHA256SUMS: FileNotFoundError"),
-        (_age, "its format is 1, this trainer's 3"),
+        (_age, "has the format 1, not this trainer's 3"),
     ],
 )
 def test_a_damaged_commit_is_not_resumed(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:
@@ -223,7 +244,7 @@ def test_pruning_takes_what_a_kill_left(tmp_path: Path) -> None:
 
 
 def test_pruning_keeps_the_newest_the_first_and_the_milestones(tmp_path: Path) -> None:
-    for number in (0, *range(90, 130)):
+    for number in (0, 20, 25, 50, *range(90, 130)):
         _write(tmp_path, number)
         commits.prune(tmp_path, newest=number, keep=20)
     left = {int(folder.name[-6:]) for folder in tmp_path.glob("policy-v*")}
