@@ -235,7 +235,7 @@ async def test_an_absent_redis_is_waited_for(
     retries = REDIS_RETRIES._value.get()
     async with running(feed(streams, order, depth=5), given_up):
         await eventually(lambda: REDIS_RETRIES._value.get() > retries)
-        assert any("redis is unavailable" in message for message in caplog.messages)
+        await eventually(lambda: any("redis is unavailable" in message for message in caplog.messages))
         await asyncio.to_thread(redis_server.start)
         await eventually(lambda: streams.length("positions") == 5)
 

@@ -345,9 +345,9 @@ async def test_what_a_dead_consumer_held_is_taken_over(house: House, monkeypatch
 
 
 async def test_work_in_progress_is_not_taken_over(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "IDLE_S", 0.4)
+    monkeypatch.setattr(loop_module, "IDLE_S", 1.0)
     monkeypatch.setattr(loop_module, "KEEP_ALIVE_S", 0.1)
-    house.inference[0].delay_s = 1.2
+    house.inference[0].delay_s = 2.5
     feed(house.streams, 2)
     async with house.running(consumer="a"):
         await eventually(lambda: house.inference[0].working == 2)
