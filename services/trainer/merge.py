@@ -63,8 +63,8 @@ def run(settings: MergeSettings) -> None:
     version, state = commits.committed(folder / "adapters", number)
     name, _, digest = state["fingerprint"]["model"].partition(f"@{DIGEST}")
     base = _base(str(settings.base), name=name, digest=digest, version=version)
-    if bits := state["fingerprint"].get("base"):
-        logger.warning("%s was trained on %s weights; it is merged into the full ones", version, bits)
+    if (trained_on := state["fingerprint"].get("base", "")).startswith("int"):
+        logger.warning("%s was trained on %s weights; it is merged into the full ones", version, trained_on)
     manifest = {
         "style": settings.style or _style(folder) or prompt_style(base),
         "base": f"{Path(name).name if Path(name).is_absolute() else name}@{DIGEST}{digest}",
@@ -74,16 +74,19 @@ def run(settings: MergeSettings) -> None:
         "trained": {key: value for key, value in state["fingerprint"].items() if key != "model"},
         "made_with": {"rookery": __version__, **{p: installed(p) for p in ("peft", "torch", "transformers")}},
     }
+    logger.info("merging version %d of %s into %s", state["number"], where, base)
+    model = _merged(base, version)
     temporary = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=".merge.", dir=out.parent))
-        _write_model(temporary, base=base, version=version, dtype=settings.save_dtype)
+        _write_model(model, temporary, base=base, dtype=settings.save_dtype)
         (temporary / MANIFEST_FILE).write_text(json.dumps(manifest, indent=2) + "\n")
         umask = os.umask(0)
         os.umask(umask)
-        temporary.chmod(0o777 & ~umask)  # both were made for this user alone
-        (temporary / "model.safetensors").chmod(0o666 & ~umask)
+        temporary.chmod(0o777 & ~umask)  # the folder and the weights were made for this user alone
+        for weights in temporary.glob("*.safetensors"):  # several of a large model
+            weights.chmod(0o666 & ~umask)
         sync_files(temporary)
         temporary.rename(out)
         sync_folder(out.parent)
@@ -118,21 +121,26 @@ def _style(run: Path) -> str | None:
         raise SetupError(f"{path}: {error}") from error
 
 
-def _write_model(out: Path, *, base: Path, version: Path, dtype: str) -> None:
+def _merged(base: Path, version: Path) -> Any:
+    """The model in float32."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
-
-    from services.trainer.model.policies import tokenizer_files
 
     transformers_logging.disable_progress_bar()
     whole = (version / CONFIG_FILE).is_file()  # a version that is served as a whole model
     model: Any = AutoModelForCausalLM.from_pretrained(
         version if whole else base, dtype=torch.float32, use_safetensors=True
     )
-    if not whole:
-        model = PeftModel.from_pretrained(model, version).merge_and_unload()
+    return model if whole else PeftModel.from_pretrained(model, version).merge_and_unload()
+
+
+def _write_model(model: Any, out: Path, *, base: Path, dtype: str) -> None:
+    import torch
+
+    from services.trainer.model.policies import tokenizer_files
+
     model.to(getattr(torch, dtype)).save_pretrained(out)
     for name, data in tokenizer_files(base).items():
         (out / name).write_bytes(data)

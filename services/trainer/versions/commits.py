@@ -173,10 +173,8 @@ def committed(root: Path, number: str | None = None) -> tuple[Path, dict[str, An
         raise SetupError(f"no version {number!r} in {root.parent}: it has {', '.join(found)}")
     state = _state(folder)
     _check_files(folder, without_moments=True)
-    if (
-        state["sha256"]
-        not in [file_sha256(folder / name) for name in _SERVED if (folder / name).is_file()][:1]
-    ):
+    served = next((folder / name for name in _SERVED if (folder / name).is_file()), None)
+    if served is None or file_sha256(served) != state["sha256"]:
         raise _DamagedError(f"{folder} has other weights than {STATE} names")
     return folder, state
 
