@@ -128,7 +128,7 @@ def numbered_positions(settings: FeedSettings) -> Iterator[Callable[[int], Posit
 
 def _mixed(order: PositionOrder, seed: int, mate_share: float, number: int) -> Position:
     if random.Random(f"{seed}:{number}:mates").random() < mate_share:
-        if mate := order.mate_in_one(number, seed=seed):
+        if mate := order.rare("mate-in-one", number, seed=seed):
             return mate
         _warn_of_no_mates()
     return order.position(number, seed=seed)

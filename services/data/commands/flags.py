@@ -22,8 +22,10 @@ from services.data.positions.dataset import POSITIONS
 from services.data.positions.distinct import PositionKeys, read_evaluation_files
 from services.data.positions.generator import PositionGenerator
 from services.data.positions.numbered import (
+    RARE_KINDS,
     NumberedPositions,
     PositionOrder,
+    RareKind,
     after_random_moves,
 )
 from services.data.positions.recipe import Shares
@@ -201,10 +203,10 @@ def add_positions(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "share of positions in which one to three random moves are played first",
     )
     group.add_argument(
-        "--mate-in-one",
-        action="store_true",
-        help="take only positions in which the side to move can mate at once: of the games of --source, "
-        "or after a random move in one; not with --random-moves",
+        "--only",
+        choices=tuple(RARE_KINDS),
+        help="take only positions in which the side to move can mate at once, or is in check: of the games "
+        "of --source, or after a random move in one; not with --random-moves",
     )
     return group
 
@@ -217,8 +219,8 @@ def numbered_positions(options: argparse.Namespace) -> Iterator[tuple[NumberedPo
         SetupError: a file cannot be read.
         InvalidInput: a file has the wrong content, or contains an impossible position.
     """
-    if options.mate_in_one and (options.random_moves or not options.source):
-        raise InvalidInput("--mate-in-one needs --source, and no --random-moves")
+    if options.only and (options.random_moves or not options.source):
+        raise InvalidInput(f"--only {options.only} needs --source, and no --random-moves")
     excluded, read = read_evaluation_files(options.exam)
     with _open_positions(options, excluded) as (positions, origin):
         origin |= {"exams": [exam.summary for exam in read]} if read else {}
@@ -230,7 +232,7 @@ def numbered_positions(options: argparse.Namespace) -> Iterator[tuple[NumberedPo
                 position=lambda number: after_random_moves(drawn(number), share=part, seed=options.seed),
                 picklable=False,
             )
-        origin |= {"mate_in_one": "games"} if options.mate_in_one else {}
+        origin |= {"only": options.only} if options.only else {}
         yield positions, origin
 
 
@@ -251,7 +253,9 @@ def _open_positions(
             sources = [{"size": source.size, "sha256": source.sha256} for source in games.sources]
             yield (
                 NumberedPositions(
-                    partial(_mate_in_one if options.mate_in_one else _position, order, options.seed),
+                    partial(_rare, order, options.only, options.seed)
+                    if options.only
+                    else partial(_position, order, options.seed),
                     excluded=excluded,
                 ),
                 {"sources": sources, "split": options.split},
@@ -268,10 +272,12 @@ def _position(order: PositionOrder, seed: int, number: int) -> Position:
     return order.position(number, seed=seed)
 
 
-def _mate_in_one(order: PositionOrder, seed: int, number: int) -> Position:
-    if position := order.mate_in_one(number, seed=seed):
+def _rare(order: PositionOrder, kind: RareKind, seed: int, number: int) -> Position:
+    if position := order.rare(kind, number, seed=seed):
         return position
-    raise InvalidInput(f"the games of --source hardly have a mate in one: none for number {number}")
+    raise InvalidInput(
+        f"the games of --source hardly have positions for --only {kind}: none for number {number}"
+    )
 
 
 def _with_a_move(positions: Iterator[Position], place: str) -> Iterator[Position]:

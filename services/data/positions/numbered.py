@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain, count, groupby, islice
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import chess
 import numpy as np
@@ -36,6 +36,9 @@ PART_SIZE = 128
 
 SHARD_SIZE = 8
 """The number of positions that a worker gets at a time, and does again if it dies."""
+
+
+RareKind: TypeAlias = Literal["mate-in-one", "check"]
 
 
 class PositionOrder:
@@ -63,16 +66,16 @@ class PositionOrder:
         POSITIONS_SAMPLED.labels(position.phase.value).inc()
         return position
 
-    def mate_in_one(self, number: int, *, seed: int) -> Position | None:
-        """Position number `number` of those in which the side to move can mate at once.
+    def rare(self, kind: RareKind, number: int, *, seed: int) -> Position | None:
+        """Position number `number` of a kind that games rarely have.
 
         It is one of a game, or after a random move in a game. None if the games hardly have any.
         """
-        rng = random.Random(f"{seed}:{number}:mate")
+        rng = random.Random(f"{seed}:{number}:{kind.partition('-')[0]}")  # other words would draw others
         count = self.games.count(self.split)
         for _ in range(_GAMES_TRIED if count else 0):
             game = self.games.game(self.games.number(self.split, int(rng.random() * count)))
-            if game and (found := _with_mate_in_one(game, rng)):
+            if game and (found := _rare_positions(game, RARE_KINDS[kind], rng)):
                 position = found[int(rng.random() * len(found))]
                 POSITIONS_SAMPLED.labels(position.phase.value).inc()
                 return position
@@ -111,18 +114,20 @@ def _ply_of(game: Game, plies: list[int], rng: random.Random) -> Position | None
     return game.position(plies[int(rng.random() * len(plies))]) if plies else None
 
 
-def _with_mate_in_one(game: Game, rng: random.Random) -> list[Position]:
-    """The positions of a game with a mate in one, and those after one random move at each ply."""
+def _rare_positions(
+    game: Game, is_wanted: Callable[[chess.Board], bool], rng: random.Random
+) -> list[Position]:
+    """The wanted ones among the positions of a game, and among those after one random move at each ply."""
     plies = {ply for phase in Phase for ply in game.plies(phase)}
     found = []
     for ply, board, _ in game.replay():
         if ply not in plies:
             continue
-        if _can_mate(board):
+        if is_wanted(board):
             found.append(game.position(ply))
         moves = list(board.legal_moves)
         board.push(moves[int(rng.random() * len(moves))])
-        if _can_mate(board):
+        if is_wanted(board):
             found.append(_moved(game.position(ply), board, 1))
         board.pop()
     return found
@@ -130,6 +135,14 @@ def _with_mate_in_one(game: Game, rng: random.Random) -> list[Position]:
 
 def _can_mate(board: chess.Board) -> bool:
     return any(_mates(board, move) for move in filter(board.gives_check, board.legal_moves))
+
+
+def _is_in_check(board: chess.Board) -> bool:
+    return board.is_check() and not board.is_checkmate()
+
+
+RARE_KINDS: dict[RareKind, Callable[[chess.Board], bool]] = {"mate-in-one": _can_mate, "check": _is_in_check}
+"""The side to move can mate at once, or is in check. The game is not over."""
 
 
 def _mates(board: chess.Board, move: chess.Move) -> bool:

@@ -14,7 +14,7 @@ from rookery.prompt import mover_board
 from rookery.trace import Phase
 from services.data.pgn.collection import GameCollection
 from services.data.pgn.games import Game, in_split
-from services.data.positions.numbered import PositionOrder
+from services.data.positions.numbered import PositionOrder, RareKind
 from services.data.positions.recipe import Shares
 from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, game, numbers_of
 
@@ -89,11 +89,12 @@ def test_the_order_is_the_same_in_every_process(order: PositionOrder) -> None:
     ]
 
 
-def test_mates_in_one_are_those_of_games_and_of_one_random_move(
-    collection: GameCollection, order: PositionOrder
+@pytest.mark.parametrize("kind", ["mate-in-one", "check"])
+def test_rare_positions_are_those_of_games_and_of_one_random_move(
+    collection: GameCollection, order: PositionOrder, kind: RareKind
 ) -> None:
-    drawn = [order.mate_in_one(number, seed=0) for number in range(12)]
-    assert drawn[:3] == [order.mate_in_one(number, seed=0) for number in range(3)]
+    drawn = [order.rare(kind, number, seed=0) for number in range(12)]
+    assert drawn[:3] == [order.rare(kind, number, seed=0) for number in range(3)]
     played = 0
     for position in filter(None, drawn):
         game = collection.game(int(position.id.split(":")[1]) - 1)
@@ -102,7 +103,8 @@ def test_mates_in_one_are_those_of_games_and_of_one_random_move(
         for uci in position.last_moves:
             board.push(board.parse_uci(uci))
         assert (board.fen(), board.ply()) == (position.fen, position.ply)
-        assert any(board.san(move).endswith("#") for move in board.legal_moves)
+        sans = [board.san(move) for move in board.legal_moves]
+        assert any(san.endswith("#") for san in sans) if kind == "mate-in-one" else sans and board.is_check()
         played += list(position.last_moves) == game.uci_moves()[: position.ply]
     assert None not in drawn
     assert 0 < played < 12, "some are of games, some after a random move"
@@ -110,7 +112,7 @@ def test_mates_in_one_are_those_of_games_and_of_one_random_move(
 
 def test_without_mates_there_is_none(make_collection: Callable[..., GameCollection]) -> None:
     order = PositionOrder(make_collection(RUY), shares=Shares(), split="all")
-    assert order.mate_in_one(0, seed=0) is None
+    assert order.rare("mate-in-one", 0, seed=0) is None
 
 
 def test_shares(order: PositionOrder) -> None:
