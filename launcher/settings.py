@@ -158,9 +158,9 @@ class DemoSettings(UpSettings):
     """Training steps."""
     minutes: PositiveFloat | None = 10.0
     """Stop training after this many minutes, even if --steps is not reached."""
-    eval_positions: PositiveInt = 400
+    eval_positions: PositiveInt = 1000
     """Held-out positions to compare the two policies on; at most as many mates in one."""
-    eval_samples: PositiveInt = 4
+    eval_samples: PositiveInt = 1
     """Sampled answers per held-out position, in addition to the greedy one."""
     eval_pairs: NonNegativeInt = 30
     """Openings of the matches of the last policy with the first, each with both colours. 0: no matches."""

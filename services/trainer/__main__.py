@@ -30,6 +30,7 @@ COMMANDS = FINETUNE_COMMANDS | {
     ),
     "merge": ("rookery merge", "merge.MergeSettings", "merge"),
     "autobatch": ("rookery autobatch", "settings.AutobatchSettings", "autobatch"),
+    "scaling": ("python -m services.trainer scaling", "scaling.ScalingSettings", "scaling"),
     "tiny": ("python -m services.trainer tiny", "tiny.TinySettings", "tiny"),
 }
 

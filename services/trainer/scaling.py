@@ -1,0 +1,195 @@
+"""`python -m services.trainer scaling`: how the loss of `rookery sft` depends on model size and tokens.
+
+Fits L(N, D) = E + A / N^alpha + B / D^beta to runs of several sizes and lengths, where N is the number of
+weights and D that of the tokens trained on (Hoffmann et al. 2022, arXiv 2203.15556, section 3.3 and appendix
+D.3), and plots it. With C = 6 N D operations, the best N is G (C / 6)^(beta / (alpha + beta)).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import torch
+from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from rich.console import Console
+from rich.table import Table
+from safetensors import safe_open
+
+from rookery.errors import InvalidInput, SetupError
+from rookery.plots.steps import METRICS_FILE, read_metrics
+from rookery.settings import Settings
+
+_LEAST_RUNS = 6
+"""One more than the fit has parameters."""
+
+_HUBER = 1e-3
+"""Where the loss of a residual of log L becomes linear, as in the paper."""
+
+_DECAYED = 0.05
+"""A run's last learning rate over its highest. A higher one means that the run was stopped early."""
+
+
+class ScalingSettings(Settings):
+    """Fit a scaling law to runs of `rookery sft`, and plot it."""
+
+    model_config = SettingsConfigDict(env_prefix="SCALING_")
+
+    runs: CliPositionalArg[list[Path]]
+    """Folders that `rookery sft --out` wrote: the same examples, several sizes and numbers of steps."""
+    out: Path = Path("scaling.png")
+    """The plot."""
+
+
+@dataclass(frozen=True, slots=True)
+class SftRun:
+    """The end of a run: its weights, the tokens it was trained on, and the loss of the held-out examples."""
+
+    name: str
+    weights: int
+    tokens: int
+    loss: float
+
+    @property
+    def compute(self) -> float:
+        """Operations, 6 for each weight and token."""
+        return 6.0 * self.weights * self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingLaw:
+    """L(N, D) = E + A / N^alpha + B / D^beta, with the loss in nats a token."""
+
+    e: float
+    a: float
+    alpha: float
+    b: float
+    beta: float
+
+    def loss(self, weights: float, tokens: float) -> float:
+        return float(self.e + self.a * weights**-self.alpha + self.b * tokens**-self.beta)
+
+    def best_size(self, compute: float) -> float:
+        """The number of weights with the lowest loss after so many operations."""
+        g = (self.alpha * self.a / (self.beta * self.b)) ** (1 / (self.alpha + self.beta))
+        return float(g * (compute / 6) ** (self.beta / (self.alpha + self.beta)))
+
+
+def run(settings: ScalingSettings) -> None:
+    """Prints the fit beside each run, and writes the plot.
+
+    Raises:
+        NotFound: a folder has no run.
+        InvalidInput: a run has not reached its end.
+        SetupError: there are too few runs.
+    """
+    runs = sorted(map(read_run, settings.runs), key=lambda run: (run.weights, run.tokens))
+    if len(runs) < _LEAST_RUNS:
+        raise SetupError(
+            f"{len(runs)} runs: the fit needs at least {_LEAST_RUNS}, of several sizes and steps"
+        )
+    law = fit(runs)
+    console = Console()
+    table = Table("run", "weights", "tokens", "loss", "fit", "fit without it")
+    for k, one in enumerate(runs):
+        others = fit(runs[:k] + runs[k + 1 :]).loss(one.weights, one.tokens)
+        numbers = (one.loss, law.loss(one.weights, one.tokens), others)
+        table.add_row(one.name, f"{one.weights:,}", f"{one.tokens:,}", *(f"{x:.4f}" for x in numbers))
+    console.print(table)
+    console.print(
+        f"loss = {law.e:.3f} + {law.a:.3g} / weights^{law.alpha:.3f} + {law.b:.3g} / tokens^{law.beta:.3f}"
+    )
+    most = max(one.compute for one in runs)
+    for times in (1, 10):
+        size = law.best_size(times * most)
+        tokens = times * most / (6 * size)
+        lowest = law.loss(size, tokens)
+        console.print(f"{times * most:.1e} operations: lowest loss {lowest:.3f} with {size:,.0f} weights")
+    _plot(runs, law, settings.out)
+    console.print(f"plot: {settings.out}")
+
+
+def read_run(folder: Path) -> SftRun:
+    """Reads the end of a run.
+
+    Raises:
+        NotFound: it has no metrics.jsonl.
+        InvalidInput: it was stopped before its end, or has no held-out examples.
+    """
+    rows = read_metrics(folder / METRICS_FILE)
+    model = folder / "model" / "model.safetensors"
+    highest = max(row["lr"] for row in rows)
+    if not model.is_file() or "eval_loss" not in rows[-1] or rows[-1]["lr"] > _DECAYED * highest:
+        raise InvalidInput(f"{folder}: the run has not reached its end, or has no held-out examples")
+    with safe_open(model, framework="pt") as weights:
+        count = sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    return SftRun(folder.name, count, int(sum(row["tokens"] for row in rows)), rows[-1]["eval_loss"])
+
+
+def fit(runs: Sequence[SftRun]) -> ScalingLaw:
+    """The law with the smallest Huber loss of log L, from several starting points."""
+    n, d, losses = (
+        torch.tensor([math.log(x) for x in column], dtype=torch.float64)
+        for column in zip(*((one.weights, one.tokens, one.loss) for one in runs), strict=True)
+    )
+    best, least = torch.zeros(5), math.inf
+    for e, exponent, share in product((0.5, 0.8), (0.3, 0.6), (0.2, 0.5)):
+        # E is this part of the lowest loss; the size has this share of the rest, the tokens what remains.
+        rest = math.log((1 - e) * math.exp(float(losses.mean())))
+        logs = (
+            math.log(share) + rest + exponent * n.mean(),
+            math.log(1 - share) + rest + exponent * d.mean(),
+        )
+        start = [float(losses.min()) + math.log(e), float(logs[0]), exponent, float(logs[1]), exponent]
+        found, loss = _minimum(torch.tensor(start, dtype=torch.float64), n, d, losses)
+        if loss < least:
+            best, least = found, loss
+    log_e, log_a, alpha, log_b, beta = best.tolist()
+    return ScalingLaw(math.exp(log_e), math.exp(log_a), alpha, math.exp(log_b), beta)
+
+
+def _minimum(
+    start: torch.Tensor, n: torch.Tensor, d: torch.Tensor, losses: torch.Tensor
+) -> tuple[torch.Tensor, float]:
+    """The point (log E, log A, alpha, log B, beta) that L-BFGS finds from `start`, and its objective."""
+    point = start.clone().requires_grad_()
+    optimizer = torch.optim.LBFGS(
+        [point], max_iter=1000, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
+    )
+
+    def objective() -> torch.Tensor:
+        optimizer.zero_grad()
+        e, a, alpha, b, beta = point
+        predicted = torch.logsumexp(torch.stack([e.expand_as(n), a - alpha * n, b - beta * d]), dim=0)
+        loss = torch.nn.functional.huber_loss(predicted, losses, delta=_HUBER, reduction="sum")
+        loss.backward()
+        return loss
+
+    optimizer.step(objective)
+    return point.detach(), objective().item()
+
+
+def _plot(runs: Sequence[SftRun], law: ScalingLaw, out: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 4.5), layout="constrained", dpi=120)
+    axes = figure.subplots()
+    for size in sorted({one.weights for one in runs}):
+        of_size = [one for one in runs if one.weights == size]
+        points = axes.plot([one.compute for one in of_size], [one.loss for one in of_size], "o")
+        first, last = math.log(of_size[0].tokens / 2), math.log(of_size[-1].tokens * 8)
+        tokens = [math.exp(first + (last - first) * k / 50) for k in range(51)]
+        axes.plot(
+            [6 * size * t for t in tokens],
+            [law.loss(size, t) for t in tokens],
+            color=points[0].get_color(),
+            label=f"{size / 1e6:.1f} million weights",
+        )
+    axes.set_xscale("log")
+    axes.set_xlabel("operations (6 x weights x tokens)")
+    axes.set_ylabel("loss of held-out examples, nats a token")
+    axes.legend()
+    axes.grid(alpha=0.3)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out)

@@ -1,0 +1,80 @@
+"""The scaling law of `rookery sft`: what it was made from is found again."""
+
+import json
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from rookery.errors import InvalidInput, NotFound, SetupError
+from services.trainer.scaling import ScalingLaw, ScalingSettings, SftRun, fit, read_run, run
+
+LAW = ScalingLaw(e=0.6, a=40.0, alpha=0.4, b=30.0, beta=0.3)
+SIZES, TOKENS = (200_000, 800_000, 3_000_000), (1_000_000, 6_000_000, 40_000_000)
+
+
+def test_the_fit_finds_the_law_behind_the_runs() -> None:
+    runs = [SftRun("", n, d, LAW.loss(n, d)) for n, d in product(SIZES, TOKENS)]
+    found = fit(runs)
+    assert (found.e, found.alpha, found.beta) == pytest.approx((0.6, 0.4, 0.3), rel=0.02)
+    assert found.loss(30_000_000, 10**9) == pytest.approx(LAW.loss(30_000_000, 10**9), abs=0.002)
+
+
+@pytest.mark.parametrize("compute", [1e12, 1e15])
+def test_no_other_size_is_better_than_the_best(compute: float) -> None:
+    best = LAW.best_size(compute)
+    losses = {times: LAW.loss(times * best, compute / (6 * times * best)) for times in (0.8, 1.0, 1.25)}
+    assert min(losses, key=losses.__getitem__) == 1.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[..., Path]:
+    def write(weights: int = 100, tokens: int = 1000, *, loss: float = 1.0, lr: float = 0.0) -> Path:
+        folder = tmp_path / f"{weights}-{tokens}"
+        (folder / "model").mkdir(parents=True)
+        save_file(
+            {"one": torch.zeros(weights // 2), "two": torch.zeros(2, weights // 4)},
+            folder / "model/model.safetensors",
+        )
+        rows = [
+            {"step": 1, "tokens": tokens / 4, "lr": 1e-3},
+            {"step": 2, "tokens": tokens * 3 / 4, "lr": lr},
+        ]
+        rows[-1] |= {"eval_loss": loss}
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return folder
+
+    return write
+
+
+def test_a_run_is_read_to_its_end(folder: Callable[..., Path]) -> None:
+    assert read_run(folder(100, 1000, loss=0.7)) == SftRun("100-1000", weights=100, tokens=1000, loss=0.7)
+
+
+def test_a_run_that_was_stopped_is_refused(folder: Callable[..., Path]) -> None:
+    with pytest.raises(InvalidInput, match="100-1000: the run has not reached its end"):
+        read_run(folder(lr=5e-4))
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no metrics file"):
+        read_run(tmp_path)
+
+
+def test_the_command_prints_each_run_and_plots_them(
+    folder: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [folder(n, d, loss=LAW.loss(n, d)) for n, d in product((400, 4000, 40000), (10**5, 10**6, 10**7))]
+    run(ScalingSettings(runs=runs, out=tmp_path / "plots" / "scaling.png"))
+    printed = capsys.readouterr().out
+    assert f"{LAW.loss(4000, 10**6):.4f}" in printed
+    assert "lowest loss" in printed
+    assert (tmp_path / "plots" / "scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_too_few_runs_are_refused(folder: Callable[..., Path]) -> None:
+    with pytest.raises(SetupError, match="1 runs: the fit needs at least 6"):
+        run(ScalingSettings(runs=[folder()]))
