@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Of models this small a second thread waits more than it works. Read when torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TRAINER_PRECISION", "fp32")  # the same numbers on every CPU
 
 # The processes that tests start: each would compile what it imports of Rookery again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

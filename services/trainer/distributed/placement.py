@@ -33,6 +33,14 @@ def device_named(name: str) -> torch.device:
     return torch.device(f"cuda:{name}" if name.isdigit() else name)
 
 
+def is_fast_in_bf16(device: torch.device) -> bool:
+    """Returns whether the device multiplies matrices faster in bfloat16 than in float32.
+
+    GPUs do, and CPUs with AVX512-BF16: the fourth generation of Xeon Scalable, Zen 4, and most later ones.
+    """
+    return device.type == "cuda" or bool(torch.cpu._is_avx512_bf16_supported())
+
+
 def place_model(model: Any, device: torch.device, *, sharding: Sharding) -> Any:
     """Moves the model, or this process's shards of it, to `device` and returns it.
 

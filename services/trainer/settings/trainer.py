@@ -65,7 +65,7 @@ class TrainerMemorySettings(MemorySettings):
     """Keep Adam's moments off the GPU between steps."""
     precision: Precision = "auto"
     """Of the base's weights, or of the matrix products if all weights train: bf16, fp32, or auto: bf16 on a
-    GPU, fp32 on a CPU. Trained weights, losses and Adam's moments are always in fp32."""
+    GPU or a CPU with AVX512-BF16, otherwise fp32. Trained weights, losses and Adam's moments are in fp32."""
     compile: bool = False
     """torch.compile the model's layers, except attention. The first step then takes a minute longer."""
 

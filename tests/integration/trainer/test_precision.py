@@ -63,15 +63,24 @@ def computed(
 def test_bfloat16_rounds_and_no_more(model: tuple[Path, int], tmp_path: Path) -> None:
     """Eight bits of mantissa: a unit of 0.4%."""
     (exact, gradient, _), (rounded, about, trained) = (
-        computed(model, tmp_path, precision=precision) for precision in ("auto", "bf16")
+        computed(model, tmp_path, precision=precision) for precision in ("fp32", "bf16")
     )
     assert trained == {torch.float32}
     assert 0 < (exact - rounded).abs().max() < 0.05
     angle = torch.nn.functional.cosine_similarity(gradient.flatten(), about.flatten(), dim=0)
     assert angle > 0.99
-    same, bits, _ = computed(model, tmp_path, precision="fp32")
-    assert torch.equal(same, exact)
-    assert torch.equal(bits, gradient), "on a CPU, auto is fp32"
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_auto_is_what_the_device_is_fast_in(
+    model: tuple[Path, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fast: bool
+) -> None:
+    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: fast)
+    (found, gradient, _), (expected, its_gradient, _) = (
+        computed(model, tmp_path, precision=precision) for precision in ("auto", "bf16" if fast else "fp32")
+    )
+    assert torch.equal(found, expected)
+    assert torch.equal(gradient, its_gradient)
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's own, while it compiles
