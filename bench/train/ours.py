@@ -46,6 +46,7 @@ def run_grpo(work: Work) -> Measured:
         model=work.model,
         run_dir=Path(work.model).parent,
         device="cpu",
+        precision="fp32",  # as the peer's
         lr=work.lr,
         lora_rank=work.lora_rank,
         lora_alpha=work.lora_alpha,

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from rookery.trace import TraceGroup
+from services.trainer.distributed.placement import is_fast_in_bf16
 from services.trainer.records.memory import levels
 
 PEAK_FLOPS = {
@@ -151,7 +152,8 @@ class SpeedMeter:
 
 def _measured_flops(device: torch.device) -> float:
     """Returns operations per second in the fastest of ten matrix products."""
-    size, dtype = (4096, torch.bfloat16) if device.type == "cuda" else (512, torch.float32)
+    size = 4096 if device.type == "cuda" else 512
+    dtype = torch.bfloat16 if is_fast_in_bf16(device) else torch.float32
     best_s = math.inf
     with torch.no_grad():
         matrix = torch.ones(size, size, device=device, dtype=dtype)
