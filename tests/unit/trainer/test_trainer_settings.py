@@ -342,8 +342,11 @@ REFUSED = {
         ("--device 0 --threads 1 --micro-batch-tokens 64 --row-tokens 64 --max-grad-norm 9", None),
     ],
 )
-def test_what_a_run_that_goes_on_may_be_told(flags: str, refused: str | None, tmp_path: Path) -> None:
+def test_what_a_run_that_goes_on_may_be_told(
+    flags: str, refused: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """README, Settings: the list of what is refused."""
+    monkeypatch.delenv("TRAINER_PRECISION")
     before, now = parse(""), parse(flags)
     files = {"adapter_model.safetensors": b"", "optimizer.safetensors": b""}
     commits.write(tmp_path, number=0, files=files, ledger=(), fingerprint=before.fingerprint())
