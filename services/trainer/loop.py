@@ -61,7 +61,7 @@ def train(
     check = partial(check_group_length, policy.model)
     intake = Intake(streams, settings, commit, check=check, epoch=epoch, stopping=stopping)
     attempts = Attempts(settings.run_dir, trainer)
-    meter = SpeedMeter(policy.model, policy.device, devices=world.size)
+    meter = SpeedMeter(policy, devices=world.size)
     with (
         track(settings.run_dir, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker,
         StepReporter(settings.run_dir, tracker) as reporter,

@@ -10,16 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.console import Console
 from rich.table import Table
-from safetensors import safe_open
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.settings import Settings
+
+if TYPE_CHECKING:
+    import torch
 
 _LEAST_RUNS = 6
 """One more than the fit has parameters."""
@@ -44,7 +46,7 @@ class ScalingSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class SftRun:
-    """The end of a run: its weights, the tokens it was trained on, and the loss of the held-out examples."""
+    """The end of a run: its weights, the tokens it computed, and the loss of the held-out examples."""
 
     name: str
     weights: int
@@ -81,17 +83,20 @@ def run(settings: ScalingSettings) -> None:
 
     Raises:
         NotFound: a folder has no run.
-        InvalidInput: a run has not reached its end.
-        SetupError: there are too few runs.
+        InvalidInput: a run has not reached its end, or the loss does not fall with size and tokens.
+        SetupError: there are too few runs, or all are of one size or length.
     """
-    runs = sorted(map(read_run, settings.runs), key=lambda run: (run.weights, run.tokens))
-    if len(runs) < _LEAST_RUNS:
+    folders = dict.fromkeys(folder.resolve() for folder in settings.runs)
+    runs = sorted(map(read_run, folders), key=lambda run: (run.weights, run.tokens))
+    sizes, lengths = len({run.weights for run in runs}), len({run.tokens for run in runs})
+    if len(runs) < _LEAST_RUNS or sizes < 2 or lengths < 2:
         raise SetupError(
-            f"{len(runs)} runs: the fit needs at least {_LEAST_RUNS}, of several sizes and steps"
+            f"{len(runs)} runs of {sizes} sizes and {lengths} lengths: "
+            f"the fit needs at least {_LEAST_RUNS} runs, of several sizes and lengths"
         )
     law = fit(runs)
     console = Console()
-    table = Table("run", "weights", "tokens", "loss", "fit", "fit without it")
+    table = Table("run", "weights", "tokens", "loss", "fit", "fit to the others")
     for k, one in enumerate(runs):
         others = fit(runs[:k] + runs[k + 1 :]).loss(one.weights, one.tokens)
         numbers = (one.loss, law.loss(one.weights, one.tokens), others)
@@ -105,7 +110,8 @@ def run(settings: ScalingSettings) -> None:
         size = law.best_size(times * most)
         tokens = times * most / (6 * size)
         lowest = law.loss(size, tokens)
-        console.print(f"{times * most:.1e} operations: lowest loss {lowest:.3f} with {size:,.0f} weights")
+        best = f"{size:,.0f} weights and {tokens:,.0f} tokens"
+        console.print(f"{times * most:.1e} operations: lowest loss {lowest:.3f}, with {best}")
     _plot(runs, law, settings.out)
     console.print(f"plot: {settings.out}")
 
@@ -115,20 +121,35 @@ def read_run(folder: Path) -> SftRun:
 
     Raises:
         NotFound: it has no metrics.jsonl.
-        InvalidInput: it was stopped before its end, or has no held-out examples.
+        InvalidInput: it was stopped before its end, or has no held-out examples or no model of one file.
     """
+    from safetensors import safe_open
+
     rows = read_metrics(folder / METRICS_FILE)
-    model = folder / "model" / "model.safetensors"
-    highest = max(row["lr"] for row in rows)
-    if not model.is_file() or "eval_loss" not in rows[-1] or rows[-1]["lr"] > _DECAYED * highest:
-        raise InvalidInput(f"{folder}: the run has not reached its end, or has no held-out examples")
+    if not rows or any(not {"lr", "tokens"} <= row.keys() for row in rows):
+        raise InvalidInput(f"{folder / METRICS_FILE} is not that of `rookery sft`: it has no lr or tokens")
+    if "eval_loss" not in rows[-1]:
+        raise InvalidInput(f"{folder}: the last step has no eval_loss; give `rookery sft` an --eval-data")
+    if rows[-1]["lr"] > _DECAYED * (highest := max(row["lr"] for row in rows)):
+        raise InvalidInput(
+            f"{folder} was stopped early: its last learning rate, {rows[-1]['lr']:.1e}, "
+            f"is more than {_DECAYED:.0%} of its highest, {highest:.1e}"
+        )
+    if not (model := folder / "model" / "model.safetensors").is_file():
+        raise InvalidInput(f"{folder}: there is no {model}; a scaling run trains all weights, into one file")
     with safe_open(model, framework="pt") as weights:
         count = sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
     return SftRun(folder.name, count, int(sum(row["tokens"] for row in rows)), rows[-1]["eval_loss"])
 
 
 def fit(runs: Sequence[SftRun]) -> ScalingLaw:
-    """The law with the smallest Huber loss of log L, from several starting points."""
+    """Returns the law with the smallest Huber loss of log L, from several starting points.
+
+    Raises:
+        InvalidInput: the loss does not fall with size and tokens.
+    """
+    import torch
+
     n, d, losses = (
         torch.tensor([math.log(x) for x in column], dtype=torch.float64)
         for column in zip(*((one.weights, one.tokens, one.loss) for one in runs), strict=True)
@@ -146,19 +167,25 @@ def fit(runs: Sequence[SftRun]) -> ScalingLaw:
         if loss < least:
             best, least = found, loss
     log_e, log_a, alpha, log_b, beta = best.tolist()
+    if not min(alpha, beta) > 0:
+        raise InvalidInput(
+            f"the loss does not fall with size and tokens: the fit has alpha {alpha:.3g} and beta {beta:.3g}"
+        )
     return ScalingLaw(math.exp(log_e), math.exp(log_a), alpha, math.exp(log_b), beta)
 
 
 def _minimum(
-    start: torch.Tensor, n: torch.Tensor, d: torch.Tensor, losses: torch.Tensor
-) -> tuple[torch.Tensor, float]:
+    start: "torch.Tensor", n: "torch.Tensor", d: "torch.Tensor", losses: "torch.Tensor"
+) -> tuple["torch.Tensor", float]:
     """The point (log E, log A, alpha, log B, beta) that L-BFGS finds from `start`, and its objective."""
+    import torch
+
     point = start.clone().requires_grad_()
     optimizer = torch.optim.LBFGS(
         [point], max_iter=1000, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
     )
 
-    def objective() -> torch.Tensor:
+    def objective() -> "torch.Tensor":
         optimizer.zero_grad()
         e, a, alpha, b, beta = point
         predicted = torch.logsumexp(torch.stack([e.expand_as(n), a - alpha * n, b - beta * d]), dim=0)

@@ -58,6 +58,7 @@ COMMANDS: dict[str, list[str]] = {
     "services.inference.server": ["transformers"],
     "services.inference.rollouts": ["transformers", "grpc", "fastapi"],
     "services.trainer": [],
+    "services.trainer scaling": ["safetensors", "matplotlib"],
     "services.arena": [],
     "services.arena evaluate": ["numpy", "matplotlib"],
     "services.arena match": ["numpy", "chess"],

@@ -219,8 +219,10 @@ def numbered_positions(options: argparse.Namespace) -> Iterator[tuple[NumberedPo
         SetupError: a file cannot be read.
         InvalidInput: a file has the wrong content, or contains an impossible position.
     """
-    if options.only and (options.random_moves or not options.source):
-        raise InvalidInput(f"--only {options.only} needs --source, and no --random-moves")
+    if options.only and not options.source:
+        raise InvalidInput(f"--only {options.only} needs --source")
+    if options.only and options.random_moves:
+        raise InvalidInput(f"--only {options.only} and --random-moves {options.random_moves}: choose one")
     excluded, read = read_evaluation_files(options.exam)
     with _open_positions(options, excluded) as (positions, origin):
         origin |= {"exams": [exam.summary for exam in read]} if read else {}
@@ -276,7 +278,7 @@ def _rare(order: PositionOrder, kind: RareKind, seed: int, number: int) -> Posit
     if position := order.rare(kind, number, seed=seed):
         return position
     raise InvalidInput(
-        f"the games of --source hardly have positions for --only {kind}: none for number {number}"
+        f"the games of --source have too few positions for --only {kind}: none found for number {number}"
     )
 
 

@@ -78,10 +78,11 @@ def attend(
 
     There may be fewer heads of keys and values than of queries: each is shared by H / G query heads.
     """
-    dtype = queries_1HTD.dtype
-    # A CPU's kernel takes four times as long backward in bfloat16.
-    if dtype == torch.bfloat16 and queries_1HTD.device.type == "cpu":
-        queries_1HTD, keys_1GTD, values_1GTD = queries_1HTD.float(), keys_1GTD.float(), values_1GTD.float()
+    if queries_1HTD.device.type == "cpu" and queries_1HTD.dtype == torch.bfloat16:
+        # A CPU's kernel takes four times as long backward in bfloat16, to which autocast would return.
+        heads = (queries_1HTD.float(), keys_1GTD.float(), values_1GTD.float())
+        with torch.autocast("cpu", enabled=False):
+            return attend(*heads, blocks, scale=scale, window=window).to(torch.bfloat16)
     taken = zip(
         _by_block(queries_1HTD, blocks.queries, [block.queries_SQ for block in blocks.blocks]),
         _by_block(keys_1GTD, blocks.keys, [block.keys_SK for block in blocks.blocks]),
@@ -99,7 +100,7 @@ def attend(
             query, key, value, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=shares
         )
         parts.append(seen_SHQD.transpose(1, 2).flatten(0, 1))
-    return torch.cat(parts).index_select(0, blocks.place_T)[None].to(dtype)
+    return torch.cat(parts).index_select(0, blocks.place_T)[None]
 
 
 attend_uncompiled = torch.compiler.disable(attend)

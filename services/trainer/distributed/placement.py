@@ -36,9 +36,12 @@ def device_named(name: str) -> torch.device:
 def is_fast_in_bf16(device: torch.device) -> bool:
     """Returns whether the device multiplies matrices faster in bfloat16 than in float32.
 
-    GPUs do, and CPUs with AVX512-BF16: the fourth generation of Xeon Scalable, Zen 4, and most later ones.
+    GPUs do, and CPUs with AVX512-BF16, such as Xeon Scalable from the fourth generation on, and Zen 4.
     """
-    return device.type == "cuda" or bool(torch.cpu._is_avx512_bf16_supported())
+    if device.type == "cpu":
+        # Not a public function: a torch without it computes in float32.
+        return bool(getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)())
+    return device.type == "cuda"
 
 
 def place_model(model: Any, device: torch.device, *, sharding: Sharding) -> Any:

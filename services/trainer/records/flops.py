@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from rookery.trace import TraceGroup
-from services.trainer.distributed.placement import is_fast_in_bf16
+from services.trainer.model.policy import Policy
 from services.trainer.records.memory import levels
 
 PEAK_FLOPS = {
@@ -103,8 +103,8 @@ class PeakFlops:
     Other processes on the machine can slow a measurement down, so it is repeated, and the best one is used.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self._device, self._dtype = device, dtype
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
         self._listed = next((flops for part, flops in PEAK_FLOPS.items() if part in name), None)
         self._measured = 0.0
@@ -115,7 +115,7 @@ class PeakFlops:
         if self._listed:
             return self._listed
         if self._asked % _REMEASURE_STEPS == 0:
-            self._measured = max(self._measured, _measured_flops(self._device))
+            self._measured = max(self._measured, _measured_flops(self._device, self._dtype))
         self._asked += 1
         return self._measured
 
@@ -123,10 +123,10 @@ class PeakFlops:
 class SpeedMeter:
     """Measures the memory and speed of one model's training, step by step."""
 
-    def __init__(self, model: Any, device: torch.device, *, devices: int = 1) -> None:
-        self._device = device
-        self._weights: WeightCounts = count_weights(model)
-        self._peak = PeakFlops(device)
+    def __init__(self, policy: Policy, *, devices: int = 1) -> None:
+        self._device = policy.device
+        self._weights: WeightCounts = count_weights(policy.model)
+        self._peak = PeakFlops(policy.device, torch.bfloat16 if policy.in_bf16 else torch.float32)
         self._devices = devices
         self._memory: dict[str, float] = {}
 
@@ -150,10 +150,9 @@ class SpeedMeter:
         }
 
 
-def _measured_flops(device: torch.device) -> float:
+def _measured_flops(device: torch.device, dtype: torch.dtype) -> float:
     """Returns operations per second in the fastest of ten matrix products."""
     size = 4096 if device.type == "cuda" else 512
-    dtype = torch.bfloat16 if is_fast_in_bf16(device) else torch.float32
     best_s = math.inf
     with torch.no_grad():
         matrix = torch.ones(size, size, device=device, dtype=dtype)

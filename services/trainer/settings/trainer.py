@@ -230,10 +230,8 @@ class TrainerSettings(
         fields = ("lora_rank", "lora_alpha", "lora_targets", "batch_groups", "adam_bits")
         own = {"model": self.base_identity, **{name: str(getattr(self, name)) for name in fields}}
         critic = {"critic": "value head"} if self.objective == "ppo" else {}
-        base = (
-            f"int{self.base_bits}" if self.base_bits else "" if self.precision == "auto" else self.precision
-        )
-        return {**own, **critic, **({"base": base} if base else {})}
+        base = {"base": f"int{self.base_bits}"} if self.base_bits else {}
+        return {**own, **critic, **base}
 
 
 class AutobatchSettings(TrainerSettings):

@@ -30,7 +30,7 @@ def test_nothing_grows_over_a_thousand_steps(tmp_path: Path) -> None:
     )
     policy = Policy(settings)
     optimizer = adam.build(policy.parameters, lr=1e-3)
-    meter = SpeedMeter(policy.model, policy.device)
+    meter = SpeedMeter(policy)
     state, held = RunningState(), dict[int, int]()
     with StepReporter(settings.run_dir) as report:
         for step in range(STEPS):

@@ -154,9 +154,10 @@ def test_two_clicks_lead_from_the_whole_to_one_answer(site: Site) -> None:
 
 
 def test_filters_sorting_and_search_are_in_the_address(site: Site) -> None:
-    page = site.open("/runs/one/answers", "Answers")
     all_groups = BATCH * (STEPS + 1) + 1
-    assert page.locator(".group-row").count() == all_groups
+    # The viewer may still be indexing the run.
+    until(lambda: site.open("/runs/one/answers", "Answers").locator(".group-row").count() == all_groups)
+    page = site.page
     page.locator(".facets a", has_text="illegal").click()
     page.wait_for_url("**outcome=illegal")
     site.shown()
@@ -330,6 +331,7 @@ def test_view_prints_an_address_that_opens(site: Site, tmp_path: Path) -> None:
     assert kept == address.partition("token=")[2] != ""
     with pytest.raises(httpx.ConnectError):  # the server ends with the command that started it
         for _ in range(100):
-            with contextlib.suppress(httpx.RemoteProtocolError, httpx.ReadError):  # it is about to end
+            # It is about to end.
+            with contextlib.suppress(httpx.RemoteProtocolError, httpx.ReadError, httpx.TimeoutException):
                 httpx.get(address.partition("/runs")[0] + "/healthz", timeout=5)
             time.sleep(0.2)

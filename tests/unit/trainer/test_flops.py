@@ -51,12 +51,12 @@ def test_a_longer_prompt_costs_every_completion_more() -> None:
 
 
 def test_a_cpu_is_measured() -> None:
-    assert 1e8 < PeakFlops(torch.device("cpu")).flops() < 1e14
+    assert 1e8 < PeakFlops(torch.device("cpu"), torch.float32).flops() < 1e14
 
 
 def test_a_measurement_that_a_neighbour_spoiled_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = iter([1e9, 5e9, 2e9])
-    monkeypatch.setattr(flops, "_measured_flops", lambda device: next(measured))
-    peak = PeakFlops(torch.device("cpu"))
+    monkeypatch.setattr(flops, "_measured_flops", lambda device, dtype: next(measured))
+    peak = PeakFlops(torch.device("cpu"), torch.float32)
     found = [peak.flops() for _ in range(30)]
     assert (found[9], found[10], found[29]) == (1e9, 5e9, 5e9)

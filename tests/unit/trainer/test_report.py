@@ -33,7 +33,7 @@ def written(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     settings = TrainerSettings(model=tiny_model, run_dir=folder, device="cpu", lora_rank=2, kl="k3")
     policy = Policy(settings)
     groups = [make_group(0, version=0), make_group(1, version=1)]
-    meter = SpeedMeter(policy.model, policy.device)
+    meter = SpeedMeter(policy)
     trainer = PolicyTrainer.of(settings, policy, World())
     with meter.step():
         result, _ = trainer.train_step(groups, step=1, state=RunningState(), dropped_zero_variance=0)

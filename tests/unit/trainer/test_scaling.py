@@ -55,7 +55,7 @@ def test_a_run_is_read_to_its_end(folder: Callable[..., Path]) -> None:
 
 
 def test_a_run_that_was_stopped_is_refused(folder: Callable[..., Path]) -> None:
-    with pytest.raises(InvalidInput, match="100-1000: the run has not reached its end"):
+    with pytest.raises(InvalidInput, match=r"100-1000 was stopped early: its last learning rate, 5\.0e-04"):
         read_run(folder(lr=5e-4))
 
 
@@ -75,6 +75,33 @@ def test_the_command_prints_each_run_and_plots_them(
     assert (tmp_path / "plots" / "scaling.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_too_few_runs_are_refused(folder: Callable[..., Path]) -> None:
-    with pytest.raises(SetupError, match="1 runs: the fit needs at least 6"):
-        run(ScalingSettings(runs=[folder()]))
+@pytest.mark.parametrize("sizes", [[400], [400, 4000, 40000]])
+def test_too_few_runs_are_refused(folder: Callable[..., Path], sizes: list[int]) -> None:
+    lengths = (10**5, 10**6)[: len(sizes)]
+    runs = [folder(n, d) for n, d in product(sizes, lengths)][:5]
+    with pytest.raises(SetupError, match=f"{len(runs)} runs of {len(sizes)} sizes"):
+        run(ScalingSettings(runs=[*runs, *runs]))
+
+
+def test_runs_of_one_size_are_refused(folder: Callable[..., Path]) -> None:
+    with pytest.raises(SetupError, match="6 runs of 1 sizes and 6 lengths"):
+        run(ScalingSettings(runs=[folder(400, 10**k) for k in range(2, 8)]))
+
+
+def test_a_loss_that_does_not_fall_has_no_law(folder: Callable[..., Path]) -> None:
+    runs = [folder(n, d, loss=d**0.1) for n, d in product((400, 4000, 40000), (10**5, 10**6))]
+    with pytest.raises(InvalidInput, match="the loss does not fall with size and tokens"):
+        run(ScalingSettings(runs=runs))
+
+
+def test_what_is_no_run_of_all_weights_is_refused(folder: Callable[..., Path]) -> None:
+    found = folder()
+    (found / "model/model.safetensors").unlink()
+    with pytest.raises(InvalidInput, match="a scaling run trains all weights"):
+        read_run(found)
+    (found / "metrics.jsonl").write_text('{"step": 1, "lr": 0.0, "tokens": 5}\n')
+    with pytest.raises(InvalidInput, match="has no eval_loss"):
+        read_run(found)
+    (found / "metrics.jsonl").write_text('{"step": 1}\n')
+    with pytest.raises(InvalidInput, match="it has no lr or tokens"):
+        read_run(found)

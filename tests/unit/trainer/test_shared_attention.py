@@ -114,6 +114,28 @@ def test_elsewhere_than_on_a_cpu_heads_are_repeated_where_there_is_a_mask(
     assert set(calls) == {(4, True, False), (2, False, True)}
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_cpu_attends_in_float32(monkeypatch: pytest.MonkeyPatch, *, autocast: bool) -> None:
+    seen: list[torch.dtype] = []
+    whole = torch.nn.functional.scaled_dot_product_attention
+
+    def noting(*heads: "torch.Tensor", **options: Any) -> "torch.Tensor":
+        made = whole(*heads, **options)
+        seen.extend(x.dtype for x in (*heads, made))
+        return made
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", noting)
+    segments = _segments(ROWS)
+    total = sum(segment.length for segment in segments)
+    torch.manual_seed(0)
+    heads = [torch.randn(1, n, total, 8).bfloat16() for n in (4, 2, 2)]
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        found = attend(*heads, Blocks.of(segments))
+    assert set(seen) == {torch.float32}
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, attend(*(x.float() for x in heads), Blocks.of(segments)).bfloat16())
+
+
 @pytest.mark.filterwarnings("ignore")  # torch says which kernels a CPU has not
 def test_the_triangle_said_in_a_word_is_the_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     """What GPUs are told; on a CPU torch draws the mask itself."""

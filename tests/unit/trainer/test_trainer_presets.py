@@ -57,6 +57,7 @@ def test_the_parts_of_a_run_agree(name: str) -> None:
     assert up["group_size"] == rollouts["group_size"]
     assert up.get("max_tokens") == rollouts.get("max_tokens")
     resolved = UpSettings.parse(["--preset", name], prog="up")
+    assert resolved.staleness == RolloutsSettings.parse(["--preset", name], prog="rollouts").staleness
     assert resolved.shown_style == rollouts.get("style", "mover-squares")
 
 

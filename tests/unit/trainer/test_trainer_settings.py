@@ -340,13 +340,11 @@ REFUSED = {
         ("--base-bits 8", "base was None, is 'int8'"),
         ("--objective gspo --kl k3 --kl-schedule smooth --lr 0.1 --baseline ema --seed 4", None),
         ("--device 0 --threads 1 --micro-batch-tokens 64 --row-tokens 64 --max-grad-norm 9", None),
+        ("--precision bf16", None),
     ],
 )
-def test_what_a_run_that_goes_on_may_be_told(
-    flags: str, refused: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_run_that_goes_on_may_be_told(flags: str, refused: str | None, tmp_path: Path) -> None:
     """README, Settings: the list of what is refused."""
-    monkeypatch.delenv("TRAINER_PRECISION")
     before, now = parse(""), parse(flags)
     files = {"adapter_model.safetensors": b"", "optimizer.safetensors": b""}
     commits.write(tmp_path, number=0, files=files, ledger=(), fingerprint=before.fingerprint())
@@ -358,3 +356,12 @@ def test_what_a_run_that_goes_on_may_be_told(
         return
     with pytest.raises(SetupError, match=refused):
         commits.to_resume(tmp_path, fingerprint=now.fingerprint())
+
+
+def test_a_run_that_noted_its_precision_goes_on_in_any(tmp_path: Path) -> None:
+    fingerprint = parse("--precision bf16").fingerprint()
+    files = {"adapter_model.safetensors": b"", "optimizer.safetensors": b""}
+    commits.write(tmp_path, number=0, files=files, ledger=(), fingerprint=fingerprint | {"base": "fp32"})
+    assert commits.to_resume(tmp_path, fingerprint=fingerprint) is not None
+    with pytest.raises(SetupError, match="base was None, is 'int8'"):
+        commits.to_resume(tmp_path, fingerprint=parse("--base-bits 8").fingerprint())
