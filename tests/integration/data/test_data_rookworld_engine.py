@@ -81,3 +81,30 @@ def test_engine_moves_are_resumable_data_for_sft(stockfish_path: str, tmp_path: 
         for part in row["alternatives"]:
             assert answer[part["start"] : part["end"]] in part["texts"]
             assert sum(part["weights"]) > 0
+
+
+@pytest.mark.stockfish
+def test_only_positions_in_check_and_the_manifest_says_so(stockfish_path: str, tmp_path: Path) -> None:
+    flags = ["--count", "6", "--nodes", "500", "--engine", stockfish_path, "--jsonl", "moves.jsonl"]
+    flags += ["--only", "check", "--source", "samples/lichess.pgn.zst", "--out", str(tmp_path)]
+    assert main(["tasks", "engine-moves", *flags]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "moves.jsonl").read_text().splitlines()]
+    assert len(rows) == 6
+    assert all(chess.Board(row["fen"]).is_check() for row in rows)
+    assert json.loads((tmp_path / "manifest.json").read_text())["terms"]["positions"]["only"] == "check"
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        ([], "--only check needs --source"),
+        (["--source", "samples/lichess.pgn.zst", "--random-moves", "0.5"], "--random-moves 0.5: choose one"),
+    ],
+)
+def test_only_takes_games_as_they_are(
+    flags: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(["tasks", "legal-moves", "--count", "1", "--only", "check", *flags, "--out", str(tmp_path)]) != 0
+    )
+    assert complaint in capsys.readouterr().err
