@@ -136,7 +136,7 @@ def run(case: Scale) -> Reached:
     )
     policy = Policy(settings)
     optimizer = adam.build(policy.parameters, lr=settings.lr)
-    meter = SpeedMeter(policy.model, policy.device)
+    meter = SpeedMeter(policy)
     vocabulary, rows, speeds = int(policy.model.config.vocab_size), [], []
     for step in range(case.steps + 1):
         made = work.step_groups(step, vocabulary=vocabulary)

@@ -41,7 +41,7 @@ def is_fast_in_bf16(device: torch.device) -> bool:
     if device.type == "cpu":
         # Not a public function: a torch without it computes in float32.
         return bool(getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)())
-    return device.type == "cuda"
+    return bool(device.type == "cuda")
 
 
 def place_model(model: Any, device: torch.device, *, sharding: Sharding) -> Any:
