@@ -123,7 +123,8 @@ def test_an_interrupted_step_goes_on(tmp_path: Path) -> None:
     runner = Runner(tmp_path, text)
     parts = runner.out / "2-questions" / "parts"
     with runner.start(stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        until(lambda: parts.exists() and any(parts.iterdir()), of=process, within_s=240)
+        # Not the hidden file that is still being written: the interrupt deletes it.
+        until(lambda: any(parts.glob("[!.]*")), of=process, within_s=240)
         assert "running" in runner(action="status")
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=60)[0]
