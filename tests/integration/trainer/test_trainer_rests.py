@@ -33,16 +33,8 @@ def resting(run: Run, port: int) -> "subprocess.Popen[str]":
         "ROOKERY_RUN": run.name,
         "ROOKERY_REDIS_URL": run.url,
     }
-    for name in (
-        "model",
-        "run_dir",
-        "device",
-        "precision",
-        "max_steps",
-        "batch_groups",
-        "inference_urls",
-        "threads",
-    ):
+    told = "model run_dir device precision max_steps batch_groups inference_urls threads"
+    for name in told.split():
         environment[f"TRAINER_{name.upper()}"] = str(getattr(settings, name))
     command = [sys.executable, "-m", "services.trainer"]
     return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
