@@ -5,9 +5,11 @@ square, piece letter and tag. A million parameters can learn which moves are leg
 tokens, seen from the side to move.
 
 With `pieces`, a piece on its square is also one token, as the prompt style `mover-twice` writes them. For a
-policy that reasons in sentences, `add_words` gives a model the words of a data set.
+policy that reasons in sentences, `add_words` gives a model the words of a data set. `add_layers` makes a
+trained model deeper.
 """
 
+import copy
 import json
 from collections import Counter
 from pathlib import Path
@@ -17,6 +19,7 @@ from pydantic import PositiveInt, model_validator
 from pydantic_settings import SettingsConfigDict
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from rookery.errors import SetupError
 from rookery.settings import Settings
 
 SPECIAL = ["<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|unk|>"]
@@ -52,7 +55,7 @@ class TinySettings(Settings):
     hidden_size: PositiveInt = 128
     """Width of the hidden layers."""
     layers: PositiveInt = 4
-    """Number of layers."""
+    """Number of layers. With --model, those after its layers were added to."""
     intermediate_size: PositiveInt = 384
     """Width of the MLP."""
     heads: PositiveInt = 4
@@ -62,14 +65,16 @@ class TinySettings(Settings):
     pieces: bool = False
     """Use one token for each piece on each square, for the prompt style mover-twice."""
     model: Path | None = None
-    """A model of this kind to which --words are added: its shape and weights stay."""
+    """A model of this kind to which --words or --layers are added: its weights stay."""
     words: Path | None = None
     """JSON lines with `messages`: each word that occurs twice in their answers becomes a token of --model."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if bool(self.model) != bool(self.words):
-            raise ValueError("--model and --words must be given together")
+        if self.words and not self.model:
+            raise ValueError("--words needs --model")
+        if self.model and bool(self.words) == ("layers" in self.model_fields_set):
+            raise ValueError("--model needs either --words or --layers")
         return self
 
 
@@ -155,6 +160,38 @@ def add_words(model_dir: Path, data: Path, out: Path) -> Path:
     return out
 
 
+def add_layers(model_dir: Path, layers: int, out: Path) -> Path:
+    """Writes the model with `layers` layers to `out`, and returns `out`. It answers as before.
+
+    Each added layer is a copy of the one before it whose two output projections are zero: it adds nothing to
+    the residual stream until it is trained. The copies are spread evenly, the last one at the end.
+
+    Raises:
+        SetupError: the model has that many layers or more, or fewer than half of them.
+    """
+    import torch
+    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+    model = Qwen3ForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
+    old = model.config.num_hidden_layers
+    if not old < layers <= 2 * old:
+        raise SetupError(f"--layers {layers}: {model_dir} has {old}, so it can get {old + 1} to {2 * old}")
+    deeper = torch.nn.ModuleList()
+    for index, layer in enumerate(model.model.layers):
+        deeper.append(layer)
+        if (index + 1) * (layers - old) // old > index * (layers - old) // old:
+            added = copy.deepcopy(layer)
+            torch.nn.init.zeros_(added.self_attn.o_proj.weight)
+            torch.nn.init.zeros_(added.mlp.down_proj.weight)
+            deeper.append(added)
+    model.model.layers = deeper
+    model.config.num_hidden_layers = layers
+    model.config.layer_types = ["full_attention"] * layers
+    model.save_pretrained(out)
+    PreTrainedTokenizerFast.from_pretrained(model_dir).save_pretrained(out)
+    return out
+
+
 def _compose(weight_VD: Any, vocabulary: dict[str, int]) -> None:
     """Initialises a square's embedding with file and rank, and a piece on a square with piece plus square."""
     lines = {line: weight_VD[0].clone().normal_(std=weight_VD.std().item()) for line in "abcdefgh12345678"}
@@ -192,5 +229,7 @@ def run(settings: TinySettings) -> None:
     """Writes the model that the settings describe."""
     if settings.model and settings.words:
         add_words(settings.model, settings.words, settings.out)
+    elif settings.model:
+        add_layers(settings.model, settings.layers, settings.out)
     else:
         build_tiny(**settings.model_dump(exclude={"model", "words"}))
