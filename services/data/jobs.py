@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _END = object()
+
+_LINE_S = 60.0
 
 
 def batched(items: Iterator[T], size: int) -> Iterator[list[T]]:
@@ -124,10 +127,10 @@ def _opened(path: Path | None) -> Iterator[tuple["asyncio.Runner", EnginePool]]:
 
 
 class Progress:
-    """One progress bar for each stage of a long command, on stderr if that is a terminal."""
+    """A progress bar for each stage of a long command, on stderr; a line a minute where no terminal is."""
 
     def __init__(self) -> None:
-        console = Console(stderr=True)
+        self._console = console = Console(stderr=True)
         self._bars = Bars(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -139,6 +142,7 @@ class Progress:
             disable=not console.is_terminal,
         )
         self._task = TaskID(0)
+        self._next_line = time.monotonic() + _LINE_S
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -153,3 +157,8 @@ class Progress:
 
     def advance(self, count: int) -> None:
         self._bars.advance(self._task, count)
+        if not self._console.is_terminal and time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + _LINE_S
+            task = self._bars.tasks[self._task]
+            of = f" of {task.total:,.0f}" if task.total else ""
+            self._console.out(f"{task.description}: {task.completed:,.0f}{of} {task.fields['unit']}")

@@ -258,8 +258,7 @@ def make_parts(
     """
     made = sum(parts.counts(part)["records"] for part in parts.done)
     advance(made)
-    # Positions without a record, too: they are not tried again.
-    seen = {position_key(supply.position(n).fen) for part in parts.done for n in supply.part(part)}
+    seen = {position_key(fen) for part in parts.done for fen in _fens(supply, parts, part)}
     results = _until(wanted - made, new_positions(supply, done=parts.done, seen=seen), work)
     for part, group in groupby(results, key=lambda one: one[0] // PART_SIZE):
         records, counts = list[R](), Counter(positions=0, records=0)
@@ -270,6 +269,14 @@ def make_parts(
                 counts["records"] += 1
                 advance(1)
         parts.write(part, records, counts=counts)
+
+
+def _fens(supply: NumberedPositions, parts: Parts[R], part: int) -> Iterator[str]:
+    """The positions of a finished part, also those without a record: they are not tried again."""
+    counts = parts.counts(part)
+    if counts["positions"] == counts["records"]:  # to read them is faster than to draw rare positions again
+        return (record.fen for record in parts.read(part))
+    return (supply.position(number).fen for number in supply.part(part))
 
 
 def _until(

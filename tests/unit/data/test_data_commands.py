@@ -7,6 +7,7 @@ import pytest
 from rookery.trace import Phase, Position
 from services.data.__main__ import main
 from services.data.commands import COMMANDS
+from services.data.jobs import Progress
 from services.data.positions.dataset import POSITIONS
 from services.data.store.folders import open_folder
 from services.data.store.parquet import read_records, write_records
@@ -280,3 +281,19 @@ def test_moves_keep_away_from_an_exam(
 def test_a_service_without_games_does_not_start(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--sources", "missing.pgn"]) == 2
     assert "no file matches 'missing.pgn': set --sources (DATA_SOURCES)" in capsys.readouterr().err
+
+
+def test_progress_is_lines_where_no_terminal_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.data.jobs._LINE_S", 0.0)
+    with Progress() as progress:
+        progress.begin("engine-moves", unit="positions", total=12000)
+        progress.advance(4200)
+        progress.begin("write", unit="files")
+        progress.advance(2)
+    assert capsys.readouterr().err.split("\n") == [
+        "engine-moves: 4,200 of 12,000 positions",
+        "write: 2 files",
+        "",
+    ]

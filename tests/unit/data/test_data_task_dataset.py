@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+from unittest.mock import Mock
 
 import chess
 import pytest
 
 from rookery.errors import InvalidInput
+from rookery.trace import Position
 from services.data.__main__ import main
 from services.data.positions.distinct import PositionKeys, position_key
 from services.data.positions.generator import PositionGenerator
@@ -120,6 +122,7 @@ def test_puzzles_need_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 WANTED = PART_SIZE + 20
+Draw: TypeAlias = Callable[[int], Position]
 
 
 class Stop(Exception):
@@ -131,7 +134,7 @@ def in_turn(recipe: TaskRecipe) -> Callable[[Iterable[Shard]], Iterator[list[tup
     return partial(map, partial(task_shard, recipe, None))
 
 
-def _make(out: Path, *, stop_after: int | None = None) -> list[int]:
+def _make(out: Path, *, stop_after: int | None = None, draw: Draw = OPENINGS.position) -> list[int]:
     """How many examples were reported at a time: first those of finished parts."""
     made: list[int] = []
 
@@ -141,7 +144,9 @@ def _make(out: Path, *, stop_after: int | None = None) -> list[int]:
             raise Stop
 
     parts = Parts(open_folder(out), EXAMPLES, terms={})
-    make_parts(OPENINGS, parts, in_turn(TaskRecipe("next-fen")), wanted=WANTED, advance=advance)
+    make_parts(
+        NumberedPositions(draw), parts, in_turn(TaskRecipe("next-fen")), wanted=WANTED, advance=advance
+    )
     examples = (example for part in sorted(parts.done) for example in parts.read(part))
     write_tasks(examples, open_folder(out), terms={})
     return made
@@ -159,7 +164,11 @@ def test_what_was_stopped_goes_on_and_ends_the_same(tmp_path: Path) -> None:
     assert first < PART_SIZE  # openings come again
     with pytest.raises(Stop):
         _make(tmp_path / "stopped", stop_after=PART_SIZE + 7)
-    assert _make(tmp_path / "stopped") == [first, *[1] * (WANTED - first)]
+    draw = Mock(side_effect=OPENINGS.position)
+    assert _make(tmp_path / "stopped", draw=draw) == [first, *[1] * (WANTED - first)]
+    assert min(number for (number,), _ in draw.call_args_list) == PART_SIZE, (
+        "finished parts are not drawn again"
+    )
     whole, stopped = ((tmp_path / name / "tasks.parquet").read_bytes() for name in ("whole", "stopped"))
     assert whole == stopped
 
