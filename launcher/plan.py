@@ -143,7 +143,7 @@ def _model(name: str) -> str:
     Raises:
         SetupError: `name` is a path without a model, or there is none at the URL.
     """
-    path = local_folder(name) if is_url(name) else Path(name)
+    path = local_folder(name)
     if (path / "config.json").is_file():
         return str(path.resolve())
     if path.exists() or path.is_absolute() or path.parent.is_dir():

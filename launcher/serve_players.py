@@ -31,7 +31,7 @@ from rookery.errors import SetupError
 from rookery.hub import DIGEST, model_folder, prompt_style, weights_digest
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
-from rookery.remote import is_url, local_folder
+from rookery.remote import run_version
 from rookery.settings import Settings, Specs
 from rookery.trace import Adapter, PolicyVersion, policy_name
 
@@ -168,10 +168,7 @@ def _read(spec: str) -> _Player:
 
 
 def _read_run(spec: str, place: str, given: Mapping[str, str], thinking: str) -> _Player:
-    where, at, number = place.rpartition("@")
-    if not at or "/" in number:
-        where, number = place, ""
-    run = local_folder(where) if is_url(where) else Path(where)
+    run, number = run_version(place)
     version = _version(run, number)
     known = {
         "name": f"{run.name}@{version.number}",
@@ -190,17 +187,17 @@ def _read_run(spec: str, place: str, given: Mapping[str, str], thinking: str) ->
     return _Player(spec, folder.resolve(), version, {**known, **given}, thinking)
 
 
-def _version(run: Path, number: str) -> _Version:
-    """Version `number` of the run, or the newest for an empty string."""
+def _version(run: Path, number: str | None) -> _Version:
+    """Version `number` of the run, or the newest."""
     named = ((_VERSION.fullmatch(path.name), path) for path in (run / "adapters").glob("policy-v*"))
     found = {int(name[1]): path for name, path in named if name}
     if not found:
         raise SetupError(f"{str(run)!r} has no version: there is nothing in {str(run / 'adapters')!r}")
-    if number and (not number.isdecimal() or int(number) not in found):
+    if number is not None and (not number.isdecimal() or int(number) not in found):
         raise SetupError(
             f"no version {number!r} in {str(run)!r}: it has {', '.join(map(str, sorted(found)))}"
         )
-    chosen = int(number) if number else max(found)
+    chosen = max(found) if number is None else int(number)
     state = _object(found[chosen] / "state.json")
     try:
         return _Version(found[chosen].resolve(), chosen, state["sha256"], state["fingerprint"]["model"])

@@ -36,7 +36,7 @@ def model_folder(model: str) -> Path:
         SetupError: it is neither a model directory nor an id or a URL that can be downloaded.
         Unavailable: the store of a URL does not answer.
     """
-    folder = local_folder(model) if is_url(model) else Path(model)
+    folder = local_folder(model)
     if (folder / CONFIG_FILE).is_file():
         return folder
     if not _is_id(model):

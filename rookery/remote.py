@@ -32,31 +32,39 @@ def cache_folder() -> Path:
 
 
 @cache
-def local_folder(url: str) -> Path:
-    """A copy of the folder at `url`. A process asks the store once.
+def local_folder(place: str) -> Path:
+    """The path `place`, or a copy of the folder at that URL. A process asks the store once.
 
     Raises:
-        SetupError: nothing is there, or the protocol is not supported.
+        SetupError: nothing is at the URL, or the protocol is not supported.
         Unavailable: the store does not answer.
     """
-    with store_faults(url):
-        files, root = open_store(url)
+    if not is_url(place):
+        return Path(place)
+    with store_faults(place):
+        files, root = open_store(place)
         found = sorted(files.find(root))
         if not found or found == [root]:
-            raise SetupError(f"there is no folder at {url!r}")
+            raise SetupError(f"there is no folder at {place!r}")
         identity = hashlib.sha256("\n".join(files.ukey(name) for name in found).encode()).hexdigest()
         copy = cache_folder() / identity[:32] / root.rpartition("/")[2]
         if not copy.exists():
             part = copy.with_name(f".{copy.name}.{os.getpid()}")
             for name in found:
-                place = part / name[len(root) + 1 :]
-                place.parent.mkdir(parents=True, exist_ok=True)
-                files.get_file(name, str(place))
+                file = part / name[len(root) + 1 :]
+                file.parent.mkdir(parents=True, exist_ok=True)
+                files.get_file(name, str(file))
             try:
                 part.rename(copy)
             except OSError:  # another process was faster
                 shutil.rmtree(part)
     return copy
+
+
+def run_version(place: str) -> tuple[Path, str | None]:
+    """The folder and the version that `RUN@VERSION` names, None for `RUN`. The run may be at a URL."""
+    folder, at, number = place.rpartition("@")
+    return (local_folder(folder), number) if at and "/" not in number else (local_folder(place), None)
 
 
 def upload(folder: Path, names: Iterable[str], url: str) -> None:

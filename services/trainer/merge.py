@@ -19,7 +19,7 @@ from rookery import __version__
 from rookery.errors import InvalidInput, SetupError
 from rookery.hub import CONFIG_FILE, DIGEST, MANIFEST_FILE, model_folder, prompt_style, weights_digest
 from rookery.prompt import StyleName
-from rookery.remote import PathOrUrl, is_url, local_folder
+from rookery.remote import PathOrUrl, run_version
 from rookery.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -55,11 +55,7 @@ def run(settings: MergeSettings) -> None:
     out = settings.out.resolve()
     if out.exists():
         raise SetupError(f"--out {settings.out} exists: choose another folder")
-    where = place = settings.run.removeprefix("run:")
-    number = None
-    if "@" in place.rpartition("/")[2]:
-        where, _, number = place.rpartition("@")
-    folder = local_folder(where) if is_url(where) else Path(where)
+    folder, number = run_version(settings.run.removeprefix("run:"))
     version, state = commits.committed(folder / "adapters", number)
     name, _, digest = state["fingerprint"]["model"].partition(f"@{DIGEST}")
     base = _base(str(settings.base), name=name, digest=digest, version=version)
@@ -74,7 +70,7 @@ def run(settings: MergeSettings) -> None:
         "trained": {key: value for key, value in state["fingerprint"].items() if key != "model"},
         "made_with": {"rookery": __version__, **{p: installed(p) for p in ("peft", "torch", "transformers")}},
     }
-    logger.info("merging version %d of %s into %s", state["number"], where, base)
+    logger.info("merging version %d of %s into %s", state["number"], folder, base)
     model = _merged(base, version)
     temporary = None
     try:
@@ -95,7 +91,7 @@ def run(settings: MergeSettings) -> None:
     finally:
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)
-    logger.info("wrote %s: version %d of %s", settings.out, state["number"], where)
+    logger.info("wrote %s: version %d of %s", settings.out, state["number"], folder)
 
 
 def _base(chosen: str, *, name: str, digest: str, version: Path) -> Path:

@@ -15,7 +15,7 @@ from pydantic_settings import SettingsConfigDict
 from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.hub import model_folder
-from rookery.remote import is_url, local_folder
+from rookery.remote import local_folder
 from rookery.settings import Port, RunSettings
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -104,7 +104,7 @@ class ServerSettings(RunSettings, AccessSettings):
         Raises:
             SetupError: `model` is neither.
         """
-        path = local_folder(self.model) if is_url(self.model) else Path(self.model)
+        path = local_folder(self.model)
         if (path / "config.json").is_file():
             return path.resolve()
         if path.exists() or path.parent.is_dir() or not _HUB_ID.fullmatch(self.model):

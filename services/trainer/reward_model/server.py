@@ -19,7 +19,7 @@ from transformers.utils.logging import disable_progress_bar
 from rookery import __version__, metrics
 from rookery.errors import InvalidInput, RookeryError, Unavailable
 from rookery.middleware import StrictBody
-from rookery.remote import is_url, local_folder
+from rookery.remote import local_folder
 from rookery.serving import Service, add_probes, add_problem_handlers, serve
 from services.trainer.distributed.placement import device_named
 from services.trainer.examples.chats import Chat, Messages, tokenize
@@ -249,7 +249,7 @@ async def run(settings: RewardServerSettings) -> None:
     """
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    folder = local_folder(settings.model) if is_url(settings.model) else Path(settings.model)
+    folder = local_folder(settings.model)
     scorer = RewardScorer(folder, rows=settings.rows, device=device_named(settings.device))
     queue = BatchQueue(scorer, limit=settings.queue)
     await serve(
