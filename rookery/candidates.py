@@ -35,7 +35,7 @@ def candidates_of(text: str, board: chess.Board) -> list[Candidate]:
     if line is not None:
         return [Candidate(*pair) for pair in zip(line.moves, line.evals, strict=True)]
     named = named_moves(reasoning_of(text), board)
-    return [Candidate(move, -float(place)) for place, move in enumerate(named)]
+    return [Candidate(move.uci, -float(place)) for place, move in enumerate(named)]
 
 
 def distinct(candidates: Sequence[Candidate]) -> dict[str, float]:

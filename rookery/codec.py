@@ -23,6 +23,7 @@ from rookery.trace import (
     Phase,
     PolicyVersion,
     Position,
+    ProcessReward,
     Prompt,
     Sampling,
     Sentence,
@@ -93,6 +94,9 @@ def verdict_to_proto(verdict: Verdict) -> verdict_pb2.Verdict:
         engine={"id": verdict.engine.id, "nodes": verdict.engine.nodes} if verdict.engine else None,
         reward_version=verdict.reward_version,
         sentences=[asdict(sentence) for sentence in verdict.sentences],
+        process_rewards=[
+            {"start": step.start, "end": step.end, "reward": step.reward} for step in verdict.process_rewards
+        ],
     )
 
 
@@ -112,6 +116,9 @@ def verdict_from_proto(proto: verdict_pb2.Verdict) -> Verdict:
         components=dict(proto.components),
         engine=EngineStamp(proto.engine.id, proto.engine.nodes) if has("engine") else None,
         sentences=tuple(_sentence(sentence) for sentence in proto.sentences),
+        process_rewards=tuple(
+            ProcessReward(step.start, step.end, step.reward) for step in proto.process_rewards
+        ),
     )
 
 

@@ -79,23 +79,31 @@ def read_move(text: str, board: chess.Board) -> Reading:
     return _agree({part: _read_one(part, board) for part in parts if _SUFFIX.sub("", part)}, board)
 
 
-def named_moves(text: str, board: chess.Board) -> Iterator[str]:
-    """The moves that prose names, in UCI, in the order of the text and with repetitions.
+@dataclass(frozen=True, slots=True)
+class NamedMove:
+    """A move that prose names at `text[start:end]`, in UCI."""
+
+    uci: str
+    start: int
+    end: int
+
+
+def named_moves(text: str, board: chess.Board) -> Iterator[NamedMove]:
+    """The moves that prose names, in the order of the text and with repetitions.
 
     Moves in UCI always count. Moves in SAN count only if they are legal on `board`, because a text also names
     replies and squares.
 
-    >>> list(named_moves("e4 or Nf3, not Nf6 or e2e5: e4!", chess.Board()))
+    >>> [named.uci for named in named_moves("e4 or Nf3, not Nf6 or e2e5: e4!", chess.Board())]
     ['e2e4', 'g1f3', 'e2e5', 'e2e4']
     """
     read: dict[str, chess.Move | None] = {}
-    for uci, san in _NAMED.findall(text):
+    for found in _NAMED.finditer(text):
+        uci, san = found.groups()
         if san and san not in read:
             read[san] = read_move(san, board).move
-        if uci:
-            yield uci
-        elif (move := read[san]) is not None:
-            yield move.uci()
+        if uci := uci or ((move := read[san]) and move.uci()):
+            yield NamedMove(uci, found.start(), found.end())
 
 
 def _agree(readings: dict[str, Reading], board: chess.Board) -> Reading:

@@ -164,6 +164,19 @@ class Scheme:
         """The weighted terms of a legal move, by name. Their sum is the reward."""
         return {term.name: weight * term.value(inputs) for weight, term in self.terms}
 
+    def process_reward(self, inputs: TermInput | None) -> float:
+        """The reward of a move that the reasoning names: of the terms that depend on the engine alone.
+
+        The lowest reward of a legal move without `inputs`, for a move that is illegal or named again.
+        """
+        if inputs is None:
+            return self.low
+        return sum(
+            weight * term.value(inputs)
+            for weight, term in self.terms
+            if (term.judges_move or term.needs_score) and not (term.needs_model or term.ask)
+        )
+
     def penalty(self, outcome: Outcome) -> float:
         """The reward of an answer without a legal move."""
         return self.low - _SHORTFALL[outcome] * (self.high - self.low)
@@ -252,7 +265,7 @@ def _candidates(named: int) -> Term:
         share = min(1.0, len(inputs.wins_named) / min(named, inputs.legal_moves))
         return share * (1.0 - max(0.0, inputs.win_best - max(inputs.wins_named)))
 
-    return Term(f"candidates({named})", 1, 0.0, 1.0, value, judges_move=False, candidates=named)
+    return Term(f"candidates({named})", 2, 0.0, 1.0, value, judges_move=False, candidates=named)
 
 
 TERMS: Mapping[str, Term] = MappingProxyType(

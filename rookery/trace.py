@@ -182,10 +182,20 @@ class Sentence:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessReward:
+    """The reward of a step of the reasoning, `text[start:end]`, by itself."""
+
+    start: int
+    end: int
+    reward: float
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The judgement of one completion. Win probabilities and regret are in [0, 1], for the side to move.
 
     `sentences` are those of the completion before its answer, if the reward depends on what they say.
+    `process_rewards` are those of the moves named there, if the scheme looks at them.
     """
 
     reward: float
@@ -201,6 +211,7 @@ class Verdict:
     components: Mapping[str, float] = field(default_factory=dict)
     engine: EngineStamp | None = None
     sentences: tuple[Sentence, ...] = ()
+    process_rewards: tuple[ProcessReward, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,8 +78,18 @@ class Sentence(_message.Message):
     claims: _containers.RepeatedCompositeFieldContainer[Claim]
     def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., read: bool = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ...) -> None: ...
 
+class ProcessReward(_message.Message):
+    __slots__ = ("start", "end", "reward")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    REWARD_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    reward: float
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., reward: _Optional[float] = ...) -> None: ...
+
 class Verdict(_message.Message):
-    __slots__ = ("reward", "outcome", "move", "best", "win_before", "win_after", "regret", "eval_before", "eval_after", "components", "engine", "reward_version", "sentences")
+    __slots__ = ("reward", "outcome", "move", "best", "win_before", "win_after", "regret", "eval_before", "eval_after", "components", "engine", "reward_version", "sentences", "process_rewards")
     class ComponentsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +110,7 @@ class Verdict(_message.Message):
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     REWARD_VERSION_FIELD_NUMBER: _ClassVar[int]
     SENTENCES_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_REWARDS_FIELD_NUMBER: _ClassVar[int]
     reward: float
     outcome: Outcome
     move: Move
@@ -113,4 +124,5 @@ class Verdict(_message.Message):
     engine: Engine
     reward_version: str
     sentences: _containers.RepeatedCompositeFieldContainer[Sentence]
-    def __init__(self, reward: _Optional[float] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., move: _Optional[_Union[Move, _Mapping]] = ..., best: _Optional[_Union[Move, _Mapping]] = ..., win_before: _Optional[float] = ..., win_after: _Optional[float] = ..., regret: _Optional[float] = ..., eval_before: _Optional[_Union[Evaluation, _Mapping]] = ..., eval_after: _Optional[_Union[Evaluation, _Mapping]] = ..., components: _Optional[_Mapping[str, float]] = ..., engine: _Optional[_Union[Engine, _Mapping]] = ..., reward_version: _Optional[str] = ..., sentences: _Optional[_Iterable[_Union[Sentence, _Mapping]]] = ...) -> None: ...
+    process_rewards: _containers.RepeatedCompositeFieldContainer[ProcessReward]
+    def __init__(self, reward: _Optional[float] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., move: _Optional[_Union[Move, _Mapping]] = ..., best: _Optional[_Union[Move, _Mapping]] = ..., win_before: _Optional[float] = ..., win_after: _Optional[float] = ..., regret: _Optional[float] = ..., eval_before: _Optional[_Union[Evaluation, _Mapping]] = ..., eval_after: _Optional[_Union[Evaluation, _Mapping]] = ..., components: _Optional[_Mapping[str, float]] = ..., engine: _Optional[_Union[Engine, _Mapping]] = ..., reward_version: _Optional[str] = ..., sentences: _Optional[_Iterable[_Union[Sentence, _Mapping]]] = ..., process_rewards: _Optional[_Iterable[_Union[ProcessReward, _Mapping]]] = ...) -> None: ...

@@ -8,7 +8,17 @@ from commentary import Reading, read
 from rookery.answers import before_answer
 from rookery.candidates import Candidate
 from rookery.rookworld import read_policy_answer
-from rookery.trace import Claim, EngineStamp, Evaluation, Move, Outcome, Position, Sentence, Verdict
+from rookery.trace import (
+    Claim,
+    EngineStamp,
+    Evaluation,
+    Move,
+    Outcome,
+    Position,
+    ProcessReward,
+    Sentence,
+    Verdict,
+)
 
 READ_CHARS = 10_000
 """Characters of an answer in which claims are looked for, so that a long text does not take long."""
@@ -94,4 +104,6 @@ def _verdict(value: Mapping[str, Any]) -> Verdict:
         Sentence(**{**sentence, "claims": tuple(Claim(**claim) for claim in sentence["claims"])})
         for sentence in value.get("sentences", ())  # an older file has none
     )
-    return Verdict(**{**value, **parts, "outcome": Outcome(value["outcome"]), "sentences": sentences})
+    rewards = tuple(ProcessReward(**reward) for reward in value.get("process_rewards", ()))
+    known = {"outcome": Outcome(value["outcome"]), "sentences": sentences, "process_rewards": rewards}
+    return Verdict(**{**value, **parts, **known})

@@ -9,7 +9,7 @@ from itertools import islice
 import chess
 
 from commentary import Reading
-from rookery.answers import reasoning_of
+from rookery.answers import before_answer
 from rookery.errors import InvalidInput, PeerFault
 from rookery.notation import named_moves, read_move
 from rookery.schemes import Scheme
@@ -21,10 +21,19 @@ REASONING_CHARS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """A move named at `response[start:end]`. `move` is None if it is illegal."""
+
+    move: chess.Move | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class MoveAnswer:
     """An answer with a legal move: the move, the full text and the scheme that turns it into a reward.
 
-    `candidates` are the different legal moves among those that the scheme looks at in the reasoning.
+    `named` are the moves that the scheme looks at in the reasoning.
     `reading` is what the reasoning says about the board, if the scheme needs it. `custom` has the values of
     users' functions.
     """
@@ -34,18 +43,22 @@ class MoveAnswer:
     response: str
     scheme: Scheme
     reward_version: str
-    candidates: tuple[chess.Move, ...] = ()
+    named: tuple[Candidate, ...] = ()
     reading: Reading | None = None
     custom: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def candidates(self) -> tuple[chess.Move, ...]:
+        """The different legal moves among the named ones."""
+        return tuple(dict.fromkeys(one.move for one in self.named if one.move is not None))
 
-def legal_candidates(response: str, board: chess.Board, *, most: int) -> tuple[chess.Move, ...]:
-    """The different legal moves among the first `most` that the reasoning names."""
+
+def candidates_in(response: str, board: chess.Board, *, most: int) -> tuple[Candidate, ...]:
+    """The first `most` moves that the reasoning names."""
     if not most:
         return ()
-    named = islice(named_moves(reasoning_of(response)[:REASONING_CHARS], board), most)
-    moves = [read_move(text, board).move for text in named]
-    return tuple(dict.fromkeys(move for move in moves if move is not None))
+    named = islice(named_moves(before_answer(response)[:REASONING_CHARS], board), most)
+    return tuple(Candidate(read_move(one.uci, board).move, one.start, one.end) for one in named)
 
 
 def with_reading(answer: MoveAnswer, fen: str) -> MoveAnswer | InvalidInput:

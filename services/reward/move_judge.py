@@ -4,7 +4,7 @@ The moves it is given are known to be legal. The scorer has read them from the a
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import chess
@@ -12,7 +12,7 @@ import chess
 from rookery.engines import RequestQueue
 from rookery.errors import EngineFault, PeerFault, RookeryError
 from rookery.schemes import TermInput
-from rookery.trace import EngineStamp, Evaluation, Outcome, Verdict
+from rookery.trace import EngineStamp, Evaluation, Outcome, ProcessReward, Verdict
 from rookery.uci import Analysis, Line, Query
 from rookery.winprob import CHECKMATE, DRAW, WinModel
 from services.reward.cache import AnalysisCache
@@ -219,7 +219,24 @@ class MoveJudge:
             components=components,
             engine=EngineStamp(self._engine_id, nodes),
             sentences=sentences_of(answer.reading) if answer.reading else (),
+            process_rewards=_process_rewards(answer, inputs, known),
         )
+
+
+def _process_rewards(
+    answer: MoveAnswer, inputs: TermInput, known: Mapping[chess.Move, MoveValue]
+) -> tuple[ProcessReward, ...]:
+    """The reward of each move that the reasoning names. One named again earns as little as an illegal one."""
+    before = set[chess.Move]()
+    rewards = []
+    for named in answer.named:
+        own = None
+        if named.move is not None and named.move not in before:
+            value = known[named.move]
+            own = replace(inputs, win_played=value.win, played=value.evaluation)
+            before.add(named.move)
+        rewards.append(ProcessReward(named.start, named.end, answer.scheme.process_reward(own)))
+    return tuple(rewards)
 
 
 _NO_SCORES = ModelScores("", {})

@@ -113,6 +113,14 @@ class SentenceBody(_Answer):
     claims: list[ClaimBody]
 
 
+class ProcessRewardBody(_Answer):
+    """The reward of a move that the reasoning names, by itself, and the move's place in the response."""
+
+    start: int
+    end: int
+    reward: float
+
+
 class VerdictBody(_Answer):
     """The verdict of one answer."""
 
@@ -137,6 +145,9 @@ class VerdictBody(_Answer):
     """Names all that the reward depends on besides the request. Compare rewards only if it is equal."""
     sentences: list[SentenceBody]
     """What the text before the box says. Empty unless the scheme has `truth` and the answer is legal."""
+    process_rewards: list[ProcessRewardBody]
+    """Those of the moves named before the box; `reward` does not contain them. Empty unless the scheme has
+    `candidates` and the answer is legal."""
 
 
 class ProblemBody(_Answer):

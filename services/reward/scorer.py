@@ -23,7 +23,7 @@ from rookery.trace import EngineStamp, Outcome, Verdict
 from rookery.winprob import WinModel
 from services.reward.cache import AnalysisCache
 from services.reward.custom_schemes import load_terms
-from services.reward.move_answer import MoveAnswer, legal_candidates, with_custom, with_reading
+from services.reward.move_answer import MoveAnswer, candidates_in, with_custom, with_reading
 from services.reward.move_judge import CloseGroups, MoveJudge, Result
 from services.reward.position import read_position
 from services.reward.reward_model import RewardModel
@@ -316,9 +316,9 @@ class Scorer:
         if reading.move is None:
             return self._refusal(reading.outcome, scheme)
         legal_move = position.legal_move(reading.move)
-        candidates = legal_candidates(item.response, position.board, most=scheme.candidates)
+        named = candidates_in(item.response, position.board, most=scheme.candidates)
         version = self.version(scheme)
-        return MoveAnswer(legal_move, reading.move, item.response, scheme, version, candidates)
+        return MoveAnswer(legal_move, reading.move, item.response, scheme, version, named)
 
     def _refusal(self, outcome: Outcome, scheme: Scheme) -> Verdict:
         penalty = scheme.penalty(outcome)

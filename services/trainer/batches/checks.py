@@ -33,10 +33,9 @@ def check_group(group: TraceGroup) -> None:
     except ValueError as error:
         raise WireError(f"group {group.id!r}: {error}") from error
     for slot, trace in enumerate(group.traces):
-        if not abs(trace.verdict.reward) <= _LARGEST:  # NaN compares false
-            raise ArithmeticError(
-                f"group {group.id}: reward of completion {slot} is {trace.verdict.reward!r}"
-            )
+        rewards = (trace.verdict.reward, *(step.reward for step in trace.verdict.process_rewards))
+        if wrong := [reward for reward in rewards if not abs(reward) <= _LARGEST]:  # NaN compares false
+            raise ArithmeticError(f"group {group.id}: reward of completion {slot} is {wrong[0]!r}")
         for place, logprob in enumerate(trace.completion.logprobs):
             if not math.isfinite(logprob):
                 where = f"token {place} of completion {slot}"

@@ -137,7 +137,10 @@ def collate(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Micro
         predictor_N=torch.tensor(predictor, device=device),
         targets_N=torch.tensor([t for c in completions for t in c.token_ids], device=device),
         behaviour_N=torch.tensor([p for c in completions for p in c.logprobs], device=device),
-        advantages_N=torch.tensor([c.advantage for c in completions for _ in c.token_ids], device=device),
+        advantages_N=torch.tensor(
+            [a for c in completions for a in c.token_advantages or [c.advantage] * len(c.token_ids)],
+            device=device,
+        ),
         ages_N=torch.tensor([c.age for c in completions for _ in c.token_ids], device=device),
         completion_N=torch.tensor([i for i, c in enumerate(completions) for _ in c.token_ids], device=device),
         weight_N=torch.tensor([c.weight for c in completions for _ in c.token_ids], device=device),

@@ -13,11 +13,13 @@ neither summed nor counted.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rookery.trace import Trace, TraceGroup
 from services.trainer.batches.advantages import RewardAverages, advantages
+from services.trainer.batches.process_rewards import token_advantages
 from services.trainer.settings import LossWeights, TrainerSettings
 
 
@@ -35,6 +37,8 @@ class ScoredCompletion:
     """The weight of each of its tokens in the loss."""
     trace: str = ""
     """The id of its trace."""
+    token_advantages: tuple[float, ...] = ()
+    """The advantages of its tokens, if they do not all have `advantage`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +85,14 @@ def prepare_batch(
     for group, own in zip(groups, values, strict=True):
         if not all(map(math.isfinite, own)):  # the averages of a damaged commit can cause that
             raise ArithmeticError(f"group {group.id}: advantages {own!r} of rewards {group.rewards!r}")
+    by_token = dict[str, tuple[float, ...]]()
+    if settings.process_rewards:
+        for group, own in zip(groups, values, strict=True):
+            by_token |= token_advantages(group, own, settings=settings)
     rows = make_rows(
         groups,
         values,
+        by_token=by_token,
         version=version,
         mask_truncated=settings.mask_truncated,
         row_tokens=settings.row_tokens or settings.micro_batch_tokens,
@@ -110,11 +119,13 @@ def make_rows(
     mask_truncated: bool,
     row_tokens: int,
     weights: LossWeights = "token",
+    by_token: Mapping[str, tuple[float, ...]] = MappingProxyType({}),
 ) -> list[Row]:
     """Returns rows of at most `row_tokens` tokens. A group too long for one row is split over several.
 
     A prompt with a single completion that is longer than `row_tokens` still becomes a row.
-    `values` are the advantages, one per trace. `version` is the trainer's; ages are counted from it.
+    `values` are the advantages, one per trace; `by_token` has those of single tokens by the id of the trace.
+    `version` is the trainer's; ages are counted from it.
     If `mask_truncated` is set, truncated completions count in the group's baseline but carry no loss.
     """
     rows: list[Row] = []
@@ -127,6 +138,7 @@ def make_rows(
                 version - group.policy.number,
                 token_weight(len(trace.completion.token_ids), weights),
                 trace.id,
+                by_token.get(trace.id, ()),
             )
             for trace, advantage in zip(group.traces, own, strict=True)
             if carries_loss(trace, mask_truncated=mask_truncated)

@@ -49,6 +49,7 @@ def describe(groups: list[TraceGroup]) -> dict[str, float]:
     """Returns statistics of a batch's verdicts. Rates are over completions, regret over legal moves."""
     traces = [trace for group in groups for trace in group.traces]
     verdicts = [trace.verdict for trace in traces]
+    steps = [step.reward for verdict in verdicts for step in verdict.process_rewards]
     regrets = [verdict.regret for verdict in verdicts if verdict.regret is not None]
     return {
         "groups": len(groups),
@@ -62,6 +63,7 @@ def describe(groups: list[TraceGroup]) -> dict[str, float]:
         "truncated": sum(trace.completion.truncated for trace in traces),
         **by_task(groups),
         **components(groups),
+        **({"process_reward": statistics.fmean(steps)} if steps else {}),
         **lengths(groups),
         **exploration(groups),
         **of_new_positions(groups),

@@ -163,6 +163,9 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySet
     """Divide advantages by the standard deviation of the rewards."""
     sigma_floor: NonNegativeFloat = 0.0
     """Divide by at least this, so that noise is not amplified. 0.05 fits rewards of 1,000 nodes."""
+    process_rewards: bool = False
+    """Tokens of a move that the reasoning names learn from that move's own reward, not from the answer's.
+    The reward's scheme must have candidates."""
     loss_weights: LossWeights = "token"
     """Weights of the loss: equal per token, equal per sequence, or the sum divided by a constant."""
     loss_constant: NonNegativeInt = 0
@@ -194,6 +197,17 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySet
             name for name, when in cls.conditions.items() if when.setting == "objective"
         )
         return {name: value for name, value in values.items() if name not in own}
+
+    @model_validator(mode="after")
+    def _process_rewards_are_of_groups(self) -> Self:
+        if self.process_rewards and (
+            self.objective == "ppo" or self.baseline not in ("group-mean", "leave-one-out")
+        ):
+            raise ValueError(
+                f"--process-rewards with --objective {self.objective} --baseline {self.baseline}: it needs "
+                "group-mean or leave-one-out, and another objective than ppo"
+            )
+        return self
 
     @model_validator(mode="after")
     def _dual_clip_is_a_bound(self) -> Self:

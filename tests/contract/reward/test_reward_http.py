@@ -33,6 +33,7 @@ async def test_a_legal_move(http: httpx.AsyncClient) -> None:
         "eval_after": {"cp": None, "mate": 1},
         "components": {"delta": 0.0},
         "sentences": [],
+        "process_rewards": [],
     }
 
 

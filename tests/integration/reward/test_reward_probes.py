@@ -330,6 +330,26 @@ def test_the_best_move_among_different_legal_candidates_earns_everything(
     assert candidates_earned(scorer, boards, with_best) == [1.0] * len(boards)
 
 
+def test_each_candidate_is_rewarded_as_if_it_were_the_answer(scorer: LocalScorer) -> None:
+    fen, scheme = "6k1/5ppp/8/8/8/8/r4PPP/1R4K1 w - - 0 30", "delta+0.2*candidates(4)+0.5*mate"
+    text = r"<think>b1b7, maybe Rb8#, not b1b7 or a1a8</think> \boxed{h2h3}"
+    verdict = scorer.score(Item(fen, text, scheme=scheme))
+    alone = {
+        move: scorer.score(Item(fen, boxed(move), scheme="delta+0.5*mate")).reward
+        for move in ("b1b7", "b1b8")
+    }
+    assert alone["b1b8"] == 0.5
+    assert alone["b1b7"] < -0.2
+    assert [(text[step.start : step.end], step.reward) for step in verdict.process_rewards] == [
+        ("b1b7", alone["b1b7"]),
+        ("Rb8#", alone["b1b8"]),
+        ("b1b7", -1.0),  # named again
+        ("a1a8", -1.0),  # illegal
+    ]
+    assert verdict.reward == sum(verdict.components.values())
+    assert not scorer.score(Item(fen, text, scheme="delta")).process_rewards
+
+
 def test_candidates_do_not_make_up_for_a_missing_move(
     scorer: LocalScorer, boards: tuple[chess.Board, ...]
 ) -> None:

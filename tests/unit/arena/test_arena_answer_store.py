@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import Conflict, InvalidInput
-from rookery.trace import Claim, Outcome, Sentence, Verdict
+from rookery.trace import Claim, Outcome, ProcessReward, Sentence, Verdict
 from services.arena.answer_store import key_of, open_answers
 from services.arena.answers import Answer, answer_from_json
 
@@ -44,12 +44,14 @@ def test_the_key_has_every_value_in_it() -> None:
     assert key_of(question) != key_of({**question, "seed": 1})
 
 
-def test_an_answer_comes_back_with_its_sentences(tmp_path: Path) -> None:
+def test_an_answer_comes_back_with_all_of_its_verdict(tmp_path: Path) -> None:
     claims = (Claim("passed pawn", 0, 9, true=False), Claim("winning", 10, 20))
-    verdict = Verdict(0.5, Outcome.LEGAL, "v", sentences=(Sentence(0, 21, read=True, claims=claims),))
+    sentences = (Sentence(0, 21, read=True, claims=claims),)
+    rewards = (ProcessReward(0, 4, -0.5),)
+    verdict = Verdict(0.5, Outcome.LEGAL, "v", sentences=sentences, process_rewards=rewards)
     answer = Answer("text", 3, verdict)
     with open_answers(tmp_path / "answers.jsonl") as store:
         assert answer_from_json(store.add("key", asdict(answer))) == answer
     older = asdict(answer)
-    del older["verdict"]["sentences"]
-    assert answer_from_json(older).verdict.sentences == ()
+    del older["verdict"]["sentences"], older["verdict"]["process_rewards"]
+    assert answer_from_json(older).verdict == Verdict(0.5, Outcome.LEGAL, "v")

@@ -151,7 +151,7 @@ def test_candidates_are_the_share_that_is_legal_and_different_times_the_best(
 
 
 def test_a_scheme_names_its_versions() -> None:
-    assert find_scheme("delta+0.2*candidates").id == "1*delta-1+0.2*candidates(3)-1"
+    assert find_scheme("delta+0.2*candidates").id == "1*delta-1+0.2*candidates(3)-2"
     assert find_scheme("delta+candidates(5)").candidates == 5
     assert find_scheme("delta").candidates == 0
     assert find_scheme("delta").id == "delta-1"

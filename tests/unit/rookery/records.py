@@ -14,6 +14,7 @@ from rookery.trace import (
     Phase,
     PolicyVersion,
     Position,
+    ProcessReward,
     Prompt,
     Sampling,
     Sentence,
@@ -49,6 +50,7 @@ claims = st.builds(Claim, concept=texts, start=uint32, end=uint32, true=st.none(
 sentences = st.builds(
     Sentence, start=uint32, end=uint32, read=st.booleans(), claims=st.lists(claims, max_size=2).map(tuple)
 )
+process_rewards = st.builds(ProcessReward, start=uint32, end=uint32, reward=finite)
 verdicts = st.builds(
     Verdict,
     reward=finite,
@@ -64,6 +66,7 @@ verdicts = st.builds(
     components=st.dictionaries(texts, finite, max_size=3),
     engine=st.none() | st.builds(EngineStamp, id=texts, nodes=st.integers(0, 2**64 - 1)),
     sentences=st.lists(sentences, max_size=2).map(tuple),
+    process_rewards=st.lists(process_rewards, max_size=2).map(tuple),
 )
 # The wire carries log-probabilities as 32-bit floats, as the server computed them.
 completions = st.lists(
@@ -144,6 +147,7 @@ GROUP = TraceGroup(
                 eval_after=Evaluation(mate=-3),
                 components={"regret": -0.125, "format": 0.0},
                 engine=EngineStamp("Stockfish 17", 2000),
+                process_rewards=(ProcessReward(3, 7, -0.25),),
                 sentences=(Sentence(1, 18, read=True, claims=(Claim("loose piece", 1, 17, true=False),)),),
             ),
         ),

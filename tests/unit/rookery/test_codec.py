@@ -49,11 +49,17 @@ def test_a_group_comes_back(group: TraceGroup) -> None:
     assert decode_group(encode_group(group)) == group
 
 
+_FIRST = GROUP.traces[0]
+TARGET_GROUP = replace(
+    GROUP,
+    traces=(replace(_FIRST, verdict=replace(_FIRST.verdict, process_rewards=())), *GROUP.traces[1:]),
+)
+"""As it was before verdicts had process rewards."""
 TASK_POSITION = replace(POSITION, target="")
 """As it was before positions had targets."""
 PLAIN_POSITION = replace(TASK_POSITION, task="", move="")
-_WITH_SENTENCES = GROUP.traces[0]
-SENTENCES_GROUP = replace(GROUP, position=TASK_POSITION)
+_WITH_SENTENCES = TARGET_GROUP.traces[0]
+SENTENCES_GROUP = replace(TARGET_GROUP, position=TASK_POSITION)
 DRAW_GROUP = replace(
     SENTENCES_GROUP,
     traces=(
@@ -78,7 +84,8 @@ PLAIN_GROUP = replace(TASK_GROUP, position=PLAIN_POSITION)
         ("trace_group_task", encode_group(TASK_GROUP)),
         ("trace_group_draw", encode_group(DRAW_GROUP)),
         ("trace_group_sentences", encode_group(SENTENCES_GROUP)),
-        ("trace_group_target", encode_group(GROUP)),
+        ("trace_group_target", encode_group(TARGET_GROUP)),
+        ("trace_group_process", encode_group(GROUP)),
     ],
 )
 def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
@@ -93,7 +100,8 @@ def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
         ("trace_group_task", TASK_GROUP),
         ("trace_group_draw", DRAW_GROUP),
         ("trace_group_sentences", SENTENCES_GROUP),
-        ("trace_group_target", GROUP),
+        ("trace_group_target", TARGET_GROUP),
+        ("trace_group_process", GROUP),
     ],
 )
 def test_old_bytes_read_as_they_were_meant(name: str, group: TraceGroup) -> None:

@@ -1,0 +1,104 @@
+"""Process rewards: the tokens of a candidate learn from its own reward, the others from the answer's."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rookery.errors import SetupError
+from rookery.trace import Completion, Outcome, ProcessReward, Trace, TraceGroup, Verdict
+from services.trainer.batches.micro_batches import collate
+from services.trainer.batches.process_rewards import token_spans, tokenizer_of
+from services.trainer.batches.rows import prepare_batch
+from services.trainer.settings import TrainerSettings
+from tests.conftest import ROOT
+from tests.unit.rookery.records import GROUP
+
+MODEL = ROOT / "models/rook-small"
+TOKENIZER = tokenizer_of(str(MODEL))
+
+
+def answered(text: str) -> Completion:
+    ids = tuple(TOKENIZER.encode(text + "<|end|>").ids)
+    return Completion(text, ids, (-1.0,) * len(ids), "stop", 0)
+
+
+def trace(name: str, text: str, reward: float, steps: Sequence[float] = ()) -> Trace:
+    """A trace with a process reward for each of its first candidates: `<think>e2e4 d2d4 ...`."""
+    rewards = tuple(ProcessReward(7 + 5 * k, 11 + 5 * k, step) for k, step in enumerate(steps))
+    return Trace(name, answered(text), Verdict(reward, Outcome.LEGAL, "v", process_rewards=rewards))
+
+
+def group(*traces: Trace) -> TraceGroup:
+    return replace(GROUP, traces=traces)
+
+
+def settings(**given: object) -> TrainerSettings:
+    return TrainerSettings(model=MODEL, run_dir=Path(), process_rewards=True, **given)
+
+
+def advantages(made: TraceGroup, **given: object) -> list[list[float]]:
+    """The advantages of each completion's tokens, from the tensors that the loss reads."""
+    batch = prepare_batch([made], version=1, settings=settings(**given), averages=None)
+    tensors = collate(batch.rows)
+    flat = iter(tensors.advantages_N.tolist())
+    return [[next(flat) for _ in each.token_ids] for row in batch.rows for each in row.completions]
+
+
+GOOD = r"<think>e2e4 d2d4 g1f3</think>\boxed{e2e4}"
+BAD = r"<think>h2h4 e2e4 a2a3</think>\boxed{h2h4}"
+
+
+def test_spans_are_those_of_the_text() -> None:
+    completion = answered(GOOD)
+    spans = token_spans(TOKENIZER, completion)
+    assert [GOOD[start:end] for start, end in spans] == [
+        "<think>", "e2", "e4", " ", "d2", "d4", " ", "g1", "f3", "</think>", "\\boxed{", "e2", "e4", "}", "",
+    ]  # fmt: skip
+    assert token_spans(TOKENIZER, replace(completion, text="something else")) == []
+
+
+def test_a_candidates_tokens_have_its_own_advantage() -> None:
+    good = trace("a", GOOD, 0.5, [0.0, -0.4, -0.1])
+    bad = trace("b", BAD, -0.5, [-0.2, 0.0, -0.1])
+    assert advantages(group(good, bad), normalise=False) == [
+        pytest.approx([0.5, 0.1, 0.1, 0.5, -0.2, -0.2, 0.5, 0.0, 0.0, *[0.5] * 6]),
+        pytest.approx([-0.5, -0.1, -0.1, -0.5, 0.2, 0.2, -0.5, 0.0, 0.0, *[-0.5] * 6]),
+    ]
+    first, _ = advantages(group(good, bad), sigma_floor=1.0)
+    assert first[:2] == pytest.approx([0.5, 0.1], abs=1e-3)
+
+
+def test_candidates_are_compared_with_those_of_the_same_place() -> None:
+    """The second answer is illegal, so it has no process rewards; the third names one move."""
+    made = group(
+        trace("a", GOOD, 0.5, [0.0, -0.4, -0.1]),
+        trace("b", BAD, -1.0),
+        trace("c", r"<think>d2d4</think>\boxed{d2d4}", 0.5, [-0.2]),
+    )
+    first, second, third = advantages(made, normalise=False)
+    assert first[1:9] == pytest.approx([0.1, 0.1, 0.5, 0.0, 0.0, 0.5, 0.0, 0.0])
+    assert second == pytest.approx([-1.0] * 15)
+    assert third[:4] == pytest.approx([0.5, -0.1, -0.1, 0.5])
+
+
+def test_without_the_setting_all_tokens_have_the_answers_advantage() -> None:
+    made = group(trace("a", GOOD, 0.5, [0.0]), trace("b", BAD, -0.5, [-0.2]))
+    given = settings(normalise=False).model_copy(update={"process_rewards": False})
+    batch = prepare_batch([made], version=1, settings=given, averages=None)
+    assert collate(batch.rows).advantages_N.tolist() == [0.5] * 15 + [-0.5] * 15
+
+
+@pytest.mark.parametrize(
+    "given", [{"baseline": "ema"}, {"baseline": "none"}, {"objective": "ppo", "baseline": "group-mean"}]
+)
+def test_they_need_groups(given: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"--process-rewards with --objective .*needs group-mean"):
+        settings(**given)
+
+
+def test_a_model_needs_a_tokenizer_file(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(SetupError, match=f"there is no {tmp_path / 'tokenizer.json'}"):
+        tokenizer_of(str(tmp_path))
