@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import chess
 
-from rookery.answers import reasoning_of
+from rookery.answers import before_answer
 from rookery.notation import named_moves
 from rookery.rookworld import read_policy_answer
 
@@ -34,7 +34,7 @@ def candidates_of(text: str, board: chess.Board) -> list[Candidate]:
     line = read_policy_answer(text)
     if line is not None:
         return [Candidate(*pair) for pair in zip(line.moves, line.evals, strict=True)]
-    named = named_moves(reasoning_of(text), board)
+    named = named_moves(before_answer(text), board)
     return [Candidate(move.uci, -float(place)) for place, move in enumerate(named)]
 
 

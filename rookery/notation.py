@@ -102,7 +102,9 @@ def named_moves(text: str, board: chess.Board) -> Iterator[NamedMove]:
         uci, san = found.groups()
         if san and san not in read:
             read[san] = read_move(san, board).move
-        if uci := uci or ((move := read[san]) and move.uci()):
+        if not uci and (move := read[san]) is not None:
+            uci = move.uci()
+        if uci:
             yield NamedMove(uci, found.start(), found.end())
 
 

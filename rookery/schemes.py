@@ -164,18 +164,18 @@ class Scheme:
         """The weighted terms of a legal move, by name. Their sum is the reward."""
         return {term.name: weight * term.value(inputs) for weight, term in self.terms}
 
-    def process_reward(self, inputs: TermInput | None) -> float:
-        """The reward of a move that the reasoning names: of the terms that depend on the engine alone.
+    @property
+    def engine_terms(self) -> "Scheme | None":
+        """The terms that the engine alone decides: what a move earns that the reasoning only names.
 
-        The lowest reward of a legal move without `inputs`, for a move that is illegal or named again.
+        None if none of them judges the move.
         """
-        if inputs is None:
-            return self.low
-        return sum(
-            weight * term.value(inputs)
+        by_engine = tuple(
+            (weight, term)
             for weight, term in self.terms
             if (term.judges_move or term.needs_score) and not (term.needs_model or term.ask)
         )
+        return Scheme(self.text, by_engine) if any(term.judges_move for _, term in by_engine) else None
 
     def penalty(self, outcome: Outcome) -> float:
         """The reward of an answer without a legal move."""

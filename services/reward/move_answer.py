@@ -33,7 +33,7 @@ class Candidate:
 class MoveAnswer:
     """An answer with a legal move: the move, the full text and the scheme that turns it into a reward.
 
-    `named` are the moves that the scheme looks at in the reasoning.
+    `named` are the moves that the scheme looks at in the reasoning, `candidates` the different legal ones.
     `reading` is what the reasoning says about the board, if the scheme needs it. `custom` has the values of
     users' functions.
     """
@@ -44,13 +44,9 @@ class MoveAnswer:
     scheme: Scheme
     reward_version: str
     named: tuple[Candidate, ...] = ()
+    candidates: tuple[chess.Move, ...] = ()
     reading: Reading | None = None
     custom: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def candidates(self) -> tuple[chess.Move, ...]:
-        """The different legal moves among the named ones."""
-        return tuple(dict.fromkeys(one.move for one in self.named if one.move is not None))
 
 
 def candidates_in(response: str, board: chess.Board, *, most: int) -> tuple[Candidate, ...]:

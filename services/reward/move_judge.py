@@ -227,15 +227,19 @@ def _process_rewards(
     answer: MoveAnswer, inputs: TermInput, known: Mapping[chess.Move, MoveValue]
 ) -> tuple[ProcessReward, ...]:
     """The reward of each move that the reasoning names. One named again earns as little as an illegal one."""
+    scheme = answer.scheme.engine_terms if answer.named else None
+    if scheme is None:
+        return ()
     before = set[chess.Move]()
     rewards = []
     for named in answer.named:
-        own = None
+        reward = scheme.low
         if named.move is not None and named.move not in before:
-            value = known[named.move]
-            own = replace(inputs, win_played=value.win, played=value.evaluation)
             before.add(named.move)
-        rewards.append(ProcessReward(named.start, named.end, answer.scheme.process_reward(own)))
+            value = known[named.move]
+            own = TermInput(inputs.win_best, value.win, "", inputs.win_worst, played=value.evaluation)
+            reward = sum((weight * term.value(own) for weight, term in scheme.terms), 0.0)
+        rewards.append(ProcessReward(named.start, named.end, reward))
     return tuple(rewards)
 
 

@@ -317,8 +317,9 @@ class Scorer:
             return self._refusal(reading.outcome, scheme)
         legal_move = position.legal_move(reading.move)
         named = candidates_in(item.response, position.board, most=scheme.candidates)
+        legal = tuple(dict.fromkeys(one.move for one in named if one.move is not None))
         version = self.version(scheme)
-        return MoveAnswer(legal_move, reading.move, item.response, scheme, version, named)
+        return MoveAnswer(legal_move, reading.move, item.response, scheme, version, named, legal)
 
     def _refusal(self, outcome: Outcome, scheme: Scheme) -> Verdict:
         penalty = scheme.penalty(outcome)

@@ -18,6 +18,7 @@ from rookery.remote import upload
 from rookery.serving import Service, add_probes, serve
 from rookery.streams import RunStreams
 from services.trainer.autobatch import resolve_micro_batch_tokens
+from services.trainer.batches.process_rewards import tokenizer_of
 from services.trainer.distributed.placement import device_named, own_device
 from services.trainer.distributed.process_group import Follower, World, join_processes
 from services.trainer.loop import check_resumable, train
@@ -37,6 +38,8 @@ async def run(settings: TrainerSettings) -> None:
     settings = own_device(settings)
     # Check before taking over the run, because taking it over ends a trainer that is running.
     adam.check(device_named(settings.device), bits=settings.adam_bits, offload=settings.offload)
+    if settings.process_rewards:
+        tokenizer_of(str(settings.model))
     if (metrics := settings.run_dir / METRICS_FILE).exists():
         read_metrics(metrics)
     # Fewer threads are faster on a busy machine: one delayed thread makes the others wait at each barrier.

@@ -1,11 +1,12 @@
-"""Advantages of single tokens, where steps of the reasoning are rewarded by themselves: process supervision.
+"""Advantages of single tokens, where the moves that the reasoning names are rewarded by themselves.
 
-The k-th steps of a group's answers are compared with each other, as GRPO compares whole answers. A token of a
-step gets the step's advantage, any other token that of the answer. DeepSeekMath (arXiv 2402.03300, section
-4.1.3) also adds the advantages of later steps, since they continue an argument. Candidate moves do not: what
-is left for the next one is worse if the first was good.
+The k-th named moves of a group's answers are compared with each other, as GRPO compares whole answers. The
+tokens of a move get its advantage, any other token that of the answer. This is the process supervision of
+DeepSeekMath (arXiv 2402.03300, section 4.1.3), which also adds the advantages of later steps, since they
+continue an argument. Candidate moves do not: what is left for the next one is worse if the first was good.
 """
 
+import logging
 from collections.abc import Sequence
 from functools import cache
 
@@ -17,6 +18,8 @@ from rookery.hub import model_folder
 from rookery.trace import Completion, TraceGroup
 from services.trainer.batches.advantages import advantages
 from services.trainer.settings import TrainerSettings
+
+logger = logging.getLogger(__name__)
 
 
 @cache
@@ -33,30 +36,52 @@ def tokenizer_of(model: str) -> Tokenizer:
 
 
 def token_advantages(
-    group: TraceGroup, outcome: Sequence[float], *, settings: TrainerSettings
+    groups: Sequence[TraceGroup], outcomes: Sequence[Sequence[float]], *, settings: TrainerSettings
 ) -> dict[str, tuple[float, ...]]:
     """The advantages of each token by the id of its trace, for traces with process rewards.
 
-    `outcome` has the advantages of the whole answers. A trace whose tokens do not make its text has none.
+    `outcomes` has the advantages of the whole answers, by group. A trace whose tokens do not make its text is
+    left out.
     """
+    found = dict[str, tuple[float, ...]]()
+    for group, outcome in zip(groups, outcomes, strict=True):
+        found |= _of_group(group, outcome, settings=settings)
+    if not found:
+        _warn_once()
+    return found
+
+
+@cache
+def _warn_once() -> None:
+    logger.warning(
+        "--process-rewards: no token of this batch has one. The reward's scheme must have candidates, and "
+        "the tokenizer must make the completion's text"
+    )
+
+
+def _of_group(
+    group: TraceGroup, outcome: Sequence[float], *, settings: TrainerSettings
+) -> dict[str, tuple[float, ...]]:
     tokenizer = tokenizer_of(str(settings.model))
     found = {
         trace.id: (trace.verdict.process_rewards, spans, [advantage] * len(spans))
         for trace, advantage in zip(group.traces, outcome, strict=True)
         if trace.verdict.process_rewards and (spans := token_spans(tokenizer, trace.completion))
     }
-    for place in range(max((len(steps) for steps, _, _ in found.values()), default=0)):
-        compared = [(steps[place], spans, own) for steps, spans, own in found.values() if place < len(steps)]
+    for place in range(max((len(rewards) for rewards, _, _ in found.values()), default=0)):
+        compared = [
+            (rewards[place], spans, own) for rewards, spans, own in found.values() if place < len(rewards)
+        ]
         (values,) = advantages(
-            [[step.reward for step, _, _ in compared]],
+            [[named.reward for named, _, _ in compared]],
             baseline=settings.baseline,
             normalise=settings.normalise,
             averages=None,
             sigma_floor=settings.sigma_floor,
         )
-        for (step, spans, own), value in zip(compared, values, strict=True):
+        for (named, spans, own), value in zip(compared, values, strict=True):
             for token, (start, end) in enumerate(spans):
-                if start < step.end and step.start < end:
+                if start < named.end and named.start < end:
                     own[token] = value
     return {trace: tuple(own) for trace, (_, _, own) in found.items()}
 
@@ -64,11 +89,19 @@ def token_advantages(
 def token_spans(tokenizer: Tokenizer, completion: Completion) -> list[tuple[int, int]]:
     """Where each token is in the text: its start and end. Empty if the tokens do not make this text.
 
-    Of the tokens of one character, the last has it; special tokens have no text.
+    Of the tokens of one character, the last has it. The token that ended the text is behind its end.
     """
-    stream, spans, text = DecodeStream(skip_special_tokens=True), [], ""
+    stream, spans, text = DecodeStream(skip_special_tokens=False), [], ""
     for token in completion.token_ids:
-        piece = stream.step(tokenizer, token) or ""
+        try:
+            piece = stream.step(tokenizer, token) or ""
+        except (
+            Exception
+        ):  # bytes that are no text, where a tokenizer falls back to bytes: its only error type
+            return []
         spans.append((len(text), len(text) + len(piece)))
         text += piece
-    return spans if completion.text.startswith(text) or text.startswith(completion.text) else []
+    for lead in ("", " "):  # SentencePiece drops the first space
+        if (lead + text).startswith(completion.text):
+            return [(start + len(lead), end + len(lead)) for start, end in spans]
+    return []

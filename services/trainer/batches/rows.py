@@ -85,10 +85,7 @@ def prepare_batch(
     for group, own in zip(groups, values, strict=True):
         if not all(map(math.isfinite, own)):  # the averages of a damaged commit can cause that
             raise ArithmeticError(f"group {group.id}: advantages {own!r} of rewards {group.rewards!r}")
-    by_token = dict[str, tuple[float, ...]]()
-    if settings.process_rewards:
-        for group, own in zip(groups, values, strict=True):
-            by_token |= token_advantages(group, own, settings=settings)
+    by_token = token_advantages(groups, values, settings=settings) if settings.process_rewards else {}
     rows = make_rows(
         groups,
         values,

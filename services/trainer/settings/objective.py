@@ -200,12 +200,12 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySet
 
     @model_validator(mode="after")
     def _process_rewards_are_of_groups(self) -> Self:
-        if self.process_rewards and (
-            self.objective == "ppo" or self.baseline not in ("group-mean", "leave-one-out")
-        ):
+        # GSPO has one ratio for a completion, whose gradient would average the advantages of its tokens.
+        of_tokens = self.objective not in ("ppo", "gspo") and self.baseline in ("group-mean", "leave-one-out")
+        if self.process_rewards and not of_tokens:
             raise ValueError(
                 f"--process-rewards with --objective {self.objective} --baseline {self.baseline}: it needs "
-                "group-mean or leave-one-out, and another objective than ppo"
+                "group-mean or leave-one-out, and another objective than ppo and gspo"
             )
         return self
 

@@ -19,7 +19,6 @@ from safetensors import SafetensorError
 from rookery.errors import NotFound, RookeryError
 from rookery.trace import TraceGroup, policy_name
 from services.trainer.batches.micro_batches import collate
-from services.trainer.batches.process_rewards import tokenizer_of
 from services.trainer.batches.rows import make_rows
 from services.trainer.distributed.process_group import World
 from services.trainer.model.policy import Policy
@@ -52,8 +51,6 @@ class PolicyTrainer:
         """Creates a trainer with a new optimizer."""
         if policy.device.type == "cuda":
             torch.cuda.set_device(policy.device)  # a thread does not inherit the device
-        if settings.process_rewards:
-            tokenizer_of(str(settings.model))
         optimizer = adam.build(
             policy.parameters, lr=settings.lr, bits=settings.adam_bits, offload=settings.offload
         )

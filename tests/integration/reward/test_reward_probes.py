@@ -346,7 +346,11 @@ def test_each_candidate_is_rewarded_as_if_it_were_the_answer(scorer: LocalScorer
         ("b1b7", -1.0),  # named again
         ("a1a8", -1.0),  # illegal
     ]
-    assert verdict.reward == sum(verdict.components.values())
+    for more in (
+        "+length",
+        "+0.1*format+truth",
+    ):  # the least and the most of terms about the text do not count
+        assert scorer.score(Item(fen, text, scheme=scheme + more)).process_rewards == verdict.process_rewards
     assert not scorer.score(Item(fen, text, scheme="delta")).process_rewards
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer, decoders, models
 
 from rookery.errors import SetupError
 from rookery.trace import Completion, Outcome, ProcessReward, Trace, TraceGroup, Verdict
@@ -59,6 +60,24 @@ def test_spans_are_those_of_the_text() -> None:
     assert token_spans(TOKENIZER, replace(completion, text="something else")) == []
 
 
+def test_spans_count_special_tokens_characters_and_a_lost_space() -> None:
+    within = answered("<think>e2e4 <|unk|></think>")
+    assert [within.text[start:end] for start, end in token_spans(TOKENIZER, within)][4] == "<|unk|>"
+    words = Tokenizer(models.WordPiece({"e4": 0, "##é": 1, "Ã": 2}, unk_token="Ã"))
+    words.decoder = decoders.WordPiece()
+    spaced = Completion(" e4é e4", (0, 1, 0), (-1.0,) * 3, "stop", 0)
+    assert [spaced.text[start:end] for start, end in token_spans(words, spaced)] == ["e4", "é", " e4"]
+
+
+def test_bytes_that_are_no_text_have_no_spans() -> None:
+    """Llama's tokenizer falls back to bytes: tokenizers raises where they break off."""
+    pieces = [("<unk>", 0.0), *((f"<0x{byte:02X}>", 0.0) for byte in range(256)), ("\u2581e", -1.0)]
+    bytes_ = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
+    bytes_.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    broken = Completion("x", (1 + 0x0A, 1 + 0xF0, 257), (-1.0,) * 3, "stop", 0)
+    assert token_spans(bytes_, broken) == []
+
+
 def test_a_candidates_tokens_have_its_own_advantage() -> None:
     good = trace("a", GOOD, 0.5, [0.0, -0.4, -0.1])
     bad = trace("b", BAD, -0.5, [-0.2, 0.0, -0.1])
@@ -91,7 +110,13 @@ def test_without_the_setting_all_tokens_have_the_answers_advantage() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"baseline": "ema"}, {"baseline": "none"}, {"objective": "ppo", "baseline": "group-mean"}]
+    "given",
+    [
+        {"baseline": "ema"},
+        {"baseline": "none"},
+        {"objective": "ppo", "baseline": "group-mean"},
+        {"objective": "gspo"},
+    ],
 )
 def test_they_need_groups(given: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"--process-rewards with --objective .*needs group-mean"):
