@@ -104,7 +104,7 @@ function card(trace: Trace, data: WholeGroup, index: number, route: Route, mode:
         : null));
 }
 
-/** The advantage of all tokens; 0 where it is not known, or the answer carries no loss. */
+/** The advantage of the whole answer; 0 where it is not known, or the answer carries no loss. */
 const learned = (trace: Trace): number => trace.no_loss ? 0 : trace.advantage ?? 0;
 
 /** Sentences by the truth of their claims. */
@@ -154,7 +154,7 @@ function legend(mode: string, data: WholeGroup): HTMLElement {
   if (mode === "ratio") return h("p", { class: "muted" },
     "The probability of a token when the policy was trained on it, over that when it was sampled. Blue is above 1, orange below, full at twice or half.");
   if (mode === "advantage") return h("p", { class: "muted" },
-    "All tokens of an answer share its advantage: blue is made more probable, orange less.");
+    "The advantage of the whole answer: blue is made more probable, orange less. With process rewards, candidates have their own.");
   if (!data.traces.some((trace) => trace.sentences.length)) return h("p", { class: "muted" },
     "No sentences to check in these answers. Hover over an answer to see its arrows alone.");
   return h("p", { class: "muted" }, h("span", { class: "claim true" }, "true"), " ",
