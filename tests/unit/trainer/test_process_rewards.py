@@ -12,6 +12,7 @@ from rookery.trace import Completion, Outcome, ProcessReward, Trace, TraceGroup,
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.process_rewards import token_spans, tokenizer_of
 from services.trainer.batches.rows import prepare_batch
+from services.trainer.records.describe import describe
 from services.trainer.settings import TrainerSettings
 from tests.conftest import ROOT
 from tests.unit.rookery.records import GROUP
@@ -127,3 +128,9 @@ def test_a_model_needs_a_tokenizer_file(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(SetupError, match=f"there is no {tmp_path / 'tokenizer.json'}"):
         tokenizer_of(str(tmp_path))
+
+
+def test_the_mean_is_reported() -> None:
+    made = group(trace("a", GOOD, 0.5, [0.0, -0.4]), trace("b", BAD, -0.5, [-0.2]))
+    assert describe([made])["process_reward"] == pytest.approx(-0.2)
+    assert "process_reward" not in describe([group(trace("a", GOOD, 0.5))])
