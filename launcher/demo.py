@@ -53,6 +53,7 @@ def demo(given: DemoSettings, console: Console) -> int:
             return INTERRUPTED
         session.say(f"{end} after {session.steps_done} steps; evaluating")
         session.stop("rollouts", "trainer", "feed")
+        session.await_ready("inference")
         session.finish_evaluation()
         session.stop("arena")
         session.pause_display()

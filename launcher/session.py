@@ -20,7 +20,7 @@ from launcher.observer import Observer, Snapshot
 from launcher.plan import HOST, Plan, make_plan
 from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE, write_json
 from launcher.settings import UpSettings
-from launcher.supervisor import Supervisor
+from launcher.supervisor import State, Supervisor
 from rookery.folder_lock import locked
 from rookery.hub import model_folder
 from rookery.logs import TextFormatter
@@ -139,6 +139,14 @@ class Session:
             evaluated = self._observer.snapshot.strength
             if evaluated and evaluated[-1]["version"] >= due:
                 return
+            self._supervisor.step(self._observer.snapshot.probes)
+            self._show()
+            time.sleep(TICK_S)
+
+    def await_ready(self, name: str) -> None:
+        """Waits until a service is ready, or until Ctrl-C: the trainer of a finished run ends long before."""
+        (member,) = (member for member in self._supervisor.members if member.command.name == name)
+        while not self.interrupts and member.state is not State.READY:
             self._supervisor.step(self._observer.snapshot.probes)
             self._show()
             time.sleep(TICK_S)

@@ -47,6 +47,13 @@ def test_a_short_demo_leaves_a_report(tmp_path: Path) -> None:
     assert set(report["sections"]["reasoning"]["metrics"]["distinct_candidates"]) == {FIRST, LAST}
     assert set(report["sections"]["matches"]["encounters"]["strict_elo"])
     assert set(report["sections"]["puzzles/mates_in_1"]["metrics"]["solved"]) == {FIRST, LAST}
+    # As after Ctrl-C in the evaluation. The trainer ends before the server is ready.
+    (run / "report.json").unlink()
+    again = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert again.returncode == 0, again.stdout[-3000:] + again.stderr[-3000:]
+    assert json.loads((run / "report.json").read_text())["sections"] == report["sections"]
 
 
 def test_the_demo_is_bounded() -> None:
