@@ -112,7 +112,8 @@ function follow(run: string): void {
     const news = !first && !REFRESHED.includes(parse(location).view)
       ? h("button", { class: "link", onclick: () => void render() }, "show new") : null;
     live.replaceChildren(h("i", { class: first ? "dot" : "dot on" }), text, ...(news ? [" ", news] : []));
-    if (failed || (!first && REFRESHED.includes(parse(location).view))) void render();
+    // The first news too: the view may have been drawn while the run was still being indexed.
+    if (failed || first || REFRESHED.includes(parse(location).view)) void render();
     first = false;
   };
   source.onerror = () => live.replaceChildren(h("i", { class: "dot off" }), "no connection");
