@@ -12,14 +12,16 @@ therefore watches its parent.
 import asyncio
 import atexit
 import os
+import signal
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from multiprocessing import connection, get_context, parent_process
+from types import FrameType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
 from rookery.errors import SetupError, Unavailable
@@ -49,6 +51,27 @@ def _end_with_parent() -> None:  # pragma: no cover - runs in the pool's process
     if parent is not None:
         connection.wait([parent.sentinel])
         os._exit(1)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Delays Ctrl-C until the end of the block, and keeps it from processes that are started in the block.
+
+    A process that has not been told yet what to do would print a traceback. It ends with its pool anyway.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes inherit it
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+        if came and callable(handler):
+            handler(*came[0])
 
 
 class RayPool(Executor):
@@ -135,11 +158,12 @@ class Workers:
             result: Future[R] = Future()
             result.set_result(function(*args, **kwargs))
             return result
-        try:
-            return self._pool.submit(function, *args, **kwargs)
-        except BrokenExecutor:
-            self._pool = process_pool(self.jobs)
-            return self._pool.submit(function, *args, **kwargs)
+        with _uninterrupted():
+            try:
+                return self._pool.submit(function, *args, **kwargs)
+            except BrokenExecutor:
+                self._pool = process_pool(self.jobs)
+                return self._pool.submit(function, *args, **kwargs)
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """The results, in the order of the items. Only a few items are taken ahead of the result awaited.

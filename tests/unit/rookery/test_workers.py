@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -74,3 +75,24 @@ def test_a_dead_process_loses_and_doubles_nothing(tmp_path: Path, monkeypatch: p
         with pytest.raises(Unavailable, match="2 processes died over one piece of work"):
             list(workers.map(die, range(2)))
     assert (tmp_path / "died").exists()
+
+
+def test_ctrl_c_is_for_the_parent_alone() -> None:
+    with Workers(2) as workers:
+        blocked = workers.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result()
+    assert signal.SIGINT in blocked
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_ctrl_c_waits_until_a_call_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, a process that is being started would print a traceback."""
+    begun = list[object]()
+
+    def interrupted(pool: ProcessPoolExecutor, *call: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        begun.append(call)
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", interrupted)
+    with Workers(2) as workers, pytest.raises(KeyboardInterrupt):
+        workers.submit(abs, -1)
+    assert begun == [(abs, -1)]
