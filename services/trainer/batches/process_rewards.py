@@ -1,6 +1,7 @@
 """Advantages of single tokens, where the moves that the reasoning names are rewarded by themselves.
 
-The k-th named moves of a group's answers are compared with each other, as GRPO compares whole answers. The
+The k-th named moves of a group's answers are compared with each other, as GRPO compares whole answers,
+whatever the baseline of the answers is. The
 tokens of a move get its advantage, any other token that of the answer. This is the process supervision of
 DeepSeekMath (arXiv 2402.03300, section 4.1.3), which also adds the advantages of later steps, since they
 continue an argument. Candidate moves do not: what is left for the next one is worse if the first was good.
@@ -13,10 +14,10 @@ from functools import cache
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
+from rookery.advantages import group_advantages
 from rookery.errors import SetupError
 from rookery.hub import model_folder
 from rookery.trace import Completion, TraceGroup
-from services.trainer.batches.advantages import advantages
 from services.trainer.settings import TrainerSettings
 
 logger = logging.getLogger(__name__)
@@ -72,11 +73,9 @@ def _of_group(
         compared = [
             (rewards[place], spans, own) for rewards, spans, own in found.values() if place < len(rewards)
         ]
-        (values,) = advantages(
-            [[named.reward for named, _, _ in compared]],
-            baseline=settings.baseline,
+        values = group_advantages(
+            [named.reward for named, _, _ in compared],
             normalise=settings.normalise,
-            averages=None,
             sigma_floor=settings.sigma_floor,
         )
         for (named, spans, own), value in zip(compared, values, strict=True):

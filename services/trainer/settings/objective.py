@@ -126,6 +126,8 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySet
         "normalise": When("baseline", but=("none",)),
         "sigma_floor": When("normalise", (True,)),
         "baseline_decay": When("baseline", ("ema", "adaptive")),
+        # GSPO has one ratio for a completion, whose gradient would average the advantages of its tokens.
+        "process_rewards": When("objective", but=("ppo", "gspo")),
         "loss_constant": When("loss_weights", ("constant",)),
         # With the other baselines, groups of equal rewards have a gradient too.
         "dynamic_sampling": When("baseline", ("group-mean", "leave-one-out")),
@@ -197,17 +199,6 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySet
             name for name, when in cls.conditions.items() if when.setting == "objective"
         )
         return {name: value for name, value in values.items() if name not in own}
-
-    @model_validator(mode="after")
-    def _process_rewards_are_of_groups(self) -> Self:
-        # GSPO has one ratio for a completion, whose gradient would average the advantages of its tokens.
-        of_tokens = self.objective not in ("ppo", "gspo") and self.baseline in ("group-mean", "leave-one-out")
-        if self.process_rewards and not of_tokens:
-            raise ValueError(
-                f"--process-rewards with --objective {self.objective} --baseline {self.baseline}: it needs "
-                "group-mean or leave-one-out, and another objective than ppo and gspo"
-            )
-        return self
 
     @model_validator(mode="after")
     def _dual_clip_is_a_bound(self) -> Self:

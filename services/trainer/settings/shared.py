@@ -41,14 +41,11 @@ class When:
 
     def __str__(self) -> str:
         """The condition as flags, for error messages."""
-        if not self.among:
-            return " ".join(
-                [_flag(self.setting), *(f"other than {value}" for value in self.but if value is not None)]
-            )
-        if self.among == (True,):
+        if self.among == (True,) or self.but == (None,):
             return _flag(self.setting)
-        *most, last = map(str, self.among)
-        return f"{_flag(self.setting)} {', '.join(most)}{' or ' if most else ''}{last}"
+        *most, last = (str(value) for value in self.among or self.but if value is not None)
+        values = f"{', '.join(most)}{' or ' if most else ''}{last}"
+        return f"{_flag(self.setting)} {'' if self.among else 'other than '}{values}"
 
 
 class ConditionalSettings(Settings):

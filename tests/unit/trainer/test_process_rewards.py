@@ -110,18 +110,19 @@ def test_without_the_setting_all_tokens_have_the_answers_advantage() -> None:
     assert collate(batch.rows).advantages_N.tolist() == [0.5] * 15 + [-0.5] * 15
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"baseline": "ema"},
-        {"baseline": "none"},
-        {"objective": "ppo", "baseline": "group-mean"},
-        {"objective": "gspo"},
-    ],
-)
-def test_they_need_groups(given: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"--process-rewards with --objective .*needs group-mean"):
-        settings(**given)
+@pytest.mark.parametrize("objective", ["ppo", "gspo"])
+def test_they_need_an_objective_of_single_tokens(objective: str) -> None:
+    flags = ["--run-dir", "d", "--model", "m", "--objective", objective]
+    with pytest.raises(SetupError, match=r"--process-rewards.*--objective other than ppo or gspo"):
+        TrainerSettings.parse([*flags, "--process-rewards"], prog="trainer")
+    assert not TrainerSettings.parse([*flags, "--preset", "rook-small"], prog="trainer").process_rewards
+
+
+def test_the_baseline_is_that_of_the_answers_alone() -> None:
+    made = group(trace("a", GOOD, 0.5, [0.0]), trace("b", BAD, -0.5, [-0.2]))
+    first, second = advantages(made, baseline="none")
+    assert first[:4] == pytest.approx([0.5, 1.0, 1.0, 0.5], abs=2e-3)
+    assert second[:4] == pytest.approx([-0.5, -1.0, -1.0, -0.5], abs=2e-3)
 
 
 def test_a_model_needs_a_tokenizer_file(tmp_path: Path) -> None:
