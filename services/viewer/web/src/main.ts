@@ -35,6 +35,8 @@ const help = h("dialog", { "aria-label": "Keys" }) as HTMLDialogElement;
 let pending = new AbortController();
 let source: EventSource | null = null;
 let followed = "";
+/** The last run that sent news. */
+let heard = "";
 let failed = false;
 
 function shell(): void {
@@ -112,8 +114,9 @@ function follow(run: string): void {
     const news = !first && !REFRESHED.includes(parse(location).view)
       ? h("button", { class: "link", onclick: () => void render() }, "show new") : null;
     live.replaceChildren(h("i", { class: first ? "dot" : "dot on" }), text, ...(news ? [" ", news] : []));
-    // The first news too: the view may have been drawn while the run was still being indexed.
-    if (failed || first || REFRESHED.includes(parse(location).view)) void render();
+    // A view that was drawn while the run was still being indexed is drawn again once, whatever it shows.
+    if (failed || run !== heard || REFRESHED.includes(parse(location).view)) void render();
+    heard = run;
     first = false;
   };
   source.onerror = () => live.replaceChildren(h("i", { class: "dot off" }), "no connection");
