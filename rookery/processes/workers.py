@@ -21,7 +21,6 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from multiprocessing import connection, get_context, parent_process
-from types import FrameType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
 from rookery.errors import SetupError, Unavailable
@@ -39,10 +38,19 @@ _CONNECT_S = 10.0
 
 def process_pool(jobs: int) -> ProcessPoolExecutor:
     """A pool of `jobs` processes. They are spawned, not forked: engines and progress bars use threads."""
-    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_watch_parent)
+    return _Pool(jobs, mp_context=get_context("spawn"), initializer=_begin)
 
 
-def _watch_parent() -> None:
+class _Pool(ProcessPoolExecutor):
+    """A pool whose `submit`, which starts processes, is not interrupted by Ctrl-C."""
+
+    def submit(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        with _uninterrupted():
+            return super().submit(function, *args, **kwargs)
+
+
+def _begin() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `_uninterrupted`
     threading.Thread(target=_end_with_parent, name="watch parent", daemon=True).start()
 
 
@@ -55,23 +63,25 @@ def _end_with_parent() -> None:  # pragma: no cover - runs in the pool's process
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Delays Ctrl-C until the end of the block, and keeps it from processes that are started in the block.
+    """Delays Ctrl-C until the end of the block, and until processes that are started in the block have begun.
 
-    A process that has not been told yet what to do would print a traceback. It ends with its pool anyway.
+    A process whose parent is interrupted before it has said what to run ends with a traceback.
     """
-    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
-        yield
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is None or threading.current_thread() is not threading.main_thread():
+        yield  # a handler that is not Python's; only the main thread is interrupted
         return
-    came: list[tuple[int, FrameType | None]] = []
-    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    came: list[int] = []
+    # Masking alone would not do: another thread may get the signal, and Python interrupts the main thread.
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes inherit it
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGINT, handler)
-        if came and callable(handler):
-            handler(*came[0])
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 class RayPool(Executor):
@@ -158,12 +168,11 @@ class Workers:
             result: Future[R] = Future()
             result.set_result(function(*args, **kwargs))
             return result
-        with _uninterrupted():
-            try:
-                return self._pool.submit(function, *args, **kwargs)
-            except BrokenExecutor:
-                self._pool = process_pool(self.jobs)
-                return self._pool.submit(function, *args, **kwargs)
+        try:
+            return self._pool.submit(function, *args, **kwargs)
+        except BrokenExecutor:
+            self._pool = process_pool(self.jobs)
+            return self._pool.submit(function, *args, **kwargs)
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """The results, in the order of the items. Only a few items are taken ahead of the result awaited.

@@ -70,7 +70,7 @@ def run(settings: MergeSettings) -> None:
         "trained": {key: value for key, value in state["fingerprint"].items() if key != "model"},
         "made_with": {"rookery": __version__, **{p: installed(p) for p in ("peft", "torch", "transformers")}},
     }
-    logger.info("merging version %d of %s into %s", state["number"], folder, base)
+    logger.info("merging %s, version %d, into %s", settings.run, state["number"], base)
     model = _merged(base, version)
     temporary = None
     try:
@@ -91,7 +91,7 @@ def run(settings: MergeSettings) -> None:
     finally:
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)
-    logger.info("wrote %s: version %d of %s", settings.out, state["number"], folder)
+    logger.info("wrote %s: version %d of %s", settings.out, state["number"], settings.run)
 
 
 def _base(chosen: str, *, name: str, digest: str, version: Path) -> Path:

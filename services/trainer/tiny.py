@@ -55,7 +55,7 @@ class TinySettings(Settings):
     hidden_size: PositiveInt = 128
     """Width of the hidden layers."""
     layers: PositiveInt = 4
-    """Number of layers. With --model, those after its layers were added to."""
+    """Number of layers. With --model: how many the deeper model has."""
     intermediate_size: PositiveInt = 384
     """Width of the MLP."""
     heads: PositiveInt = 4

@@ -1,7 +1,7 @@
 """Advantages of single tokens, where the moves that the reasoning names are rewarded by themselves.
 
 The k-th named moves of a group's answers are compared with each other, as GRPO compares whole answers,
-whatever the baseline of the answers is. The
+whatever the baseline of the answers is. They are divided by their standard deviation if the answers are. The
 tokens of a move get its advantage, any other token that of the answer. This is the process supervision of
 DeepSeekMath (arXiv 2402.03300, section 4.1.3), which also adds the advantages of later steps, since they
 continue an argument. Candidate moves do not: what is left for the next one is worse if the first was good.
@@ -75,7 +75,7 @@ def _of_group(
         ]
         values = group_advantages(
             [named.reward for named, _, _ in compared],
-            normalise=settings.normalise,
+            normalise=settings.normalise and settings.baseline != "none",
             sigma_floor=settings.sigma_floor,
         )
         for (named, spans, own), value in zip(compared, values, strict=True):

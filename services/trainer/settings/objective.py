@@ -196,7 +196,7 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySet
         if stronger.get("objective", theirs) == theirs:
             return dict(values)
         own = cls.dependent.union(
-            name for name, when in cls.conditions.items() if when.setting == "objective"
+            name for name, when in cls.conditions.items() if when.setting == "objective" and when.among
         )
         return {name: value for name, value in values.items() if name not in own}
 

@@ -118,11 +118,18 @@ def test_they_need_an_objective_of_single_tokens(objective: str) -> None:
     assert not TrainerSettings.parse([*flags, "--preset", "rook-small"], prog="trainer").process_rewards
 
 
+@pytest.mark.parametrize("objective", ["dr-grpo", "dapo", "cispo", "reinforce"])
+def test_a_preset_sets_them_for_other_objectives_too(objective: str) -> None:
+    flags = ["--run-dir", "d", "--model", "m", "--objective", objective, "--preset", "rook-small"]
+    assert TrainerSettings.parse(flags, prog="trainer").process_rewards
+
+
 def test_the_baseline_is_that_of_the_answers_alone() -> None:
+    """Without a baseline, answers are not divided by a standard deviation, and so candidates are not."""
     made = group(trace("a", GOOD, 0.5, [0.0]), trace("b", BAD, -0.5, [-0.2]))
     first, second = advantages(made, baseline="none")
-    assert first[:4] == pytest.approx([0.5, 1.0, 1.0, 0.5], abs=2e-3)
-    assert second[:4] == pytest.approx([-0.5, -1.0, -1.0, -0.5], abs=2e-3)
+    assert first[:4] == pytest.approx([0.5, 0.1, 0.1, 0.5])
+    assert second[:4] == pytest.approx([-0.5, -0.1, -0.1, -0.5])
 
 
 def test_a_model_needs_a_tokenizer_file(tmp_path: Path) -> None:
