@@ -50,6 +50,8 @@ class _Pool(ProcessPoolExecutor):
 
 
 def _begin() -> None:
+    # Ctrl-C in a terminal goes to all processes. The parent reports it; this one ends without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `_uninterrupted`
     threading.Thread(target=_end_with_parent, name="watch parent", daemon=True).start()
 
@@ -69,7 +71,7 @@ def _uninterrupted() -> Iterator[None]:
     """
     handler = signal.getsignal(signal.SIGINT)
     if handler is None or threading.current_thread() is not threading.main_thread():
-        yield  # a handler that is not Python's; only the main thread is interrupted
+        yield  # the handler is not Python's, or this is a thread that Ctrl-C does not interrupt
         return
     came: list[int] = []
     # Masking alone would not do: another thread may get the signal, and Python interrupts the main thread.

@@ -127,7 +127,7 @@ def _opened(path: Path | None) -> Iterator[tuple["asyncio.Runner", EnginePool]]:
 
 
 class Progress:
-    """A progress bar for each stage of a long command, on stderr; a line every minute if it is a file."""
+    """A progress bar for each stage of a long command, on stderr; without a terminal, a line every minute."""
 
     def __init__(self) -> None:
         self._console = console = Console(stderr=True)

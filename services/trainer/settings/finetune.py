@@ -67,7 +67,7 @@ class FinetuneSettings(
     bf16: bool = True
     """Matrix products in bfloat16."""
     compile: bool = False
-    """torch.compile the loss: for rook-tiny 1.2 times as fast on a CPU, after a minute of compiling."""
+    """torch.compile the loss: for rook-tiny 1.2 times as fast on a CPU. Compiling takes 1 to 2 minutes."""
     device: Devices = "auto"
     """`cpu`, the index of a GPU, or `auto`. Several, such as 0,1,2,3: a process for each, all on this
     machine."""
