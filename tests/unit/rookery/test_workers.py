@@ -26,20 +26,26 @@ if __name__ == "__main__":
 """
 
 
-def test_a_killed_parent_leaves_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_parent_that_is_ended_leaves_nobody(tmp_path: Path, number: signal.Signals) -> None:
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
     parent = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+    )  # fmt: skip
     assert parent.stdout
     parent.stdout.readline()
     children = psutil.Process(parent.pid).children(recursive=True)
     assert len(children) >= 2
-    parent.send_signal(signal.SIGKILL)
-    parent.communicate()
+    if number == signal.SIGINT:
+        os.killpg(parent.pid, number)  # as Ctrl-C in a terminal does
+    else:
+        parent.send_signal(number)
+    _, said = parent.communicate()
     _, alive = psutil.wait_procs(children, timeout=30)
     assert alive == []
+    assert said.count("Traceback") == (number == signal.SIGINT), said  # the parent's own
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
