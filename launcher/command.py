@@ -22,6 +22,7 @@ USAGE = """usage: rookery COMMAND ...
 
 Whole runs on this machine
   demo                    train on the sample games for a few minutes, then compare before and after
+  sweep --vary ...        run the demo under several settings and seeds, and measure what each changes
   up                      start all services and train until --steps, --minutes or Ctrl-C
   status                  show the state of a run: versions, groups, streams, services
   doctor                  gather what a bug report needs about a run into one file
@@ -173,6 +174,12 @@ def _demo(rest: list[str]) -> int:
     return demo(DemoSettings.parse(rest, prog="rookery demo", show=print_services), _console())
 
 
+def _sweep(rest: list[str]) -> int:
+    from launcher.sweep import SweepSettings, print_runs, sweep
+
+    return sweep(SweepSettings.parse(rest, prog="rookery sweep", show=print_runs), _console())
+
+
 _OWN: dict[str, tuple[str, str, str, Callable[[], "Console"]]] = {
     "status": ("status", "StatusSettings", "status", _console),
     "dead": ("dead", "DeadSettings", "dead", _plain),
@@ -246,6 +253,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "serve": _serve,
     "up": _up,
     "demo": _demo,
+    "sweep": _sweep,
     **{name: partial(_own, name) for name in _OWN},
     "exporter": _exporter,
     "check": _check,

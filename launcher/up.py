@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 
 from rich.console import Console
@@ -70,6 +71,16 @@ def print_services(given: UpSettings) -> None:
     if "set" in now and settings.set != given.set:
         origins["set"] = f"{now['set']}, {kept['set']}"
     settings.print_resolved(origins)
+    for resolved in resolve_services(settings):
+        sys.stdout.write("\n" + resolved)
+
+
+def resolve_services(settings: UpSettings) -> Iterator[str]:
+    """The output of `--dry-run` of feed, reward, rollouts and trainer.
+
+    Raises:
+        SetupError: a setting of the run or of a service is wrong.
+    """
     with Ports(HOST) as ports:
         plan = make_plan(settings, ports)
     # `make_plan` creates a folder for Redis, which is not started here.
@@ -87,4 +98,4 @@ def print_services(given: UpSettings) -> None:
         )
         if done.returncode:
             raise SetupError(f"{name}: {done.stderr.strip().removeprefix('error: ')}")
-        sys.stdout.write("\n" + done.stdout)
+        yield done.stdout

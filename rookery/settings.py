@@ -147,7 +147,7 @@ class Settings(BaseSettings):
             group = parser.add_argument_group(title)
         if str(options.get("metavar")).startswith("tuple["):  # a repeatable flag takes one value at a time
             options["metavar"] = options["metavar"].removeprefix("tuple[").split(",")[0]
-        if options.get("dest") == "set":  # of type `Assignments`
+        if options.get("dest") in ("set", "vary"):  # of type `Assignments`
             options |= {"type": lambda text: text.translate(_INTACT), "metavar": "NAME=VALUE"}
         (group or parser).add_argument(*flags, **options)
 

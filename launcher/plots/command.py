@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from launcher.plots.comparison import Comparison, Interval, compare
+from launcher.plots.comparison import Comparison, Interval, compare, effects
 from launcher.plots.runs import Run, find_runs, group_seeds, ungrouped
 from rookery.errors import InvalidInput, SetupError
 from rookery.plots import CURVES_FILE
@@ -58,6 +58,9 @@ class CompareSettings(Settings):
     """Share of each run's steps, counted from the end, over which the means are computed."""
     separate: bool = False
     """Compare every run separately, even if runs differ only in their seed."""
+    effects: bool = False
+    """Estimate what each setting changes, by least squares, from runs that vary several at once, such as
+    those of `rookery sweep --together`. The first run is the baseline."""
     json_: bool = Field(default=False, alias="json")
     """Print JSON instead of a table."""
     seed: NonNegativeInt = 0
@@ -100,7 +103,10 @@ def compare_runs(settings: CompareSettings, console: Console) -> int:
         raise InvalidInput(
             f"{len(runs)} seeds of one configuration: use --separate to compare them with each other"
         )
-    found = compare(configurations, window=settings.window, keys=settings.keys, seed=settings.seed)
+    if settings.effects:
+        found = effects(runs, window=settings.window, keys=settings.keys)
+    else:
+        found = compare(configurations, window=settings.window, keys=settings.keys, seed=settings.seed)
     if settings.out is not None:
         curves = [Curve(c.name, tuple(run.steps for run in c.runs)) for c in configurations]
         panels = choose(_keys(runs), asked=settings.keys)

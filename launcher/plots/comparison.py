@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from launcher.plots.runs import Configuration, Run
+from launcher.plots.runs import Configuration, Run, changes_of
 from rookery.errors import InvalidInput
 from rookery.plots.steps import Step, keys_of, matching, series
 
@@ -57,8 +57,12 @@ def over_seeds(values: Sequence[float], less: Sequence[float] = ()) -> Interval:
     squared = math.fsum(part for part, _ in parts)
     # Welch-Satterthwaite; with one side it is n - 1. With zero variance the value does not matter.
     freedom = squared**2 / math.fsum(p * p / n for p, n in parts) if squared else 1.0
-    reach = _STUDENT[min(int(freedom + 1e-9), len(_STUDENT)) - 1] * math.sqrt(squared)
+    reach = _student(freedom) * math.sqrt(squared)
     return Interval(mean, mean - reach, mean + reach)
+
+
+def _student(freedom: float) -> float:
+    return _STUDENT[min(int(freedom + 1e-9), len(_STUDENT)) - 1]
 
 
 def over_blocks(drawn: Floats, mean: float) -> Interval:
@@ -118,7 +122,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result of a comparison. `method` describes how the intervals were computed."""
+    """The result of a comparison. `method` describes how the intervals were computed.
+
+    For `effects`, the first configuration is that of the first run, and each other one is a change of it.
+    """
 
     configurations: tuple[str, ...]
     window_steps: tuple[int, ...]
@@ -145,11 +152,7 @@ def compare(
     Raises:
         InvalidInput: no requested statistic is in all of the runs.
     """
-    runs = [run for configuration in configurations for run in configuration.runs]
-    shared = sorted(set.intersection(*(set(keys_of(_window(run, window))) for run in runs)))
-    chosen = [key for key in matching(shared, keys or KEYS) if key != "step"]
-    if not chosen:
-        raise InvalidInput(f"no statistic of {', '.join(keys or KEYS)} is in all runs; they share {shared}")
+    chosen = _shared([run for configuration in configurations for run in configuration.runs], window, keys)
     several = all(len(configuration.runs) > 1 for configuration in configurations)
     figures = [
         figure
@@ -164,6 +167,65 @@ def compare(
     names = tuple(configuration.name for configuration in configurations)
     method = _method(windows, several=several, paired=same_seeds(configurations))
     return Comparison(names, windows, method, tuple(figures))
+
+
+def effects(runs: Sequence[Run], *, window: float, keys: Sequence[str]) -> Comparison:
+    """What each setting changes, from runs that vary several settings at once. The first run is the baseline.
+
+    Ordinary least squares: a statistic is the sum of a mean, an effect of each seed, and one of each change.
+    The intervals are Student's. Settings that always change together count as one change.
+
+    Raises:
+        InvalidInput: there are too few runs to tell the changes apart, or no statistic is in all of the runs.
+    """
+    import numpy as np
+
+    chosen, changes = _shared(runs, window, keys), changes_of(runs)
+    seeds = sorted({str(run.seed) for run in runs})
+    # Seeds are coded as -1, 0 and 1 so that the constant is their mean.
+    blocks = [[(str(run.seed) == seed) - (str(run.seed) == seeds[0]) for run in runs] for seed in seeds[1:]]
+    design = np.array([[True] * len(runs), *changes.values(), *blocks], dtype=np.float64).T
+    freedom = len(runs) - design.shape[1]
+    if not changes or freedom < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
+        raise InvalidInput(
+            f"{len(runs)} runs of {len(seeds)} seeds do not tell {len(changes)} changes apart: "
+            f"{'; '.join(changes) or 'none'}"
+        )
+    values = np.array([[_mean(run, key, window) for key in chosen] for run in runs])
+    inverse = np.linalg.inv(design.T @ design)
+    found = inverse @ design.T @ values  # [changes, statistics]
+    noise = ((values - design @ found) ** 2).sum(axis=0) / freedom
+
+    def estimate(weights: Floats, column: int) -> Interval:
+        mean = float(weights @ found[:, column])
+        reach = _student(freedom) * math.sqrt(weights @ inverse @ weights * noise[column])
+        return Interval(mean, mean - reach, mean + reach)
+
+    names, unit = (runs[0].name, *changes), np.eye(design.shape[1])
+    figures = [
+        Figure(
+            key,
+            name,
+            estimate(unit[0] + unit[row] if row else unit[0], column),
+            estimate(unit[row], column) if row else None,
+        )
+        for column, key in enumerate(chosen)
+        for row, name in enumerate(names)
+    ]
+    method = (
+        f"least squares over {len(runs)} runs with {freedom} degrees of freedom, Student's t; means "
+        "are those of all seeds"
+    )
+    windows = tuple(sorted({len(_window(run, window)) for run in runs}))
+    return Comparison(names, windows, method, tuple(figures))
+
+
+def _shared(runs: Sequence[Run], window: float, keys: Sequence[str]) -> list[str]:
+    shared = sorted(set.intersection(*(set(keys_of(_window(run, window))) for run in runs)))
+    chosen = [key for key in matching(shared, keys or KEYS) if key != "step"]
+    if not chosen:
+        raise InvalidInput(f"no statistic of {', '.join(keys or KEYS)} is in all runs; they share {shared}")
+    return chosen
 
 
 def same_seeds(configurations: Sequence[Configuration]) -> bool:
