@@ -85,14 +85,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
             f"{str(settings.reward_model)!r} is not a reward model: it has no {_REWARD_MODEL_CARD} "
             "(--reward-model)"
         )
-    preset = read_preset(settings.preset).get("reward", {}) if settings.preset else {}
-    reward = {**preset, **overrides.values("reward", governed=())}
-    scheme, has_model = reward.get("scheme", ""), settings.reward_model or reward.get("model_url")
-    if re.search(r"\bmodel\b", scheme) and not has_model:
-        raise SetupError(
-            f"scheme {scheme!r} needs a reward model: name its directory with --reward-model, or choose "
-            "another scheme, such as --set reward.scheme=delta"
-        )
+    _check_scheme(settings, overrides)
     if overrides.is_on("trainer", "sleep_inference") and not overrides.is_on("inference", "sleep"):
         raise SetupError("trainer.sleep_inference needs a server that may sleep: --set inference.sleep=true")
     commands = {}
@@ -115,6 +108,22 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
             continue
         commands[name] = service_command(name, settings, draft, overrides)
     return draft
+
+
+def _check_scheme(settings: UpSettings, overrides: Overrides) -> None:
+    preset = read_preset(settings.preset).get("reward", {}) if settings.preset else {}
+    scheme = overrides.given("reward", "scheme") or preset.get("scheme", "delta")
+    has_model = settings.reward_model or overrides.given("reward", "model_url") or preset.get("model_url")
+    if re.search(r"\bmodel\b", scheme) and not has_model:
+        raise SetupError(
+            f"scheme {scheme!r} needs a reward model: name its directory with --reward-model, or choose "
+            "another scheme, such as --set reward.scheme=delta"
+        )
+    if overrides.is_on("trainer", "process_rewards") and not re.search(r"\bcandidates\b", scheme):
+        raise SetupError(
+            f"trainer.process_rewards needs a scheme with candidates, not {scheme!r}: "
+            "--set reward.scheme=delta+0.2*candidates"
+        )
 
 
 def _has_viewer(settings: UpSettings) -> bool:

@@ -94,9 +94,7 @@ def token_spans(tokenizer: Tokenizer, completion: Completion) -> list[tuple[int,
     for token in completion.token_ids:
         try:
             piece = stream.step(tokenizer, token) or ""
-        except (
-            Exception
-        ):  # bytes that are no text, where a tokenizer falls back to bytes: its only error type
+        except Exception:  # bytes that are no text, from a tokenizer with bytes: it has no other error type
             return []
         spans.append((len(text), len(text) + len(piece)))
         text += piece
