@@ -59,13 +59,15 @@ def demo(given: DemoSettings, console: Console) -> int:
         session.pause_display()
         if session.steps_done == 0:
             raise RookeryError(f"run {settings.run!r} has not finished a single step: give it more --minutes")
+        if session.interrupts:
+            return INTERRUPTED
         try:
             evaluate_versions(settings, session.plan, held_out, console)
         except RookeryError:
             if session.interrupts:
                 return INTERRUPTED
             raise
-    return 0
+    return INTERRUPTED if session.interrupts else 0
 
 
 def evaluate_versions(settings: DemoSettings, plan: Plan, held_out: Path, console: Console) -> None:

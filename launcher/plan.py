@@ -111,8 +111,9 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
 
 
 def _check_scheme(settings: UpSettings, overrides: Overrides) -> None:
-    preset = read_preset(settings.preset).get("reward", {}) if settings.preset else {}
-    scheme = overrides.given("reward", "scheme") or preset.get("scheme", "delta")
+    named = overrides.given("reward", "preset") or settings.preset
+    preset = read_preset(named).get("reward", {}) if named else {}
+    scheme = str(overrides.given("reward", "scheme") or preset.get("scheme", "delta"))
     has_model = settings.reward_model or overrides.given("reward", "model_url") or preset.get("model_url")
     if re.search(r"\bmodel\b", scheme) and not has_model:
         raise SetupError(

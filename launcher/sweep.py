@@ -1,88 +1,152 @@
-"""`rookery sweep`: demos under several settings and seeds, to measure what each setting changes.
+"""`rookery sweep`: demos under several settings and seeds, to measure what each change of a setting does.
 
-With `--together`, every run changes about half of the settings, in a two-level design of strength 3: that of
+With `--together`, every run makes about half of the changes, in a two-level design of strength 3: that of
 Plackett and Burman (Biometrika 33, 1946) and its mirror image. Each effect is then the difference between two
-halves of all runs, and no interaction of two settings is mistaken for the effect of a third.
+halves of all runs, and no interaction of two changes is mistaken for the effect of a third.
 """
 
 import json
 import shlex
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import compress
-from typing import Any, Self
+from pathlib import Path
+from typing import Any
 
-from pydantic import Field, NonNegativeInt, field_validator, model_validator
-from pydantic_settings import SettingsConfigDict
+from pydantic import Field, NonNegativeInt, PositiveFloat, ValidationError, field_validator
 from rich.console import Console
+from rich.text import Text
 
 from launcher.demo import demo
-from launcher.plots.command import CompareSettings, compare_runs
-from launcher.plots.runs import REPORT_FILE
-from launcher.runs import SETTINGS_FILE
+from launcher.plots.command import print_comparison
+from launcher.plots.comparison import NO_CHANGE, compare, effects
+from launcher.plots.runs import REPORT_FILE, Configuration, Run, find_runs
+from launcher.runs import write_json
 from launcher.settings import DemoSettings
 from launcher.up import resolve_services
-from rookery.errors import SetupError
+from rookery.errors import SetupError, validation_message
+from rookery.origins import last_origins
 from rookery.settings import Assignments
 
 _ROWS = ("++-", "+++-+--", "++-+++---+-")
 """The first rows of the designs of Plackett and Burman for 4, 8 and 12 runs. The others are rotations."""
 
-MOST_TOGETHER = 12
+_LEAST_FREEDOM = 2
+"""Degrees of freedom. With 1, intervals would be wider than those of one change at a time."""
+
+_OWN = {"run", "runs_dir", "redis_url", "seed", "set", "dry_run", "from_version"}
+"""Settings of the demo that the sweep decides."""
+
+_INCIDENTAL = {"runs_dir", "redis_url", "view", "dry_run"}
+"""Settings that may change when a sweep goes on."""
 
 
 class SweepSettings(DemoSettings):
-    """Run the demo under several settings and seeds, and print what each setting changes.
+    """Run the demo under several settings and seeds, and print what each change does.
 
-    Accepts all settings of `rookery demo`, which are those of the first configuration. Every other one makes
-    the changes of one --vary. With --together, there are fewer runs, and each makes about half of the
-    changes: 8 runs for up to 4 changes, 16 for up to 8, 24 for up to 12. A stopped sweep continues if it is
-    started again. --dry-run lists the runs and checks the settings of each.
+    Accepts all settings of `rookery demo`. The first configuration has no change, each other one those of one
+    --vary. With --together, there are fewer runs, and each makes about half of the changes: at most 12, in 8,
+    16 or 24 runs. A stopped sweep continues, and a finished one prints its result again, if it is started
+    again with the same settings.
     """
 
-    model_config = SettingsConfigDict(env_prefix="SWEEP_")
-
     run: str = Field(default="sweep", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """Name of the sweep. Its runs are NAME-00, NAME-01, ..., the first one without a change."""
-    vary: Assignments = Field(min_length=1)
-    """What a configuration changes, repeatable: SERVICE.SETTING=VALUE as for --set, or a flag of the demo
-    without its dashes, such as batch_groups=64. Several, separated by spaces, change together."""
-    seeds: tuple[NonNegativeInt, ...] = Field(default=(0, 1, 2), min_length=1)
+    """Name of the sweep. Its runs are NAME-00, NAME-01, ..."""
+    vary: Assignments = ()
+    """A change, repeatable: SERVICE.SETTING=VALUE as for --set, or a flag of the demo such as batch_groups=64
+    or archive=false. Several, separated by spaces, are one change."""
+    seeds: tuple[NonNegativeInt, ...] = (0, 1, 2)
     """Seeds, separated by commas. Every configuration runs with each; with --together, they take turns."""
     together: bool = False
-    """Vary all settings together, and estimate the effect of each by least squares."""
+    """Vary all settings together, and estimate the effect of each change by least squares."""
+    keys: tuple[str, ...] = ()
+    """Statistics to compare, repeatable, as for `rookery compare`."""
+    json_: bool = Field(default=False, alias="json")
+    """Print JSON instead of a table."""
+    minutes: PositiveFloat | None = None
+    """Stop the training of each run after this many minutes, even if --steps is not reached."""
+    dry_run: bool = False
+    """Print the runs, check the settings of each, and exit."""
 
     @field_validator("vary")
     @classmethod
-    def _known(cls, changes: tuple[str, ...]) -> tuple[str, ...]:
+    def _changes(cls, changes: tuple[str, ...]) -> tuple[str, ...]:
         for change in changes:
-            DemoSettings.model_validate(_changed({}, [change]))
+            for assignment in shlex.split(change) or [""]:
+                name, equals, _ = assignment.partition("=")
+                known = "." in name or name.replace("-", "_") in DemoSettings.model_fields.keys() - _OWN
+                if not (known and equals):
+                    raise ValueError(
+                        f"{assignment!r} is neither SERVICE.SETTING=VALUE nor a flag of `rookery demo` that "
+                        "can be varied, such as batch_groups=64"
+                    )
         return changes
 
-    @model_validator(mode="after")
-    def _has_a_design(self) -> Self:
-        if self.together and len(self.vary) > MOST_TOGETHER:
-            raise ValueError(f"--together is for at most {MOST_TOGETHER} --vary, not {len(self.vary)}")
-        return self
+    @field_validator("vary", "seeds")
+    @classmethod
+    def _different(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(set(values)) < len(values):
+            raise ValueError("one of them is given twice")
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class SweptRun:
+    """A run of a sweep."""
+
+    settings: DemoSettings
+    changes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "; ".join((self.settings.run, f"seed {self.settings.seed}", *self.changes))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run has its report."""
+        return (self.settings.runs_dir / self.settings.run / REPORT_FILE).exists()
+
+    def check(self) -> None:
+        """Resolves the settings of all services.
+
+        Raises:
+            SetupError: one of them is wrong.
+        """
+        try:
+            deque(resolve_services(self.settings), maxlen=0)
+        except SetupError as error:
+            raise SetupError(f"{self}: {error}") from error
 
 
 def sweep(settings: SweepSettings, console: Console) -> int:
     """Makes the runs that have no report yet, and prints the comparison. Returns the exit status.
 
     Raises:
-        RookeryError: a run failed; the sweep can be started again.
+        RookeryError: a setting is wrong, the name has been used, or a run failed. In the last case, the sweep
+            can be started again.
     """
-    runs = list(_runs(settings))
-    for run, said in runs:
-        if _is_done(run):
-            continue
-        console.rule(f"{said} ({len(runs)} runs)")
-        if status := demo(run, console):
+    runs = plan_runs(settings)
+    file = settings.runs_dir / f"{settings.run}.sweep.json"
+    wanted = {run.settings.run: run.settings.model_dump(mode="json", exclude=_INCIDENTAL) for run in runs}
+    _check_name(file, wanted)
+    left = [run for run in runs if not run.is_done]
+    for run in left:
+        run.check()
+    settings.runs_dir.mkdir(parents=True, exist_ok=True)
+    write_json(file, wanted)
+    for run in left:
+        console.rule(Text(f"{run} ({len(runs)} runs)"))
+        if status := demo(run.settings, console):
             return status
-    names = [run.run for run, _ in runs]
-    comparison = CompareSettings(runs=names, runs_dir=settings.runs_dir, effects=settings.together)
-    return compare_runs(comparison, console)
+    made = find_runs([run.settings.run for run in runs], runs_dir=settings.runs_dir)
+    if settings.together:
+        changes = {change: [change in run.changes for run in runs] for change in settings.vary}
+        found = effects(made, changes, keys=settings.keys)
+    else:
+        found = compare(_configurations(runs, made), keys=settings.keys)
+    print_comparison(found, console, as_json=settings.json_)
+    return 0
 
 
 def print_runs(settings: SweepSettings) -> None:
@@ -91,69 +155,107 @@ def print_runs(settings: SweepSettings) -> None:
     Raises:
         SetupError: a setting of a run or of its services is wrong.
     """
-    for run, said in _runs(settings):
-        sys.stdout.write(f"{said}\n")
+    for run in plan_runs(settings):
+        sys.stdout.write(f"{run}\n")
         sys.stdout.flush()
-        deque(resolve_services(run), maxlen=0)
+        run.check()
 
 
-def _runs(settings: SweepSettings) -> Iterator[tuple[DemoSettings, str]]:
-    """The settings of each run, and what they change."""
-    given = settings.model_dump(include=settings.model_fields_set - {"dry_run"}, mode="json")
-    base = {name: value for name, value in given.items() if name in DemoSettings.model_fields}
-    for number, (seed, changes) in enumerate(_design(settings)):
-        name = f"{settings.run}-{number:02}"
-        run = DemoSettings.model_validate({**_changed(base, changes), "run": name, "seed": seed})
-        yield run, "; ".join((f"{name}: seed {seed}", *changes))
-
-
-def _is_done(run: DemoSettings) -> bool:
-    """Whether the run has its report.
+def plan_runs(settings: SweepSettings) -> list[SweptRun]:
+    """The runs of the settings parsed last: what the demo makes of the same flags, and the changes.
 
     Raises:
-        SetupError: there is such a run with other settings.
+        SetupError: a setting is wrong, or there are too many changes or seeds.
     """
-    folder = run.runs_dir / run.run
-    if (folder / SETTINGS_FILE).exists():
-        stored = json.loads((folder / SETTINGS_FILE).read_text())
-        wanted = run.model_dump(include=run.model_fields_set, mode="json")
-        if other := [name for name, value in wanted.items() if stored.get(name) != value]:
-            said = f"{other[0]} = {stored.get(other[0])!r}, not {wanted[other[0]]!r}"
-            raise SetupError(f"run {run.run!r} was made with {said}: choose another name (--run)")
-    return (folder / REPORT_FILE).exists()
+    flags = {name for name, origin in last_origins().items() if origin in ("flag", "argument")}
+    given = {name: getattr(settings, name) for name in flags & DemoSettings.model_fields.keys() - _OWN}
+    if not settings.vary or not settings.seeds or "seed" in flags:
+        raise SetupError("rookery sweep needs --vary, at least once, and --seeds instead of --seed")
+    assigned = [name for change in settings.vary for name in _by_name(shlex.split(change))]
+    if settings.together and (twice := next((name for name in assigned if assigned.count(name) > 1), None)):
+        raise SetupError(f"--together: {twice} is in two changes, which cannot be made together")
+    runs = []
+    for number, (seed, changes) in enumerate(_design(settings)):
+        assignments = _by_name([*settings.set, *(part for change in changes for part in shlex.split(change))])
+        values = {
+            **given,
+            "run": f"{settings.run}-{number:02}",
+            "runs_dir": settings.runs_dir,
+            "redis_url": settings.redis_url,
+            "minutes": settings.minutes,
+            "seed": seed,
+            "set": tuple(f"{name}={value}" for name, value in assignments.items() if "." in name),
+            **{name.replace("-", "_"): value for name, value in assignments.items() if "." not in name},
+        }
+        try:
+            runs.append(SweptRun(DemoSettings(**values), tuple(changes)))
+        except ValidationError as error:
+            said = validation_message(error.errors(include_url=False))
+            raise SetupError(f"{'; '.join(changes)}: {said}") from error
+    return runs
 
 
 def _design(settings: SweepSettings) -> list[tuple[int, list[str]]]:
-    """The seed and the changes of each run."""
-    if settings.together:
-        rows = screening(len(settings.vary))  # a run and its mirror image, the next one, have the same seed
-        seeds = [settings.seeds[number // 2 % len(settings.seeds)] for number in range(len(rows))]
-        return [(seed, list(compress(settings.vary, row))) for seed, row in zip(seeds, rows, strict=True)]
-    configurations = [[], *([change] for change in settings.vary)]
-    return [(seed, changes) for changes in configurations for seed in settings.seeds]
+    """The seed and the changes of each run.
+
+    Raises:
+        SetupError: no design has enough runs for all changes and seeds.
+    """
+    if not settings.together:
+        configurations = [[], *([change] for change in settings.vary)]
+        return [(seed, changes) for changes in configurations for seed in settings.seeds]
+    factors, seeds = len(settings.vary), settings.seeds
+    for design in map(screening, _ROWS):
+        runs = len(design)
+        if factors <= runs // 2 and runs - factors - min(len(seeds), runs // 2) >= _LEAST_FREEDOM:
+            # A run and its mirror image, the next one, have the same seed.
+            return [
+                (seeds[number // 2 % len(seeds)], list(compress(settings.vary, row)))
+                for number, row in enumerate(design)
+            ]
+    raise SetupError(f"--together: {factors} changes and {len(seeds)} seeds are too many for 24 runs")
 
 
-def screening(factors: int) -> list[tuple[bool, ...]]:
-    """A two-level design of strength 3, [runs, factors], for at most `MOST_TOGETHER`. The first run has none.
+def screening(first: str) -> list[tuple[bool, ...]]:
+    """A two-level design of strength 3, [2n, n], from the first row of Plackett and Burman's for n runs.
 
-    Any three factors have each of their eight combinations equally often.
+    Any three factors have each of their eight combinations equally often. The first run has none of them.
 
-    >>> [''.join('+' if on else '-' for on in row) for row in screening(4)]
+    >>> ["".join("+" if on else "-" for on in row) for row in screening("++-")]
     ['----', '++++', '++--', '--++', '-++-', '+--+', '+-+-', '-+-+']
     """
-    first = next(row for row in _ROWS if len(row) + 1 >= factors)
     rotations = (first[len(first) - turn :] + first[: len(first) - turn] for turn in range(len(first)))
     rows = [(*(sign == "+" for sign in row), False) for row in ("-" * len(first), *rotations)]
-    return [side[:factors] for row in rows for side in (row, tuple(not on for on in row))]
+    return [side for row in rows for side in (row, tuple(not on for on in row))]
 
 
-def _changed(base: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """`base` with the changes, each `NAME=VALUE` or several of them, separated by spaces."""
-    values, assigned = dict(base), list(base.get("set", ()))
-    for assignment in (part for change in changes for part in shlex.split(change)):
-        name, equals, value = assignment.partition("=")
-        if "." in name or not equals:
-            assigned.append(assignment)
-        else:
-            values[name.replace("-", "_")] = value
-    return {**values, "set": tuple(assigned)}
+def _by_name(assignments: Iterable[str]) -> dict[str, str]:
+    """The values that are assigned, by name. The last one counts."""
+    parts = [assignment.partition("=") for assignment in assignments]
+    return {name: value for name, _, value in parts}
+
+
+def _configurations(runs: Sequence[SweptRun], made: Sequence[Run]) -> list[Configuration]:
+    """The runs of each change, and first those without one."""
+    found: dict[str, list[Run]] = {}
+    for run, one in zip(runs, made, strict=True):
+        found.setdefault("; ".join(run.changes) or NO_CHANGE, []).append(one)
+    return [Configuration(name, tuple(own)) for name, own in found.items()]
+
+
+def _check_name(file: Path, wanted: Mapping[str, Mapping[str, Any]]) -> None:
+    """Compares the settings of all runs with those of the sweep that has used the name before, if any.
+
+    Raises:
+        SetupError: they differ, or other runs have these names.
+    """
+    if not file.exists():
+        if taken := [run for run in wanted if (file.parent / run).exists()]:
+            raise SetupError(f"there is a run {taken[0]!r} already: choose another name (--run)")
+        return
+    stored = json.loads(file.read_text())
+    for run, values in {**stored, **wanted}.items():
+        before, now = stored.get(run, {}), wanted.get(run, {})
+        if other := [name for name in values if before.get(name) != now.get(name)]:
+            said = f"{other[0]} = {before.get(other[0])!r} and now {now.get(other[0])!r}"
+            raise SetupError(f"{file}: run {run!r} had {said}: choose another name (--run)")

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from launcher.plots.comparison import Comparison, Interval, compare, effects
+from launcher.plots.comparison import WINDOW, Comparison, Interval, compare
 from launcher.plots.runs import Run, find_runs, group_seeds, ungrouped
 from rookery.errors import InvalidInput, SetupError
 from rookery.plots import CURVES_FILE
@@ -54,13 +54,10 @@ class CompareSettings(Settings):
     """Picture to write: .png, .svg or .pdf. Default: none."""
     keys: tuple[str, ...] = ()
     """Statistics to compare, repeatable; `*` matches any characters. Default: the most common ones."""
-    window: float = Field(default=0.2, gt=0, le=1)
+    window: float = Field(default=WINDOW, gt=0, le=1)
     """Share of each run's steps, counted from the end, over which the means are computed."""
     separate: bool = False
     """Compare every run separately, even if runs differ only in their seed."""
-    effects: bool = False
-    """Estimate what each setting changes, by least squares, from runs that vary several at once, such as
-    those of `rookery sweep --together`. The first run is the baseline."""
     json_: bool = Field(default=False, alias="json")
     """Print JSON instead of a table."""
     seed: NonNegativeInt = 0
@@ -103,20 +100,22 @@ def compare_runs(settings: CompareSettings, console: Console) -> int:
         raise InvalidInput(
             f"{len(runs)} seeds of one configuration: use --separate to compare them with each other"
         )
-    if settings.effects:
-        found = effects(runs, window=settings.window, keys=settings.keys)
-    else:
-        found = compare(configurations, window=settings.window, keys=settings.keys, seed=settings.seed)
+    found = compare(configurations, window=settings.window, keys=settings.keys, seed=settings.seed)
     if settings.out is not None:
         curves = [Curve(c.name, tuple(run.steps for run in c.runs)) for c in configurations]
         panels = choose(_keys(runs), asked=settings.keys)
         _write(settings.out, draw(curves, panels, theme=settings.theme, kind=_kind(settings.out)))
-    if settings.json_:
+    print_comparison(found, console, as_json=settings.json_)
+    return 0
+
+
+def print_comparison(found: Comparison, console: Console, *, as_json: bool) -> None:
+    """Prints a comparison as a table or as JSON."""
+    if as_json:
         console.out(json.dumps(found.as_json(), indent=2), highlight=False)
     else:
         console.print(table(found))
         console.print(f"intervals: {found.method}", highlight=False)
-    return 0
 
 
 def table(found: Comparison) -> Table:
@@ -129,12 +128,12 @@ def table(found: Comparison) -> Table:
     made.add_column("", no_wrap=True)
     made.add_column("")
     for head in ("mean", f"less {found.configurations[0]}", ""):
-        made.add_column(head, justify="right", no_wrap=True)
+        made.add_column(Text(head), justify="right", no_wrap=True)
     for figure in found.figures:
         difference = figure.difference
         made.add_row(
             figure.key if difference is None else "",
-            figure.configuration,
+            Text(figure.configuration),
             _cell(figure.value),
             "" if difference is None else _cell(difference, signed=True),
             "*" if difference is not None and not difference.low <= 0 <= difference.high else "",

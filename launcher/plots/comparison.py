@@ -10,11 +10,11 @@ steps are correlated, so blocks of them are resampled (Kuensch, Annals of Statis
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from launcher.plots.runs import Configuration, Run, changes_of
+from launcher.plots.runs import Configuration, Run
 from rookery.errors import InvalidInput
 from rookery.plots.steps import Step, keys_of, matching, series
 
@@ -26,6 +26,12 @@ Floats: TypeAlias = "NDArray[np.float64]"
 
 RESAMPLES = 5_000
 LEVEL = 0.95
+
+WINDOW = 0.2
+"""Share of each run's steps, counted from the end, over which means are computed unless told otherwise."""
+
+NO_CHANGE = "no change"
+"""The name of the configuration without a change."""
 
 LEAST_BLOCKS = 4
 """With fewer blocks, resampling says almost nothing: for one block, the interval would have no width."""
@@ -124,7 +130,7 @@ class Figure:
 class Comparison:
     """The result of a comparison. `method` describes how the intervals were computed.
 
-    For `effects`, the first configuration is that of the first run, and each other one is a change of it.
+    For `effects`, the configurations are `NO_CHANGE` and each change alone, as estimated.
     """
 
     configurations: tuple[str, ...]
@@ -142,7 +148,7 @@ class Comparison:
 
 
 def compare(
-    configurations: Sequence[Configuration], *, window: float, keys: Sequence[str], seed: int
+    configurations: Sequence[Configuration], *, window: float = WINDOW, keys: Sequence[str], seed: int = 0
 ) -> Comparison:
     """Compares means over the last steps of each run. `window` is the share of its steps that count.
 
@@ -169,27 +175,27 @@ def compare(
     return Comparison(names, windows, method, tuple(figures))
 
 
-def effects(runs: Sequence[Run], *, window: float, keys: Sequence[str]) -> Comparison:
-    """What each setting changes, from runs that vary several settings at once. The first run is the baseline.
+def effects(
+    runs: Sequence[Run], changes: Mapping[str, Sequence[bool]], *, window: float = WINDOW, keys: Sequence[str]
+) -> Comparison:
+    """What each change does, from runs that make several changes at once.
 
     Ordinary least squares: a statistic is the sum of a mean, an effect of each seed, and one of each change.
-    The intervals are Student's. Settings that always change together count as one change.
+    The intervals are Student's. `changes` says by which runs each is made.
 
     Raises:
-        InvalidInput: there are too few runs to tell the changes apart, or no statistic is in all of the runs.
+        InvalidInput: the runs do not tell the changes apart, or no statistic is in all of them.
     """
     import numpy as np
 
-    chosen, changes = _shared(runs, window, keys), changes_of(runs)
-    seeds = sorted({str(run.seed) for run in runs})
+    chosen, seeds = _shared(runs, window, keys), sorted({str(run.seed) for run in runs})
     # Seeds are coded as -1, 0 and 1 so that the constant is their mean.
     blocks = [[(str(run.seed) == seed) - (str(run.seed) == seeds[0]) for run in runs] for seed in seeds[1:]]
     design = np.array([[True] * len(runs), *changes.values(), *blocks], dtype=np.float64).T
     freedom = len(runs) - design.shape[1]
-    if not changes or freedom < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
+    if freedom < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
         raise InvalidInput(
-            f"{len(runs)} runs of {len(seeds)} seeds do not tell {len(changes)} changes apart: "
-            f"{'; '.join(changes) or 'none'}"
+            f"{len(runs)} runs of {len(seeds)} seeds do not tell apart the changes {'; '.join(changes)}"
         )
     values = np.array([[_mean(run, key, window) for key in chosen] for run in runs])
     inverse = np.linalg.inv(design.T @ design)
@@ -201,8 +207,8 @@ def effects(runs: Sequence[Run], *, window: float, keys: Sequence[str]) -> Compa
         reach = _student(freedom) * math.sqrt(weights @ inverse @ weights * noise[column])
         return Interval(mean, mean - reach, mean + reach)
 
-    names, unit = (runs[0].name, *changes), np.eye(design.shape[1])
-    figures = [
+    names, unit = (NO_CHANGE, *changes), np.eye(design.shape[1])
+    figures = tuple(
         Figure(
             key,
             name,
@@ -211,13 +217,10 @@ def effects(runs: Sequence[Run], *, window: float, keys: Sequence[str]) -> Compa
         )
         for column, key in enumerate(chosen)
         for row, name in enumerate(names)
-    ]
-    method = (
-        f"least squares over {len(runs)} runs with {freedom} degrees of freedom, Student's t; means "
-        "are those of all seeds"
     )
     windows = tuple(sorted({len(_window(run, window)) for run in runs}))
-    return Comparison(names, windows, method, tuple(figures))
+    method = f"least squares over {len(runs)} runs with {freedom} degrees of freedom, Student's t"
+    return Comparison(names, windows, method, figures)
 
 
 def _shared(runs: Sequence[Run], window: float, keys: Sequence[str]) -> list[str]:

@@ -130,38 +130,13 @@ def group_seeds(runs: Sequence[Run]) -> list[Configuration]:
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        kept = _essential(run)
+        kept = {k: v for k, v in run.settings.items() if k.split(".")[-1] not in INCIDENTAL}
         signature = json.dumps(kept, sort_keys=True, default=str) if kept else str(run.folder)
         groups.setdefault(signature, []).append(run)
     return [
         Configuration(own[0].name + (f" ({len(own)} seeds)" if len(own) > 1 else ""), tuple(own))
         for own in groups.values()
     ]
-
-
-def changes_of(runs: Sequence[Run]) -> dict[str, tuple[bool, ...]]:
-    """Which runs have each change of the first run's settings, by its text, as `lora_rank=32 lora_alpha=64`.
-
-    Settings that change in the same runs are one change.
-    """
-    first, *_ = settings = [_assigned(run) for run in runs]
-    found: dict[tuple[bool, ...], dict[str, str]] = {}
-    for name in dict.fromkeys(name for own in settings for name in own):
-        for value in dict.fromkeys(own.get(name, "the default") for own in settings):
-            if value != first.get(name, "the default"):
-                where = tuple(own.get(name, "the default") == value for own in settings)
-                found.setdefault(where, {}).setdefault(name.rpartition(".")[2], value)
-    return {" ".join(map("=".join, own.items())): where for where, own in found.items()}
-
-
-def _assigned(run: Run) -> dict[str, str]:
-    """The settings as text, each assignment of `--set` like a setting of its own."""
-    values = {name: str(value) for name, value in _essential(run).items() if name != "settings.set"}
-    return values | {a.partition("=")[0]: a.partition("=")[2] for a in run.settings.get("settings.set", ())}
-
-
-def _essential(run: Run) -> dict[str, Any]:
-    return {name: value for name, value in run.settings.items() if name.split(".")[-1] not in INCIDENTAL}
 
 
 def ungrouped(runs: Sequence[Run]) -> list[Configuration]:

@@ -51,7 +51,8 @@ class _Pool(ProcessPoolExecutor):
 
 def _begin() -> None:
     # Ctrl-C in a terminal goes to all processes. The parent reports it; this one ends without a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as for a job in the background
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `_uninterrupted`
     threading.Thread(target=_end_with_parent, name="watch parent", daemon=True).start()
 
