@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from services.trainer.examples import local_path
 from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.rows import Example, TokenBatch
@@ -28,15 +30,37 @@ class SftTask(FinetuneTask[SftSettings]):
         return sum(example.answer_tokens for example in examples)
 
     def sums(self, batch: TokenBatch) -> Sums:
-        """Returns the cross-entropy in nats."""
-        return {"loss": -(batch.weights_N * answer_logprobs(self.model, batch)).sum()}
+        """Returns the cross-entropy in nats, and with `alternatives_coefficient` also the other loss."""
+        logprobs_N = answer_logprobs(self.model, batch)
+        cross_entropy = -(batch.weights_N * logprobs_N).sum()
+        if not (coefficient := self.settings.alternatives_coefficient):
+            return {"loss": cross_entropy}
+        alternatives = all_alternatives_loss(batch, logprobs_N)
+        return {
+            "loss": cross_entropy + coefficient * alternatives,
+            "cross_entropy": cross_entropy,
+            "alternatives": alternatives,
+        }
 
     def evaluate(self) -> dict[str, float]:
-        """Returns the mean cross-entropy of held-out tokens and its exponential; empty if there are none."""
+        """Returns the means for held-out tokens, and the perplexity; empty if there are none."""
         if not self.held_out:
             return {}
-        loss = super().evaluate()["loss"]
-        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+        means = super().evaluate()
+        return means | {"perplexity": math.exp(min(means.get("cross_entropy", means["loss"]), 700.0))}
+
+
+def all_alternatives_loss(batch: TokenBatch, logprobs_N: torch.Tensor) -> torch.Tensor:
+    """Returns -log of the probability of all targets of a token together, summed over the tokens.
+
+    This is the marginal likelihood of a set of answers, any of which is right (Guu et al., arXiv 1704.07926).
+    Its gradient moves probability from all other tokens to the targets, and keeps the targets' proportions.
+    """
+    places = batch.ids_BT.numel()
+    mass = logprobs_N.new_zeros(places).index_add(0, batch.predictor_N, logprobs_N.exp())
+    number = logprobs_N.new_zeros(places).index_add(0, batch.predictor_N, torch.ones_like(logprobs_N))
+    mass_N, number_N = mass[batch.predictor_N], number[batch.predictor_N]
+    return -(mass_N.clamp_min(torch.finfo(mass.dtype).tiny).log() / number_N).sum()
 
 
 def run(settings: SftSettings) -> Path:

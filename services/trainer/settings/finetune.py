@@ -111,6 +111,9 @@ class SftSettings(FinetuneSettings):
     or prompt and answer, or prompt and chosen. A path, or s3://bucket/key."""
     eval_data: PathOrUrl | None = None
     """Examples in the same format for evaluation. Their loss and perplexity are written to metrics.jsonl."""
+    alternatives_coefficient: NonNegativeFloat = 0.0
+    """Weight of a second loss: -log of the probability of all alternatives of a token together. Cross-entropy
+    teaches how likely each of them is; this, that the answer is one of them, such as a legal move."""
     attention: Literal["sdpa", "eager"] = "sdpa"
     """sdpa: torch's fused kernel. eager: plain matrix products, which are faster on a CPU for short examples,
     but need memory proportional to the square of the length."""

@@ -64,6 +64,31 @@ def test_a_soft_target_costs_its_cross_entropy(tiny_model: Path) -> None:
     assert loss.item() == pytest.approx(-expected.item(), rel=1e-5)
     assert task.weight(examples) == 5
 
+    both = _settings(tiny_model, tiny_model, tiny_model, alternatives_coefficient=3.0)
+    sums = sft.SftTask(model, both).sums(collate_examples(pack_rows(examples)))
+    any_of_them = hard + logs[1, 2, [8, 7, 20]].logsumexp(0)
+    assert sums["cross_entropy"].item() == pytest.approx(loss.item())
+    assert sums["alternatives"].item() == pytest.approx(-any_of_them.item(), rel=1e-5)
+    assert sums["loss"].item() == pytest.approx(loss.item() - 3 * any_of_them.item(), rel=1e-5)
+
+
+def test_a_second_loss_leaves_less_to_what_is_no_alternative(tiny_model: Path, tmp_path: Path) -> None:
+    """The same steps with it and without: more of the probability is on the alternatives together."""
+    moves = ["e2e4", "d2d4", "g1f3", "e2e3"]
+    alternatives = [{"start": 7, "end": 11, "texts": moves, "weights": [1, 1, 1, 1]}]
+    chat = json.loads(_line(f"\\boxed{{{moves[0]}}}")) | {"alternatives": alternatives}
+    data = tmp_path / "soft.jsonl"
+    data.write_text((json.dumps(chat) + "\n") * 8)
+    left = {}
+    for coefficient in (0.0, 5.0):
+        out = tmp_path / f"out{coefficient:g}"
+        sft.run(_settings(tiny_model, data, out, alternatives_coefficient=coefficient, lr=3e-4))
+        model = AutoModelForCausalLM.from_pretrained(out / "model", dtype=torch.float32)
+        measured = sft.SftTask(model, _settings(tiny_model, data, out, alternatives_coefficient=1.0))
+        source = ChatExamples(open_chats(data), AutoTokenizer.from_pretrained(tiny_model), max_length=384)
+        left[coefficient] = measured.sums(collate_examples([source.examples([0])]))["alternatives"].item()
+    assert left[5.0] < left[0.0]
+
 
 def test_both_kinds_of_attention_learn_the_same(tiny_model: Path, data: Path, tmp_path: Path) -> None:
     for attention in ("sdpa", "eager"):
@@ -149,6 +174,15 @@ def test_held_out_examples_are_evaluated(tiny_model: Path, data: Path, tmp_path:
     assert sorted(evaluated) == [4, 6]
     assert evaluated[6]["eval_loss"] == pytest.approx(expected, rel=1e-5)
     assert evaluated[6]["eval_perplexity"] == pytest.approx(torch.tensor(expected).exp().item(), rel=1e-5)
+    second = _settings(
+        tiny_model, data, tmp_path / "second", alternatives_coefficient=2.0, eval_data=data, lr=1e-9
+    )
+    sft.run(second)
+    last = _rows(second.out)[-1]
+    assert last["eval_loss"] == pytest.approx(
+        3 * expected, rel=1e-4
+    )  # each token has one alternative: itself
+    assert last["eval_perplexity"] == pytest.approx(evaluated[6]["eval_perplexity"], rel=1e-4)
 
 
 def test_an_adapter_is_left_as_the_servers_read_it_and_merged(
