@@ -54,7 +54,7 @@ def all_alternatives_loss(batch: TokenBatch, logprobs_N: torch.Tensor) -> torch.
     """Returns -log of the probability of all targets of a token together, summed over the tokens.
 
     This is the marginal likelihood of a set of answers, any of which is right (Guu et al., arXiv 1704.07926).
-    Its gradient moves probability from all other tokens to the targets, and keeps the targets' proportions.
+    Its gradient moves probability from all other tokens to the targets, and more to those that are likelier.
     """
     places = batch.ids_BT.numel()
     mass = logprobs_N.new_zeros(places).index_add(0, batch.predictor_N, logprobs_N.exp())

@@ -179,9 +179,8 @@ def test_held_out_examples_are_evaluated(tiny_model: Path, data: Path, tmp_path:
     )
     sft.run(second)
     last = _rows(second.out)[-1]
-    assert last["eval_loss"] == pytest.approx(
-        3 * expected, rel=1e-4
-    )  # each token has one alternative: itself
+    # Each token has one alternative, itself.
+    assert last["eval_loss"] == pytest.approx(3 * expected, rel=1e-4)
     assert last["eval_perplexity"] == pytest.approx(evaluated[6]["eval_perplexity"], rel=1e-4)
 
 
