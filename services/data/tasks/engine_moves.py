@@ -112,7 +112,7 @@ def _draw(
             point -= weight
             if point < 0:
                 break
-        rounded = {m: round(weight, 4) for m, weight in left.items()}
+        rounded = {m: float(f"{weight:.4g}") for m, weight in left.items()}
         alternatives.append(Alternatives(start, start + len(move), tuple(rounded), tuple(rounded.values())))
         start += len(move) + 1
         drawn.append(move)

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections import Counter
+from dataclasses import replace
 
 import chess
 import pytest
@@ -34,10 +35,12 @@ class Known:
         return ANALYSIS
 
 
-def examples(*positions: Position, style: str = "mover-squares") -> list[Example]:
+def examples(
+    *positions: Position, style: str = "mover-squares", targets: CandidateTargets = TARGETS
+) -> list[Example]:
     async def collect() -> list[Example]:
         made = [
-            await engine_moves(one, Known(), style=style, nodes=1000, targets=TARGETS, seed=3)
+            await engine_moves(one, Known(), style=style, nodes=1000, targets=targets, seed=3)
             for one in positions
         ]
         return [example for example in made if example]
@@ -75,6 +78,12 @@ def test_the_best_candidate_is_chosen_and_each_comes_with_what_was_left() -> Non
     assert chosen["a1a8"] / 200 == pytest.approx(
         probabilities(chess.Board(FEN), ANALYSIS, TARGETS)["a1a8"], abs=0.1
     )
+
+
+def test_every_legal_move_keeps_a_probability_however_sharp_the_targets_are() -> None:
+    sharp = replace(TARGETS, temperature=0.03, best=0.35, uniform=0.0002)
+    for example in examples(*(position(FEN, str(number)) for number in range(20)), targets=sharp):
+        assert all(min(part.weights) > 0 for part in example.alternatives)
 
 
 def test_moves_are_those_of_the_board_that_is_shown() -> None:
