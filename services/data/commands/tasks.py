@@ -63,6 +63,9 @@ def main(argv: list[str]) -> int:
 
 
 def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
+    if options.best_share + options.uniform_share > 1:
+        said = f"--best-share {options.best_share} and --uniform-share {options.uniform_share}"
+        raise InvalidInput(f"{said}: together more than 1")
     mix = RookworldMix(options.state_share, options.illegal_share, options.ending_share)
     targets = CandidateTargets(
         *(options.lines, options.candidates, options.temperature),

@@ -297,3 +297,9 @@ def test_progress_is_lines_where_no_terminal_is(
         "write: 2 files",
         "",
     ]
+
+
+def test_shares_of_more_than_one_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shares = ["--best-share", "0.7", "--uniform-share", "0.5"]
+    assert main(["tasks", "engine-moves", "--count", "1", "--out", str(tmp_path / "out"), *shares]) == 1
+    assert "--best-share 0.7 and --uniform-share 0.5: together more than 1" in capsys.readouterr().err
