@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rookery.errors import SetupError
 from rookery.remote import cache_folder, is_url, open_store, store_faults
+from services.trainer.versions.files import read_object
 
 logger = logging.getLogger(__name__)
 
@@ -41,3 +42,22 @@ def local_path(place: str) -> Path:
             files.get_file(remote, str(part))
             part.rename(copy)
     return copy
+
+
+def data_manifest(place: str) -> Path:
+    """Returns the path of the manifest that `rookery data` writes beside a file. It need not exist."""
+    return local_path(place).with_name("manifest.json")
+
+
+def data_style(place: str) -> str:
+    """Returns the prompt style of the data, from their manifest; empty if it names none.
+
+    Raises:
+        InvalidInput: the manifest is damaged.
+    """
+    path = data_manifest(place)
+    manifest = read_object(path) if path.exists() else {}
+    terms = manifest.get("settings") or manifest.get("terms", {})
+    recipe = terms.get("recipe", terms)
+    task = recipe.get("task", "engine-moves")  # the other tasks have prompts of their own
+    return {"engine-moves": str(recipe.get("style", "")), "rookworld": "rookworld"}.get(task, "")

@@ -14,7 +14,7 @@ from services.trainer.examples.pairs import PairExamples, read_pairs
 from services.trainer.examples.rows import TokenBatch
 from services.trainer.finetune.loop import FinetuneTask, Sums, start_run, train
 from services.trainer.finetune.model import answer_logprobs, base_dtype, load_tokenizer, prepare_model
-from services.trainer.finetune.output import export
+from services.trainer.finetune.output import export, model_manifest
 from services.trainer.model.base_model import load_causal_lm
 from services.trainer.records.tracking import track
 from services.trainer.settings import DpoSettings
@@ -94,4 +94,4 @@ def run(settings: DpoSettings) -> Path:
     task = DpoTask(model, settings, [pair.example for pair in pairs.held_out])
     with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
         train(task, PairExamples(pairs.train), tracker)
-        return export(model, tokenizer, settings)
+        return export(model, tokenizer, settings, extra_files=lambda _: model_manifest(settings))

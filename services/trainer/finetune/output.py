@@ -8,6 +8,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,11 +17,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from rookery import __version__
 from rookery.errors import InvalidInput, RookeryError
+from rookery.hub import MANIFEST_FILE, identity, model_folder, prompt_style
+from rookery.masking import mask_setting
 from rookery.plots.steps import METRICS_FILE
 from rookery.remote import upload
 from services.trainer.distributed.process_group import is_rank_zero
-from services.trainer.examples import local_path
+from services.trainer.examples import data_style, local_path
 from services.trainer.model.lora import adapter_files
 from services.trainer.settings import FinetuneSettings
 from services.trainer.training import optimizer as adam
@@ -167,12 +171,31 @@ def _readable(path: Path) -> Iterator[Path]:
         ) from error
 
 
+def model_manifest(settings: FinetuneSettings) -> dict[str, bytes]:
+    """Returns the manifest of the trained model, by its file name: the prompt style, data, base and settings.
+
+    The style is that of the data or, if their manifest names none, of the base. Players are asked in it.
+    """
+    base = str(settings.model)
+    manifest = {
+        "style": data_style(settings.data) or prompt_style(model_folder(base)),
+        "base": str(mask_setting(identity(base))),
+        "data": {"path": mask_setting(settings.data), "sha256": file_sha256(local_path(settings.data))},
+        "trained": {name: mask_setting(value) for name, value in settings.fingerprint().items()},
+        "made_with": {
+            "rookery": __version__,
+            **{name: installed(name) for name in ("torch", "transformers")},
+        },
+    }
+    return {MANIFEST_FILE: json.dumps(manifest, indent=2).encode() + b"\n"}
+
+
 def export(
     model: Any,
     tokenizer: Any,
     settings: FinetuneSettings,
     *,
-    extra_files: Callable[[Path], Mapping[str, bytes]] | None = None,
+    extra_files: Callable[[Path], Mapping[str, bytes]],
 ) -> Path:
     """Writes the model, with any adapter merged, to `model/` and returns that folder.
 
@@ -192,7 +215,7 @@ def export(
     whole = model.merge_and_unload() if settings.lora_rank else model
     whole.to(getattr(torch, settings.save_dtype)).save_pretrained(temporary)
     tokenizer.save_pretrained(temporary)
-    for name, data in (extra_files(temporary) if extra_files else {}).items():
+    for name, data in extra_files(temporary).items():
         (temporary / name).write_bytes(data)
     sync_files(temporary)
     temporary.rename(final)

@@ -14,7 +14,7 @@ from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.rows import Example, TokenBatch
 from services.trainer.finetune.loop import FinetuneTask, Sums, start_run, train
 from services.trainer.finetune.model import answer_logprobs, base_dtype, load_tokenizer, prepare_model
-from services.trainer.finetune.output import export
+from services.trainer.finetune.output import export, model_manifest
 from services.trainer.model.base_model import load_causal_lm
 from services.trainer.records.tracking import track
 from services.trainer.settings import SftSettings
@@ -81,4 +81,4 @@ def run(settings: SftSettings) -> Path:
     model = prepare_model(loaded, settings)
     with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
         train(SftTask(model, settings, held_out), source, tracker)
-        return export(model, tokenizer, settings)
+        return export(model, tokenizer, settings, extra_files=lambda _: model_manifest(settings))

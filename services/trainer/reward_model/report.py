@@ -21,7 +21,7 @@ from pathlib import Path
 import rookery
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
-from services.trainer.examples import local_path
+from services.trainer.examples import data_manifest, data_style, local_path
 from services.trainer.settings import RewardModelSettings
 from services.trainer.versions.files import file_sha256, read_object
 
@@ -205,21 +205,17 @@ def build_card(
     folder: Path, *, settings: RewardModelSettings, counts: Mapping[str, int], report: HeldOutReport
 ) -> bytes:
     """Returns the card of the model in `folder`, which must contain no other files yet."""
-    data = local_path(settings.data)
-    manifest = data.parent / "manifest.json"
-    style = ""
-    if manifest.exists():
-        style = str(read_object(manifest).get("terms", {}).get("recipe", {}).get("style", ""))
+    manifest = data_manifest(settings.data)
     card = {
         "kind": _KIND,
         "version": _VERSION,
         "files": {path.name: file_sha256(path) for path in sorted(folder.iterdir())},
         "centre": report.centre,
-        "style": style,
+        "style": data_style(settings.data),
         "base_model": str(settings.model),
         "data": {
             "path": mask_setting(settings.data),
-            "sha256": file_sha256(data),
+            "sha256": file_sha256(local_path(settings.data)),
             "manifest_sha256": file_sha256(manifest) if manifest.exists() else None,
             "pairs": dict(counts),
         },

@@ -1,6 +1,8 @@
 """Supervised fine-tuning: which tokens carry loss, in which order examples come, and resuming."""
 
+import hashlib
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,9 +12,11 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rookery.errors import InvalidInput
+from rookery.hub import MANIFEST_FILE
 from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.rows import Example, SoftTargets, collate_examples, pack_rows, shuffled_batches
 from services.trainer.finetune import sft
+from services.trainer.finetune.output import model_manifest
 from services.trainer.settings import SftSettings
 
 BOARD = "RNBQKBNRPPPPPPPP................................pppppppprnbqkbnr KQkq -"
@@ -154,6 +158,37 @@ def test_a_finished_run_is_not_trained_over(tiny_model: Path, data: Path, tmp_pa
     sft.run(settings)
     with pytest.raises(InvalidInput, match="finished"):
         sft.run(settings)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "style"),
+    [
+        (None, "mover-pieces"),
+        ({"terms": {"recipe": {"task": "next-fen", "style": "fen"}}}, "mover-pieces"),
+        ({"settings": {"style": "mover-twice"}}, "mover-twice"),  # data moves
+        ({"terms": {"style": "mover-twice"}}, "mover-twice"),  # data annotate
+        ({"terms": {"recipe": {"task": "engine-moves", "style": "mover-twice"}}}, "mover-twice"),
+        ({"terms": {"recipe": {"task": "rookworld", "style": "fen"}}}, "rookworld"),
+    ],
+)
+def test_a_model_names_the_style_of_its_data_or_else_of_its_base(
+    tiny_model: Path, data: Path, tmp_path: Path, manifest: dict[str, object] | None, style: str
+) -> None:
+    base = shutil.copytree(tiny_model, tmp_path / "base")
+    (base / MANIFEST_FILE).write_text(json.dumps({"style": "mover-pieces"}))
+    if manifest:
+        (data.parent / "manifest.json").write_text(json.dumps(manifest))
+    settings = _settings(base, data, tmp_path / "out")
+    (content,) = model_manifest(settings).values()
+    assert json.loads(content)["style"] == style
+
+
+def test_a_model_has_a_manifest(tiny_model: Path, data: Path, tmp_path: Path) -> None:
+    folder = sft.run(_settings(tiny_model, data, tmp_path / "out", steps=1))
+    manifest = json.loads((folder / MANIFEST_FILE).read_text())
+    assert manifest["base"].startswith(f"{tiny_model}@sha256:")
+    assert manifest["data"] == {"path": str(data), "sha256": hashlib.sha256(data.read_bytes()).hexdigest()}
+    assert manifest["trained"]["lr"] == "0.001"
 
 
 def test_no_model_is_written_where_no_answer_fits(tiny_model: Path, data: Path, tmp_path: Path) -> None:
