@@ -63,7 +63,7 @@ def test_the_demo_is_bounded() -> None:
     assert settings.minutes <= 10
     assert (settings.preset, settings.model, settings.style) == (
         "rook-small",
-        "models/rook-small",
+        "models/rook-small-sft",
         "mover-twice",
     )
     other = DemoSettings.parse(["--model", "models/rook-tiny"], prog="rookery demo")
