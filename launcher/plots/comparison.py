@@ -111,7 +111,7 @@ KEYS = (
     "accuracy", "grad_norm", "completion_length", "age_mean", "step_s", "tokens_per_s", "mfu",
     "resident_peak_mib", "cuda_peak_mib", "evaluation_legal_rate_greedy", "evaluation_legal_rate",
     "evaluation_regret_legal_greedy", "evaluation_regret_legal", "evaluation_action_accuracy_greedy",
-    "evaluation_distinct_candidates",
+    "evaluation_action_accuracy", "evaluation_distinct_candidates", "evaluation_solved",
 )  # fmt: skip
 """The statistics that are compared by default."""
 
