@@ -154,7 +154,7 @@ class DemoSettings(UpSettings):
 
     model_config = SettingsConfigDict(env_prefix="DEMO_")
 
-    steps: PositiveInt | None = 100
+    steps: PositiveInt | None = 60
     """Training steps."""
     minutes: PositiveFloat | None = 10.0
     """Stop training after this many minutes, even if --steps is not reached."""
