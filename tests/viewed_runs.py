@@ -154,7 +154,7 @@ def write_run(runs: Path, name: str, *, seed: int, more: tuple[TraceGroup, ...] 
 
 
 def _write_ratios(path: Path, batch: list[TraceGroup]) -> None:
-    """As the trainer does: ratios near 1. An answer without loss has none."""
+    """As the trainer does: ratios near 1, and advantages that rise. An answer without loss has none."""
     with gzip.open(path, "wt") as file:
         for group in batch:
             rng = random.Random(group.id)
@@ -162,7 +162,9 @@ def _write_ratios(path: Path, batch: list[TraceGroup]) -> None:
                 [round(rng.lognormvariate(0, 0.3), 4) for _ in trace.completion.token_ids]
                 for trace in group.traces
             ]
-            file.write(json.dumps({"group": group.id, "ratios": [*ratios[:-1], None]}) + "\n")
+            advantages = [[place / 100 - 0.02 for place, _ in enumerate(own)] for own in ratios]
+            figures = {"ratios": [*ratios[:-1], None], "advantages": [*advantages[:-1], None]}
+            file.write(json.dumps({"group": group.id, **figures}) + "\n")
 
 
 def add_file(runs: Path, name: str, made: list[TraceGroup], *, first: int) -> None:

@@ -25,7 +25,7 @@ from services.trainer.model.policy import Policy
 from services.trainer.records.describe import ages_of, describe_step
 from services.trainer.records.flops import SpeedMeter
 from services.trainer.records.memory import release_cached
-from services.trainer.records.report import StepReporter, json_row, write_ratios
+from services.trainer.records.report import StepReporter, json_row, write_token_figures
 from services.trainer.records.tracking import track
 from services.trainer.settings import TrainerSettings
 from services.trainer.training.attempts import Attempts, GroupsAtFault
@@ -105,7 +105,7 @@ def train(
             with _timed(phases, "publish"):
                 publisher.publish(_adapter(settings, commit))
                 attempts.committed()
-                write_ratios(settings, groups, stats.ratios, version=number)
+                write_token_figures(settings, groups, stats.token_figures, version=number)
             reporter.report(row, phases_s=phases, ages=ages_of(groups, version=number))
             reach("trainer.reported")
             # Also keep the versions from which groups may still arrive: `policy_trainer.mismatch` needs them.

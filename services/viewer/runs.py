@@ -126,17 +126,20 @@ class RunFolder:
                 store.fetch(path)
                 return
 
-    def ratios(self, version: int, group: str) -> list[list[float] | None]:
-        """The importance ratios of a group's answers in the step that made `version`; empty if unreadable."""
+    def token_figures(self, version: int, group: str) -> dict[str, list[list[float] | None]]:
+        """`ratios` and `advantages` of the tokens of a group's answers in the step that made `version`.
+
+        Empty if they are unreadable. Files of earlier versions of Rookery have no advantages.
+        """
         path = self.path / "ratios" / f"{policy_name(version)}.jsonl.gz"
         # Not kept, damaged, or in a store that does not answer: the group itself can be shown all the same.
         with suppress(RookeryError, OSError, EOFError, ValueError, zlib.error):
             self.fetch(path)
             with gzip.open(path, "rt") as file:
                 for line in file:
-                    if group in line and (found := json.loads(line))["group"] == group:
-                        return list(found["ratios"])
-        return []
+                    if group in line and (found := json.loads(line)).pop("group") == group:
+                        return dict(found)
+        return {}
 
     def newest_commit(self) -> Path | None:
         """The state of the newest version on disk."""

@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeAlias
 
 from rookery.trace import Trace, TraceGroup
 from services.trainer.batches.advantages import RewardAverages, advantages
@@ -54,6 +55,21 @@ class Row:
     def length(self) -> int:
         """The number of input tokens. The last token of a completion predicts nothing and is left out."""
         return len(self.prompt_ids) + sum(len(c.token_ids) - 1 for c in self.completions)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFigures:
+    """The importance ratio and the advantage of each token of a completion.
+
+    With `kl="k1"`, the advantages are those before the penalty, except for PPO, whose rewards include it.
+    """
+
+    ratios: list[float]
+    advantages: list[float]
+
+
+FiguresByTrace: TypeAlias = Mapping[str, TokenFigures]
+"""The figures of completions by the ids of their traces."""
 
 
 @dataclass(frozen=True, slots=True)

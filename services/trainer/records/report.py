@@ -32,6 +32,7 @@ from rookery.metrics import (
 )
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.trace import TraceGroup, policy_name
+from services.trainer.batches.rows import FiguresByTrace
 from services.trainer.records.describe import BEST_MOVES, COMPONENT, GROUPS, MOVES
 from services.trainer.records.memory import MIB
 from services.trainer.records.tracking import Tracker
@@ -187,19 +188,20 @@ def _set(name: str, value: float) -> None:
             gauge(name.removeprefix(prefix)).set(value)
 
 
-def write_ratios(
+def write_token_figures(
     settings: TrainerSettings,
     groups: Sequence[TraceGroup],
-    ratios: Mapping[str, Sequence[float]],
+    figures: FiguresByTrace,
     *,
     version: int,
 ) -> None:
-    """Writes the importance ratios of a step's tokens for the viewer: ratios/policy-v000042.jsonl.gz.
+    """Writes the importance ratios and advantages of a step's tokens for the viewer.
 
-    Each line is a group, `{"group": ID, "ratios": [[1.0, 0.97, ...], null, ...]}`: a list for each answer, in
-    the order of the archive, and null for an answer that carried no loss. Deletes the oldest files beyond
-    `ratios_mb` MiB in total; the newest stays, however large. With 0, none is written. If the disk fails, the
-    error is logged, because only the viewer reads these files.
+    Each line of ratios/policy-v000042.jsonl.gz is a group, `{"group": ID, "ratios": [[1.0, 0.97, ...], null,
+    ...], "advantages": [[0.5, -1.2, ...], null, ...]}`: a list for each answer, in the order of the archive,
+    and null for an answer that carried no loss. Deletes the oldest files beyond `ratios_mb` MiB in total; the
+    newest stays, however large. With 0, none is written. If the disk fails, the error is logged, because only
+    the viewer reads these files.
     """
     if not settings.ratios_mb:
         return
@@ -209,11 +211,13 @@ def write_ratios(
         folder.mkdir(exist_ok=True)
         with gzip.open(temporary, "wt", compresslevel=1) as file:
             for group in groups:
-                own = [
-                    [round(ratio, 4) for ratio in ratios[trace.id]] if trace.id in ratios else None
-                    for trace in group.traces
-                ]
-                file.write(json.dumps({"group": group.id, "ratios": own}) + "\n")
+                own = [figures.get(trace.id) for trace in group.traces]
+                line = {
+                    "group": group.id,
+                    "ratios": [each and [round(ratio, 4) for ratio in each.ratios] for each in own],
+                    "advantages": [each and [round(a, 4) for a in each.advantages] for each in own],
+                }
+                file.write(json.dumps(line) + "\n")
         newest = temporary.replace(folder / f"{policy_name(version)}.jsonl.gz")
         left = settings.ratios_mb * MIB
         for path in sorted(folder.glob("policy-v*"), reverse=True):
@@ -221,4 +225,4 @@ def write_ratios(
             if left < 0 and path != newest:
                 path.unlink()
     except OSError as error:
-        logger.error("the ratios of step %d are not kept: %s", version, error)
+        logger.error("ratios and advantages of step %d are not kept: %s", version, error)

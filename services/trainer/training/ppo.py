@@ -17,11 +17,11 @@ import torch
 
 from services.trainer.batches.advantages import gae, token_rewards
 from services.trainer.batches.micro_batches import collate
-from services.trainer.batches.rows import Batch, Row
+from services.trainer.batches.rows import Batch, FiguresByTrace, Row
 from services.trainer.losses.surrogate import value_losses
 from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
-from services.trainer.training.statistics import MicroBatchStats, PendingStats, TokenRatios, batch_stats
+from services.trainer.training.statistics import MicroBatchStats, PendingStats, batch_stats
 from services.trainer.training.update import (
     OptimizerStats,
     StepInput,
@@ -29,7 +29,7 @@ from services.trainer.training.update import (
     check_losses,
     gather_stats,
     optimizer_step,
-    token_ratios,
+    token_figures,
 )
 
 
@@ -55,7 +55,7 @@ class MiniBatchStats:
     value_loss: float
     value_clipped: float
     stepped: OptimizerStats
-    ratios: TokenRatios
+    token_figures: FiguresByTrace
 
 
 def ppo_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: StepInput) -> UpdateStats:
@@ -78,7 +78,9 @@ def ppo_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: StepInp
         micro_batches=sum(len(update.parts) for update in updates),
         optimizer_s=sum(update.stepped.seconds for update in updates),
         # Those of the first epoch, which come last here, remain.
-        ratios={trace: own for update in reversed(updates) for trace, own in update.ratios.items()},
+        token_figures={
+            trace: own for update in reversed(updates) for trace, own in update.token_figures.items()
+        },
     )
 
 
@@ -187,8 +189,8 @@ def _mini_batch_update(
     losses, value_sums, clipped = zip(*gathered, strict=True)
     check_losses(losses, mine, step=step)
     stepped = optimizer_step(policy.parameters, optimizer, inputs)
-    ratios = token_ratios(pending, mine, inputs)
-    return MiniBatchStats(parts, sum(losses), sum(value_sums), sum(clipped), stepped, ratios)
+    figures = token_figures(pending, mine, inputs)
+    return MiniBatchStats(parts, sum(losses), sum(value_sums), sum(clipped), stepped, figures)
 
 
 def _columns(rows: Sequence[Row], estimates: Estimates, *, device: torch.device) -> list[torch.Tensor]:

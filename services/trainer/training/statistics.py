@@ -1,8 +1,8 @@
 """The statistics of an update: sums over micro-batches, divided once at the end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import torch
 
@@ -10,9 +10,6 @@ from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.losses.regularisers import k3
 from services.trainer.losses.surrogate import Surrogate
 from services.trainer.model.head import TokenScores
-
-TokenRatios: TypeAlias = Mapping[str, Sequence[float]]
-"""The importance ratio of each token of a completion, by the id of its trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +21,7 @@ class PendingStats:
     values: torch.Tensor
     """In this order: loss, largest ratio, the named sums, tokens by age, k3 by age."""
     ratio_N: torch.Tensor
+    advantage_N: torch.Tensor
 
     @classmethod
     def of(
@@ -57,7 +55,7 @@ class PendingStats:
         by_age = [empty_A.index_add(0, batch.ages_N, values_N) for values_N in (torch.ones_like(k3_N), k3_N)]
         scalars = [loss.detach(), surrogate.ratio_N.max(), *(v.sum() for v in columns.values())]
         values = torch.cat([torch.stack([scalar.double() for scalar in scalars]), *by_age])
-        return cls(len(k3_N), tuple(columns), values, surrogate.ratio_N)
+        return cls(len(k3_N), tuple(columns), values, surrogate.ratio_N, batch.advantages_N)
 
     def read(self) -> list[Any]:
         """Returns the arguments of `MicroBatchStats.of`, transferred from the device in one copy."""

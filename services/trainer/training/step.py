@@ -15,6 +15,7 @@ import torch
 from rookery.advantages import zero_variance
 from rookery.trace import TraceGroup
 from services.trainer.batches.advantages import RewardAverages, updated_averages
+from services.trainer.batches.rows import FiguresByTrace
 from services.trainer.distributed.process_group import World
 from services.trainer.losses.regularisers import (
     EntropyController,
@@ -26,7 +27,6 @@ from services.trainer.losses.regularisers import (
 )
 from services.trainer.settings import ObjectiveSettings, TrainerSettings
 from services.trainer.training.ppo import ppo_update
-from services.trainer.training.statistics import TokenRatios
 from services.trainer.training.update import StepInput, single_update
 
 logger = logging.getLogger(__name__)
@@ -141,12 +141,12 @@ class StepStats:
     micro_batches: int
     forward_backward_s: float
     optimizer_s: float
-    ratios: TokenRatios
+    token_figures: FiguresByTrace
 
     def row(self) -> dict[str, float]:
         """All statistics in one flat dictionary, as in metrics.jsonl."""
-        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("losses", "ratios")}
-        return {**self.losses, **own}
+        apart = ("losses", "token_figures")
+        return {**self.losses, **{name: getattr(self, name) for name in self.__slots__ if name not in apart}}
 
 
 def train_step(
@@ -199,6 +199,6 @@ def train_step(
         micro_batches=stats.micro_batches,
         forward_backward_s=time.perf_counter() - started - stats.optimizer_s,
         optimizer_s=stats.optimizer_s,
-        ratios=stats.ratios,
+        token_figures=stats.token_figures,
     )
     return result, state

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Self
 
 import torch
@@ -20,7 +21,7 @@ import torch
 from rookery.trace import TraceGroup
 from services.trainer.batches.advantages import RewardAverages
 from services.trainer.batches.micro_batches import MicroBatch, Partition, collate, partition
-from services.trainer.batches.rows import Batch, Row, prepare_batch
+from services.trainer.batches.rows import Batch, FiguresByTrace, Row, TokenFigures, prepare_batch
 from services.trainer.distributed.placement import full_tensor
 from services.trainer.distributed.process_group import World
 from services.trainer.losses import regularisers
@@ -29,7 +30,7 @@ from services.trainer.model.head import TokenScores, WithGradient
 from services.trainer.model.policy import Policy
 from services.trainer.settings import KlKind, ObjectiveName, ObjectiveSettings, TrainerSettings
 from services.trainer.training import optimizer as adam
-from services.trainer.training.statistics import MicroBatchStats, PendingStats, TokenRatios, batch_stats
+from services.trainer.training.statistics import MicroBatchStats, PendingStats, batch_stats
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class UpdateStats:
     tokens: int
     micro_batches: int
     optimizer_s: float
-    ratios: TokenRatios
+    token_figures: FiguresByTrace
 
 
 def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: StepInput) -> UpdateStats:
@@ -116,7 +117,7 @@ def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: Step
         batch.tokens,
         len(parts),
         stepped.seconds,
-        token_ratios(pending, mine, inputs),
+        token_figures(pending, mine, inputs),
     )
 
 
@@ -214,16 +215,19 @@ def check_losses(losses: Sequence[float], mine: Partition, *, step: int) -> None
             raise ArithmeticError(f"step {step}: loss is {loss!r} in a micro-batch of groups {names}")
 
 
-def token_ratios(pending: Sequence[PendingStats], mine: Partition, inputs: StepInput) -> TokenRatios:
-    """The importance ratios of the micro-batches of all processes; empty unless `ratios_mb` keeps them."""
+def token_figures(pending: Sequence[PendingStats], mine: Partition, inputs: StepInput) -> FiguresByTrace:
+    """The figures of the tokens in all processes' micro-batches; empty unless `ratios_mb` keeps them."""
     if not inputs.settings.ratios_mb:
         return {}
-    found: dict[str, list[float]] = {}
-    gathered = inputs.world.gather([stats.ratio_N.tolist() for stats in pending])
-    for rows, ratios in zip(mine.micro_batches, gathered, strict=True):
-        values = iter(ratios)
+    found: dict[str, TokenFigures] = {}
+    own = [[stats.ratio_N.tolist(), stats.advantage_N.tolist()] for stats in pending]
+    for rows, columns in zip(mine.micro_batches, inputs.world.gather(own), strict=True):
+        ratios, advantages = map(iter, columns)
         for completion in (completion for row in rows for completion in row.completions):
-            found[completion.trace] = [next(values) for _ in completion.token_ids]
+            tokens = len(completion.token_ids)
+            found[completion.trace] = TokenFigures(
+                list(islice(ratios, tokens)), list(islice(advantages, tokens))
+            )
     return found
 
 

@@ -200,6 +200,13 @@ def test_the_views_of_a_group(site: Site) -> None:
     assert "ratio " in (page.locator("#answer-0 .token").first.get_attribute("title") or "")
     site.shot("ratios")
     site.check_accessibility()
+    page.get_by_role("link", name="Advantage", exact=True).click()
+    titles = page.locator("#answer-0 .token")
+    assert [titles.nth(n).get_attribute("title") for n in (0, 3)] == [
+        "advantage \u22120.02",
+        "advantage +0.01",
+    ]
+    site.check_accessibility()
     page.get_by_role("link", name="Follow this position").click()
     site.at("Position")
     site.shot("position")

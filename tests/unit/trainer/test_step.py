@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from rookery.advantages import group_advantages
 from rookery.trace import TraceGroup
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import Row, ScoredCompletion
@@ -75,36 +76,42 @@ def test_the_default_run_has_the_numbers_it_always_had(tiny_model: Path, tmp_pat
         assert {name: row[name] for name in golden} == pytest.approx(golden, rel=2e-4)
 
 
-def test_the_ratios_of_each_token_are_kept_within_a_limit(
+def test_the_figures_of_each_token_are_kept_within_a_limit(
     tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results, _, _ = _run(_settings(tiny_model, tmp_path), 3)
     kept_mb = _settings(tiny_model, tmp_path, ratios_mb=1)
     for step, result in enumerate(results):
-        flat = [ratio for own in result.ratios.values() for ratio in own]
+        flat = [ratio for own in result.token_figures.values() for ratio in own.ratios]
         assert (len(flat), max(flat)) == (result.tokens, pytest.approx(result.losses["ratio_max"]))
         assert sum(flat) / len(flat) == pytest.approx(result.losses["ratio_mean"])
-        report.write_ratios(kept_mb, _groups(step), result.ratios, version=step + 1)
+        report.write_token_figures(kept_mb, _groups(step), result.token_figures, version=step + 1)
         for group in _groups(step):
-            kept = [result.ratios.get(trace.id) for trace in group.traces]
-            read = RunFolder("run", tmp_path, tmp_path).ratios(step + 1, group.id)
-            assert read == [own and pytest.approx(own, abs=1e-4) for own in kept]
+            kept = [result.token_figures.get(trace.id) for trace in group.traces]
             assert [own is None for own in kept] == [trace.completion.truncated for trace in group.traces]
+            read = RunFolder("run", tmp_path, tmp_path).token_figures(step + 1, group.id)
+            assert read["ratios"] == [own and pytest.approx(own.ratios, abs=1e-4) for own in kept]
+            computed = group_advantages(group.rewards, normalise=True)
+            assert read["advantages"] == [
+                own and pytest.approx([advantage] * len(own.ratios), abs=1e-4)
+                for own, advantage in zip(kept, computed, strict=True)
+            ]
     (tmp_path / "ratios" / "policy-v000002.jsonl.gz").write_bytes(b"0" * (1 << 20))
-    report.write_ratios(kept_mb, _groups(3), results[2].ratios, version=4)
+    report.write_token_figures(kept_mb, _groups(3), results[2].token_figures, version=4)
     assert {path.name[:14] for path in (tmp_path / "ratios").iterdir()} == {
         "policy-v000003",
         "policy-v000004",
     }
     monkeypatch.setattr(report, "MIB", 1)
-    report.write_ratios(kept_mb, _groups(3), results[2].ratios, version=5)
+    report.write_token_figures(kept_mb, _groups(3), results[2].token_figures, version=5)
     assert [path.name[:14] for path in (tmp_path / "ratios").iterdir()] == ["policy-v000005"]
     blocked = tmp_path / "blocked"
     blocked.mkdir()
     (blocked / "ratios").touch()
-    report.write_ratios(_settings(tiny_model, blocked, ratios_mb=1), _groups(3), results[2].ratios, version=6)
-    assert "the ratios of step 6 are not kept" in caplog.text
-    assert _run(_settings(tiny_model, tmp_path, ratios_mb=0), 1)[0][0].ratios == {}
+    blocked_mb = _settings(tiny_model, blocked, ratios_mb=1)
+    report.write_token_figures(blocked_mb, _groups(3), results[2].token_figures, version=6)
+    assert "ratios and advantages of step 6 are not kept" in caplog.text
+    assert _run(_settings(tiny_model, tmp_path, ratios_mb=0), 1)[0][0].token_figures == {}
 
 
 def test_a_falling_rate_goes_on_where_a_stopped_run_was(tiny_model: Path, tmp_path: Path) -> None:

@@ -144,7 +144,8 @@ def test_advantages_are_not_known_before_the_trainers_settings(tmp_path: Path) -
     index, run = Index(tmp_path / "index.duckdb"), Runs(tmp_path).find("one")
     index.refresh(run)
     shown = whole_group(index, run, made[7].id)["traces"][0]
-    assert (shown["advantage"], shown["ratios"]) == (None, None)  # a damaged file of ratios is as none
+    known = [shown[name] for name in ("advantage", "ratios", "token_advantages")]
+    assert known == [None, None, None]  # a damaged file of ratios is as none
     (tmp_path / "trainer.toml").rename(kept)
     index.refresh(run)
     assert index.query("SELECT count(advantage) AS n FROM answers")[0]["n"] == SIZE * len(made)
@@ -161,10 +162,11 @@ def test_a_group_is_shown_as_it_was_archived(viewed: SimpleNamespace) -> None:
     ]
     assert shown["traces"][0]["candidates"][0]["uci"] in group.traces[0].completion.text
     assert len(shown["traces"][0]["tokens"]) == len(group.traces[0].completion.token_ids)
-    assert [trace["ratios"] and len(trace["ratios"]) for trace in shown["traces"]] == [
-        *(len(trace.completion.token_ids) for trace in group.traces[:-1]),
-        None,
-    ]
+    for name in ("ratios", "token_advantages"):
+        assert [trace[name] and len(trace[name]) for trace in shown["traces"]] == [
+            *(len(trace.completion.token_ids) for trace in group.traces[:-1]),
+            None,
+        ]
     assert (
         "not trained yet" in whole_group(viewed.index, viewed.runs.find("one"), viewed.groups[-1].id)["fate"]
     )

@@ -123,6 +123,7 @@ export interface Trace {
   sentences: { start: number; end: number; read: boolean; claims: Claim[] }[];
   tokens: string[];
   ratios: number[] | null;
+  token_advantages: number[] | null;
 }
 
 export interface WholeGroup {

@@ -134,9 +134,10 @@ function colour(trace: Trace, mode: string, index: number): [side: string, stren
     return [ratio < 1 ? "low" : "high", Math.abs(Math.log2(ratio)),
       `ratio ${ratio.toFixed(3)}, sampled with p ${percent(Math.exp(logprob), 1)}`];
   }
-  const advantage = learned(trace);
+  const own = trace.token_advantages?.[index];
+  const advantage = own ?? learned(trace);
   return [advantage < 0 ? "low" : "high", Math.abs(advantage) / 2, trace.no_loss ? "no loss: truncated"
-    : `advantage ${trace.advantage === null ? "not known" : signed(advantage)}`];
+    : `advantage ${own === undefined && trace.advantage === null ? "not known" : signed(advantage)}`];
 }
 
 const WORST = 4;
@@ -154,7 +155,7 @@ function legend(mode: string, data: WholeGroup): HTMLElement {
   if (mode === "ratio") return h("p", { class: "muted" },
     "The probability of a token when the policy was trained on it, over that when it was sampled. Blue is above 1, orange below, full at twice or half.");
   if (mode === "advantage") return h("p", { class: "muted" },
-    "The advantage of the whole answer: blue is made more probable, orange less. With process rewards, candidates have their own.");
+    "The advantage that the trainer gave the token, or that of the whole answer if the trainer's are not on disk: blue is made more probable, orange less. With process rewards, candidates have their own.");
   if (!data.traces.some((trace) => trace.sentences.length)) return h("p", { class: "muted" },
     "No sentences to check in these answers. Hover over an answer to see its arrows alone.");
   return h("p", { class: "muted" }, h("span", { class: "claim true" }, "true"), " ",
