@@ -90,7 +90,7 @@ def test_commands_survive_the_wire(command: ranks.Command) -> None:
 
 def test_measures_survive_the_wire() -> None:
     values = torch.tensor([0.1 + 0.2, 1.5, 3.1, 2.0, 0.0, 1.0, 0.25, 0.0, 1e-9], dtype=torch.float64)
-    there = json.loads(json.dumps(PendingStats(3, ("ratio",), values, torch.zeros(3)).read()))
+    there = json.loads(json.dumps(PendingStats(3, ("ratio",), values, torch.zeros(3), torch.zeros(3)).read()))
     part = MicroBatchStats(3, 0.1 + 0.2, 1.5, {"ratio": 3.1}, {0: (2, 0.25), 2: (1, 1e-9)})
     assert MicroBatchStats.of(*there) == part
 
