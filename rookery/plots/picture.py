@@ -36,6 +36,9 @@ FORMATS = ("png", "svg", "pdf")
 
 _MOST_COLUMNS = 4
 
+_LEGEND_ROWS = 4
+"""A legend with more entries has columns, and room above the curves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Curve:
@@ -115,8 +118,12 @@ def _panel(axes: "Axes", panel: Panel, curves: Sequence[Curve], *, theme: Theme)
     axes.set_xlabel("version" if panel.keys[0].startswith(PREFIX) else "step")
     axes.margins(x=0.01)
     axes.set_ylim(bottom=panel.low, top=panel.high)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(framealpha=0.85, edgecolor="none")
+    labels = len(axes.get_legend_handles_labels()[0])
+    if labels > _LEGEND_ROWS:
+        axes.set_ylim(top=axes.get_ylim()[1] * 1.25)
+        axes.legend(loc="upper center", ncols=3, columnspacing=1.0, handlelength=1.2)
+    elif labels:
+        axes.legend()
 
 
 def _estimates(axes: "Axes", steps: Sequence[Step], line: _Line) -> None:
@@ -192,6 +199,8 @@ def _style(theme: Theme) -> dict[str, Any]:
         "savefig.facecolor": paper,
         "axes.facecolor": paper,
         "legend.facecolor": paper,
+        "legend.edgecolor": "none",
+        "legend.framealpha": 0.85,
         "text.color": ink,
         "axes.labelcolor": ink,
         "axes.edgecolor": ink,
