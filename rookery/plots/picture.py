@@ -37,7 +37,10 @@ FORMATS = ("png", "svg", "pdf")
 _MOST_COLUMNS = 4
 
 _LEGEND_ROWS = 4
-"""A legend with more entries has columns, and room above the curves."""
+"""A legend with more entries has columns, and room above the curves, unless the panel's range is fixed."""
+
+_SHORT = 7
+"""Characters of a label that fits into a column of three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +121,12 @@ def _panel(axes: "Axes", panel: Panel, curves: Sequence[Curve], *, theme: Theme)
     axes.set_xlabel("version" if panel.keys[0].startswith(PREFIX) else "step")
     axes.margins(x=0.01)
     axes.set_ylim(bottom=panel.low, top=panel.high)
-    labels = len(axes.get_legend_handles_labels()[0])
-    if labels > _LEGEND_ROWS:
-        axes.set_ylim(top=axes.get_ylim()[1] * 1.25)
-        axes.legend(loc="upper center", ncols=3, columnspacing=1.0, handlelength=1.2)
+    labels = axes.get_legend_handles_labels()[1]
+    if len(labels) > _LEGEND_ROWS and panel.high is None:
+        columns = 3 if max(map(len, labels)) <= _SHORT else 2
+        low, high = axes.get_ylim()
+        axes.set_ylim(top=high + 0.13 * math.ceil(len(labels) / columns) * (high - low))
+        axes.legend(loc="upper center", ncols=columns, columnspacing=1.0, handlelength=1.2)
     elif labels:
         axes.legend()
 

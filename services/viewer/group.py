@@ -38,14 +38,14 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
     if row["step"] is None and (step := run.trained().get(id)) is not None:  # the index is not that far yet
         row |= {"step": step, "age": step - 1 - row["policy"]["number"]}
     version = row["step"] or run.trained_in_vain().get(id)
-    figures = run.token_figures(version, id) if version else {}
+    figures = run.token_figures(version, id, answers=len(advantages))
     for number, (trace, computed) in enumerate(zip(row["traces"], advantages, strict=True)):
         completion, verdict = trace["completion"], trace["verdict"]
         text = completion["text"]
         verdict["components"] = dict(verdict["components"])
         trace |= computed | {"no_loss": bool(masked and completion["finish_reason"] == "length")}
-        trace["ratios"] = figures["ratios"][number] if "ratios" in figures else None
-        trace["token_advantages"] = figures["advantages"][number] if "advantages" in figures else None
+        trace["ratios"] = figures["ratios"][number]
+        trace["token_advantages"] = figures["advantages"][number]
         trace["candidates"] = [
             {"uci": uci, "san": legal[uci]} for uci in distinct(candidates_of(text, board)) if uci in legal
         ]

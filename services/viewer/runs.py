@@ -126,19 +126,31 @@ class RunFolder:
                 store.fetch(path)
                 return
 
-    def token_figures(self, version: int, group: str) -> dict[str, list[list[float] | None]]:
+    def token_figures(
+        self, version: int | None, group: str, *, answers: int
+    ) -> dict[str, list[list[float] | None]]:
         """`ratios` and `advantages` of the tokens of a group's answers in the step that made `version`.
 
-        Empty if they are unreadable. Files of earlier versions of Rookery have no advantages.
+        Lists of None where there is no list of `answers` entries: without a version, where the file is
+        unreadable, and for advantages if an earlier version of Rookery wrote it.
         """
+        unknown: list[list[float] | None] = [None] * answers
+        line = self._line_of_figures(version, group) if version else {}
+        found = {name: line.get(name) for name in ("ratios", "advantages")}
+        return {
+            name: own if isinstance(own, list) and len(own) == answers else unknown
+            for name, own in found.items()
+        }
+
+    def _line_of_figures(self, version: int, group: str) -> dict[str, Any]:
         path = self.path / "ratios" / f"{policy_name(version)}.jsonl.gz"
         # Not kept, damaged, or in a store that does not answer: the group itself can be shown all the same.
-        with suppress(RookeryError, OSError, EOFError, ValueError, zlib.error):
+        with suppress(RookeryError, OSError, EOFError, ValueError, TypeError, zlib.error):
             self.fetch(path)
             with gzip.open(path, "rt") as file:
                 for line in file:
-                    if group in line and (found := json.loads(line)).pop("group") == group:
-                        return dict(found)
+                    if group in line and (found := dict(json.loads(line))).get("group") == group:
+                        return found
         return {}
 
     def newest_commit(self) -> Path | None:

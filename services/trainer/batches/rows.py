@@ -59,10 +59,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class TokenFigures:
-    """The importance ratio and the advantage of each token of a completion.
-
-    With `kl="k1"`, the advantages are those before the penalty, except for PPO, whose rewards include it.
-    """
+    """The importance ratio and the advantage of each token of a completion, as the loss used them."""
 
     ratios: list[float]
     advantages: list[float]

@@ -1,7 +1,7 @@
 """Reports a step: its statistics as a line of metrics.jsonl, in Prometheus, in MLflow, and as a log line.
 
-The importance ratios of its tokens go to a file of their own. Version names and step numbers never become
-labels of metrics.
+The importance ratios and advantages of its tokens go to a file of their own. Version names and step numbers
+never become labels of metrics.
 """
 
 import gzip

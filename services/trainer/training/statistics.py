@@ -31,6 +31,7 @@ class PendingStats:
         scores: TokenScores,
         batch: MicroBatch,
         penalty_N: torch.Tensor | None,
+        advantages_N: torch.Tensor,
     ) -> Self:
         """Computes the statistics of a micro-batch.
 
@@ -55,7 +56,7 @@ class PendingStats:
         by_age = [empty_A.index_add(0, batch.ages_N, values_N) for values_N in (torch.ones_like(k3_N), k3_N)]
         scalars = [loss.detach(), surrogate.ratio_N.max(), *(v.sum() for v in columns.values())]
         values = torch.cat([torch.stack([scalar.double() for scalar in scalars]), *by_age])
-        return cls(len(k3_N), tuple(columns), values, surrogate.ratio_N, batch.advantages_N)
+        return cls(len(k3_N), tuple(columns), values, surrogate.ratio_N, advantages_N)
 
     def read(self) -> list[Any]:
         """Returns the arguments of `MicroBatchStats.of`, transferred from the device in one copy."""

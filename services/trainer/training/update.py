@@ -176,7 +176,7 @@ class Objective:
         if self.entropy_coefficient:
             losses_N = losses_N - self.entropy_coefficient * scores.entropy_N
         loss = (batch.weight_N * losses_N).sum() / self.normaliser
-        return loss, PendingStats.of(loss, surrogate, scores, batch, penalty_N)
+        return loss, PendingStats.of(loss, surrogate, scores, batch, penalty_N, advantages_N)
 
     def _penalty(self, scores: TokenScores) -> torch.Tensor | None:
         """Returns the KL of each token, or None if the settings have no KL.

@@ -54,10 +54,12 @@ def steps(settings: TrainerSettings, world: World, out: Path) -> None:
         if step == 1:
             groups = [make_group(98, version=step, vocabulary=80, size=2)]  # one row: some get none
         result, state = trainer.train_step(groups, step=step, state=state, dropped_zero_variance=0)
-        rows.append(
-            result.row()
-            | {f"ratios of {name}": sum(own.ratios) for name, own in result.token_figures.items()}
-        )
+        figures = {
+            f"{kind} of {name}": sum(getattr(own, kind))
+            for name, own in result.token_figures.items()
+            for kind in ("ratios", "advantages")
+        }
+        rows.append(result.row() | figures)
     _keep(trainer, out, world)
     if world.rank == 0:
         (out / "rows.json").write_text(json.dumps(rows))

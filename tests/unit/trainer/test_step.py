@@ -89,7 +89,9 @@ def test_the_figures_of_each_token_are_kept_within_a_limit(
         for group in _groups(step):
             kept = [result.token_figures.get(trace.id) for trace in group.traces]
             assert [own is None for own in kept] == [trace.completion.truncated for trace in group.traces]
-            read = RunFolder("run", tmp_path, tmp_path).token_figures(step + 1, group.id)
+            read = RunFolder("run", tmp_path, tmp_path).token_figures(
+                step + 1, group.id, answers=len(group.traces)
+            )
             assert read["ratios"] == [own and pytest.approx(own.ratios, abs=1e-4) for own in kept]
             computed = group_advantages(group.rewards, normalise=True)
             assert read["advantages"] == [

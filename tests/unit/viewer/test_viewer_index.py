@@ -1,6 +1,7 @@
 """What the viewer says about an archive, beside the same computed from its records."""
 
 import asyncio
+import gzip
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from services.viewer.filters import Filter
 from services.viewer.group import whole_group
 from services.viewer.index import Index
 from services.viewer.rescoring import rescore
-from services.viewer.runs import Runs
+from services.viewer.runs import RunFolder, Runs
 from tests.viewed_runs import BATCH, SIZE, STEPS, add_file, groups, write_run
 
 
@@ -150,6 +151,17 @@ def test_advantages_are_not_known_before_the_trainers_settings(tmp_path: Path) -
     index.refresh(run)
     assert index.query("SELECT count(advantage) AS n FROM answers")[0]["n"] == SIZE * len(made)
     index.close()
+
+
+@pytest.mark.parametrize(
+    "line", ['["one-007"]', '"one-007"', '{"ratios": "one-007"}', '{"group": "one-007", "ratios": [[1.0]]}']
+)
+def test_figures_that_do_not_fit_a_group_are_left_out(tmp_path: Path, line: str) -> None:
+    (tmp_path / "ratios").mkdir()
+    with gzip.open(tmp_path / "ratios" / "policy-v000002.jsonl.gz", "wt") as file:
+        file.write(line + "\n")
+    figures = RunFolder("run", tmp_path, tmp_path).token_figures(2, "one-007", answers=3)
+    assert figures == {"ratios": [None] * 3, "advantages": [None] * 3}
 
 
 def test_a_group_is_shown_as_it_was_archived(viewed: SimpleNamespace) -> None:

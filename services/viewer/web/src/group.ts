@@ -86,7 +86,7 @@ function card(trace: Trace, data: WholeGroup, index: number, route: Route, mode:
       h("a", { class: "row-link number", href, "aria-label": `Answer ${index + 1}` }, index + 1),
       h("b", { class: `move ${grade(verdict.outcome, verdict.regret)}` }, verdict.move?.san ?? words(verdict.outcome)),
       h("span", { class: "reward", title: "Reward" }, signed(verdict.reward, 3)),
-      h("span", { class: `advantage ${advantage < 0 ? "minus" : advantage > 0 ? "plus" : ""}`, title: "Advantage" },
+      h("span", { class: `advantage ${advantage < 0 ? "minus" : advantage > 0 ? "plus" : ""}`, title: "Advantage of the answer" },
         trace.no_loss ? "no loss" : trace.advantage === null ? "A not known" : `A ${signed(advantage)}`)),
     change ? h("div", { class: "win-change", title: "Win probability before and after the move" },
       h("span", {}, percent(verdict.win_before)),
@@ -136,8 +136,8 @@ function colour(trace: Trace, mode: string, index: number): [side: string, stren
   }
   const own = trace.token_advantages?.[index];
   const advantage = own ?? learned(trace);
-  return [advantage < 0 ? "low" : "high", Math.abs(advantage) / 2, trace.no_loss ? "no loss: truncated"
-    : `advantage ${own === undefined && trace.advantage === null ? "not known" : signed(advantage)}`];
+  return [advantage < 0 ? "low" : "high", Math.abs(advantage) / 2, own !== undefined ? `advantage ${signed(own)}`
+    : trace.no_loss ? "no loss: truncated" : `advantage ${trace.advantage === null ? "not known" : signed(advantage)}`];
 }
 
 const WORST = 4;
@@ -155,7 +155,9 @@ function legend(mode: string, data: WholeGroup): HTMLElement {
   if (mode === "ratio") return h("p", { class: "muted" },
     "The probability of a token when the policy was trained on it, over that when it was sampled. Blue is above 1, orange below, full at twice or half.");
   if (mode === "advantage") return h("p", { class: "muted" },
-    "The advantage that the trainer gave the token, or that of the whole answer if the trainer's are not on disk: blue is made more probable, orange less. With process rewards, candidates have their own.");
+    data.traces.some((trace) => trace.token_advantages)
+      ? "The advantage that the trainer gave each token: blue is made more probable, orange less."
+      : "The advantage of the whole answer: blue is made more probable, orange less. Those of single tokens are not on disk.");
   if (!data.traces.some((trace) => trace.sentences.length)) return h("p", { class: "muted" },
     "No sentences to check in these answers. Hover over an answer to see its arrows alone.");
   return h("p", { class: "muted" }, h("span", { class: "claim true" }, "true"), " ",
