@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,19 @@ def batches(specs: Sequence[str]) -> list[list[str]]:
     Serve the groups one after the other if there is no memory for several servers at a time.
 
     Raises:
-        SetupError: there is no such model, run or version.
+        SetupError: there is no such model, run or version, or two of them have the same name.
     """
     own = [spec for spec in specs if not _is_served(spec)]
-    served = [[player.spec for player in group] for group in _groups(specs)]
+    groups = _groups(specs)
+    named: dict[str, str] = {}
+    for player in chain.from_iterable(groups):
+        if other := named.get(player.options["name"]):
+            raise SetupError(
+                f"players {other!r} and {player.spec!r} have the same name, {player.options['name']!r}: add "
+                ",name=... to one of them"
+            )
+        named[player.options["name"]] = player.spec
+    served = [[player.spec for player in group] for group in groups]
     return [own, *served] if own else served
 
 
@@ -158,7 +168,9 @@ def _read(spec: str) -> _Player:
         if f"{kind}:" == _MODEL:
             folder = model_folder(place)
             digest = (weights_digest(folder) or "").removeprefix(DIGEST)
-            known = {"name": Path(place.rstrip("/")).name, "source": f"{head}:{digest[:12]}"}
+            path = Path(place.rstrip("/"))
+            called = path.parent.name if path.name == "model" else ""  # `rookery sft` writes OUT/model
+            known = {"name": called or path.name, "source": f"{head}:{digest[:12]}"}
             if style := prompt_style(folder):
                 known["style"] = style
             return _Player(spec, folder.resolve(), None, {**known, **given}, thinking)

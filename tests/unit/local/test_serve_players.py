@@ -52,7 +52,7 @@ def runs(written: Path, tmp_path: Path) -> Path:
 
 def test_adapters_of_one_base_share_a_server_and_whole_models_do_not(runs: Path) -> None:
     lora = [f"run:{runs}/lora@0", f"model:{TINY}", f"run:{runs}/lora,name=last", f"run:{runs}/other"]
-    whole = [f"run:{runs}/whole@0", f"run:{runs}/whole@1", f"run:{runs}/whole,temperature=1"]
+    whole = [f"run:{runs}/whole@0", f"run:{runs}/whole@1", f"run:{runs}/whole,temperature=1,name=hot"]
     mixed = [lora[0], whole[0], "random", *lora[1:], *whole[1:], "stockfish,nodes=1"]
     assert batches(mixed) == [["random", "stockfish,nodes=1"], lora, whole[:1], whole[1:]]
     assert batches(["random"]) == [["random"]]
@@ -68,7 +68,7 @@ def flags(runs: Path, *specs: str, device: str = "cpu", share: float = 0.9) -> d
 
 
 def test_thinking_is_switched_by_player_and_kept_by_runs(runs: Path) -> None:
-    on, off = f"model:{TINY},thinking=on", f"model:{TINY},thinking=off"
+    on, off = f"model:{TINY},thinking=on,name=on", f"model:{TINY},thinking=off,name=off"
     assert batches([on, off, f"model:{TINY}"]) == [[on], [off], [f"model:{TINY}"]]
     assert "--thinking" in flags(runs, on)
     assert "--no-thinking" in flags(runs, off)
@@ -121,6 +121,18 @@ def test_a_run_decides_what_the_spec_does_not(runs: Path) -> None:
     model = resolved(f"model:{TINY}")
     assert model[:2] == ["http://h:1#m", "name=rook-tiny"]
     assert model[2].startswith(f"source=model:{TINY}:")
+
+
+def test_a_fine_tuned_model_is_called_after_its_run(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        shutil.copytree(TINY, tmp_path / name / "model")
+    one, two = (f"model:{tmp_path}/{name}/model" for name in ("one", "two"))
+    assert "name=one" in resolved(one)
+    assert batches([one, two]) == [[one], [two]]
+    with pytest.raises(
+        SetupError, match=r"players .*/one/model' and .*/two/model,name=one' have the same name, 'one'"
+    ):
+        batches([one, f"{two},name=one"])
 
 
 @pytest.mark.parametrize(
