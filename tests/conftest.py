@@ -35,6 +35,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 _paths = [str(ROOT / "tests" / "forked"), str(ROOT), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _paths))
 
+# A shell that starts the tests in the background has Ctrl-C ignored, also for the processes that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 REDIS_START_S = 10.0
 
 # No test asserts wall-clock time, hypothesis' own limit included: machines are shared.

@@ -72,7 +72,7 @@ def test_models_go_to_a_bucket_and_come_from_there(bucket: str, tmp_path: Path) 
         file.name: file.read_bytes() for file in made.iterdir()
     }
     player = _read(f"model:{bucket}/sft/model")
-    assert (player.folder, player.options["name"]) == (kept.resolve(), "model")
+    assert (player.folder, player.options["name"]) == (kept.resolve(), "sft")
     adapter = _read(f"run:{bucket}/sft@1")
     assert adapter.version is not None
     assert (adapter.version.folder / "SHA256SUMS").is_file()
