@@ -136,7 +136,7 @@ class TrainerSettings(
 
     ratios_mb: NonNegativeInt = 64
     """MiB of importance ratios and advantages to keep in the run's folder, for the viewer: those of the
-    tokens that the newest steps were trained on. 0: none."""
+    tokens that the newest steps were trained on. About 4 bytes a token. 0: none."""
     mlflow: bool = False
     """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
     store: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
