@@ -78,12 +78,12 @@ def batches(specs: Sequence[str]) -> list[list[str]]:
     groups = _groups(specs)
     named: dict[str, str] = {}
     for player in chain.from_iterable(groups):
-        if other := named.get(player.options["name"]):
+        name = player.options["name"]
+        if other := named.get(name):
             raise SetupError(
-                f"players {other!r} and {player.spec!r} have the same name, {player.options['name']!r}: add "
-                ",name=... to one of them"
+                f"players {other!r} and {player.spec!r} have the same name, {name!r}: add ,name=... to one"
             )
-        named[player.options["name"]] = player.spec
+        named[name] = player.spec
     served = [[player.spec for player in group] for group in groups]
     return [own, *served] if own else served
 
