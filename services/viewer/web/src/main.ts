@@ -69,7 +69,8 @@ async function render(): Promise<void> {
   const view = route.run ? VIEWS[route.view] : runs;
   header(route);
   follow(route.run);
-  const slow = setTimeout(() => main.replaceChildren(skeleton()), 150);
+  // A view that is drawn again stays until its successor is here.
+  const slow = setTimeout(() => main.dataset["shown"] === address || main.replaceChildren(skeleton()), 150);
   try {
     const element = view ? await view(route, signal) : empty("No such view", location.pathname);
     if (signal.aborted) return;
