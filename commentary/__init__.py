@@ -14,6 +14,7 @@ from commentary import concepts as _concepts  # noqa: F401 -- fills the registry
 from commentary.reader import read
 from commentary.reading import Claim, Reading, Sentence
 from commentary.study import Line, Score, Study
+from commentary.writing.statements import Statement, move_statements, position_statements
 from commentary.writing.text import Text, write
 from commentary.writing.voices import LENGTHS, VOICES
 
@@ -25,8 +26,11 @@ __all__ = [
     "Reading",
     "Score",
     "Sentence",
+    "Statement",
     "Study",
     "Text",
+    "move_statements",
+    "position_statements",
     "read",
     "write",
 ]

@@ -78,6 +78,11 @@ class Concept:
         """A verb phrase with marked verbs, whose subject is the move."""
         return self._template(naming, values).do(naming, {**_sides(naming), **values})
 
+    def word(self, template: Template, naming: Naming, values: Values) -> str:
+        """What `write` returns, or of what a move does `do`, by one of its templates."""
+        say = template.do if self.about_moves else template.write
+        return say(naming, {**_sides(naming), **values})
+
     def _template(self, naming: Naming, values: Values) -> Template:
         options = self.options(naming, values)
         if not options:

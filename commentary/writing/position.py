@@ -97,8 +97,8 @@ def _chosen(writer: Writer) -> list[Finding]:
     chosen: list[Finding] = []
     for weight, finding in ranked:
         same = sum(other.concept is finding.concept for other in chosen)
-        repeats = any(_repeats(finding, other) for other in chosen)
-        if weight >= _LEAST_WEIGHT and same < _MOST_OF_A_KIND and not repeats:
+        told_already = any(repeats(finding, other) for other in chosen)
+        if weight >= _LEAST_WEIGHT and same < _MOST_OF_A_KIND and not told_already:
             chosen.append(finding)
         if len(chosen) == writer.length.remarks:
             break
@@ -128,7 +128,7 @@ def _with_staples(chosen: list[Finding], ranked: list[Finding], count: int) -> l
     return chosen
 
 
-def _repeats(finding: Finding, other: Finding) -> bool:
+def repeats(finding: Finding, other: Finding) -> bool:
     """Whether one of two findings says most of what the other does."""
     names = {finding.concept.name, other.concept.name}
     if names <= _FILES:

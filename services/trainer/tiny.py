@@ -127,6 +127,7 @@ def build_tiny(
 
 def add_words(model_dir: Path, data: Path, out: Path) -> Path:
     """Writes the model to `out` with the words of the answers of `data` as further tokens, and returns `out`.
+    The words of soft targets are among them.
 
     Old tokens keep their numbers and weights. A new one begins with the mean embedding and a little noise.
     """
@@ -140,8 +141,11 @@ def add_words(model_dir: Path, data: Path, out: Path) -> Path:
     counts = Counter[str]()
     with data.open(encoding="utf-8") as lines:
         for line in lines:
-            answer = json.loads(line)["messages"][-1]["content"]
-            counts.update(word for word, _ in split.pre_tokenize_str(answer))
+            row = json.loads(line)
+            texts = [row["messages"][-1]["content"]]
+            texts += [text for part in row.get("alternatives", ()) for text in part["texts"]]
+            for text in texts:
+                counts.update(word for word, _ in split.pre_tokenize_str(text))
     old = len(vocabulary)
     new = sorted(word for word, count in counts.items() if count > 1 and word not in vocabulary)
     vocabulary |= {word: old + i for i, word in enumerate(new)}

@@ -69,7 +69,7 @@ def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
     mix = RookworldMix(options.state_share, options.illegal_share, options.ending_share)
     targets = CandidateTargets(
         *(options.lines, options.candidates, options.temperature),
-        *(options.best_share, options.uniform_share, options.mate_bonus),
+        *(options.best_share, options.uniform_share, options.mate_bonus, options.remarks),
     )
     recipe = recipe_of(TaskRecipe, options, mix=mix, targets=targets)
     with made_parts(
@@ -163,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     group = parser.add_argument_group("engine-moves")
     add_number(group, "--lines", positive, 8, "engine lines")
     add_number(group, "--candidates", positive, 3, "candidate moves in an answer")
+    add_number(group, "--remarks", natural, 0, "true sentences before them, and one about the chosen move")
     add_number(group, "--temperature", above_zero, 0.05, "temperature of the softmax over win probabilities")
     add_number(group, "--best-share", share, 0.3, "probability added to the engine's first move")
     add_number(group, "--uniform-share", share, 0.1, "probability spread over all legal moves")

@@ -10,16 +10,25 @@ A move with win probability W has this probability, where n is the number of leg
 A move that mates in n moves counts as if its W were mate / n higher: otherwise, where every move wins, a mate
 would be no better than the others. A move outside the engine's lines counts as if its W were 0.1 below the
 lowest W of these lines. The draw depends only on the seed and the position.
+
+With `remarks`, the answer is also in words, each of them true:
+
+    <think>The knight on f3 attacks the pawn on e5. Material is equal.
+    M1 M2 M3</think>M attacks the queen on d6. \\boxed{M}
+
+Every sentence is drawn from all that `commentary` finds to say there, a weightier finding more often, and
+these are its soft targets.
 """
 
 import logging
 import math
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import chess
 
+from commentary import Statement, move_statements, position_statements
 from rookery.errors import Quarantined
 from rookery.prompt import mover_board, render
 from rookery.trace import Evaluation, Position
@@ -33,10 +42,14 @@ logger = logging.getLogger(__name__)
 _UNSEEN = 0.1
 """How far below the lowest win probability of the engine's lines any other move counts."""
 
+_VOICE = "notebook"
+_LEAST_WEIGHT, _MOST_WEIGHT = 0.3, 6.0
+"""Bounds of a finding's weight in the draw: a check has 30, which would silence everything else."""
+
 
 @dataclass(frozen=True, slots=True)
 class CandidateTargets:
-    """The number of engine lines and candidates, and the parameters of the formula above."""
+    """The numbers of engine lines, candidates and remarks, and the parameters of the formula above."""
 
     lines: int = 8
     candidates: int = 3
@@ -44,6 +57,7 @@ class CandidateTargets:
     best: float = 0.3
     uniform: float = 0.1
     mate: float = 0.2
+    remarks: int = 0
 
 
 TARGETS = CandidateTargets()
@@ -66,13 +80,31 @@ async def engine_moves(
     except Quarantined as error:
         logger.warning("left out: %s", error)
         return None
-    weights = probabilities(board, analysis, targets)
-    candidates, alternatives = _draw(weights, targets.candidates, random.Random(f"{seed}:{position.id}"))
+    left, drawn = probabilities(board, analysis, targets), list[str]()
+    answer, rng = _Answer("<think>"), random.Random(f"{seed}:{position.id}")
+    words = random.Random(f"{seed}:{position.id}:remarks")
+    if targets.remarks:
+        _remark(answer, position_statements(board, words, voice=_VOICE), targets.remarks, words)
+        answer.text += "\n"
+    for _ in range(min(targets.candidates, len(left))):
+        answer.text += " " if drawn else ""
+        drawn.append(answer.draw(left, rng))
+        del left[drawn[-1]]
     places = {move: place for place, move in enumerate(ranking(board, analysis))}
-    best = min(candidates, key=lambda move: places.get(move, len(places)))
-    answer = f"<think>{' '.join(candidates)}</think>\\boxed{{{best}}}"
+    best = min(drawn, key=lambda move: places.get(move, len(places)))
+    answer.text += "</think>"
+    if targets.remarks and (said := move_statements(board, chess.Move.from_uci(best), words, voice=_VOICE)):
+        answer.text += best
+        _remark(answer, said, 1, words, gap=" ")
+        answer.text += " "
+    answer.text += f"\\boxed{{{best}}}"
     return Example(
-        position.id, ENGINE_MOVES, position.fen, prompt.messages, answer, alternatives=alternatives
+        position.id,
+        ENGINE_MOVES,
+        position.fen,
+        prompt.messages,
+        answer.text,
+        alternatives=tuple(answer.alternatives),
     )
 
 
@@ -100,21 +132,40 @@ def _mate(score: Evaluation, worth: float) -> float:
     return worth / score.mate if score.mate is not None and score.mate > 0 else 0.0
 
 
-def _draw(
-    weights: Mapping[str, float], count: int, rng: random.Random
-) -> tuple[list[str], tuple[Alternatives, ...]]:
-    """`count` moves without replacement, and where the answer has each of them, with what was left then."""
-    left, drawn, alternatives = dict(weights), list[str](), list[Alternatives]()
-    start = len("<think>")
-    for _ in range(min(count, len(weights))):
-        point, move = rng.random() * sum(left.values()), ""
-        for move, weight in left.items():  # noqa: B007 -- rounding may leave the last one
+@dataclass(slots=True)
+class _Answer:
+    """An answer as far as it is written, and what could stand at places of it instead."""
+
+    text: str
+    alternatives: list[Alternatives] = field(default_factory=list)
+
+    def draw(self, weights: Mapping[str, float], rng: random.Random) -> str:
+        """Adds one of the texts to the answer, and returns it."""
+        point, chosen = rng.random() * sum(weights.values()), ""
+        for chosen, weight in weights.items():  # noqa: B007 -- rounding may leave the last one
             point -= weight
             if point < 0:
                 break
-        rounded = {m: float(f"{weight:.4g}") for m, weight in left.items()}
-        alternatives.append(Alternatives(start, start + len(move), tuple(rounded), tuple(rounded.values())))
-        start += len(move) + 1
-        drawn.append(move)
-        del left[move]
-    return drawn, tuple(alternatives)
+        rounded = {text: float(f"{weight:.4g}") for text, weight in weights.items()}
+        start, self.text = len(self.text), self.text + chosen
+        self.alternatives.append(Alternatives(start, len(self.text), tuple(rounded), tuple(rounded.values())))
+        return chosen
+
+
+def _remark(
+    answer: _Answer, statements: Sequence[Statement], most: int, rng: random.Random, *, gap: str = ""
+) -> None:
+    """Adds up to `most` sentences to the answer, after `gap`. None of them repeats another one."""
+    left = list(statements)
+    for _ in range(most):
+        if not left:
+            break
+        weights, meant = dict[str, float](), dict[str, Statement]()
+        for statement in left:
+            bounded = min(_MOST_WEIGHT, max(_LEAST_WEIGHT, statement.finding.weight))
+            for text in statement.sentences:
+                # A token of a tokenizer of words begins with the space before it.
+                meant.setdefault(gap + text, statement)
+                weights[gap + text] = weights.get(gap + text, 0.0) + bounded / len(statement.sentences)
+        said = meant[answer.draw(weights, rng)]
+        left, gap = [one for one in left if not one.repeats(said)], " "

@@ -4,9 +4,8 @@ parts of it.
 
 import math
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -153,7 +152,10 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any) -> list[Example]:
     prompt_ids = tokenizer(prompts, add_special_tokens=False)["input_ids"]
     soft = any(chat.alternatives for chat in chats)
     tokens = tokenizer(answers, add_special_tokens=False, return_offsets_mapping=soft)
-    ids_of = cache(lambda text: tokenizer(text, add_special_tokens=False)["input_ids"])
+    texts = list({text for chat in chats for span in chat.alternatives for text in span.texts})
+    ids_of = (
+        dict(zip(texts, tokenizer(texts, add_special_tokens=False)["input_ids"], strict=True)) if soft else {}
+    )
     examples = [
         Example(array("i", prompt), (array("i", answer),))
         for prompt, answer in zip(prompt_ids, tokens["input_ids"], strict=True)
@@ -180,7 +182,7 @@ def token_distributions(
     within: str,
     ids: Sequence[int],
     offsets: Sequence[tuple[int, int]],
-    ids_of: Callable[[str], list[int]],
+    ids_of: Mapping[str, list[int]],
 ) -> dict[int, dict[int, float]]:
     """Returns distributions over token ids, by the index of the token in the answer.
 
@@ -190,7 +192,7 @@ def token_distributions(
         within: The answer as the chat template renders it.
         ids: Token ids of `within`.
         offsets: The first character of each token and the one after its last.
-        ids_of: Returns the token ids of a text.
+        ids_of: The token ids of each alternative.
 
     Raises:
         InvalidInput: a span does not consist of whole tokens, its text is not among the alternatives, or the
@@ -202,12 +204,12 @@ def token_distributions(
         text = content[span.start : span.end]
         places = [p for p, (a, b) in enumerate(offsets) if span.start + shift <= a < b <= span.end + shift]
         path = [ids[place] for place in places]
-        if shift < 0 or text not in span.texts or path != ids_of(text):
+        if shift < 0 or text not in span.texts or path != ids_of[text]:
             raise InvalidInput(
                 f"alternatives of {text!r}, characters {span.start} to {span.end} of {content[:120]!r}: that "
                 "text must be one of them and consist of whole tokens"
             )
-        said = {tuple(ids_of(one)): weight for one, weight in zip(span.texts, span.weights, strict=True)}
+        said = {tuple(ids_of[one]): weight for one, weight in zip(span.texts, span.weights, strict=True)}
         beginnings = any(one == other[: len(one)] for one, other in pairwise(sorted(said)))
         if beginnings or len(said) < len(span.texts):
             raise InvalidInput(f"alternatives of {text!r}: the tokens of one begin another in {span.texts}")

@@ -71,7 +71,7 @@ def test_the_command_writes_lines_that_read_back(
 @pytest.mark.stockfish
 def test_engine_moves_are_resumable_data_for_sft(stockfish_path: str, tmp_path: Path) -> None:
     flags = ["--count", "12", "--nodes", "500", "--engine", stockfish_path, "--jsonl", "moves.jsonl"]
-    flags += ["--style", "mover-squares", "--random-moves", "0.5", "--temperature", "0.1"]
+    flags += ["--style", "mover-squares", "--random-moves", "0.5", "--temperature", "0.1", "--remarks", "1"]
     for name in ("one", "two"):
         assert main(["tasks", "engine-moves", *flags, "--out", str(tmp_path / name)]) == 0
     first, second = ((tmp_path / name / "moves.jsonl").read_text() for name in ("one", "two"))

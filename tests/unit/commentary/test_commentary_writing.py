@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commentary import LENGTHS, VOICES, Line, Score, Study, read, write
+from commentary import (
+    LENGTHS,
+    VOICES,
+    Line,
+    Score,
+    Study,
+    move_statements,
+    position_statements,
+    read,
+    write,
+)
 from commentary.concept import move_findings
 from commentary.naming import numbered
 from commentary.step import Step
@@ -21,6 +31,7 @@ from commentary.writing.text import Text, draft
 from commentary.writing.voices import Length
 from commentary.writing.writer import Writer
 from services.data.annotate.mutations import mutations
+from tests.unit.commentary.boards import walked
 from tests.unit.commentary.studies import random_study
 
 NAMES = sorted(VOICES)
@@ -223,3 +234,32 @@ def test_sayings_are_read_as_talk() -> None:
             reading = read(MATE, said.split("|")[-1])
             assert [sentence.status for sentence in reading.sentences] == ["talk"]
     assert SAYS_NOTHING
+
+
+@given(st.integers(0, 1 << 40))
+@settings(max_examples=20, deadline=None)
+def test_every_statement_is_read_back_whole_and_true(seed: int) -> None:
+    rng, voice = random.Random(seed), NAMES[seed % 4]
+    board = walked(rng)
+    move = rng.choice(list(board.legal_moves))
+    texts = [text for one in position_statements(board, rng, voice=voice) for text in one.sentences]
+    texts += [
+        f"{move.uci()} {text}"
+        for one in move_statements(board, move, rng, voice=voice)
+        for text in one.sentences
+    ]
+    for text in texts:
+        [sentence] = read(board.fen(), text).sentences
+        assert sentence.status == "claims", text
+        assert all(claim.true for claim in sentence.claims), text
+
+
+def test_a_statement_is_worded_by_every_template_of_its_voice() -> None:
+    [level] = [
+        one
+        for one in position_statements(chess.Board(), random.Random(0), voice="notebook")
+        if one.finding.concept.name == "level material"
+    ]
+    assert {"Material is equal.", "Neither side is ahead in material."} < set(level.sentences)
+    assert len(set(level.sentences)) == len(level.sentences)
+    assert level.repeats(level)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import chess
 import pytest
 
+from commentary import read
 from rookery.trace import Evaluation, Position
 from rookery.uci import Analysis, Line, Query
 from services.data.positions.numbered import after_random_moves
@@ -78,6 +79,33 @@ def test_the_best_candidate_is_chosen_and_each_comes_with_what_was_left() -> Non
     assert chosen["a1a8"] / 200 == pytest.approx(
         probabilities(chess.Board(FEN), ANALYSIS, TARGETS)["a1a8"], abs=0.1
     )
+
+
+def test_remarks_are_true_and_each_comes_with_all_that_could_be_said_instead() -> None:
+    targets = replace(TARGETS, remarks=2)
+    said = set[str]()
+    for plain, example in zip(
+        examples(*(position(FEN, str(number)) for number in range(30))),
+        examples(*(position(FEN, str(number)) for number in range(30)), targets=targets),
+        strict=True,
+    ):
+        remarks, _, rest = example.answer.removeprefix("<think>").partition("\n")
+        moves, _, reason = rest.partition("</think>")
+        assert plain.answer.startswith(f"<think>{moves}</think>")
+        assert example.answer.endswith(plain.answer.partition("</think>")[2])
+        assert reason.startswith(example.answer[-5:-1])
+        claims = read(FEN, example.answer).claims
+        assert len(claims) >= 3
+        assert all(claim.true for claim in claims)
+        first, second, *moved, last = example.alternatives
+        assert example.answer[first.start : second.end] == remarks
+        assert len(moved) == 3
+        for part in example.alternatives:
+            assert example.answer[part.start : part.end] in part.texts
+        assert not set(second.texts) & {f" {example.answer[first.start : first.end]}"}
+        assert all(text.startswith(" ") and text.endswith(".") for text in (*second.texts, *last.texts))
+        said.add(remarks)
+    assert len(said) > 10
 
 
 def test_every_legal_move_keeps_a_probability_however_sharp_the_targets_are() -> None:

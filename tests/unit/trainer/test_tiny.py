@@ -22,14 +22,15 @@ def test_a_model_learns_words_and_forgets_nothing(tmp_path: Path) -> None:
     data = tmp_path / "data.jsonl"
     rare = [{"content": ASKED}, {"content": "hapax"}]
     rows = [[{"content": ASKED}, {"content": PROSE}]] * 2 + [rare]
-    data.write_text("".join(json.dumps({"messages": row}) + "\n" for row in rows))
+    soft = {"alternatives": [{"texts": ["Black is ahead.", "White is ahead."]}]}
+    data.write_text("".join(json.dumps({"messages": row} | soft) + "\n" for row in rows))
     out = add_words(BASE, data, tmp_path / "out")
     before, after = AutoTokenizer.from_pretrained(BASE), AutoTokenizer.from_pretrained(out)
     for text in (ASKED.removeprefix("21 "), "<think>h4h6 e1e6</think>\\boxed{e1e6}"):
         assert after.encode(text) == before.encode(text)
     assert after.decode(after.encode(PROSE)) == PROSE
     assert after.tokenize(PROSE)[2:6] == ["21", ".", "N", "x"]
-    assert " takes" in after.get_vocab() and "hapax" not in after.get_vocab()
+    assert {" takes", " ahead"} < set(after.get_vocab()) and "hapax" not in after.get_vocab()
     name = "model.embed_tokens.weight"
     old, new = load_file(BASE / "model.safetensors")[name], load_file(out / "model.safetensors")[name]
     size = len(before)
