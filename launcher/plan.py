@@ -120,9 +120,9 @@ def _check_scheme(settings: UpSettings, overrides: Overrides) -> None:
             f"scheme {scheme!r} needs a reward model: name its directory with --reward-model, or choose "
             "another scheme, such as --set reward.scheme=delta"
         )
-    if overrides.is_on("trainer", "process_rewards") and not re.search(r"\bcandidates\b", scheme):
+    if overrides.is_on("trainer", "process_rewards") and not re.search(r"\b(candidates|truth)\b", scheme):
         raise SetupError(
-            f"trainer.process_rewards needs a scheme with candidates, not {scheme!r}: "
+            f"trainer.process_rewards needs a scheme with candidates or truth, not {scheme!r}: "
             "--set reward.scheme=delta+0.2*candidates"
         )
 

@@ -1,8 +1,9 @@
-"""Advantages of single tokens, where the moves that the reasoning names are rewarded by themselves.
+"""Advantages of single tokens, where the moves and sentences of the reasoning are rewarded by themselves.
 
 The k-th named moves of a group's answers are compared with each other, as GRPO compares whole answers,
-whatever the baseline of the answers is. They are divided by their standard deviation if the answers are. The
-tokens of a move get its advantage, any other token that of the answer. This is the process supervision of
+whatever the baseline of the answers is. They are divided by their standard deviation if the answers are. So
+are the k-th sentences, whose reward is 1 if all their claims are true, -1 if all are false. The tokens of a
+move or sentence get its advantage, any other token that of the answer. This is the process supervision of
 DeepSeekMath (arXiv 2402.03300, section 4.1.3), which also adds the advantages of later steps, since they
 continue an argument. Candidate moves do not: what is left for the next one is worse if the first was good.
 """
@@ -17,7 +18,7 @@ from tokenizers.decoders import DecodeStream
 from rookery.advantages import group_advantages
 from rookery.errors import SetupError
 from rookery.hub import model_folder
-from rookery.trace import Completion, TraceGroup
+from rookery.trace import Completion, ProcessReward, Trace, TraceGroup
 from services.trainer.settings import TrainerSettings
 
 logger = logging.getLogger(__name__)
@@ -55,8 +56,8 @@ def token_advantages(
 @cache
 def _warn_once() -> None:
     logger.warning(
-        "--process-rewards: no token of this batch has one. The reward's scheme must have candidates, and "
-        "the tokenizer must make the completion's text"
+        "--process-rewards: no token of this batch has one. The reward's scheme must have candidates or "
+        "truth, and the tokenizer must make the completion's text"
     )
 
 
@@ -65,24 +66,45 @@ def _of_group(
 ) -> dict[str, tuple[float, ...]]:
     tokenizer = tokenizer_of(str(settings.model))
     found = {
-        trace.id: (trace.verdict.process_rewards, spans, [advantage] * len(spans))
+        trace.id: (steps, spans, [advantage] * len(spans))
         for trace, advantage in zip(group.traces, outcome, strict=True)
-        if trace.verdict.process_rewards and (spans := token_spans(tokenizer, trace.completion))
+        if any(steps := (trace.verdict.process_rewards, _sentence_rewards(trace)))
+        and (spans := token_spans(tokenizer, trace.completion))
     }
-    for place in range(max((len(rewards) for rewards, _, _ in found.values()), default=0)):
-        compared = [
-            (rewards[place], spans, own) for rewards, spans, own in found.values() if place < len(rewards)
-        ]
-        values = group_advantages(
-            [named.reward for named, _, _ in compared],
-            normalise=settings.normalise and settings.baseline != "none",
-            sigma_floor=settings.sigma_floor,
-        )
-        for (named, spans, own), value in zip(compared, values, strict=True):
-            for token, (start, end) in enumerate(spans):
-                if start < named.end and named.start < end:
-                    own[token] = value
+    for kind in range(2):
+        for place in range(max((len(steps[kind]) for steps, _, _ in found.values()), default=0)):
+            compared = [
+                (step, spans, own)
+                for steps, spans, own in found.values()
+                if place < len(steps[kind]) and (step := steps[kind][place])
+            ]
+            values = group_advantages(
+                [step.reward for step, _, _ in compared],
+                normalise=settings.normalise and settings.baseline != "none",
+                sigma_floor=settings.sigma_floor,
+            )
+            for (step, spans, own), value in zip(compared, values, strict=True):
+                for token, (start, end) in enumerate(spans):
+                    if start < step.end and step.start < end:
+                        own[token] = value
     return {trace: tuple(own) for trace, (_, _, own) in found.items()}
+
+
+def _sentence_rewards(trace: Trace) -> list[ProcessReward | None]:
+    """The reward of each sentence, from -1 to 1; None of one that claims nothing that the rules decide.
+
+    In "e2e4 frees the bishop", the move was chosen before the claim about it: its tokens are left out.
+    """
+    rewards = list[ProcessReward | None]()
+    for sentence in trace.verdict.sentences:
+        decided = [claim.true for claim in sentence.claims if claim.true is not None]
+        start, move = sentence.start, trace.verdict.move
+        for name in (move.uci, move.san) if move else ():
+            if trace.completion.text.startswith(name, start):
+                start += len(name)
+        reward = 2 * sum(decided) / len(decided) - 1 if decided else 0.0
+        rewards.append(ProcessReward(start, sentence.end, reward) if decided else None)
+    return rewards
 
 
 def token_spans(tokenizer: Tokenizer, completion: Completion) -> list[tuple[int, int]]:

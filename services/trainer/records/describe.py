@@ -50,6 +50,13 @@ def describe(groups: list[TraceGroup]) -> dict[str, float]:
     traces = [trace for group in groups for trace in group.traces]
     verdicts = [trace.verdict for trace in traces]
     steps = [step.reward for verdict in verdicts for step in verdict.process_rewards]
+    claims = [
+        claim.true
+        for verdict in verdicts
+        for sentence in verdict.sentences
+        for claim in sentence.claims
+        if claim.true is not None
+    ]
     regrets = [verdict.regret for verdict in verdicts if verdict.regret is not None]
     return {
         "groups": len(groups),
@@ -64,6 +71,7 @@ def describe(groups: list[TraceGroup]) -> dict[str, float]:
         **by_task(groups),
         **components(groups),
         **({"process_reward": statistics.fmean(steps)} if steps else {}),
+        **({"claims_true": statistics.fmean(claims)} if claims else {}),
         **lengths(groups),
         **exploration(groups),
         **of_new_positions(groups),

@@ -346,7 +346,7 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (["--inference-device", "cpu,cpu"], "index of a GPU"),
         (["--style", "runes"], "mover-squares"),
         (["--set", "trainer.sleep_inference=true"], "--set inference.sleep=true"),
-        (["--set", "trainer.process_rewards=true"], "needs a scheme with candidates, not 'delta'"),
+        (["--set", "trainer.process_rewards=true"], "needs a scheme with candidates or truth, not 'delta'"),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(house: Path, argv: list[str], said: str) -> None:

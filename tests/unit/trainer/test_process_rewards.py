@@ -1,4 +1,5 @@
-"""Process rewards: the tokens of a candidate learn from its own reward, the others from the answer's."""
+"""Process rewards: the tokens of a candidate or a sentence learn from its own reward, the others from the
+answer's."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +9,17 @@ import pytest
 from tokenizers import Tokenizer, decoders, models
 
 from rookery.errors import SetupError
-from rookery.trace import Completion, Outcome, ProcessReward, Trace, TraceGroup, Verdict
+from rookery.trace import (
+    Claim,
+    Completion,
+    Move,
+    Outcome,
+    ProcessReward,
+    Sentence,
+    Trace,
+    TraceGroup,
+    Verdict,
+)
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.process_rewards import token_spans, tokenizer_of
 from services.trainer.batches.rows import prepare_batch
@@ -101,6 +112,29 @@ def test_candidates_are_compared_with_those_of_the_same_place() -> None:
     assert first[1:9] == pytest.approx([0.1, 0.1, 0.5, 0.0, 0.0, 0.5, 0.0, 0.0])
     assert second == pytest.approx([-1.0] * 15)
     assert third[:4] == pytest.approx([0.5, -0.1, -0.1, 0.5])
+
+
+def test_a_sentences_tokens_have_the_advantage_of_its_truth_but_for_the_chosen_move() -> None:
+    text = r"<think>-?.</think>d2d4 -.\boxed{d2d4}"
+
+    def said(name: str, reward: float, *claims: Sequence[bool | None]) -> Trace:
+        sentences = tuple(
+            Sentence(start, end, True, tuple(Claim("attack", start, end, true) for true in own))
+            for (start, end), own in zip(((7, 10), (18, 25)), claims, strict=True)
+        )
+        verdict = Verdict(reward, Outcome.LEGAL, "v", move=Move("d2d4", "d4"), sentences=sentences)
+        return Trace(name, answered(text), verdict)
+
+    made = group(said("a", 0.5, [True, True], [True]), said("b", -0.5, [True, False], [None]))
+    first, second = advantages(made, normalise=False)
+    # <think> - ? . </think> d2 d4 " " - . and the rest
+    assert first == pytest.approx([0.5, 0.5, 0.5, 0.5, *[0.5] * 3, 0.0, 0.0, 0.0, *[0.5] * 5])
+    assert second == pytest.approx([-0.5, -0.5, -0.5, -0.5, *[-0.5] * 11])
+    made = group(said("a", 0.5, [True], [True]), said("b", -0.5, [False], [False]))
+    assert advantages(made, normalise=False)[0] == pytest.approx(
+        [0.5, 1.0, 1.0, 1.0, *[0.5] * 3, 1.0, 1.0, 1.0, *[0.5] * 5]
+    )
+    assert describe([made])["claims_true"] == 0.5
 
 
 def test_without_the_setting_all_tokens_have_the_answers_advantage() -> None:
