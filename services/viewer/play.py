@@ -14,7 +14,7 @@ from rookery.access import OPEN, Access
 from rookery.clients import InferenceClient
 from rookery.errors import InvalidInput, PeerFault, RookeryError, Unavailable, cause_message
 from rookery.middleware import StrictBody
-from rookery.prompt import STYLES, mirrored_move, render
+from rookery.prompt import STYLES, mirrored_move, render, task_of
 from rookery.trace import Completion, Phase, Position, Sampling
 
 TIMEOUT_S = 120.0
@@ -144,13 +144,14 @@ class Peers:
                 "evaluation": verdict["eval_before"],
             }
         moves = tuple(move.uci() for move in board.move_stack)
-        prompt = render(
-            Position("play", board.fen(), board.ply(), Phase.OPENING, "", moves), style=question.style
-        )
+        position = Position("play", board.fen(), board.ply(), Phase.OPENING, "", moves)
+        prompt, task = render(position, style=question.style), task_of(position, style=question.style)
         completion = await self._complete(prompt, question)
         said = {"text": completion.text, "prompt": prompt.messages[-1].content}
         try:
-            verdict = await self._verdict(prompt.fen, completion.text, truncated=completion.truncated)
+            verdict = await self._verdict(
+                prompt.fen, completion.text, truncated=completion.truncated, task=task
+            )
         except Unavailable as error:
             return {**said, "move": None, "best": None, "verdict": None, "problem": str(error)}
         mirrored = chess.Board(prompt.fen).turn != board.turn
@@ -166,9 +167,11 @@ class Peers:
             )
         return made.completions[0]
 
-    async def _verdict(self, fen: str, response: str, *, truncated: bool = False) -> dict[str, Any]:
+    async def _verdict(
+        self, fen: str, response: str, *, truncated: bool = False, task: str = ""
+    ) -> dict[str, Any]:
         body = {"fen": fen, "response": response, "truncated": truncated}
-        return await self._reward("POST", "/v1/score", body)
+        return await self._reward("POST", "/v1/score", body | ({"task": task} if task else {}))
 
     async def _reward(
         self, method: str, path: str, body: dict[str, Any] | None = None, *, timeout_s: float = TIMEOUT_S
