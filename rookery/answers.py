@@ -134,6 +134,18 @@ def before_answer(response: str) -> str:
     return response if "<think>" in response else ""
 
 
+def text_to_read(response: str, uci: str, *, chars: int) -> str:
+    r"""The text before the last box, at most `chars` of it, with the chosen move in a box again.
+
+    So a reader of claims knows which move the text chooses. `uci` is empty if it chooses none.
+
+    >>> text_to_read(r"I play e4. \boxed{e4}", "e2e4", chars=9)
+    'I play e4\n\n\\boxed{e2e4}'
+    """
+    text = before_answer(response)[:chars]
+    return f"{text}\n\n\\boxed{{{uci}}}" if uci and text.strip() else text
+
+
 def reasoning_of(response: str) -> str:
     r"""The text before the last box, without `<think>` tags. Without a box, only a text with this tag counts.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from commentary import Reading, read
-from rookery.answers import before_answer
+from rookery.answers import text_to_read
 from rookery.candidates import Candidate
 from rookery.rookworld import read_policy_answer
 from rookery.trace import (
@@ -68,12 +68,12 @@ def read_claims(answer: Answer, fen: str) -> Reading | None:
 
     None also for a `P:` line, which has no sentences, and in Chess960, which the reader does not know.
     """
-    text = before_answer(answer.text)[:READ_CHARS]
+    move = answer.verdict.move
+    text = text_to_read(answer.text, move.uci if move else "", chars=READ_CHARS)
     if not text.strip() or read_policy_answer(answer.text):
         return None
-    move = answer.verdict.move
     try:
-        return read(fen, text + (f"\n\n\\boxed{{{move.uci}}}" if move else ""))
+        return read(fen, text)
     except ValueError:
         return None
 

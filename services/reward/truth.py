@@ -11,7 +11,7 @@ from importlib.resources import files
 
 import commentary
 from commentary.concept import CONCEPTS
-from rookery.answers import before_answer
+from rookery.answers import text_to_read
 from rookery.errors import InvalidInput
 from rookery.trace import Claim, Sentence
 
@@ -41,10 +41,8 @@ def read_reasoning(fen: str, response: str, uci: str) -> commentary.Reading:
     Raises:
         InvalidInput: the position is one of Chess960, which the reader does not know.
     """
-    # The text may be cut, so the box is put back: it says which move the text chooses.
-    text = before_answer(response)[:READ_CHARS]
     try:
-        return commentary.read(fen, f"{text}\n\n\\boxed{{{uci}}}")
+        return commentary.read(fen, text_to_read(response, uci, chars=READ_CHARS))
     except ValueError as error:
         raise InvalidInput(f"scheme truth cannot read about {fen!r}: {error}") from error
 

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 import commentary
-from rookery.answers import before_answer
+from rookery.answers import text_to_read
 from rookery.candidates import candidates_of, distinct
 from rookery.hub import cached
 from services.viewer.index import Index, Row
@@ -49,7 +49,9 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
         trace["candidates"] = [
             {"uci": uci, "san": legal[uci]} for uci in distinct(candidates_of(text, board)) if uci in legal
         ]
-        trace["sentences"] = verdict.pop("sentences", None) or _sentences(board.fen(), text)
+        trace["sentences"] = verdict.pop("sentences", None) or _sentences(
+            board.fen(), text, (verdict["move"] or {}).get("uci", "")
+        )
         trace["tokens"] = _pieces(tokenizer, completion.pop("token_ids"))
     row["prompt_tokens"] = len(row.pop("prompt_token_ids"))
     row["trained"], row["fate"] = version, _fate(run, row, version)
@@ -73,11 +75,10 @@ def _fate(run: RunFolder, row: Row, version: int | None) -> str:
     return f"not in a batch: waiting or dropped{total}"
 
 
-def _sentences(fen: str, text: str) -> list[Row]:
-    """The claims of a text, read here. A text that is moves alone has no sentences."""
-    reasoning = before_answer(text)[:READ_CHARS]
+def _sentences(fen: str, text: str, uci: str) -> list[Row]:
+    """The claims of a text that chose the move `uci`, read here. Moves alone are not sentences."""
     try:
-        reading = commentary.read(fen, reasoning)
+        reading = commentary.read(fen, text_to_read(text, uci, chars=READ_CHARS))
     except ValueError:  # a position of Chess960, which the reader does not know
         return []
     found = [

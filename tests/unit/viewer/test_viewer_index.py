@@ -5,6 +5,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, pstdev
 from types import SimpleNamespace
@@ -184,6 +185,18 @@ def test_a_group_is_shown_as_it_was_archived(viewed: SimpleNamespace) -> None:
     )
     with pytest.raises(NotFound, match="no group 'nothing'"):
         whole_group(viewed.index, viewed.runs.find("one"), "nothing")
+
+
+def test_a_text_that_names_another_move_than_its_box_is_false(tmp_path: Path) -> None:
+    (group,) = groups("one", seed=0, count=1)
+    trace = next(trace for trace in group.traces if trace.verdict.move)
+    said = replace(trace.completion, text=f"<think>So I play Na1.</think>\\boxed{{{trace.verdict.move.uci}}}")
+    add_file(tmp_path, "one", [replace(group, traces=(replace(trace, completion=said),))], first=0)
+    run, index = Runs(tmp_path).find("one"), Index(tmp_path / "index.duckdb")
+    index.refresh(run)
+    (sentence,) = whole_group(index, run, group.id)["traces"][0]["sentences"]
+    assert [(claim["concept"], claim["true"]) for claim in sentence["claims"]] == [("choice", False)]
+    index.close()
 
 
 def test_every_trained_group_has_its_step(viewed: SimpleNamespace) -> None:
