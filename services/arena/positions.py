@@ -63,7 +63,7 @@ async def fetch(url: str, *, count: int, seed: int, access: Access = OPEN) -> li
     """The first `count` held-out positions in a data service's order for `seed`. They may have duplicates.
 
     Raises:
-        PeerFault: the service does not answer, or answers with a status of 500 or more.
+        PeerFault: the service does not answer, with a status of 500 or more, or without positions.
         SetupError: the service demands another token.
         InvalidInput: the service refuses the request, or one of its positions is not valid.
     """
@@ -89,7 +89,10 @@ async def _page(http: httpx.AsyncClient, *, count: int, offset: int, seed: int) 
         raise PeerFault(f"GET {response.url}: {response.status_code} {response.text[:300]}")
     if not response.is_success:
         raise InvalidInput(f"GET {response.url}: {response.status_code} {response.text[:300]}")
-    return [_parse(item, place=str(response.url)) for item in response.json()["positions"]]
+    try:
+        return [_parse(item, place=str(response.url)) for item in response.json()["positions"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise PeerFault(f"GET {response.url}: {error!r} in {response.text[:300]!r}") from error
 
 
 def choose(

@@ -1,14 +1,17 @@
 import json
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import chess
 import pytest
+from fastapi import FastAPI, Response
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.errors import InvalidInput
-from services.arena.positions import choose, read_jsonl, same_question
+from rookery.errors import InvalidInput, PeerFault
+from services.arena.positions import choose, fetch, read_jsonl, same_question
+from tests.servers import serve_http
 
 
 def write(path: Path, positions) -> Path:
@@ -50,6 +53,15 @@ def test_what_is_no_position_is_named(tmp_path: Path, line: str, said: str) -> N
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"nowhere\.jsonl"):
         read_jsonl(tmp_path / "nowhere.jsonl")
+
+
+@pytest.mark.parametrize("body", ["<html>a proxy</html>", "[]", "{}", '{"positions": null}'])
+async def test_an_answer_without_positions_is_a_fault_of_the_service(body: str) -> None:
+    app = FastAPI()
+    app.get("/v1/positions")(lambda: Response(body))
+    async with serve_http(app) as url:
+        with pytest.raises(PeerFault, match=f"/v1/positions.*{re.escape(repr(body))}"):
+            await fetch(url, count=1, seed=0)
 
 
 def test_too_few_positions_says_how_many_there_are(positions) -> None:
