@@ -8,6 +8,7 @@ import csv
 import gzip
 import io
 import random
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,9 @@ START = Opening("Starting position")
 
 
 def read_openings(path: Path = BUILT_IN, *, plies: int = 16) -> list[Opening]:
-    """The openings of a book: `.tsv` as the built-in one, `.pgn`, `.epd` or `.fen`, also with `.gz`.
+    """The openings of a book: `.tsv`, `.pgn`, `.epd` or `.fen`, also with `.gz`.
+
+    A `.tsv` has the columns of the built-in one, or those of lichess-org/chess-openings: eco, name and pgn.
 
     Of a PGN's games, at most the first `plies` moves are taken.
 
@@ -55,7 +58,7 @@ def read_openings(path: Path = BUILT_IN, *, plies: int = 16) -> list[Opening]:
         text = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode()
         openings = reader(text, plies)
         over = next((opening for opening in openings if opening.board().is_game_over()), None)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:
         raise InvalidInput(f"openings {str(path)!r}: {error}") from error
     if over or not openings:
         raise InvalidInput(
@@ -73,7 +76,24 @@ def draw(openings: Sequence[Opening], count: int, *, seed: int) -> list[Opening]
 def _from_tsv(text: str, plies: int) -> list[Opening]:
     del plies
     rows = csv.DictReader(io.StringIO(text), delimiter="\t")
-    return [Opening(f"{row['eco']} {row['name']}", moves=tuple(row["moves"].split())) for row in rows]
+    columns = set(rows.fieldnames or ())
+    line = "moves" if "moves" in columns else "pgn"
+    if missing := {"eco", "name", line} - columns:
+        raise ValueError(f"no column {', '.join(sorted(missing))}: there are {rows.fieldnames}")
+    openings = []
+    for row in rows:
+        if not row[line]:
+            raise ValueError(f"line {rows.line_num}: no {line} in {dict(row)}")
+        moves = _moves_of(row[line], rows.line_num) if line == "pgn" else tuple(row[line].split())
+        openings.append(Opening(f"{row['eco']} {row['name']}", moves=moves))
+    return openings
+
+
+def _moves_of(pgn: str, number: int) -> tuple[str, ...]:
+    game = chess.pgn.read_game(io.StringIO(pgn))
+    if game is None or game.errors:
+        raise ValueError(f"line {number}: {game.errors[0] if game else 'no moves'} in {pgn!r}")
+    return tuple(move.uci() for move in game.mainline_moves())
 
 
 def _from_pgn(text: str, plies: int) -> list[Opening]:

@@ -133,7 +133,7 @@ class Puzzles:
                 drawn = heapq.nsmallest(
                     count, rows, key=lambda puzzle: hashlib.sha256(f"{seed}:{puzzle.id}".encode()).digest()
                 )
-        except OSError as error:
+        except (OSError, csv.Error) as error:
             raise InvalidInput(f"puzzles {str(path)!r}: {error}") from error
         chosen = []
         for puzzle in drawn:

@@ -115,7 +115,9 @@ def test_unsound_rows_are_named_and_skipped(table: Path) -> None:
     assert [line.partition(":")[0] for line in sorted(puzzles.skipped)] == ["bad_move", "bad_number"]
 
 
-@pytest.mark.parametrize("content", ["", "name,move\nx,e4\n", TABLE.splitlines()[0] + "\n"])
+@pytest.mark.parametrize(
+    "content", ["", "name,move\nx,e4\n", TABLE.splitlines()[0] + "\n", TABLE + "x" * 200_000]
+)
 def test_a_file_without_puzzles_is_refused(table: Path, content: str) -> None:
     table.write_text(content)
     with pytest.raises(InvalidInput, match=r"three\.csv"):

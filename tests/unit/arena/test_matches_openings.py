@@ -38,6 +38,13 @@ def test_openings_from_epd_and_fen(tmp_path: Path) -> None:
     ]
 
 
+def test_openings_from_the_tables_of_lichess(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("eco\tname\tpgn\nA01\tNimzo-Larsen Attack\t1. b3 e5\n")
+    assert read_openings(tmp_path / "a.tsv") == [
+        Opening("A01 Nimzo-Larsen Attack", moves=("b2b3", "e7e5"))
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
@@ -47,10 +54,14 @@ def test_openings_from_epd_and_fen(tmp_path: Path) -> None:
         ("book.pgn", "1. e4 e4 *", "game 1: illegal san"),
         ("book.fen", "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "finished game"),
         ("book.pgn.gz", "no gzip", "Not a gzipped file"),
+        ("book.pgn.gz", gzip.compress(PGN.encode())[:10] + b"\xff" * 20, "invalid block type"),
+        ("book.tsv", "name\tline\nA\te4\n", r"no column eco, pgn: there are \['name', 'line'\]"),
+        ("book.tsv", "eco\tname\tmoves\nA00\tShort\n", "line 2: no moves in .*'Short'"),
+        ("book.tsv", "eco\tname\tpgn\nA00\tWrong\t1. e5\n", "line 2: illegal san"),
     ],
 )
-def test_books_that_cannot_be_used(name: str, text: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(text)
+def test_books_that_cannot_be_used(name: str, text: str | bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InvalidInput, match=said):
         read_openings(tmp_path / name)
 
