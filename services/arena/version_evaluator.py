@@ -54,9 +54,8 @@ class VersionEvaluator:
         self._reward = RewardClient(
             settings.reward_target, access=settings.access, timeout_s=REWARD_TIMEOUT_S
         )
-        self._others = [
-            dict(make_player(spec).describe()) for spec in (settings.opponent, settings.referee) if spec
-        ]
+        # Made to be described. Each match makes its own.
+        self._others = [make_player(spec) for spec in (settings.opponent, settings.referee) if spec]
         self._chosen: Chosen | None = None
 
     async def evaluate(self, version: PolicyVersion) -> dict[str, Any] | None:
@@ -103,8 +102,10 @@ class VersionEvaluator:
         return {**head, "time": round(started, 1), "seconds": seconds, "metrics": metrics}
 
     async def close(self) -> None:
-        """Closes the connection to the reward service."""
+        """Closes the connections to the reward service and the players."""
         await self._reward.close()
+        for player in self._others:
+            await player.close()
 
     async def _play(self, version: PolicyVersion, folder: Path) -> MatchReport:
         settings = self._settings
@@ -139,7 +140,10 @@ class VersionEvaluator:
         """A hash of everything but the version that decides the figures."""
         names = {"style", "max_tokens", "samples", "temperature", "seed", "pairs", "max_plies"}
         decides = self._settings.model_dump(include=names)
-        decides |= {"fens": fens_sha256(chosen.positions), "others": self._others}
+        decides |= {
+            "fens": fens_sha256(chosen.positions),
+            "others": [dict(player.describe()) for player in self._others],
+        }
         return key_of({**decides, "reward_version": reward_version})[:12]
 
 

@@ -9,7 +9,10 @@ from rookery.errors import InvalidInput, RookeryError, SetupError
 from rookery.trace import Completion, Outcome, Prompt
 from services.arena.players import spec as spec_module
 from services.arena.players.model import ModelPlayer, position_of, read_answer
+from services.arena.players.player import RandomPlayer
 from services.arena.players.spec import KINDS, make_player
+from services.arena.settings import WatchSettings
+from services.arena.version_evaluator import VersionEvaluator
 from tests.certificates import Authority
 
 
@@ -87,6 +90,20 @@ def test_a_served_model_is_described_by_what_it_is_not_where() -> None:
     assert player.name == "demo@3"
     assert player.describe()["source"] == "run:runs/demo@3:abc"
     assert "url" not in player.describe()
+
+
+async def test_players_that_the_watcher_describes_are_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+
+    async def close(player: RandomPlayer) -> None:
+        closed.append(player.name)
+
+    monkeypatch.setattr(RandomPlayer, "close", close)
+    settings = WatchSettings(run_dir=tmp_path, positions=tmp_path, referee="random,name=judge")
+    await VersionEvaluator(settings).close()
+    assert closed == ["random", "judge"]
 
 
 def test_names_are_of_file_names() -> None:

@@ -40,9 +40,7 @@ def test_openings_from_epd_and_fen(tmp_path: Path) -> None:
 
 def test_openings_from_the_tables_of_lichess(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("eco\tname\tpgn\nA01\tNimzo-Larsen Attack\t1. b3 e5\n")
-    assert read_openings(tmp_path / "a.tsv") == [
-        Opening("A01 Nimzo-Larsen Attack", moves=("b2b3", "e7e5"))
-    ]
+    assert read_openings(tmp_path / "a.tsv") == [Opening("A01 Nimzo-Larsen Attack", moves=("b2b3", "e7e5"))]
 
 
 @pytest.mark.parametrize(
