@@ -159,6 +159,8 @@ def read_anchors(path: Path | None) -> dict[str, float]:
     try:
         document = json.loads((LADDER if path == Path("ladder") else path).read_text())
         if "ratings" in document:
+            if document["ratings"] is None:
+                raise InvalidInput(f"anchors {str(path)!r}: a match has no ratings, only a tournament has")
             rated = document["ratings"]["players"]
             document = {one["name"]: one["elo"]["value"] for one in rated if one["elo"]["value"] is not None}
         return {str(name): float(elo) for name, elo in document.items()}

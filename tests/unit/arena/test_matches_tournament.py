@@ -293,10 +293,16 @@ def test_the_published_ladder_holds_its_players() -> None:
     assert climb == sorted(climb)
 
 
-@pytest.mark.parametrize("text", ["no json", "[1]", '{"a": "b"}', '{"ratings": 3}'])
-def test_anchors_that_cannot_be_read(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((text, "anchors") for text in ("no json", "[1]", '{"a": "b"}', '{"ratings": 3}')),
+        ('{"ratings": null}', "a match has no ratings"),
+    ],
+)
+def test_anchors_that_cannot_be_read(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "anchors.json").write_text(text)
-    with pytest.raises(InvalidInput, match="anchors"):
+    with pytest.raises(InvalidInput, match=said):
         read_anchors(tmp_path / "anchors.json")
 
 
@@ -311,6 +317,8 @@ def test_two_players_with_one_name_are_refused(tmp_path: Path) -> None:
     [
         (["--sprt", "20,0"], "elo0 20.0 is not below elo1 0.0"),
         (["--sprt", "0,20", "--llm-chess"], "both colours"),
+        (["--llm-chess", "--max-plies", "9", "--illegal", "random"], "leave out --illegal, --max-plies"),
+        (["--llm-chess", "--limit-cp", "9", "--openings", "b.pgn"], "leave out --limit-cp, --openings"),
         (["--illegal", "retry"], "illegal"),
     ],
 )
