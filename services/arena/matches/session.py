@@ -28,8 +28,7 @@ from services.arena.matches.report import (
     summary,
 )
 from services.arena.matches.tournament import SCHEDULES, Played, fixtures, play_all
-from services.arena.matches.workers import Cast, Make, open_players, playing
-from services.arena.players.spec import make_player
+from services.arena.matches.workers import Cast, open_players, playing
 from services.arena.settings import EloSettings, GameSettings, MatchSettings, PlanSettings, TournamentSettings
 from services.arena.strength.fit import Ratings, fit
 from services.arena.strength.pentanomial import SCORES
@@ -70,9 +69,7 @@ class Gate:
         )
 
 
-async def run_match(
-    settings: MatchSettings, *, make: Make = make_player, console: Console | None = None
-) -> MatchReport:
+async def run_match(settings: MatchSettings, *, console: Console | None = None) -> MatchReport:
     """Plays the match, writes its files and returns the content of match.json.
 
     Raises:
@@ -81,10 +78,10 @@ async def run_match(
     """
     console = console or Console()
     specs = [settings.player, settings.opponent]
-    async with open_players(specs, settings.referee, make) as cast:
+    async with open_players(specs, settings.referee) as cast:
         player, opponent = cast[0]
         gate = Gate(_test(settings), player) if settings.sprt else None
-        session = _Session(settings, specs, make, cast, console)
+        session = _Session(settings, specs, cast, console)
         if settings.llm_chess:
             session.rules, session.openings = llm_chess.RULES, [START] * settings.pairs
             played = await session.play([(opponent, player)], both_colours=False)
@@ -103,14 +100,12 @@ async def run_match(
     return report
 
 
-async def run_tournament(
-    settings: TournamentSettings, *, make: Make = make_player, console: Console | None = None
-) -> MatchReport:
+async def run_tournament(settings: TournamentSettings, *, console: Console | None = None) -> MatchReport:
     """Plays the tournament, writes its files and returns the content of match.json. Raises as `run_match`."""
     console = console or Console()
     anchors = read_anchors(settings.anchors)
-    async with open_players(settings.players, settings.referee, make) as cast:
-        session = _Session(settings, settings.players, make, cast, console)
+    async with open_players(settings.players, settings.referee) as cast:
+        session = _Session(settings, settings.players, cast, console)
         played = await session.play(SCHEDULES[settings.schedule](list(cast[0])))
         ratings = rate(played.games, anchors) if played.games else None
         report = session.report(played, schedule=settings.schedule, ratings=ratings)
@@ -171,14 +166,12 @@ def read_anchors(path: Path | None) -> dict[str, float]:
 class _Session:
     """What a match and a tournament have in common: rules, openings, the journal, the files."""
 
-    def __init__(
-        self, settings: GameSettings, specs: Sequence[str], make: Make, cast: Cast, console: Console
-    ) -> None:
+    def __init__(self, settings: GameSettings, specs: Sequence[str], cast: Cast, console: Console) -> None:
         book = read_openings(settings.openings or BUILT_IN)
         self.rules = Rules(illegal=settings.illegal, max_plies=settings.max_plies, limit_cp=settings.limit_cp)
         self.openings: Sequence[Opening] = draw(book, settings.pairs, seed=settings.seed)
         self._settings = settings
-        self._specs, self._make = specs, make
+        self._specs = specs
         self._players, self._referee = cast
         self._console = console
         self._started = time.monotonic()
@@ -207,7 +200,6 @@ class _Session:
                 self._settings.ray,
                 self._specs,
                 self._settings.referee,
-                self._make,
                 (self._players, self._referee),
                 self.rules,
             ) as play,

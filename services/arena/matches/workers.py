@@ -5,9 +5,8 @@ not the same as those of the process that asks.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -15,24 +14,24 @@ from rookery.errors import InvalidInput, SetupError
 from rookery.processes.workers import Workers, kept
 from services.arena.matches.game import Fixture, Game, Play, Rules, play
 from services.arena.players.player import Player
+from services.arena.players.spec import make_player
 
-Make = Callable[[str], Player]
 Cast: TypeAlias = tuple[dict[str, Player], Player | None]
 """The players by name, and the referee."""
 
 
 @asynccontextmanager
-async def open_players(specs: Sequence[str], referee: str | None, make: Make) -> AsyncIterator[Cast]:
+async def open_players(specs: Sequence[str], referee: str | None) -> AsyncIterator[Cast]:
     """The players, in the order of their specifications, and the referee; closed at the end."""
     async with AsyncExitStack() as stack:
         players: dict[str, Player] = {}
         for spec in specs:
-            player = make(spec)
+            player = make_player(spec)
             stack.push_async_callback(player.close)
             if player.name in players:
                 raise InvalidInput(f"two players named {player.name!r}: {', '.join(specs)}")
             players[player.name] = player
-        judge = make(referee) if referee else None
+        judge = make_player(referee) if referee else None
         if judge:
             stack.push_async_callback(judge.close)
         yield players, judge
@@ -40,7 +39,7 @@ async def open_players(specs: Sequence[str], referee: str | None, make: Make) ->
 
 @contextmanager
 def playing(
-    ray: str | None, specs: Sequence[str], judge: str | None, make: Make, cast: Cast, rules: Rules
+    ray: str | None, specs: Sequence[str], judge: str | None, cast: Cast, rules: Rules
 ) -> Iterator[Play]:
     """What plays a game by `rules`: `cast` in this process, or the workers of the Ray cluster at `ray`.
 
@@ -50,22 +49,16 @@ def playing(
     if ray is None:
         yield partial(play, players=players, rules=rules, referee=referee)
         return
-    asked = _Asked(tuple(specs), judge, make, _described(cast))
+    asked = tuple(specs), judge, _described(cast)
     with Workers(ray=ray) as workers:
-        yield lambda fixture: asyncio.wrap_future(workers.submit(_play_here, asked, fixture, rules))
+        yield lambda fixture: asyncio.wrap_future(workers.submit(_play_here, *asked, fixture, rules))
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    specs: tuple[str, ...]
-    referee: str | None
-    make: Make
-    described: list[dict[str, Any]]
-
-
-def _play_here(asked: _Asked, fixture: Fixture, rules: Rules) -> Game:
-    runner, cast = kept(_opened, asked.specs, asked.referee, asked.make)
-    for here, there in zip(_described(cast), asked.described, strict=True):
+def _play_here(
+    specs: tuple[str, ...], judge: str | None, described: list[dict[str, Any]], fixture: Fixture, rules: Rules
+) -> Game:
+    runner, cast = kept(_opened, specs, judge)
+    for here, there in zip(_described(cast), described, strict=True):
         if here != there:
             raise SetupError(f"a player is {here} on a worker and {there} where the match began")
     players, referee = cast
@@ -78,10 +71,10 @@ def _described(cast: Cast) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _opened(specs: tuple[str, ...], referee: str | None, make: Make) -> Iterator[tuple[asyncio.Runner, Cast]]:
+def _opened(specs: tuple[str, ...], referee: str | None) -> Iterator[tuple[asyncio.Runner, Cast]]:
     stack = AsyncExitStack()
     with asyncio.Runner() as runner:
         try:
-            yield runner, runner.run(stack.enter_async_context(open_players(specs, referee, make)))
+            yield runner, runner.run(stack.enter_async_context(open_players(specs, referee)))
         finally:
             runner.run(stack.aclose())

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from rookery.errors import Conflict, InvalidInput, PeerFault, SetupError
-from services.arena.matches import llm_chess
+from services.arena.matches import llm_chess, workers
 from services.arena.matches.game import Game, Rules, play
 from services.arena.matches.journal import as_line, as_pgn, open_journal, read_games
 from services.arena.matches.openings import START, Opening, draw, read_openings
@@ -216,11 +216,13 @@ def test_half_pairs_count_for_the_games_and_not_for_the_pairs(tmp_path: Path) ->
     assert encounter.wins + encounter.draws + encounter.losses == 23
 
 
-def test_the_counts_of_llm_chess(tmp_path: Path) -> None:
+def test_the_counts_of_llm_chess(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    players = {"model": Illegal("model"), "random": RandomPlayer()}
+    monkeypatch.setattr(workers, "make_player", players.__getitem__)
     settings = MatchSettings(
         player="model", opponent="random", pairs=12, llm_chess=True, out=tmp_path, concurrency=3
     )
-    report = asyncio.run(run_match(settings, make=make, console=quiet()))
+    report = asyncio.run(run_match(settings, console=quiet()))
     games, counts = read_games(tmp_path / "games.jsonl"), report.llm_chess
     assert {(game.white, game.black, game.opening) for game in games} == {("random", "model", START)}
     assert report.rules == llm_chess.RULES
@@ -233,15 +235,6 @@ def test_the_counts_of_llm_chess(tmp_path: Path) -> None:
     assert report.encounters[0].elo.value is None
 
 
-def make(spec: str) -> Player:
-    return {
-        "model": Illegal("model"),
-        "random": RandomPlayer(),
-        "first-legal": FirstLegalPlayer(),
-        "other": RandomPlayer("other"),
-    }[spec]
-
-
 def quiet() -> Console:
     return Console(file=io.StringIO(), width=120)
 
@@ -251,7 +244,7 @@ def test_a_match_with_a_sequential_test(tmp_path: Path) -> None:
     settings = MatchSettings(
         player="random", opponent="first-legal", pairs=100, sprt="0,100", out=tmp_path, concurrency=8
     )
-    report = asyncio.run(run_match(settings, make=make, console=console))
+    report = asyncio.run(run_match(settings, console=console))
     assert report.sprt.decision == "H1"
     assert report.sprt.llr >= report.sprt.bounds[1]
     assert report.encounters[0].pairs.pairs < 100
@@ -265,9 +258,9 @@ def test_a_match_with_a_sequential_test(tmp_path: Path) -> None:
 
 def test_a_tournament_and_its_anchors(tmp_path: Path) -> None:
     settings = TournamentSettings(
-        players=["first-legal", "random", "other"], pairs=8, out=tmp_path, concurrency=8
+        players=["first-legal", "random", "random,name=other"], pairs=8, out=tmp_path, concurrency=8
     )
-    report = asyncio.run(run_tournament(settings, make=make, console=quiet()))
+    report = asyncio.run(run_tournament(settings, console=quiet()))
     rated = {rating.name: rating for rating in report.ratings.players}
     assert rated["random"].elo.value == 0
     assert rated["random"].anchor
@@ -309,7 +302,7 @@ def test_anchors_that_cannot_be_read(text: str, said: str, tmp_path: Path) -> No
 def test_two_players_with_one_name_are_refused(tmp_path: Path) -> None:
     settings = MatchSettings(player="random", opponent="random", out=tmp_path)
     with pytest.raises(InvalidInput, match="two players named 'random'"):
-        asyncio.run(run_match(settings, make=make, console=quiet()))
+        asyncio.run(run_match(settings, console=quiet()))
 
 
 @pytest.mark.parametrize(
@@ -327,7 +320,7 @@ def test_flags_that_contradict_are_refused(flags: list[str], said: str, tmp_path
         settings = MatchSettings.parse(
             ["random", "first-legal", "--out", str(tmp_path), *flags], prog="match"
         )
-        asyncio.run(run_match(settings, make=make, console=quiet()))
+        asyncio.run(run_match(settings, console=quiet()))
 
 
 def test_specifications_with_commas_stay_together() -> None:
