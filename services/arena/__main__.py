@@ -10,7 +10,7 @@ from rookery.logs import configure
 from rookery.settings import Settings, fail
 from services.arena import settings
 
-_USAGE = """usage: python -m services.arena {evaluate,watch,curve,match,tournament,elo,plan,uci} ...
+_USAGE = """usage: python -m services.arena {evaluate,watch,curve,match,tournament,elo,uci} ...
 
 evaluate     evaluate players on positions, puzzles and test suites
 watch        evaluate every Nth version of a run while it trains
@@ -18,7 +18,6 @@ curve        draw the learning curve of a run folder
 match        play games between two players; --sprt stops as soon as it is clear who is stronger
 tournament   play games between many players and fit their ratings together
 elo          fit the ratings of all players of a games.jsonl
-plan         compute how many games are needed to answer a question
 uci          play as a UCI engine
 
 `python -m services.arena COMMAND --help` lists the flags of each.
@@ -31,7 +30,6 @@ _COMMANDS: dict[str, tuple[type[Settings], str, str]] = {
     "match": (settings.MatchSettings, "matches.session", "run_match"),
     "tournament": (settings.TournamentSettings, "matches.session", "run_tournament"),
     "elo": (settings.EloSettings, "matches.session", "run_elo"),
-    "plan": (settings.PlanSettings, "matches.session", "print_plan"),
     "uci": (settings.UciSettings, "uci.session", "run"),
 }
 """The settings of each command, and its function, whose module is imported once they are parsed."""

@@ -225,23 +225,6 @@ class EloSettings(Settings):
     """Ratings to hold: `ladder` (the published one), a match.json, or a JSON object of names and numbers."""
 
 
-class PlanSettings(Settings):
-    """Compute how many games are needed to answer a question."""
-
-    model_config = SettingsConfigDict(env_prefix="ARENA_PLAN_")
-
-    elo: float = 20.0
-    """Difference in strength that is expected."""
-    margin: float = Field(default=20.0, gt=0)
-    """Width of the 95% interval on either side, in Elo."""
-    draws: float = Field(default=0.3, ge=0, le=1)
-    """Share of games that are drawn."""
-    alpha: float = Field(default=0.05, gt=0, lt=0.5)
-    """Of a sequential test: probability to find the player stronger by mistake."""
-    beta: float = Field(default=0.05, gt=0, lt=0.5)
-    """Of a sequential test: probability to overlook that it is stronger."""
-
-
 class UciSettings(Settings):
     """Play as a UCI engine, in a GUI, a match runner or on Lichess. Commands are read from standard input.
 

@@ -64,7 +64,6 @@ COMMANDS: dict[str, list[str]] = {
     "services.arena match": ["numpy", "chess"],
     "services.arena tournament": ["numpy", "chess"],
     "services.arena elo": ["numpy", "chess"],
-    "services.arena plan": ["numpy", "chess"],
     "services.viewer": ["duckdb", "fastapi", "chess"],
     "launcher": [],
     "launcher up": ["transformers", "fastapi", "matplotlib"],

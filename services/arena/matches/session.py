@@ -1,7 +1,6 @@
 """Runs a match or a tournament from its settings to its files, with a progress bar in the terminal."""
 
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +28,10 @@ from services.arena.matches.report import (
 )
 from services.arena.matches.tournament import SCHEDULES, Played, fixtures, play_all
 from services.arena.matches.workers import Cast, open_players, playing
-from services.arena.settings import EloSettings, GameSettings, MatchSettings, PlanSettings, TournamentSettings
+from services.arena.settings import EloSettings, GameSettings, MatchSettings, TournamentSettings
 from services.arena.strength.fit import Ratings, fit
 from services.arena.strength.pentanomial import SCORES
-from services.arena.strength.sprt import Sprt, plan
+from services.arena.strength.sprt import Sprt
 
 LADDER = Path(__file__).with_name("ladder.json")
 """Ratings of weak opponents above `random`, fitted to 2,400 games that they played with Stockfish 15.1."""
@@ -127,11 +126,6 @@ def run_elo(settings: EloSettings, *, console: Console | None = None) -> Ratings
     ratings = rate(games, read_anchors(settings.anchors))
     console.print(rating_table(ratings, [summary(rating.name, games) for rating in ratings.players]))
     return ratings
-
-
-def print_plan(settings: PlanSettings) -> None:
-    """Prints how many games are needed. Raises as `plan` does."""
-    sys.stdout.write(plan(**settings.model_dump()))
 
 
 def rate(games: Sequence[Game], anchors: Mapping[str, float]) -> Ratings:

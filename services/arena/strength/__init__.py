@@ -1,1 +1,1 @@
-"""Strength from results: Elo with intervals, sequential tests, joint fits, plans. Independent of chess."""
+"""Strength from results: Elo with intervals, sequential tests, joint fits. Independent of chess."""

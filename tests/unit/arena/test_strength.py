@@ -1,4 +1,4 @@
-"""Elo, sequential tests, joint fits and plans, against closed forms, tables by hand, and simulations."""
+"""Elo, sequential tests and joint fits, against closed forms, tables by hand, and simulations."""
 
 import math
 
@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.errors import InvalidInput
 from services.arena.strength.fit import Rating, fit
 from services.arena.strength.pentanomial import ELO, SCORES, Elo, Pentanomial, expected_score
-from services.arena.strength.sprt import Sprt, games_for_margin, plan, sprt_cost
+from services.arena.strength.sprt import Sprt
 
 COUNTS = st.tuples(*[st.integers(0, 200)] * 5).filter(lambda counts: sum(counts) > 0)
 VALUES = np.array(SCORES)
@@ -215,24 +214,3 @@ def test_sweeps_get_bounds_and_leave_the_others_alone() -> None:
     assert rated["bottom"].elo == Elo(None, None, pytest.approx(-bound, abs=0.1))
     assert rated["x"].elo == rated["y"].elo == Elo(None, None, None)
     assert [rating.name for rating in fit(swept, anchors={"a": 0.0}).players][:1] == ["top"]
-
-
-def test_planned_games_give_the_planned_interval() -> None:
-    games = games_for_margin(50, 25, draws=0.3)
-    rng = np.random.default_rng(5)
-    rows = rng.multinomial(games // 2, pairs_of(50, 0.3, 0), size=200)
-    widths = [(m.elo.high - m.elo.low) / 2 for m in (Pentanomial(tuple(map(int, row))) for row in rows)]
-    assert np.mean(widths) == pytest.approx(25, rel=0.03)
-
-
-def test_planned_sprt_costs_what_it_costs() -> None:
-    test, truth = Sprt(0, 60, model="logistic"), pairs_of(60, 0.3, 0)
-    planned, simulated = sprt_cost(test, 60, draws=0.3), _accepted(test, truth, matches=400)
-    assert planned.games / 2 == pytest.approx(simulated["pairs"], rel=0.15)
-    assert planned.accepts_h1 == pytest.approx(simulated["H1"], abs=0.03)
-
-
-def test_a_plan_says_what_is_impossible() -> None:
-    assert "814 games" in plan(20, 20, 0.3, 0.05, 0.05)
-    with pytest.raises(InvalidInput, match=r"a share of draws of 0.9 at \+400 Elo"):
-        plan(400, 20, 0.9, 0.05, 0.05)
