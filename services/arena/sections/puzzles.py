@@ -23,22 +23,12 @@ from rookery.puzzles import COLUMNS, Puzzle, Unsound, parse, playable
 from services.arena.asking import Asker
 from services.arena.players.player import Player
 from services.arena.stats import Estimate, Ratio
+from services.arena.strength.pentanomial import ELO, Z95, expected_score
 from services.arena.tables import Cell, Metric, Row, Section, Table, compared
 
-_SCALE = math.log(10) / 400
-_Z95 = 1.959964
 _TAIL = 0.05
 _FAR = 4000.0
 """How far beyond the known ratings an estimate or a bound is looked for."""
-
-
-def expected(rating: float, other: float) -> float:
-    """The expected score against `other`, by Elo's logistic formula.
-
-    >>> expected(1900, 1500) > 0.9, expected(1500, 1500)
-    (True, 0.5)
-    """
-    return 1.0 / (1.0 + math.exp(-_SCALE * (rating - other)))
 
 
 def estimate_rating(ratings: Sequence[float], solved: Sequence[bool]) -> Estimate:
@@ -57,16 +47,16 @@ def estimate_rating(ratings: Sequence[float], solved: Sequence[bool]) -> Estimat
     low, high = min(ratings) - _FAR, max(ratings) + _FAR
 
     def log_chance(rating: float) -> float:
-        return sum(math.log(expected(rating, other) if right else expected(other, rating))
+        return sum(math.log(expected_score(rating - other if right else other - rating))
                    for other, right in zip(ratings, solved, strict=True))  # fmt: skip
 
     if not any(solved):
         return Estimate(None, (-math.inf, _root(lambda r: math.log(_TAIL) - log_chance(r), low, high)))
     if all(solved):
         return Estimate(None, (_root(lambda r: log_chance(r) - math.log(_TAIL), low, high), math.inf))
-    mean = _root(lambda r: sum(expected(r, other) for other in ratings) - sum(solved), low, high)
-    information = _SCALE**2 * sum(expected(mean, other) * expected(other, mean) for other in ratings)
-    margin = _Z95 / math.sqrt(information)
+    mean = _root(lambda r: sum(expected_score(r - other) for other in ratings) - sum(solved), low, high)
+    information = sum(expected_score(mean - other) * expected_score(other - mean) for other in ratings)
+    margin = Z95 * ELO / math.sqrt(information)
     return Estimate(mean, (mean - margin, mean + margin))
 
 

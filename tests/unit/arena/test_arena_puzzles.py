@@ -14,8 +14,9 @@ from rookery.trace import Outcome
 from services.arena.answer_store import open_answers
 from services.arena.asking import Asker
 from services.arena.players.player import Reply
-from services.arena.sections.puzzles import Puzzles, estimate_rating, expected
+from services.arena.sections.puzzles import Puzzles, estimate_rating
 from services.arena.sections.suites import Suite
+from services.arena.strength.pentanomial import expected_score
 
 # Two moves to mate; one move with a second mate (a1a8) beside the solution; a won queen in two moves.
 TABLE = """PuzzleId,FEN,Moves,Rating,RatingDeviation,Popularity,NbPlays,Themes,GameUrl,OpeningTags
@@ -135,9 +136,8 @@ def test_the_rating_is_the_likeliest_and_its_interval_that_of_the_information() 
     ratings, solved = [1000, 1200, 1400, 1600], [True, True, False, False]
     estimate = estimate_rating(ratings, solved)
     assert estimate.mean == pytest.approx(1300, abs=0.2)  # by symmetry
-    information = (
-        sum(expected(1300, r) * (1 - expected(1300, r)) for r in ratings) * (math.log(10) / 400) ** 2
-    )
+    scores = [expected_score(1300 - rating) for rating in ratings]
+    information = sum(score * (1 - score) for score in scores) * (math.log(10) / 400) ** 2
     assert estimate.ci95[1] - estimate.mean == pytest.approx(1.96 / math.sqrt(information), rel=1e-3)
 
 
@@ -148,7 +148,7 @@ def test_all_or_nothing_is_a_bound_and_no_rating() -> None:
     )
     assert nothing.mean is everything.mean is None
     assert nothing.ci95[0] == -math.inf
-    assert (1 - expected(nothing.ci95[1], 1500)) ** 10 == pytest.approx(0.05, abs=1e-3)
+    assert (1 - expected_score(nothing.ci95[1] - 1500)) ** 10 == pytest.approx(0.05, abs=1e-3)
     assert everything.ci95 == (pytest.approx(3000 - nothing.ci95[1], abs=0.2), math.inf)
 
 
