@@ -4,21 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from commentary import Reading, read
 from rookery.answers import text_to_read
 from rookery.candidates import Candidate
+from rookery.errors import InvalidInput, validation_message
 from rookery.rookworld import read_policy_answer
-from rookery.trace import (
-    Claim,
-    EngineStamp,
-    Evaluation,
-    Move,
-    Outcome,
-    Position,
-    ProcessReward,
-    Sentence,
-    Verdict,
-)
+from rookery.trace import Position, Verdict
 
 READ_CHARS = 10_000
 """Characters of an answer in which claims are looked for, so that a long text does not take long."""
@@ -78,32 +71,17 @@ def read_claims(answer: Answer, fen: str) -> Reading | None:
         return None
 
 
-def answer_from_json(value: Mapping[str, Any]) -> Answer:
-    """The answer that was written with `dataclasses.asdict`."""
-    line = value["line"]
-    return Answer(
-        text=value["text"],
-        tokens=value["tokens"],
-        verdict=_verdict(value["verdict"]),
-        line=None if line is None else _verdict(line),
-        candidates=tuple(Candidate(**candidate) for candidate in value["candidates"]),
-        wins=value["wins"],
-    )
+_ANSWER = TypeAdapter(Answer)
 
 
-def _verdict(value: Mapping[str, Any]) -> Verdict:
-    kinds = {
-        "move": Move,
-        "best": Move,
-        "eval_before": Evaluation,
-        "eval_after": Evaluation,
-        "engine": EngineStamp,
-    }
-    parts = {name: kind(**value[name]) for name, kind in kinds.items() if value[name] is not None}
-    sentences = tuple(
-        Sentence(**{**sentence, "claims": tuple(Claim(**claim) for claim in sentence["claims"])})
-        for sentence in value.get("sentences", ())  # an older file has none
-    )
-    rewards = tuple(ProcessReward(**reward) for reward in value.get("process_rewards", ()))
-    known = {"outcome": Outcome(value["outcome"]), "sentences": sentences, "process_rewards": rewards}
-    return Verdict(**{**value, **parts, **known})
+def answer_from_json(value: Any) -> Answer:
+    """The answer that was written with `dataclasses.asdict`. Older ones lack fields that have defaults.
+
+    Raises:
+        InvalidInput: `value` is not an answer.
+    """
+    try:
+        return _ANSWER.validate_python(value)
+    except ValidationError as error:
+        message = validation_message(error.errors(include_url=False)[:1], root="answer")
+        raise InvalidInput(f"not an answer: {message}") from error

@@ -9,18 +9,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import chess
 import chess.engine
 import chess.pgn
+from pydantic import TypeAdapter, ValidationError
 
-from rookery.errors import InvalidInput
+from rookery.errors import InvalidInput, validation_message
 from rookery.trace import Outcome
 from services.arena.answer_store import open_append_only
 from services.arena.matches.game import ADJUDICATION, ILLEGAL_MOVE, PLY_LIMIT, Game, Turn
-from services.arena.matches.openings import Opening
 
+_GAME = TypeAdapter(Game)
 _DEFAULTS = {field.name: field.default for field in fields(Turn)}
 
 
@@ -63,9 +64,10 @@ def read_games(path: Path) -> list[Game]:
     games = []
     for number, line in enumerate(lines, 1):
         try:
-            games.append(_game_of(json.loads(line)))
-        except (ValueError, TypeError, KeyError) as error:
-            raise InvalidInput(f"{str(path)!r}, line {number}, is not a game: {error!r}") from error
+            games.append(_GAME.validate_json(line))
+        except ValidationError as error:
+            message = validation_message(error.errors(include_url=False)[:1], root="line")
+            raise InvalidInput(f"{str(path)!r}, line {number}, is not a game: {message}") from error
     return games
 
 
@@ -77,15 +79,6 @@ def as_line(game: Game) -> str:
         for turn in game.turns
     ]
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
-
-
-def _game_of(record: dict[str, Any]) -> Game:
-    opening, turns = record.pop("opening"), record.pop("turns")
-    return Game(
-        **record,
-        opening=Opening(**opening | {"moves": tuple(opening["moves"])}),
-        turns=tuple(Turn(**turn | {"outcomes": tuple(turn["outcomes"])}) for turn in turns),
-    )
 
 
 _TERMINATIONS = {ILLEGAL_MOVE: "rules infraction", ADJUDICATION: "adjudication", PLY_LIMIT: "adjudication"}

@@ -55,3 +55,5 @@ def test_an_answer_comes_back_with_all_of_its_verdict(tmp_path: Path) -> None:
     older = asdict(answer)
     del older["verdict"]["sentences"], older["verdict"]["process_rewards"]
     assert answer_from_json(older).verdict == Verdict(0.5, Outcome.LEGAL, "v")
+    with pytest.raises(InvalidInput, match=r"not an answer: verdict.outcome: .*'leggal'"):
+        answer_from_json({**older, "verdict": {**older["verdict"], "outcome": "leggal"}})
