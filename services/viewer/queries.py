@@ -114,12 +114,15 @@ def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
     bounds = {name: getattr(chosen, name) for name in ("reward_min", "reward_max", "reward_below")}
     others = chosen.model_copy(update={"outcome": [], **dict.fromkeys(bounds)}).answers(run)
     inside = Filter(**bounds).of_answers(run)
+    # The quotient is rounded, so the bin is then moved to the edges that the links of the bars have.
     cells = index.query(
-        f"SELECT least({BINS - 1}, floor((reward - ?) / ?))::INTEGER AS bin, outcome, "
+        "SELECT outcome, floor((reward - ?) / ?)::INTEGER AS n, "
+        f"least({BINS - 1}, n - (reward < ? + n * ?)::INTEGER + (reward >= ? + (n + 1) * ?)::INTEGER) "
+        "AS bin, "
         f"({inside.sql}) AS inside, count(*) AS count, sum(reward) AS reward, "
         "sum(regret) AS regret, count(regret) AS rated "
         f"FROM answers a WHERE {others.sql} GROUP BY ALL",
-        [low, width, *inside.values, *others.values],
+        [*[low, width] * 3, *inside.values, *others.values],
     )
     edges = [low + number * width for number in range(BINS + 1)]
     bins = [{"low": left, "high": right, "legal": 0, "other": 0} for left, right in pairwise(edges)]

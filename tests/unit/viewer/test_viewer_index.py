@@ -89,16 +89,25 @@ def test_a_choice_is_counted_as_if_it_were_not_made_yet(viewed: SimpleNamespace)
     bins = queries.summary(viewed.index, "one", Filter(reward_min=-0.1))["bins"]
     rewards = [reward for group in viewed.groups for reward in group.rewards]
     assert sum(each["legal"] + each["other"] for each in bins) == len(rewards)
-    for each in bins[:-1]:
-        inside = [r for r in rewards if each["low"] + 1e-9 <= r < each["high"] - 1e-9]
-        assert each["legal"] + each["other"] >= len(inside)
-    # What the links of the bars show, together, is every answer once.
-    links = [Filter(reward_min=b["low"], reward_below=b["high"]) for b in bins[:-1]]
-    links.append(Filter(reward_min=bins[-1]["low"]))
-    assert sum(queries.summary(viewed.index, "one", f)["answers"] for f in links) == len(rewards)
     outcomes = queries.summary(viewed.index, "one", Filter(outcome=["illegal"]))["outcomes"]
     assert {each["outcome"] for each in outcomes} == {"legal", "illegal"}
     assert (bins[0]["low"], bins[-1]["high"]) == (pytest.approx(min(rewards)), pytest.approx(max(rewards)))
+
+
+def test_the_link_of_each_bar_shows_what_the_bar_counts(tmp_path: Path) -> None:
+    made = write_run(tmp_path, "one", seed=0)
+    index = Index(tmp_path / "index.duckdb")
+    index.refresh(Runs(tmp_path).find("one"))
+    # Hundredths, of which every third is an edge but for rounding.
+    index.query(f"UPDATE answers SET reward = round((g * {SIZE} + i) % 121 / 100 - 1.2, 2)")
+    index.query("UPDATE groups SET reward_min = -1.2, reward_max = 0")
+    bins = queries.summary(index, "one", Filter())["bins"]
+    links = [Filter(reward_min=b["low"], reward_below=b["high"]) for b in bins[:-1]]
+    links.append(Filter(reward_min=bins[-1]["low"]))
+    counts = [queries.summary(index, "one", link)["answers"] for link in links]
+    assert counts == [each["legal"] + each["other"] for each in bins]
+    assert sum(counts) == SIZE * len(made)
+    index.close()
 
 
 def test_groups_are_sorted(viewed: SimpleNamespace) -> None:
