@@ -234,5 +234,6 @@ def compare(index: Index, first: str, second: str, *, number: int) -> dict[str, 
     return {
         **whole,
         "margin": 1.96 * deviation / math.sqrt(count) if deviation is not None else None,
+        "page_size": PAGE,
         "rows": rows,
     }

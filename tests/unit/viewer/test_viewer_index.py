@@ -235,6 +235,7 @@ def test_two_runs_on_the_same_positions(viewed: SimpleNamespace) -> None:
     assert abs(found["rows"][0]["second"] - found["rows"][0]["first"]) == pytest.approx(
         max(map(abs, differences))
     )
+    assert len(found["rows"]) <= found["page_size"] == queries.PAGE
     row = found["rows"][0]
     assert [g["run"] for g in queries.history(viewed.index, row["position"], row["fen"])] == ["one", "two"]
 

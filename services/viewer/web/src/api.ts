@@ -170,6 +170,7 @@ export interface Comparison {
   second: number | null;
   difference: number | null;
   margin: number | null;
+  page_size: number;
   rows: {
     position: string;
     fen: string;

@@ -63,7 +63,7 @@ export async function compare({ run, query }: Route, signal: AbortSignal): Promi
             h("span", {}, `${run} v${row.first_version}`), h("small", {}, signed(row.first))),
           h("a", { class: "chip plain", href: path(other, "groups", row.second_id) },
             h("span", {}, `${other} v${row.second_version}`), h("small", {}, signed(row.second)))))))),
-    pager(page, data.rows.length === 40, "", (number) =>
+    pager(page, (page + 1) * data.page_size < data.positions, "", (number) =>
       path(run, "compare", "", changed(query, { page: String(number || "") }))));
 }
 
