@@ -1,9 +1,7 @@
-"""`python -m bench.reload`: reloads under load, beside vLLM's own route and beside a restart.
+"""`python -m bench.reload`: reloads under load, beside a restart.
 
-Each reload is timed from the adapter lying on disk to the first token generated under it. The peers,
-measured in the same run on the same server under the same load: vLLM's `/v1/load_lora_adapter`, which
-neither verifies nor asks a canary, and the start of the server, which is what a new policy costs
-where adapters cannot be changed at run time.
+Each reload is timed from the adapter lying on disk to the first token generated under it. Beside it stands
+the start of the same server, which is what a new policy costs where adapters cannot be changed at run time.
 """
 
 import argparse
@@ -13,7 +11,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,11 +30,6 @@ from rookery.prompt import render
 from rookery.trace import Adapter, Phase, Position, Sampling
 
 PAUSE_S = 0.3
-BLOCK = 5
-"""Ours and vLLM's route take turns in blocks of this many versions: both see the same machine."""
-
-Loader = Callable[[Adapter], Awaitable[dict[str, float]]]
-"""Loads an adapter; the seconds of its stages, where the server tells them."""
 
 
 @dataclass
@@ -91,9 +83,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-reload-") as folder:
         root = Path(folder)
         model = arguments.model or build_tiny(root / "rook-tiny")
-        adapters = [
-            write_adapter(root / f"v{i}", model, version=i) for i in range(2 * arguments.versions + 1)
-        ]
+        adapters = [write_adapter(root / f"v{i}", model, version=i) for i in range(arguments.versions + 1)]
         with bind(HOST, 0, setting="") as probe:
             port = probe.getsockname()[1]
         url = f"http://{HOST}:{port}"
@@ -103,7 +93,6 @@ def main() -> None:
             (sys.executable, "-m", "services.inference.server", *as_flags(flags)),
             root / "server.log",
             probe_url=f"{url}/readyz",
-            env={"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"},  # vLLM's own LoRA routes
         )
         started = time.perf_counter()
         with running(command):
@@ -116,7 +105,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.reload", description=__doc__)
     parser.add_argument("--model", type=Path, help="model directory; by default a random rook-tiny")
-    parser.add_argument("--versions", type=int, default=30, help="reloads by each route")
+    parser.add_argument("--versions", type=int, default=30, help="reloads")
     parser.add_argument("--callers", type=int, default=8, help="requests in flight")
     parser.add_argument("--group", type=int, default=8, help="completions of a request")
     parser.add_argument("--max-tokens", type=int, default=32, help="of a completion")
@@ -124,41 +113,25 @@ def _arguments() -> argparse.Namespace:
 
 
 async def _measure(url: str, adapters: list[Adapter], arguments: argparse.Namespace) -> dict[str, Any]:
-    times: dict[str, list[tuple[float, float, float]]] = {"reload": [], "load_lora_adapter": []}
+    times: list[tuple[float, float, float]] = []
     stages: list[dict[str, float]] = []
     async with InferenceClient(url) as client, httpx.AsyncClient(base_url=url, timeout=60.0) as http:
         await client.reload(adapters[0])
         load = Load(client, arguments.callers, arguments.group, arguments.max_tokens, "policy")
-        loaders: dict[str, Loader] = {
-            "reload": lambda adapter: _reload(client, adapter),
-            "load_lora_adapter": lambda adapter: _load_lora_adapter(http, adapter),
-        }
         stop = asyncio.Event()
         calling = asyncio.create_task(load.run(stop))
         await asyncio.sleep(3.0)
-        for index, adapter in enumerate(adapters[1:]):
-            route = list(loaders)[index // BLOCK % 2]
+        for adapter in adapters[1:]:
             started = time.perf_counter()
-            stages.append(await loaders[route](adapter))
+            stages.append((await client.reload(adapter))["seconds"])
             loaded = time.perf_counter()
             await _first_token(http, adapter.version.name)
-            times[route].append((started, loaded, time.perf_counter()))
+            times.append((started, loaded, time.perf_counter()))
             load.model = adapter.version.name
             await asyncio.sleep(PAUSE_S)
         stop.set()
         await calling
-    return {"times": times, "load": load, "stages": [told for told in stages if told]}
-
-
-async def _reload(client: InferenceClient, adapter: Adapter) -> dict[str, float]:
-    seconds: dict[str, float] = (await client.reload(adapter))["seconds"]
-    return seconds
-
-
-async def _load_lora_adapter(http: httpx.AsyncClient, adapter: Adapter) -> dict[str, float]:
-    body = {"lora_name": adapter.version.name, "lora_path": adapter.path}
-    (await http.post("/v1/load_lora_adapter", json=body)).raise_for_status()
-    return {}
+    return {"times": times, "load": load, "stages": stages}
 
 
 async def _first_token(http: httpx.AsyncClient, model: str) -> None:
@@ -172,22 +145,18 @@ async def _first_token(http: httpx.AsyncClient, model: str) -> None:
 
 
 def _report(result: dict[str, Any]) -> None:
-    figures: dict[str, Any] = {"restart_s": round(result["restart_s"], 2)}
-    for route, spans in result["times"].items():
-        figures[route] = {
-            "loaded_s": _spread([loaded - started for started, loaded, _ in spans]),
-            "first_token_s": _spread([first - started for started, _, first in spans]),
-        }
-    figures["reload"]["stages_p50_s"] = {
-        stage: round(statistics.median(told[stage] for told in result["stages"]), 4)
-        for stage in ("verify", "load", "canary", "flip")
-    }
-    windows = [(started, first) for spans in result["times"].values() for started, _, first in spans]
-    figures["requests"] = _requests(result["load"], windows)
-    ours, peer = (figures[route]["first_token_s"]["p50"] for route in ("reload", "load_lora_adapter"))
-    figures["ratios"] = {
-        "reload_to_load_lora_adapter": round(ours / peer, 2),
-        "reload_to_restart": round(ours / figures["restart_s"], 4),
+    times = result["times"]
+    first_token_s = _spread([first - started for started, _, first in times])
+    figures = {
+        "restart_s": round(result["restart_s"], 2),
+        "loaded_s": _spread([loaded - started for started, loaded, _ in times]),
+        "first_token_s": first_token_s,
+        "stages_p50_s": {
+            stage: round(statistics.median(told[stage] for told in result["stages"]), 4)
+            for stage in ("verify", "load", "canary", "flip")
+        },
+        "requests": _requests(result["load"], [(started, first) for started, _, first in times]),
+        "reload_to_restart": round(first_token_s["p50"] / result["restart_s"], 4),
     }
     print(json.dumps(figures, indent=2))
 
