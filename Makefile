@@ -5,6 +5,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 UVX ?= $(BIN)/uvx
 LOCKS := $(patsubst requirements/%.txt,%,$(wildcard requirements/*.txt))
+BENCHMARKS := loop reload reward data train gpt2 reward.reading scale scale.predictions viewer
 INTO_TRAINERS := $(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .trainers
 
 .DEFAULT_GOAL := help
@@ -87,17 +88,9 @@ audit: $(UVX) ## ask PyPI for known flaws of the locked packages
 	  $(UVX) pip-audit==2.10.1 --strict --no-deps --disable-pip --requirement requirements/$$lock.txt || failed=1; done; \
 	  test -z "$$failed"
 
-bench: setup ## run all benchmarks (an hour; `python -m bench.PART` for one)
-	$(PY) -m bench.loop
-	$(PY) -m bench.reload
-	$(PY) -m bench.reward
-	$(PY) -m bench.data
-	$(PY) -m bench.train
-	$(PY) -m bench.gpt2
-	$(PY) -m bench.reward.reading
-	$(PY) -m bench.scale
-	$(PY) -m bench.scale.predictions
-	$(PY) -m bench.viewer
+bench: setup ## run all benchmarks (an hour; `python -m bench.PART` for one); fails at the end if one fails
+	@for part in $(BENCHMARKS); do echo "bench.$$part:"; $(PY) -m bench.$$part || failed="$$failed $$part"; done; \
+	  test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 clean: ## delete caches and builds; .venv and runs/ stay
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

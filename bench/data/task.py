@@ -22,7 +22,6 @@ from services.data.pgn.reader import read_raw_games
 from services.data.pgn.tags import Filters
 from services.data.positions.dataset import write_positions
 from services.data.positions.recipe import PositionRecipe
-from services.data.store.files import Source
 
 GAMES = 0.01
 POSITIONS = 20_000
@@ -31,25 +30,6 @@ FILTERS = Filters(elo_min=1000)
 _PYTHON_CHESS_GAMES = 400
 _NATIVE_GAMES = 20_000
 _BATCH = 500
-
-
-def decompress(path: str) -> dict[str, int]:
-    """The same library, nothing else done."""
-    size = 0
-    with Path(path).open("rb") as file:
-        reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        while block := reader.read(1 << 20):
-            size += len(block)
-    return {"bytes": size}
-
-
-def scan(path: str) -> dict[str, int]:
-    """Games cut apart, none read."""
-    games = size = 0
-    for raw in read_raw_games(path):
-        games += 1
-        size += len(raw.data)
-    return {"bytes": size, "games": games}
 
 
 def python_chess(path: str) -> dict[str, int]:
@@ -74,18 +54,6 @@ def native_parser(path: str) -> dict[str, int]:
     return {"bytes": size, "games": games}
 
 
-def read_natively(path: str) -> dict[str, int]:
-    """Every game read as the sampler reads it."""
-    games = size = 0
-    raws = islice(read_raw_games(path), _NATIVE_GAMES)
-    while batch := list(islice(raws, _BATCH)):
-        games += sum(
-            isinstance(played, native.PlayedNatively) for played in native.read_games(batch, _SOURCE)
-        )
-        size += sum(len(raw.data) for raw in batch)
-    return {"bytes": size, "games": games}
-
-
 def sample(path: str, jobs: int = 1, games: float = GAMES) -> dict[str, int]:
     """Positions drawn from the games that a filter passes, out of one in a hundred; written as Parquet."""
     recipe = PositionRecipe(count=POSITIONS, games=games, filters=FILTERS)
@@ -101,19 +69,8 @@ def sample_without_native(path: str, jobs: int = 1) -> dict[str, int]:
     return sample(path, jobs)
 
 
-_SOURCE = Source("", 0, "")
-
 TASKS: dict[str, Callable[..., dict[str, int]]] = {
-    task.__name__: task
-    for task in (
-        decompress,
-        scan,
-        python_chess,
-        native_parser,
-        read_natively,
-        sample,
-        sample_without_native,
-    )
+    task.__name__: task for task in (python_chess, native_parser, sample, sample_without_native)
 }
 
 

@@ -38,7 +38,7 @@ WIDTH = 120
 
 
 def main() -> int:
-    """Measures, prints, and writes the file."""
+    """Measures, prints, and writes the file; 1 when a promise is broken."""
     options = _arguments()
     console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH)
     engine = find_engine(options.engine_path, setting="--engine-path")
@@ -50,7 +50,7 @@ def main() -> int:
         document["agreement"] = _agreement(options, console, engine)
     if options.json:
         options.json.write_text(json.dumps(document, indent=2) + "\n")
-    return 0
+    return 0 if all(target["met"] for target in document.get("targets", ())) else 1
 
 
 def _throughput(options: argparse.Namespace, console: Console, engine: Path) -> dict[str, Any]:
