@@ -118,8 +118,6 @@ def run(case: Scale) -> Reached:
     from services.trainer.training import optimizer as adam
     from services.trainer.training.step import RunningState, train_step
 
-    if not on_gpu():
-        torch.set_num_threads(1)
     # A completion's last token is no input, so a row has exactly `length` of them.
     prompt = case.length // 32
     work = Work(
@@ -149,7 +147,7 @@ def run(case: Scale) -> Reached:
         rows.append(meter.row(groups, tokens=result.tokens, train_s=taken))
     gpu = policy.device.type == "cuda"
     return Reached(
-        device=torch.cuda.get_device_name(policy.device) if gpu else "a CPU, 1 thread",
+        device=torch.cuda.get_device_name() if gpu else f"a CPU, {torch.get_num_threads()} threads",
         tokens_per_s=statistics.median(speeds[1:]),
         mfu=statistics.median(row["mfu"] for row in rows[1:]),
         peak_gib=(max(row["cuda_peak_mib"] for row in rows) if gpu else resident_mib("VmHWM")) / 1024,

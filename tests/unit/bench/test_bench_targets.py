@@ -1,4 +1,4 @@
-"""Which figures meet the targets of the benchmarks."""
+"""Which figures meet the targets of the benchmarks, and what their options change."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,8 @@ import pytest
 from bench.data.__main__ import report
 from bench.reward import __main__ as reward
 from bench.reward.outcome import Case, Outcome, Sample
+from bench.train.scale import SMALL, Scale, run
+from bench.train.work import build_model
 from bench.usage import Usage
 
 MEASURED = {"clocks": (1006, 422), "rated": (1112, 235), "masters": (999, 180)}
@@ -41,3 +43,16 @@ def test_a_missed_target_of_the_reward_is_an_exit_status(
     argv = ["bench", "--workloads", "distinct", "--nodes", "1000", "--routes", "grpc"]
     monkeypatch.setattr(sys, "argv", argv)
     assert reward.main() == status
+
+
+@pytest.mark.torch
+def test_scale_uses_the_threads_that_it_is_given(tmp_path: Path) -> None:
+    import torch
+
+    given = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        model = build_model(tmp_path / "model", SMALL)
+        assert run(Scale(str(model), 64, 128, checkpointing=False, steps=1)).device == "a CPU, 2 threads"
+    finally:
+        torch.set_num_threads(given)
