@@ -17,7 +17,7 @@ help: ## list the targets
 setup: ## install everything into .venv, and Stockfish (PYTHON=python3.12 picks the interpreter of a new .venv)
 	@PYTHON="$(PYTHON)" scripts/setup.sh
 
-trainers: .trainers/installed ## install the trainers of docs/bridges.md into .trainers, for their tests
+trainers: .trainers/installed ## install the trainers of docs/bridges.md into .trainers, for their tests and the benchmarks
 
 .trainers/installed: requirements/trainers.txt bridges/pyproject.toml | setup
 	rm -rf .trainers
@@ -88,7 +88,7 @@ audit: $(UVX) ## ask PyPI for known flaws of the locked packages
 	  $(UVX) pip-audit==2.10.1 --strict --no-deps --disable-pip --requirement requirements/$$lock.txt || failed=1; done; \
 	  test -z "$$failed"
 
-bench: setup ## run all benchmarks (an hour; `python -m bench.PART` for one); fails at the end if one fails
+bench: .trainers/installed ## run all benchmarks (an hour; `python -m bench.PART` for one); fails at the end if one fails
 	@for part in $(BENCHMARKS); do echo "bench.$$part:"; $(PY) -m bench.$$part || failed="$$failed $$part"; done; \
 	  test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 

@@ -1,10 +1,8 @@
 """Writes `tests/unit/trainer/trl_losses.json`: what TRL's own loss makes of given tensors.
 
-Runs in TRL's environment, which the benchmark makes (`bench/loop/peer.py`), never in ours:
+TRL is among the packages that `make trainers` installs:
 
-    .venv/bin/python -c "from pathlib import Path; from bench.loop.peer import peer_python; \\
-        print(peer_python(Path('runs/trl-env')))"
-    runs/trl-env/bin/python scripts/trl_losses.py > tests/unit/trainer/trl_losses.json
+    PYTHONPATH=.trainers .venv/bin/python scripts/trl_losses.py > tests/unit/trainer/trl_losses.json
 
 Called are the trainers' own methods, on objects that have the attributes they read and hand them
 log-probabilities, or rewards, instead of running a model. Everything is float64. Pairs, for DPO and reward

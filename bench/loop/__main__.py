@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.loop.ours import PHASES, Ours, run_ours
-from bench.loop.peer import peer_python, run_side
+from bench.loop.peer import peer_environment, run_side
 from bench.loop.workload import Workload, endless_model, write_prompts
 from rookery.errors import SetupError
 from rookery.settings import Settings, fail
@@ -47,9 +47,9 @@ class BenchSettings(Settings):
     rounds: PositiveInt = 2
     """Each round runs all."""
     trl: bool = True
-    """Also run TRL, in an environment of its own that is installed first."""
+    """Also run TRL, which `make trainers` installs."""
     out: Path = Path("runs/bench-loop")
-    """Receives logs, adapters, the peer's environment and report.json."""
+    """Receives logs, adapters and report.json."""
 
 
 def main(argv: list[str]) -> int:
@@ -58,13 +58,13 @@ def main(argv: list[str]) -> int:
         settings = BenchSettings.parse(argv, prog="python -m bench.loop")
         if not (settings.model / "config.json").exists():
             raise SetupError(f"no model in {str(settings.model)!r} (--model)")
+        environment = peer_environment() if settings.trl else None
     except SetupError as error:
         return fail(error)
     logging.basicConfig(level=logging.WARNING)
     console = Console(soft_wrap=True)
     folder = settings.out / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
-    python = peer_python(settings.out / "trl-env") if settings.trl else None
     work = Workload(
         model=endless_model(settings.model, folder / "model"),
         source=settings.source.resolve(),
@@ -79,10 +79,10 @@ def main(argv: list[str]) -> int:
     theirs = []
     for number in range(settings.rounds):
         with console.status(f"round {number + 1} of {settings.rounds}") as status:
-            if python:
+            if environment:
                 files = [str((folder / name).absolute()) for name in ("work.json", "prompts.jsonl")]
                 log = folder / f"trl-{number}.log"
-                theirs.append(run_side(python, "bench.loop.peer", *files, log=log))
+                theirs.append(run_side("bench.loop.peer", *files, log=log, environment=environment))
             for start, results in ours.items():
                 status.update(f"round {number + 1} of {settings.rounds}: Rookery, {start}")
                 name = f"{start.replace(' ', '-')}-{number}"

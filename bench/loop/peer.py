@@ -1,17 +1,14 @@
-"""Their side: TRL's GRPOTrainer on the same work. Runs in an environment of its own.
+"""Their side: TRL's GRPOTrainer on the same work, from the packages that `make trainers` installs.
 
 Its own generation (transformers) rather than vLLM: on a CPU that is what GRPOTrainer has. Settings
 that would only cost it time are off: gradient checkpointing, saving, reporting.
 """
 
-import hashlib
 import json
 import os
 import subprocess
 import sys
-import sysconfig
 import time
-import venv
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,31 +19,22 @@ from bench.loop.reward import free_reward
 from rookery.errors import SetupError
 
 ROOT = Path(__file__).resolve().parents[2]
-REQUIREMENTS = Path(__file__).parent / "requirements.txt"
+TRAINERS = ROOT / ".trainers"
 
 
-def peer_python(folder: Path) -> Path:
-    """The interpreter of the environment in `folder`, made at first and when the pins change."""
-    python = folder / "bin" / "python"
-    stamp, key = folder / "key", hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
-    if stamp.exists() and stamp.read_text() == key:
-        return python
-    venv.create(folder, clear=True, with_pip=True, symlinks=True)
-    (site,) = folder.glob("lib/python*/site-packages")
-    # A .pth comes after the folder's own packages: ours are seen, and nothing of ours changes.
-    (site / "rookery.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    install = ["-m", "pip", "install", "-q", "--no-deps", "--disable-pip-version-check"]
-    subprocess.run([str(python), *install, "-r", str(REQUIREMENTS)], check=True, stdout=sys.stderr)
-    stamp.write_text(key)
-    return python
+def peer_environment() -> dict[str, str]:
+    """Variables with which a process finds TRL.
+
+    Raises:
+        SetupError: it is not installed.
+    """
+    if not (TRAINERS / "installed").exists():
+        raise SetupError(f"no TRL in {str(TRAINERS)!r}: make trainers")
+    return {"PYTHONPATH": str(TRAINERS)}
 
 
 def run_side(
-    python: Path,
-    module: str,
-    *arguments: str,
-    log: Path,
-    environment: Mapping[str, str] = MappingProxyType({}),
+    module: str, *arguments: str, log: Path, environment: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Runs a module in a process of its own, its chatter in a log. Returns the JSON of its last line.
 
@@ -54,7 +42,7 @@ def run_side(
         SetupError: it failed; the message ends with its last words.
     """
     done = subprocess.run(
-        [str(python.absolute()), "-m", module, *arguments],
+        [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         env={**os.environ, "HF_HUB_OFFLINE": "1", **environment},
         capture_output=True,

@@ -12,7 +12,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,7 +22,7 @@ from pydantic_settings import SettingsConfigDict
 from rich.console import Console
 from rich.table import Table
 
-from bench.loop.peer import peer_python, run_side
+from bench.loop.peer import peer_environment, run_side
 from bench.train.scale import measure_scale, scale_table
 from bench.train.work import Measured, Work, build_model, examples
 from rookery.errors import SetupError
@@ -82,25 +82,25 @@ class BenchSettings(Settings):
     threads: PositiveInt = 1
     """CPU threads of either side."""
     peers: bool = True
-    """Measure beside TRL."""
+    """Measure beside TRL, which `make trainers` installs."""
     scale: bool = True
     """Also measure tokens/s, MFU and memory on Qwen3-0.6B's shape; on a CPU on a small one."""
     out: Path = Path("runs/bench-train")
-    """Receives the model, logs, the peer's environment and report.json."""
+    """Receives the model, logs and report.json."""
 
 
 def main(argv: list[str]) -> int:
     """Measures and prints; 1 when a promise is broken."""
     settings = BenchSettings.parse(argv, prog="python -m bench.train")
+    peers = peer_environment() if settings.peers else None
     logging.basicConfig(level=logging.WARNING)
     console = Console(width=max(110, Console().width))
     folder = (settings.out / time.strftime("%Y%m%d-%H%M%S")).absolute()
     folder.mkdir(parents=True)
     works = pieces(build_model(folder / "model"), settings)
     outcomes: list[Outcome] = []
-    if settings.peers:
-        python = peer_python(settings.out / "trl-env").absolute()
-        outcomes = [measure(kind, work, python, folder, settings, console) for kind, work in works]
+    if peers:
+        outcomes = [measure(kind, work, peers, folder, settings, console) for kind, work in works]
         console.print(ratios(outcomes))
     with console.status("scale"):
         scaled = measure_scale(folder, threads=settings.threads) if settings.scale else []
@@ -126,7 +126,7 @@ def pieces(model: Path, settings: BenchSettings) -> list[tuple[Kind, Work]]:
 
 
 def measure(
-    kind: Kind, work: Work, python: Path, folder: Path, settings: BenchSettings, console: Console
+    kind: Kind, work: Work, peers: Mapping[str, str], folder: Path, settings: BenchSettings, console: Console
 ) -> Outcome:
     """All rounds of one piece of work."""
     path = work.save(folder)
@@ -134,18 +134,18 @@ def measure(
         lines = examples(work, work.samples * (work.warmup_steps + work.steps))
         path.with_suffix(".jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     ours, theirs = [], []
+    threading = {"OMP_NUM_THREADS": str(settings.threads)}
     for number in range(settings.rounds):
         with console.status(f"{work.name}, round {number + 1} of {settings.rounds}"):
-            theirs.append(side(python, "bench.train.peer", kind, path, settings.threads))
-            ours.append(side(Path(sys.executable), "bench.train.ours", kind, path, settings.threads))
+            theirs.append(side("bench.train.peer", kind, path, {**threading, **peers}))
+            ours.append(side("bench.train.ours", kind, path, threading))
     return Outcome(kind, work, ours, theirs)
 
 
-def side(python: Path, module: str, kind: Kind, work: Path, threads: int) -> Measured:
+def side(module: str, kind: Kind, work: Path, environment: Mapping[str, str]) -> Measured:
     """One side of one round. Raises as `run_side` does."""
     log = work.with_suffix(f".{module.rpartition('.')[2]}.log")
-    threading = {"OMP_NUM_THREADS": str(threads)}
-    return Measured(**run_side(python, module, kind, str(work), log=log, environment=threading))
+    return Measured(**run_side(module, kind, str(work), log=log, environment=environment))
 
 
 def ratios(outcomes: list[Outcome]) -> Table:

@@ -1,6 +1,6 @@
 """Their side: TRL's GRPOTrainer on the same tensors, or its SFTTrainer on the same chats.
 
-Runs in the environment that `bench.loop.peer` makes. Generation and rewards are taken out: the
+Runs from the packages that `make trainers` installs. Generation and rewards are taken out: the
 trainer is handed the completions, their log-probabilities and advantages, so what is measured is its
 training step alone. What would only cost it time is off: gradient checkpointing, saving, reporting.
 

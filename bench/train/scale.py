@@ -70,7 +70,6 @@ def measure_scale(folder: Path, *, threads: int) -> list[tuple[Scale, Reached]]:
             path = folder / f"scale-{length}-{checkpointing}.json"
             path.write_text(json.dumps(asdict(case)))
             reached = run_side(
-                Path(sys.executable),
                 "bench.train.scale",
                 str(path),
                 log=path.with_suffix(".log"),

@@ -1,6 +1,6 @@
 """The work that both sides do, on the same tokens, log-probabilities and advantages; what each says of it.
 
-The peer's environment imports it too, so it imports little at first.
+The peer imports it too, so it imports little at first.
 """
 
 import json
