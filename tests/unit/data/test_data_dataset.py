@@ -107,7 +107,6 @@ def test_the_number_in_an_id_is_that_of_the_game(source: Path, text: bytes, tmp_
     games = text.split(b"\n\n[Event")
     for position in draw(source, tmp_path):
         board = chess.Board()
-        assert b" ".join(games[int(position.id.split(":")[1]) - 1].split()).count(b"1. ") >= 1
         number = int(position.id.split(":")[1])
         moves = games[number - 1].split(b"\n\n")[1].split()
         sans = [word.decode() for word in moves if not word[:1].isdigit()]

@@ -1,6 +1,6 @@
 r"""From a completion to a verdict's outcome: the traps that answer parsers are known to fall into.
 
-One test per trap, each with its verdict. `test_parse` and `test_notation` try the two halves alone.
+One test per trap, each with its verdict. `test_answers` and `test_notation` try the two halves alone.
 """
 
 import chess
