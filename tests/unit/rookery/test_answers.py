@@ -1,4 +1,4 @@
-r"""Extraction: which text of a completion is the answer, case by case."""
+r"""Extraction: which text of a completion is the answer. More cases, with verdicts: `test_answers_traps`."""
 
 import time
 
@@ -20,31 +20,16 @@ from rookery.trace import Outcome
         (r"<think>a</think><think>b \boxed{a3}</think> \boxed{e4}", "e4"),
         (r"no opening tag, the template had it</think>\boxed{e4}", "e4"),
         (r"\boxed{e4}<think>\boxed{d4}", "e4"),
-        (r"\boxed{\text{Nf3}}", "Nf3"),
-        (r"\boxed{\mathrm{Nf3}}", "Nf3"),
         (r"\boxed{\mathbf{\text{Nf3}}}", "Nf3"),
         (r"\boxed{\boxed{Nf3}}", "Nf3"),
         (r"\boxed{{Nf3}}", "Nf3"),
-        (r"\boxed{$Nf3$}", "Nf3"),
-        (r"\boxed{$$Nf3$$}", "Nf3"),
-        (r"\boxed{**Nf3**}", "Nf3"),
-        (r"\boxed{`Nf3`}", "Nf3"),
-        (r"\boxed{\(Nf3\)}", "Nf3"),
-        (r"\boxed{\[Nf3\]}", "Nf3"),
-        (r'\boxed{"Nf3"}', "Nf3"),
-        ("\\boxed{\u201cNf3\u201d}", "Nf3"),
-        (r"\boxed{1. e4}", "e4"),
         (r"\boxed{2...Nf3}", "Nf3"),
         ("\\boxed{12\u2026 Nf3}", "Nf3"),
         (r"\boxed{\text{1. e4}}", "e4"),
         (r"\boxed{Qxf7\#}", "Qxf7#"),
         (r"\boxed {Nf3}", "Nf3"),
         ("\\boxed{\n  Nf3\n}", "Nf3"),
-        ("\boxed{Nf3}", "Nf3"),  # a backspace: "\b" in a string written without care
         ("\\boxed{\text{Nf3}}", "Nf3"),  # a tab
-        ("\\boxed{\uff2e\uff46\uff13}", "Nf3"),  # full width
-        (r"\boxed{0-0-0}", "0-0-0"),
-        (r"\boxed{Nothing fits, I resign}", "Nothing fits, I resign"),
         (r"\\boxed{Nf3}", "Nf3"),  # escaped twice
         (r"\boxed{\\text{Nf3}}", "Nf3"),
         (r"\boxed{e4 \boxed{d4}", "d4"),  # the first never closes
@@ -57,11 +42,8 @@ from rookery.trace import Outcome
         (r"\boxed{\displaystyle\mathbf{e8=\text{Q}}}", "e8=Q"),
         (r"\boxed{1.\,e4}", "e4"),
         (r"\boxed{1\ldots e5}", "e5"),
-        (r"\boxed{...e5}", "e5"),
         (r"\boxed{12. ... e5}", "e5"),
-        ("\\boxed{\u2026e5}", "e5"),
         (r"\boxed{\{Nf3\}}", "Nf3"),
-        (r"\boxed{[Nf3]}", "Nf3"),
         (r"\boxed{<Nf3>}", "Nf3"),
         (r"\boxed{<answer>Nf3</answer>}", "Nf3"),
         (r"\boxed{'Nf3'}", "Nf3"),
