@@ -155,6 +155,9 @@ def test_no_legal_move_earns_less_than_the_worst(table: Table, probe: str) -> No
     verdicts = table.verdicts(answer)
     report(table, probe, fmean(verdict.reward for verdict in verdicts))
     assert {verdict.outcome for verdict in verdicts} <= outcomes
+    for verdict in verdicts:
+        assert verdict.move is verdict.best is verdict.regret is None
+        assert verdict.engine.nodes == 0
     assert max(verdict.reward for verdict in verdicts) < table.worst
 
 
@@ -249,17 +252,6 @@ def test_stalemating_a_won_position_is_worse_than_chance(scorer: LocalScorer, sc
         assert max(rewards) < -0.4
 
 
-def test_no_format_makes_up_for_a_missing_move(scorer: LocalScorer, boards: tuple[chess.Board, ...]) -> None:
-    thought = "<think>A long look at the position.</think> "
-    refused = [boxed(text) for text in ("", "--", "a1a1", "well played")] + ["", "No idea."]
-    for board in boards:
-        moves = [boxed(move.uci()) for move in board.legal_moves]
-        hacks = [thought + text for text in refused]
-        items = [Item(board.fen(), answer, scheme=WEIGHTED) for answer in moves + hacks]
-        rewards = [verdict.reward for verdict in scorer.score_batch(items)]
-        assert min(rewards[: len(moves)]) > max(rewards[len(moves) :])
-
-
 def some_legal(board: chess.Board) -> list[str]:
     return random.Random(board.fen()).sample([move.uci() for move in board.legal_moves], 3)
 
@@ -352,18 +344,6 @@ def test_each_candidate_is_rewarded_as_if_it_were_the_answer(scorer: LocalScorer
     ):  # the least and the most of terms about the text do not count
         assert scorer.score(Item(fen, text, scheme=scheme + more)).process_rewards == verdict.process_rewards
     assert not scorer.score(Item(fen, text, scheme="delta")).process_rewards
-
-
-def test_candidates_do_not_make_up_for_a_missing_move(
-    scorer: LocalScorer, boards: tuple[chess.Board, ...]
-) -> None:
-    scheme = "delta+0.2*candidates"
-    for board in boards:
-        thought = f"<think>{' '.join(some_legal(board))}</think> "
-        moves = [Item(board.fen(), boxed(move.uci()), scheme=scheme) for move in board.legal_moves]
-        hacks = [Item(board.fen(), thought + text, scheme=scheme) for text in ("", boxed("a1a1"))]
-        rewards = [verdict.reward for verdict in scorer.score_batch(moves + hacks)]
-        assert min(rewards[: len(moves)]) > max(rewards[len(moves) :])
 
 
 def empty_square(board: chess.Board) -> str:
@@ -479,15 +459,23 @@ def test_what_is_true_of_another_position_costs(scorer: LocalScorer, boards: tup
     assert fmean(copied) < -0.8
 
 
-def test_truths_do_not_make_up_for_a_missing_move(
-    scorer: LocalScorer, boards: tuple[chess.Board, ...]
+REASONING: dict[str, Callable[[chess.Board], str]] = {
+    WEIGHTED: lambda board: "A long look at the position.",
+    "delta+0.2*candidates": lambda board: " ".join(some_legal(board)),
+    "delta+0.2*truth": lambda board: written(board.fen(), 0),
+}
+
+
+@pytest.mark.parametrize("scheme", REASONING)
+def test_no_reasoning_makes_up_for_a_missing_move(
+    scheme: str, scorer: LocalScorer, boards: tuple[chess.Board, ...]
 ) -> None:
-    scheme = "delta+0.2*truth"
-    for seed, board in enumerate(boards[:10]):
-        said = f"<think>{written(board.fen(), seed)}</think> "
-        moves = [Item(board.fen(), boxed(move.uci()), scheme=scheme) for move in board.legal_moves]
-        hacks = [Item(board.fen(), said + text, scheme=scheme) for text in ("", boxed("a1a1"))]
-        rewards = [verdict.reward for verdict in scorer.score_batch(moves + hacks)]
+    refused = [boxed(text) for text in ("", "--", "a1a1", "well played")] + ["", "No idea."]
+    for board in boards:
+        moves = [boxed(move.uci()) for move in board.legal_moves]
+        hacks = [f"<think>{REASONING[scheme](board)}</think> {text}" for text in refused]
+        items = [Item(board.fen(), answer, scheme=scheme) for answer in moves + hacks]
+        rewards = [verdict.reward for verdict in scorer.score_batch(items)]
         assert min(rewards[: len(moves)]) > max(rewards[len(moves) :])
 
 
