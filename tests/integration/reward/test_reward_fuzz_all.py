@@ -7,6 +7,7 @@ import io
 import json
 import re
 import subprocess
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
@@ -56,7 +57,11 @@ def test_a_hundred_thousand_completions() -> None:
         reading = read_move(answer.text, board)
         outcomes[reading.outcome] += 1
         assert (reading.outcome is Outcome.LEGAL) == (reading.move is not None), completion
-        assert reading.move is None or board.is_legal(reading.move), completion
+        if reading.move:
+            assert board.is_legal(reading.move), completion
+            letters = re.sub(r"[^a-h1-8]", "", unicodedata.normalize("NFKC", answer.text))
+            said = chess.square_name(reading.move.to_square) in letters
+            assert said or board.is_castling(reading.move), completion
     print(f"\n{dict(outcomes)}")
     assert set(outcomes) == set(Outcome)
     assert min(outcomes.values()) > 100
