@@ -26,6 +26,7 @@ from services.data.positions.recipe import Shares
 from services.reward.scorer import Scorer
 from services.reward.servicer import RewardServicer
 from services.reward.settings import RewardSettings
+from tests.boards import random_boards
 from tests.servers import serve_http, serve_reward
 
 BEFORE, AFTER = "policy-v000000", "policy-v000001"
@@ -103,11 +104,8 @@ def policy_server() -> PolicyServer:
 @pytest.fixture
 def positions_file(tmp_path: Path) -> Path:
     """40 positions from games of random moves."""
-    lines, rng = [], random.Random(1)
-    for game in range(40):
-        board = chess.Board()
-        for _ in range(10 + game):
-            board.push(rng.choice(list(board.legal_moves)))
+    lines = []
+    for game, board in enumerate(random_boards(40, seed=1, plies=(10, 50))):
         phase = Phase.OPENING if game < 20 else Phase.MIDDLEGAME
         position = Position(f"r:{game}:{board.ply()}", board.fen(), board.ply(), phase, f"r:{game}")
         lines.append(json.dumps(asdict(position)))
@@ -252,12 +250,8 @@ async def test_excluded_positions_are_not_asked(settings, seen_file: Path) -> No
 @pytest.fixture
 def games_file(tmp_path: Path) -> Path:
     """100 games of 40 random moves; a twentieth of them will be held out."""
-    games, rng = [], random.Random(2)
-    for _ in range(100):
-        board = chess.Board()
-        while board.ply() < 40 and any(board.legal_moves):
-            board.push(rng.choice(list(board.legal_moves)))
-        games.append(f'[Result "*"]\n\n{chess.Board().variation_san(board.move_stack)} *\n\n')
+    boards = random_boards(100, seed=2, plies=(40, 40))
+    games = [f'[Result "*"]\n\n{chess.Board().variation_san(board.move_stack)} *\n\n' for board in boards]
     path = tmp_path / "games.pgn"
     path.write_text("".join(games))
     return path

@@ -1,17 +1,16 @@
 """An evaluation that is killed and started again: real processes, the real reward service."""
 
 import json
-import random
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-import chess
 import pytest
 
 from rookery.trace import Phase, Position
+from tests.boards import random_boards
 from tests.conftest import ROOT, free_port
 from tests.waiting import until, wait_for
 
@@ -28,11 +27,8 @@ SUITE = '4k3/8/8/8/8/8/4P3/4K3 w - - bm e4; id "push";\n'
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with positions of random games, puzzles and a suite."""
-    folder, rng, lines = tmp_path_factory.mktemp("questions"), random.Random(1), []
-    for game in range(COUNT):
-        board = chess.Board()
-        for _ in range(6 + game):
-            board.push(rng.choice(list(board.legal_moves)))
+    folder, lines = tmp_path_factory.mktemp("questions"), []
+    for game, board in enumerate(random_boards(COUNT, seed=1, plies=(6, 45))):
         lines.append(Position(f"r:{game}", board.fen(), board.ply(), Phase.MIDDLEGAME, f"r:{game}"))
     (folder / "positions.jsonl").write_text("".join(json.dumps(asdict(line)) + "\n" for line in lines))
     (folder / "puzzles.csv").write_text(PUZZLES)

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import random
 import signal
 import sys
 from pathlib import Path
@@ -16,17 +15,10 @@ from rookery.trace import Outcome
 from services.arena.players.engines import LICHESS_LEVELS, EnginePlayer
 from services.arena.players.player import Player
 from services.arena.players.spec import make_player
+from tests.boards import random_boards
 from tests.waiting import eventually
 
-
-def boards(count: int) -> list[chess.Board]:
-    rng, made = random.Random(3), list[chess.Board]()
-    for ply in range(count):
-        board = chess.Board()
-        for _ in range(2 * ply):
-            board.push(rng.choice(list(board.legal_moves)))
-        made.append(board)
-    return made
+BOARDS = list(random_boards(12, seed=3, plies=(0, 24)))
 
 
 async def moves(player: Player, asked: list[chess.Board]) -> list[tuple[str, str]]:
@@ -37,7 +29,7 @@ async def moves(player: Player, asked: list[chess.Board]) -> list[tuple[str, str
 
 @pytest.mark.stockfish
 async def test_a_move_does_not_depend_on_what_was_asked_before() -> None:
-    player, asked = make_player("stockfish,nodes=800"), boards(12)
+    player, asked = make_player("stockfish,nodes=800"), BOARDS
     first = await moves(player, asked)
     again = await moves(player, asked[::-1])
     await player.close()
@@ -65,7 +57,7 @@ async def test_weak_stockfish_is_said_not_to_be_reproducible() -> None:
         player = make_player(spec)
         assert player.describe()["reproducible"] is False
         assert options.items() <= dict(player.describe()["options"]).items()
-        assert len(await moves(player, boards(2))) == 2
+        assert len(await moves(player, BOARDS[:2])) == 2
         await player.close()
     with pytest.raises(InvalidInput, match=r"'UCI_Elo', which is from 1[0-9]+ to [0-9]+"):
         make_player("stockfish,nodes=50,elo=99")
@@ -78,7 +70,7 @@ async def test_fairy_at_the_levels_of_lichess() -> None:
         player = make_player(f"fairy,level={level}")
         described.append((dict(player.describe()["options"])["Skill Level"], player.describe()["depth"]))
         if level < 4:
-            assert len(await moves(player, boards(3))) == 3
+            assert len(await moves(player, BOARDS[:3])) == 3
         await player.close()
     assert described == list(LICHESS_LEVELS)
 
@@ -88,7 +80,7 @@ async def test_any_engine_with_its_options(stockfish_path: str) -> None:
     player = make_player(f"uci:{stockfish_path},depth=3,option.hash=2,option.Use NNUE=false,name=old")
     assert player.name == "old"
     assert dict(player.describe()["options"]).items() >= {"Threads": 1, "Hash": 2, "Use NNUE": False}.items()
-    assert len(await moves(player, boards(2))) == 2
+    assert len(await moves(player, BOARDS[:2])) == 2
     await player.close()
     for option, why in [
         ("Nonsense=1", "has no option 'Nonsense' to set: it has .*Hash"),
@@ -107,7 +99,7 @@ def test_a_program_that_is_no_engine() -> None:
 @pytest.mark.stockfish
 async def test_epsilon_random_mixes_both() -> None:
     mixed, engine = make_player("epsilon-random,share=0.5,nodes=100"), make_player("stockfish,nodes=100")
-    board = boards(6)[5]
+    board = BOARDS[5]
     best = (await engine.play(board, seed=0)).move
     played = [(await mixed.play(board, seed=seed)) for seed in range(20)]
     assert any(reply.move == best and reply.score for reply in played)

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import random
 import shutil
 import signal
 import threading
@@ -25,6 +24,7 @@ from rookery.prompt import render
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion, Prompt, Sampling, policy_name
 from tests import hostile
+from tests.boards import random_boards
 from tests.builders import position
 from tests.integration.inference.server_process import Server
 from tests.waiting import eventually, until
@@ -82,13 +82,7 @@ def prompt(fen: str = chess.STARTING_FEN) -> Prompt:
 
 
 def fens(count: int) -> list[str]:
-    """Different positions of one random game."""
-    board, rng = chess.Board(), random.Random(0)
-    found = []
-    while len(found) < count:
-        board.push(rng.choice(list(board.legal_moves)))
-        found.append(board.fen())
-    return found
+    return [board.fen() for board in random_boards(count, seed=0, plies=(8, 60))]
 
 
 def test_not_ready_before_a_policy_is_published(server: Server) -> None:

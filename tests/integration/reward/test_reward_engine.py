@@ -20,6 +20,7 @@ from rookery.trace import Outcome, Verdict
 from rookery.uci import Analysis, Query
 from services.reward.scorer import Item, Scorer
 from services.reward.settings import RewardSettings
+from tests.boards import random_boards
 from tests.waiting import eventually, until
 
 pytestmark = pytest.mark.stockfish
@@ -124,16 +125,12 @@ async def test_a_position_that_hangs_engines_is_quarantined_though_its_callers_l
 
 
 async def test_answers_are_the_same_bits_in_any_order_on_any_engine(stockfish_path: str) -> None:
-    board, fens = chess.Board(), []
-    moves = random.Random(5)
-    for _ in range(40):
-        board.push(moves.choice(list(board.legal_moves)))
-        fens.append(board.fen())
-    queries = [Query(fen, nodes=1000, lines=1 + i % 3) for i, fen in enumerate(fens)]
+    boards, rng = random_boards(40, seed=5, plies=(1, 40)), random.Random(5)
+    queries = [Query(board.fen(), nodes=1000, lines=1 + i % 3) for i, board in enumerate(boards)]
     async with pool_of(stockfish_path) as one, pool_of(stockfish_path, engines=2) as two:
         expected = dict(zip(queries, await one.queue().search_all(queries), strict=True))
         for _ in range(3):
-            moves.shuffle(queries)
+            rng.shuffle(queries)
             assert await two.queue().search_all(queries) == [expected[query] for query in queries]
 
 

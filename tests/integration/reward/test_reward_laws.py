@@ -3,7 +3,6 @@
 import itertools
 import json
 import random
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
 
@@ -17,6 +16,7 @@ from services.reward import LocalScorer
 from services.reward.app import create_app
 from services.reward.scorer import Item, Scorer
 from services.reward.settings import RewardSettings
+from tests.boards import random_boards
 
 pytestmark = pytest.mark.stockfish
 
@@ -36,19 +36,6 @@ def mirror(uci: str) -> str:
     return uci.translate(str.maketrans("12345678", "87654321"))
 
 
-def boards(*, seed: int, count: int) -> Iterator[chess.Board]:
-    rng = random.Random(seed)
-    while count:
-        board = chess.Board()
-        for _ in range(rng.randint(4, 100)):
-            if board.is_game_over():
-                break
-            board.push(rng.choice(list(board.legal_moves)))
-        if not board.is_game_over():
-            count -= 1
-            yield board.copy(stack=False)
-
-
 def judge_all(scorer: LocalScorer, board: chess.Board) -> list[Verdict]:
     """The verdict of every legal move."""
     verdicts = scorer.score_batch([Item(board.fen(), boxed(move.uci())) for move in board.legal_moves])
@@ -58,7 +45,7 @@ def judge_all(scorer: LocalScorer, board: chess.Board) -> list[Verdict]:
 
 @pytest.fixture(scope="module")
 def judged(scorer: LocalScorer) -> list[tuple[chess.Board, list[Verdict]]]:
-    return [(board, judge_all(scorer, board)) for board in boards(seed=41, count=10)]
+    return [(board, judge_all(scorer, board)) for board in random_boards(10, seed=41, plies=(4, 100))]
 
 
 Judged = list[tuple[chess.Board, list[Verdict]]]
@@ -117,7 +104,7 @@ def test_colour_does_not_matter_to_an_engine_that_never_saw_the_other(
     engine_settings: RewardSettings,
 ) -> None:
     here, there = [], []
-    for board in boards(seed=42, count=15):
+    for board in random_boards(15, seed=42, plies=(4, 100)):
         move = max(board.legal_moves, key=lambda move: move.uci())
         here.append(Item(board.fen(), boxed(move.uci())))
         there.append(Item(board.mirror().fen(), boxed(mirror(move.uci()))))
@@ -136,7 +123,7 @@ def mixed_items() -> list[Item]:
     """Legal and refused answers, with repetitions."""
     rng = random.Random(43)
     items = []
-    for board in boards(seed=44, count=14):
+    for board in random_boards(14, seed=44, plies=(4, 100)):
         moves = list(board.legal_moves)
         texts = [board.san(rng.choice(moves)), rng.choice(moves).uci(), "e9", "--", ""]
         items += [Item(board.fen(), boxed(text)) for text in texts]

@@ -10,6 +10,7 @@ import chess
 import pytest
 
 from services.reward.position import Position, read_position
+from tests.boards import random_boards
 
 pytestmark = pytest.mark.stockfish
 
@@ -39,17 +40,7 @@ def assert_same_moves(stockfish_path: str, positions: list[Position], *, chess96
 
 
 def test_standard_positions(stockfish_path: str) -> None:
-    rng = random.Random(21)
-    positions = []
-    for _ in range(150):
-        board = chess.Board()
-        for _ in range(rng.randint(1, 90)):
-            if board.is_game_over():
-                board.pop()
-                break
-            board.push(rng.choice(list(board.legal_moves)))
-        if any(board.legal_moves):
-            positions.append(read_position(board.fen()))
+    positions = [read_position(board.fen()) for board in random_boards(150, seed=21, plies=(1, 90))]
     assert_same_moves(stockfish_path, positions, chess960=False)
 
 

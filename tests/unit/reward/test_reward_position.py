@@ -1,7 +1,6 @@
 """Only positions an engine may be asked about get past; both colours become one question."""
 
 import json
-import random
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from rookery.errors import InvalidInput
 from rookery.trace import Evaluation, Move
 from services.reward.position import read_position
+from tests.boards import random_boards
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_an_en_passant_square_nobody_can_use_does_not_matter() -> None:
 
 
 def test_the_key_is_the_mirrored_board_spelled_by_python_chess() -> None:
-    for board in random_boards(seed=11, count=60):
+    for board in random_boards(60, seed=11, plies=(1, 120)):
         seen = board if board.turn else board.mirror()
         assert read_position(board.fen()).key == f"{seen.epd()} {board.halfmove_clock} 1"
 
@@ -99,7 +99,8 @@ def test_a_move_that_ends_the_game_is_settled_by_the_rules() -> None:
 
 
 def test_plays_are_what_python_chess_says() -> None:
-    for board in random_boards(seed=12, count=25):
+    for played in random_boards(25, seed=12, plies=(1, 120)):
+        board = played.copy(stack=False)
         position = read_position(board.fen())
         for move in board.legal_moves:
             play = position.legal_move(move)
@@ -116,19 +117,6 @@ def test_plays_are_what_python_chess_says() -> None:
 def test_an_illegal_play_is_refused() -> None:
     with pytest.raises(chess.IllegalMoveError, match="'e2e5' in 'rnbqkbnr"):
         read_position(chess.STARTING_FEN).legal_move(chess.Move.from_uci("e2e5"))
-
-
-def random_boards(*, seed: int, count: int) -> Iterator[chess.Board]:
-    rng = random.Random(seed)
-    while count:
-        board = chess.Board()
-        for _ in range(rng.randint(1, 120)):
-            if board.is_game_over():
-                break
-            board.push(rng.choice(list(board.legal_moves)))
-        if any(board.legal_moves):
-            count -= 1
-            yield board.copy(stack=False)
 
 
 CHESS960 = {
