@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import grpc
@@ -97,20 +97,24 @@ def test_the_feed_feeds_what_the_service_serves(
 
 
 @pytest.mark.redis
-def test_the_feed_is_not_ready_while_redis_is_away(start_data: Start, redis_server: RedisServer) -> None:
-    feed = start_data("services.data.feed", "--redis-url", redis_server.url)
-    feed.wait_ready()
+@pytest.mark.parametrize(("module", "flags"), [("feed", ()), ("archiver", ("--out", "OUT"))])
+def test_a_process_is_not_ready_while_redis_is_away(
+    start_data: Start, redis_server: RedisServer, tmp_path: Path, module: str, flags: Sequence[str]
+) -> None:
+    flags = [flag.replace("OUT", str(tmp_path / "archive")) for flag in flags]
+    service = start_data(f"services.data.{module}", "--redis-url", redis_server.url, *flags)
+    service.wait_ready()
     redis_server.stop()
-    answer = httpx.get(f"{feed.url}/readyz")
+    answer = httpx.get(f"{service.url}/readyz")
     assert answer.status_code == 503
     assert "redis does not answer" in answer.json()["reason"]
-    assert httpx.get(f"{feed.url}/healthz").is_success
+    assert httpx.get(f"{service.url}/healthz").is_success
     redis_server.start()
-    feed.wait_ready()
+    service.wait_ready()
     redis_server.stop()
-    watch = threading.Timer(25, feed.process.kill)
+    watch = threading.Timer(25, service.process.kill)
     watch.start()
-    assert feed.stop()[0] == 0
+    assert service.stop()[0] == 0
     watch.cancel()
 
 
@@ -127,24 +131,6 @@ def test_the_archiver_archives_until_told_to_stop(start_data: Start, redis_url: 
     status, log = archiver.stop()
     assert status == 0, log
     assert list(TraceArchive(open_folder(out)).groups(run="r1")) == published
-
-
-@pytest.mark.redis
-def test_the_archiver_is_not_ready_while_redis_is_away(
-    start_data: Start, redis_server: RedisServer, tmp_path: Path
-) -> None:
-    archiver = start_data(
-        "services.data.archiver", "--redis-url", redis_server.url, "--out", str(tmp_path / "archive")
-    )
-    archiver.wait_ready()
-    redis_server.stop()
-    answer = httpx.get(f"{archiver.url}/readyz")
-    assert answer.status_code == 503
-    assert "redis does not answer" in answer.json()["reason"]
-    watch = threading.Timer(25, archiver.process.kill)
-    watch.start()
-    assert archiver.stop()[0] == 0
-    watch.cancel()
 
 
 @pytest.mark.redis
