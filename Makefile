@@ -41,8 +41,6 @@ check: setup ## formatting, lint (Dockerfiles too), types, import rules, generat
 	$(BIN)/lint-imports
 	$(BIN)/hadolint deploy/*/Dockerfile services/*/Dockerfile services/*/*/Dockerfile
 	$(PY) scripts/proto.py --check
-	$(PY) scripts/version.py
-	$(PY) -m scripts.dashboards --check
 	$(PY) -m pytest -q -n auto --dist worksteal --hypothesis-profile=quick tests/unit
 
 chaos: setup ## every fault on a run of real processes, pauses of a minute (SEED=N repeats a case)

@@ -1,4 +1,5 @@
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -104,6 +105,11 @@ def test_a_wrong_word_is_quoted_beside_the_right_ones(
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"rookery {__version__}\n"
+
+
+def test_the_changelog_ends_at_this_version() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    assert re.findall(r"^## \[(\d+\.\d+\.\d+)\]", changelog, re.MULTILINE)[0] == __version__
 
 
 def test_status_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from rookery import metrics
-from scripts.dashboards.__main__ import BOARDS, texts
+from scripts.dashboards.__main__ import BOARDS, FOLDER, texts
 from scripts.dashboards.panel import Board, Panel
 
 PANELS = [
@@ -26,8 +26,10 @@ def exported(metric: MetricWrapperBase) -> str:
 
 
 def test_the_files_are_what_the_code_says() -> None:
+    found = {path: path.read_text() for path in FOLDER.iterdir()}
+    assert found.keys() == texts().keys()
     for path, text in texts().items():
-        assert path.read_text() == text, f"{path} is stale: make dashboards"
+        assert found[path] == text, f"{path} is stale: make dashboards"
 
 
 @pytest.mark.parametrize(("board", "panel"), PANELS)
