@@ -1,8 +1,5 @@
 """Callers that mean no good get a refusal, not a 5xx, and cost neither the service nor its memory."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +11,9 @@ from google.protobuf.descriptor import ServiceDescriptor
 from rookery.access import OPEN, TOKEN_VARIABLE, Access
 from rookery.v1 import data_pb2, reward_pb2
 from tests import hostile, openapi
-from tests.conftest import ROOT, free_port
+from tests.conftest import free_port
+from tests.processes import started
 from tests.viewed_runs import hostile_group, write_run
-from tests.waiting import wait_for
 
 REFUSALS = {0, 100, 400, 404, 405, 413, 422}
 """0 is a connection that ends without an answer."""
@@ -118,21 +115,11 @@ def attacked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[T
     write_run(tmp_path, "one", seed=0, more=(hostile_group("one"),))
     argv = [word.replace("REDIS", redis).replace("FOLDER", str(tmp_path)) for word in target.argv]
     ports = ["--port", str(port), *(["--grpc-port", str(grpc_port)] if target.grpc else [])]
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *argv, *ports],
-            cwd=ROOT,
-            stderr=log,
-            env=os.environ | ({TOKEN_VARIABLE: target.access.token} if target.access.token else {}),
-        )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        wait_for(f"{url}{target.up}", process, log=tmp_path / "log")
+    environment = {TOKEN_VARIABLE: target.access.token} if target.access.token else {}
+    url, log = f"http://127.0.0.1:{port}", tmp_path / "log"
+    with started(*argv, *ports, log=log, ready=f"{url}{target.up}", environment=environment) as process:
         yield target, process.pid, url, f"127.0.0.1:{grpc_port}"
         assert process.poll() is None
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_service_refuses_and_goes_on(attacked: tuple[Target, int, str, str], tmp_path: Path) -> None:

@@ -1,13 +1,7 @@
 """The front page tells the truth: its commands exist, its requests get the answers it shows."""
 
-import contextlib
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from launcher.settings import UpSettings
@@ -17,9 +11,9 @@ from services.inference.rollouts.settings import RolloutsSettings
 from services.inference.server.settings import ServerSettings
 from services.reward.settings import RewardSettings
 from services.trainer.settings import TrainerSettings
-from tests.conftest import ROOT, free_port
+from tests.conftest import ROOT
 from tests.curl import curls, run_curl
-from tests.waiting import wait_for
+from tests.processes import serving
 
 README = ROOT / "README.md"
 TEXT = README.read_text()
@@ -27,36 +21,14 @@ POSITIONS, VERDICT, _ = curls(README)
 SHOWN = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)]
 
 
-@contextlib.contextmanager
-def serving(*command: str, log: Path, ready: str) -> Iterator[str]:
-    """The address of `python -m services.X` on a free port, once `ready` answers 200."""
-    port = free_port()
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *command, "--host", "127.0.0.1", "--port", str(port)],
-            cwd=ROOT,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        wait_for(url + ready, process, log=log)
-        yield url
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        process.wait(60)
-
-
 def test_the_positions_are_those_shown(tmp_path: Path) -> None:
-    with serving("services.data", "--grpc-port", "0", log=tmp_path / "log", ready="/readyz") as url:
+    with serving("services.data", "--grpc-port", "0", log=tmp_path / "log") as url:
         assert run_curl(POSITIONS, {"http://localhost:8001": url}).json() == SHOWN[0]
 
 
 def test_the_verdict_is_the_one_shown(tmp_path: Path, stockfish_path: str) -> None:
     flags = ["--grpc-port", "0", "--engines", "1", "--engine-path", stockfish_path]
-    with serving("services.reward", *flags, log=tmp_path / "log", ready="/readyz") as url:
+    with serving("services.reward", *flags, log=tmp_path / "log") as url:
         verdict = run_curl(VERDICT, {"http://localhost:8080": url}).json()
     shown = SHOWN[1]
     assert verdict.keys() == shown.keys()

@@ -2,13 +2,11 @@
 
 import contextlib
 import json
-import os
-import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,25 +14,15 @@ import redis
 
 from rookery.codec import decode_group
 from rookery.trace import TraceGroup
-from tests.conftest import ROOT, free_port
+from tests import processes
+from tests.conftest import free_port
 from tests.prometheus_server import PrometheusServer
 from tests.waiting import until
 
 ROOKERY = (sys.executable, "-m", "launcher")
 
-
-@contextmanager
-def started(*words: object, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A `rookery` command in a session of its own, of which nothing is left afterwards."""
-    argv = [*ROOKERY, *map(str, words)]
-    with log.open("wb") as file:
-        process = subprocess.Popen(argv, cwd=ROOT, stdout=file, stderr=file, start_new_session=True)
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(60)
+started = partial(processes.started, "launcher")
+"""A `rookery` command, of which nothing is left after the block."""
 
 
 def logs(folder: Path) -> str:

@@ -8,8 +8,8 @@ import httpx
 from rookery.access import AccessSettings
 from services.viewer.settings import ViewerSettings
 from tests.conftest import ROOT
-from tests.contract.test_readme import serving
 from tests.curl import run_curl
+from tests.processes import serving
 from tests.viewed_runs import write_run
 
 TEXT = (ROOT / "services" / "viewer" / "README.md").read_text()
@@ -20,7 +20,7 @@ def test_every_curl_is_answered(tmp_path: Path) -> None:
     write_run(tmp_path / "runs", "my-run", seed=0)
     command = ("services.viewer", "--runs-dir", str(tmp_path / "runs"))
     assert len(CURLS) == TEXT.count("curl -s") == 12
-    with serving(*command, log=tmp_path / "log", ready="/readyz") as url:
+    with serving(*command, log=tmp_path / "log") as url:
         answers = {curl: run_curl(curl, {"http://localhost:8010": url}) for curl in CURLS}
         schema = httpx.get(f"{url}/openapi.json").json()
     assert {curl: answer.status_code for curl, answer in answers.items()} == dict.fromkeys(CURLS, 200)

@@ -12,7 +12,8 @@ import pytest
 from rookery.trace import Phase, Position
 from tests.boards import random_boards
 from tests.conftest import ROOT, free_port
-from tests.waiting import until, wait_for
+from tests.processes import serving
+from tests.waiting import until
 
 pytestmark = [pytest.mark.stockfish, pytest.mark.timeout(300)]
 
@@ -38,16 +39,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def reward_target(files: Path) -> Iterator[str]:
-    port, grpc_port = free_port(), free_port()
-    command = [sys.executable, "-m", "services.reward", "--port", str(port), "--grpc-port", str(grpc_port)]
-    with (files / "reward.log").open("wb") as log:
-        process = subprocess.Popen([*command, "--nodes", "100", "--engines", "1"], cwd=ROOT, stderr=log)
-    try:
-        wait_for(f"http://127.0.0.1:{port}/readyz", process, log=files / "reward.log")
-        yield f"dns:///127.0.0.1:{grpc_port}"
-    finally:
-        process.terminate()
-        process.wait(60)
+    port = free_port()
+    flags = ("--grpc-port", port, "--nodes", "100", "--engines", "1")
+    with serving("services.reward", *flags, log=files / "reward.log"):
+        yield f"dns:///127.0.0.1:{port}"
 
 
 def command_of(files: Path, reward_target: str, out: Path) -> list[str]:

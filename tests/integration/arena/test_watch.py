@@ -1,9 +1,7 @@
 """Evaluation while a run trains: the real vLLM, Redis and reward service; the test plays the trainer."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +20,7 @@ from rookery.streams import RunStreams
 from tests.conftest import A_WHOLE_RUN, ROOT, RedisServer, free_port
 from tests.curl import curls, run_curl
 from tests.integration.inference.server_process import RUN, Server
+from tests.processes import started
 from tests.waiting import until as until_within
 
 pytestmark = [*A_WHOLE_RUN, pytest.mark.timeout(900)]
@@ -86,20 +85,6 @@ class Run:
             answer = httpx.get(f"http://127.0.0.1:{self.port}/readyz")
             return answer.status_code, answer.text
         return 0, ""
-
-
-@contextmanager
-def started(module: str, *flags: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("ab") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, *flags], cwd=ROOT, stderr=file, stdout=file, start_new_session=True
-        )
-    try:
-        yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 @pytest.fixture(scope="module")

@@ -11,21 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, TRAINERS, free_port
-from tests.waiting import wait_for
+from tests.conftest import ROOT, TRAINERS
+from tests.processes import serving
 
 
 @pytest.fixture(scope="session")
-def reward_url(stockfish_path: str) -> Iterator[str]:
-    port = free_port()
-    command = [sys.executable, "-m", "services.reward", "--port", str(port), "--grpc-port", "0"]
-    process = subprocess.Popen(
-        [*command, "--engines", "1", "--engine-path", stockfish_path], cwd=ROOT, stderr=subprocess.DEVNULL
-    )
-    wait_for(f"http://127.0.0.1:{port}/readyz", process)
-    yield f"http://127.0.0.1:{port}"
-    process.terminate()
-    process.wait(60)
+def reward_url(stockfish_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    flags = ("--grpc-port", "0", "--engines", "1", "--engine-path", stockfish_path)
+    with serving("services.reward", *flags, log=tmp_path_factory.mktemp("reward") / "log") as url:
+        yield url
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ import json
 import pickle
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ import pytest
 
 from rookery_bridges import Answer, RewardClient, RewardFault
 from rookery_bridges.questions import read_questions
-from tests.conftest import ROOT, TRAINERS, free_port
-from tests.waiting import wait_for
+from tests.conftest import ROOT, TRAINERS
+from tests.processes import serving
 
 # Other projects' warnings are not ours to fix.
 pytestmark = [pytest.mark.stockfish, pytest.mark.filterwarnings("ignore")]
@@ -182,18 +181,9 @@ def test_verifiers(questions: Path, endpoint_url: str, answers: dict[str, str], 
 @pytest.mark.uv
 @pytest.mark.vllm
 def test_verifiers_with_our_server(questions: Path, tmp_path: Path) -> None:
-    port = free_port()
-    command = ["services.inference.server", "--no-follow", "--adapter-root", str(tmp_path)]
-    with (tmp_path / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-m", *command, "--port", str(port)], cwd=ROOT, stdout=log, stderr=log
-        )
-    try:
-        wait_for(f"http://127.0.0.1:{port}/readyz", server, log=tmp_path / "log")
-        rewards = _evaluate(questions, f"http://127.0.0.1:{port}/v1", "rook-tiny", tmp_path)
-    finally:
-        server.terminate()
-        server.wait(60)
+    command = ("services.inference.server", "--no-follow", "--adapter-root", tmp_path)
+    with serving(*command, log=tmp_path / "log") as url:
+        rewards = _evaluate(questions, f"{url}/v1", "rook-tiny", tmp_path)
     assert len(rewards) == 2
     assert all(reward in (-1.2, -1.5) or -1.0 <= reward <= 0.0 for reward in rewards.values())
 

@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -13,8 +11,8 @@ from rich.console import Console
 from launcher.doctor import DoctorSettings, doctor
 from rookery.streams import RunStreams
 from tests.builders import generated
-from tests.conftest import ROOT, free_port
-from tests.waiting import wait_for
+from tests.conftest import free_port
+from tests.processes import started
 
 pytestmark = pytest.mark.redis
 
@@ -38,19 +36,12 @@ def test_all_of_a_sick_run_is_in_one_file(redis_url: str, tmp_path: Path) -> Non
     (folder / "metrics.jsonl").write_text("{}\n")
     (folder / "viewer.toml").write_text('[viewer]\ntoken = "hunter2 hunter2"\nmax_tokens = 9\n')
     (folder / "logs" / "viewer.log").write_text("http://h/#token=hunter2 Authorization: Bearer hunter2\n")
-    command = [sys.executable, "-m", "services.data.archiver", "--run", "sick", "--redis-url", redis_url]
-    command += ["--out", str(tmp_path / "archive"), "--port", str(port)]
+    command = ("services.data.archiver", "--run", "sick", "--redis-url", redis_url, "--port", port)
     log = folder / "logs" / "archive.log"
-    with log.open("wb") as file:
-        service = subprocess.Popen(command, cwd=ROOT, stderr=file)
-    try:
-        wait_for(url, service, log=log)
+    with started(*command, "--out", tmp_path / "archive", log=log, ready=url) as service:
         flags = ["--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "sick.tar.gz")]
         assert doctor(DoctorSettings.parse(flags, prog="rookery doctor"), Console(file=io.StringIO())) == 0
         assert service.poll() is None, "asked for its stacks, it goes on"
-    finally:
-        service.kill()
-        service.wait()
     with tarfile.open(tmp_path / "sick.tar.gz") as archive:
         parts = {
             name.partition("/")[2]: archive.extractfile(name).read().decode() for name in archive.getnames()

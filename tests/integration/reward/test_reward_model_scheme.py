@@ -5,8 +5,6 @@ import json
 import math
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,10 +21,10 @@ from services.reward.app import create_app
 from services.reward.scorer import Item, Scorer
 from services.reward.settings import RewardSettings
 from tests.builders import position
-from tests.conftest import ROOT, free_port
+from tests.conftest import free_port
+from tests.processes import started
 from tests.unit.rookery.running import running
 from tests.unit.trainer.preferences import write_pairs
-from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.stockfish, pytest.mark.torch]
 
@@ -73,18 +71,12 @@ def other_model(model: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def served_port(model: Path) -> Iterator[int]:
     """The port of one server process for all tests that leave it as it is."""
-    port = free_port()
-    command = [sys.executable, "-m", "services.trainer", "serve-reward-model", "--threads", "1"]
-    command += ["--model", str(model), "--port", str(port), "--rows", "4"]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
-    try:
-        wait_for(f"http://127.0.0.1:{port}/readyz", process)
+    port, log = free_port(), model.parent / "server.log"
+    command = ("services.trainer", "serve-reward-model", "--threads", "1", "--model", model, "--rows", "4")
+    with started(*command, "--port", port, log=log, ready=f"http://127.0.0.1:{port}/readyz") as process:
         yield port
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0
-    finally:
-        process.kill()
-        process.wait()
 
 
 @asynccontextmanager

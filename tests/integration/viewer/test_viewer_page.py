@@ -21,7 +21,7 @@ import pytest
 from rookery.streams import RunStreams
 from tests import builders
 from tests.conftest import ROOT, RedisServer, require
-from tests.contract.test_readme import serving
+from tests.processes import serving
 from tests.viewed_runs import BATCH, STEPS, hostile_group, write_run
 from tests.waiting import until
 
@@ -92,19 +92,11 @@ def site(tmp_path_factory: pytest.TempPathFactory, stockfish_path: str) -> Itera
     token.write_text(TOKEN)
     flags = ["--grpc-port", "0", "--engines", "1", "--engine-path", stockfish_path]
     with (
-        serving("services.reward", *flags, log=folder / "reward.log", ready="/readyz") as reward,
+        serving("services.reward", *flags, log=folder / "reward.log") as reward,
         serving(
-            "services.viewer",
-            "--runs-dir",
-            str(runs),
-            "--redis-url",
-            server.url,
-            "--reward-url",
-            reward,
-            "--token-file",
-            str(token),
+            *("services.viewer", "--runs-dir", runs, "--redis-url", server.url),
+            *("--reward-url", reward, "--token-file", token),
             log=folder / "viewer.log",
-            ready="/readyz",
         ) as url,
         sync_playwright() as playwright,
     ):
