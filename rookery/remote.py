@@ -1,21 +1,24 @@
-"""Copies folders from and to URLs that fsspec supports, such as `s3://bucket/runs/sft/model`.
+"""Copies files and folders from and to URLs that fsspec supports, such as `s3://bucket/runs/sft/model`.
 
 Copies are kept in `$XDG_CACHE_HOME/rookery`, in a folder named after the store's identity of the files. Files
 that change get another identity, so they are copied again.
 """
 
 import hashlib
+import logging
 import os
-import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
 from rookery.errors import SetupError, Unavailable
+
+logger = logging.getLogger(__name__)
 
 PathOrUrl = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)]
 """A setting. Not a `Path`, which would merge the slashes of a URL."""
@@ -49,16 +52,51 @@ def local_folder(place: str) -> Path:
         identity = hashlib.sha256("\n".join(files.ukey(name) for name in found).encode()).hexdigest()
         copy = cache_folder() / identity[:32] / root.rpartition("/")[2]
         if not copy.exists():
-            part = copy.with_name(f".{copy.name}.{os.getpid()}")
-            for name in found:
-                file = part / name[len(root) + 1 :]
-                file.parent.mkdir(parents=True, exist_ok=True)
-                files.get_file(name, str(file))
-            try:
-                part.rename(copy)
-            except OSError:  # another process was faster
-                shutil.rmtree(part)
+            _copy(files, root, found, copy)
     return copy
+
+
+@cache
+def local_file(place: str, beside: str) -> Path:
+    """The path `place`, or a copy of the file at that URL. A process asks the store once.
+
+    The file `beside` it in the same folder is copied too, if it exists.
+
+    Raises:
+        SetupError: there is no such file, or the protocol is not supported.
+        Unavailable: the store does not answer.
+    """
+    if not is_url(place):
+        return Path(place)
+    with store_faults(place):
+        files, root = open_store(place)
+        folder, slash, name = root.rpartition("/")
+        if not slash:
+            raise SetupError(f"{place!r} names a bucket, but no file in it")
+        copy: Path = cache_folder() / files.ukey(root)[:32] / name
+        if not copy.exists():
+            logger.info("copying %s (%.1f MB) to %s", place, files.size(root) / 1e6, copy)
+            with suppress(FileNotFoundError):
+                _copy(files, other := f"{folder}/{beside}", [other], copy.with_name(beside))
+            _copy(files, root, [root], copy)
+    return copy
+
+
+def _copy(files: Any, root: str, names: Iterable[str], copy: Path) -> None:
+    """Copies files below `root`, or the file `root` itself: as a whole, or not at all."""
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=cache_folder(), prefix=".") as folder:
+        part = Path(folder) / copy.name
+        for name in names:
+            file = part / name[len(root) + 1 :]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            files.get_file(name, str(file))
+        copy.parent.mkdir(exist_ok=True)
+        try:
+            part.rename(copy)
+        except OSError:
+            if not copy.exists():  # else another process was faster
+                raise
 
 
 def run_version(place: str) -> tuple[Path, str | None]:

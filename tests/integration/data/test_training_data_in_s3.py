@@ -9,7 +9,7 @@ from launcher.pipeline.state import Store
 from launcher.serve_players import _read
 from rookery.errors import SetupError, Unavailable
 from rookery.hub import identity, model_folder
-from rookery.remote import local_folder, upload
+from rookery.remote import local_file, local_folder, upload
 from services.data.store.folders import open_folder
 from services.trainer.examples import local_path
 
@@ -17,7 +17,7 @@ from services.trainer.examples import local_path
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    local_path.cache_clear()
+    local_file.cache_clear()
     local_folder.cache_clear()
 
 
@@ -26,15 +26,15 @@ def test_an_object_is_copied_once_and_again_when_it_has_changed(bucket: str, tmp
     folder.write_bytes("pairs.parquet", b"PAR1 one")
     folder.write_bytes("manifest.json", json.dumps({"terms": {}}).encode())
     copies = [local_path(f"{bucket}/set/pairs.parquet")]
-    local_path.cache_clear()
+    local_file.cache_clear()
     copies.append(local_path(f"{bucket}/set/pairs.parquet"))
     assert copies[0] == copies[1]
     assert copies[0].read_bytes() == b"PAR1 one"
     assert copies[0].with_name("manifest.json").exists()
     folder.write_bytes("pairs.parquet", b"PAR1 two")
-    local_path.cache_clear()
+    local_file.cache_clear()
     assert local_path(f"{bucket}/set/pairs.parquet").read_bytes() == b"PAR1 two"
-    assert not list(tmp_path.rglob(".pairs*"))
+    assert not list(tmp_path.rglob(".*"))
 
 
 def test_what_is_not_there_is_named(bucket: str) -> None:

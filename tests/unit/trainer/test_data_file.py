@@ -7,7 +7,8 @@ import fsspec
 import pytest
 from fsspec import AbstractFileSystem
 
-from rookery.errors import SetupError
+from rookery.errors import SetupError, Unavailable
+from rookery.remote import local_file, local_folder
 from services.trainer.examples import local_path
 from services.trainer.settings import DpoSettings, SftSettings
 from services.trainer.versions.files import file_sha256
@@ -24,10 +25,10 @@ class Bare(AbstractFileSystem):  # type: ignore[misc]
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AbstractFileSystem]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    local_path.cache_clear()
+    local_file.cache_clear()
     yield (memory := fsspec.filesystem("memory"))
     memory.rm("/bucket", recursive=True)
-    local_path.cache_clear()
+    local_file.cache_clear()
 
 
 def test_a_path_is_itself() -> None:
@@ -41,7 +42,7 @@ def test_a_url_is_copied_with_its_manifest(files: AbstractFileSystem, tmp_path: 
     assert copy.with_name("manifest.json").read_bytes() == b"{}"
     assert copy.is_relative_to(tmp_path / "cache" / "rookery")
     files.pipe("/bucket/set/moves.jsonl", b"other\n")
-    local_path.cache_clear()
+    local_file.cache_clear()
     assert local_path(URL).read_bytes() == b"other\n"
 
 
@@ -52,8 +53,24 @@ def test_what_cannot_be_had_is_said(files: AbstractFileSystem) -> None:
     with pytest.raises(SetupError, match=r"nobody://x/y.*Protocol not known: nobody"):
         local_path("nobody://x/y")
     fsspec.register_implementation("bare", Bare, clobber=True)
-    with pytest.raises(SetupError, match="--data bare://bucket/ names a bucket, but no file in it"):
+    with pytest.raises(SetupError, match="'bare://bucket/' names a bucket, but no file in it"):
         local_path("bare://bucket/")
+
+
+def test_a_copy_that_fails_leaves_nothing(
+    files: AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.pipe({"/bucket/set/a": b"a", "/bucket/set/b": b"b"})
+
+    def full(path: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(Unavailable, match="No space left"):
+        patch.setattr(Path, "rename", full)
+        local_folder("memory://bucket/set")
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert (local_folder("memory://bucket/set") / "b").read_bytes() == b"b"
+    assert not list((tmp_path / "cache" / "rookery").glob(".*"))
 
 
 def test_a_url_stays_one_in_the_settings() -> None:
