@@ -85,8 +85,9 @@ class InferenceClient:
         Raises:
             PeerFault: no answer.
         """
-        body = _body(await self._request("GET", "/v1/models"))
-        return {str(card["id"]): Path(card.get("root") or "") for card in body["data"]}
+        response = await self._request("GET", "/v1/models")
+        with _parsing(response):
+            return {str(card["id"]): Path(card.get("root") or "") for card in _body(response)["data"]}
 
     async def tells_tokens(self) -> bool:
         """Whether the server is vLLM, which returns token ids and takes all sampling parameters. Asked once.

@@ -271,6 +271,15 @@ async def test_only_vllm_tells_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
 
 
+@pytest.mark.parametrize("body", [{}, {"data": [{}]}, {"data": ["m"]}])
+async def test_models_without_names_are_a_fault_of_the_server(
+    monkeypatch: pytest.MonkeyPatch, body: dict[str, Any]
+) -> None:
+    async with inference(monkeypatch, httpx.Response(200, json=body)) as (client, _):
+        with pytest.raises(PeerFault, match="GET http://inference:8000/v1/models: cannot read the answer"):
+            await client.served()
+
+
 async def test_a_refused_key_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     async with inference(
         monkeypatch, httpx.Response(401, text="no key sk-1 here"), access=Access("sk-1")
