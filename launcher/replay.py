@@ -2,6 +2,7 @@
 
 import json
 import sys
+import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -16,11 +17,13 @@ from rich.progress import Progress
 
 from launcher.redis_server import redis_argv, redis_url
 from launcher.services import MODULES
-from rookery.errors import RookeryError, SetupError
+from rookery.errors import RookeryError, SetupError, Unavailable
 from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.settings import CONFIG_VARIABLE, Settings
 from rookery.streams import RunStreams
 
+START_S = 30.0
+"""How long Redis may take to start."""
 POLL_S = 0.2
 SETTLED_S = 2.0
 """A batch that was just settled gets its version within this time."""
@@ -53,7 +56,7 @@ def replay(settings: ReplaySettings, console: Console) -> int:
 
     Raises:
         SetupError: the recorded run is incomplete, or `out` is not empty.
-        RookeryError: the trainer ended early; the message quotes its log.
+        RookeryError: Redis or the trainer ended early; the message quotes its log.
     """
     recorded = versions(settings.run_dir)
     newest = settings.steps or max(recorded, default=0)
@@ -64,10 +67,12 @@ def replay(settings: ReplaySettings, console: Console) -> int:
         raise SetupError(f"{out} is not empty: delete it, or name another folder with --out")
     if newest not in recorded:
         console.print(f"{settings.run_dir} has no version {newest}: it has {', '.join(map(str, recorded))}")
-    url, module = redis_url(out / "redis"), (sys.executable, "-m")
-    with _starting(out / "logs") as start, closing(RunStreams(url, "replay")) as streams:
-        start("redis", *redis_argv(out / "redis"))
-        streams.ping()
+    url, module, logs = redis_url(out / "redis"), (sys.executable, "-m"), out / "logs"
+    stopping = threading.Event()
+    stopping.set()  # its calls do not wait for a Redis that has ended
+    streams = RunStreams(url, "replay", stopping=stopping)
+    with closing(streams), _starting(logs) as start, _redis_faults(logs):
+        _await(start("redis", *redis_argv(out / "redis")), streams)
         console.print(f"logs and versions are in {out}")
         feeding = start(
             "republish", *module, MODULES["data"], "republish", settings.archive, "--to", "replay",
@@ -79,7 +84,7 @@ def replay(settings: ReplaySettings, console: Console) -> int:
             "--no-rest", "--port", "0", env={CONFIG_VARIABLE: str(config)},
         )  # fmt: skip
         batch = int(tomllib.loads(config.read_text())["trainer"]["batch_groups"])
-        _wait(training, feeding, streams, console, out / "logs", newest=newest, batch=batch)
+        _wait(training, feeding, streams, console, logs, newest=newest, batch=batch)
     return compare(recorded, versions(out), console)
 
 
@@ -101,6 +106,32 @@ def _starting(logs: Path) -> Iterator[Callable[..., Child]]:
             return child
 
         yield start
+
+
+@contextmanager
+def _redis_faults(logs: Path) -> Iterator[None]:
+    """Adds the end of Redis' log to the error that it does not answer."""
+    try:
+        yield
+    except Unavailable as error:
+        raise RookeryError(f"{error}: {' / '.join(last_lines(logs / 'redis.log', 3))}") from error
+
+
+def _await(server: Child, streams: RunStreams) -> None:
+    """Waits until Redis answers.
+
+    Raises:
+        Unavailable: it has ended, or does not answer within `START_S`.
+    """
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            streams.ping(once=True)
+            return
+        except Unavailable:
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise
+        time.sleep(POLL_S)
 
 
 def _wait(

@@ -32,6 +32,17 @@ def archive(run: Run, folder: Path) -> str:
     return str(folder)
 
 
+def test_a_redis_that_does_not_start_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = tmp_path / "adapters" / "policy-v000001" / "state.json"
+    state.parent.mkdir(parents=True)
+    state.write_text('{"number": 1, "sha256": ""}')
+    (tmp_path / "trainer.toml").touch()
+    monkeypatch.setattr("launcher.replay.redis_argv", lambda folder: ("sh", "-c", "echo no memory; exit 1"))
+    flags = ["archive", "--run-dir", str(tmp_path)]
+    with pytest.raises(RookeryError, match=r"redis does not answer: .*: no memory"):
+        replay(ReplaySettings.parse(flags, prog="rookery replay"), Console(file=io.StringIO()))
+
+
 def test_a_recorded_run_gives_the_same_bytes_again(redis_url: str, tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=200)
     with events() as running:
