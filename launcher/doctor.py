@@ -93,7 +93,10 @@ def _parts(place: dict[str, Any], folder: Path, access: Access) -> Iterator[tupl
 
 def _status(settings: DoctorSettings) -> str:
     page = Console(file=io.StringIO(), width=150)
-    status(StatusSettings(**settings.model_dump(exclude={"out"})), page)
+    try:
+        status(StatusSettings(**settings.model_dump(exclude={"out"})), page)
+    except RookeryError as error:
+        page.print(f"error: {error}")
     return f"{time.strftime('%Y-%m-%d %H:%M:%S %Z')}\n{page.file.getvalue()}"  # type: ignore[attr-defined]
 
 

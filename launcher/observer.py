@@ -60,7 +60,7 @@ WAITING = "rookery_waiting_seconds"
 class Snapshot:
     """The state of a run at one moment.
 
-    `redis` is the version of the Redis, empty if it does not answer.
+    `redis` is the version of the Redis, or why it does not answer.
     `probes` has None for a service that is ready, or else the reason why it is not. `served` is the version
     that inference serves. `steps` are the trainer's first and last `WINDOW` records, oldest first, and
     `strength` the versions evaluated so far, as `read_strength` returns them. `idle_s` is how long the
@@ -134,11 +134,16 @@ class Observer:
         self._streams.close()
 
     def look(self) -> Snapshot:
-        """Queries all services once. Values of a service that does not answer are left out."""
+        """Queries all services once. Values of a service that does not answer are left out.
+
+        Raises:
+            SetupError: Redis refuses the user or password.
+        """
         rollouts = self._samples("rollouts", {*IDLE_COUNTERS, WAITING})
         trainer = self._samples("trainer", {SERVER_BEHIND, WAITING})
+        fault, version, overview = self._redis()
         probes = {
-            name: self._redis_fault() if name == "redis" else probe(url, self._http)
+            name: fault if name == "redis" else probe(url, self._http)
             for name, url in self._probe_urls.items()
         }
         try:
@@ -146,9 +151,9 @@ class Observer:
         except SetupError as error:
             served, probes["inference"] = None, str(error)
         return Snapshot(
-            redis=self._redis_version(),
+            redis=fault or version,
             probes=probes,
-            overview=self._overview(),
+            overview=overview,
             served=served,
             steps=self._log.refresh() if self._log else (),
             strength=self._strength(),
@@ -185,24 +190,17 @@ class Observer:
             idle_s=fresh.idle_s or old.idle_s,
         )
 
-    def _redis_fault(self) -> str | None:
+    def _redis(self) -> tuple[str | None, str, Overview | None]:
+        """Why Redis does not answer, else None; its version; and what it tells of the run."""
+        version = ""
         try:
             self._streams.ping(once=True)
+            overview = self._streams.overview()
         except Unavailable as error:
-            return str(error)
-        return None
-
-    def _redis_version(self) -> str:
-        try:
-            return "" if self._redis_fault() else str(self._streams.server_version())
-        except (Unavailable, SetupError):  # a user of Redis may lack INFO
-            return ""
-
-    def _overview(self) -> Overview | None:
-        try:
-            return None if self._redis_fault() else self._streams.overview()
-        except Unavailable:
-            return None
+            return str(error), version, None
+        with suppress(SetupError, Unavailable):  # a user of Redis may lack INFO
+            version = str(self._streams.server_version())
+        return None, version, overview
 
     def _strength(self) -> tuple[Mapping[str, Any], ...]:
         try:

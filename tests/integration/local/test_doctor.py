@@ -1,20 +1,41 @@
 """`rookery doctor` beside a service that runs."""
 
+import contextlib
 import io
 import json
 import tarfile
 from pathlib import Path
 
 import pytest
+import redis
 from rich.console import Console
 
 from launcher.doctor import DoctorSettings, doctor
 from rookery.streams import RunStreams
 from tests.builders import generated
-from tests.conftest import free_port
+from tests.conftest import RedisServer, free_port
 from tests.processes import started
 
 pytestmark = pytest.mark.redis
+
+
+def parts_of(path: Path) -> dict[str, str]:
+    with tarfile.open(path) as archive:
+        return {
+            name.partition("/")[2]: archive.extractfile(name).read().decode()  # type: ignore[union-attr]
+            for name in archive.getnames()
+        }
+
+
+def test_a_redis_that_refuses_the_password_is_reported(redis_server: RedisServer, tmp_path: Path) -> None:
+    with contextlib.closing(redis.Redis.from_url(redis_server.url)) as client:
+        client.config_set("requirepass", "right")
+    flags = ["--runs-dir", str(tmp_path), "--out", str(tmp_path / "x.tar.gz")]
+    flags += ["--redis-url", redis_server.url]
+    assert doctor(DoctorSettings.parse(flags, prog="rookery doctor"), Console(file=io.StringIO())) == 0
+    parts = parts_of(tmp_path / "x.tar.gz")
+    for name in ("status.txt", "streams.json"):
+        assert "refuses the user or password" in " ".join(parts[name].split())
 
 
 def test_all_of_a_sick_run_is_in_one_file(redis_url: str, tmp_path: Path) -> None:
@@ -42,10 +63,7 @@ def test_all_of_a_sick_run_is_in_one_file(redis_url: str, tmp_path: Path) -> Non
         flags = ["--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "sick.tar.gz")]
         assert doctor(DoctorSettings.parse(flags, prog="rookery doctor"), Console(file=io.StringIO())) == 0
         assert service.poll() is None, "asked for its stacks, it goes on"
-    with tarfile.open(tmp_path / "sick.tar.gz") as archive:
-        parts = {
-            name.partition("/")[2]: archive.extractfile(name).read().decode() for name in archive.getnames()
-        }  # type: ignore[union-attr]
+    parts = parts_of(tmp_path / "sick.tar.gz")
     assert json.loads(parts["versions.json"])["rookery"]
     assert "run sick at redis" in parts["status.txt"]
     assert "settings.json" in parts["files.txt"]

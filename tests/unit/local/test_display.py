@@ -76,6 +76,7 @@ def test_the_observer_asks_the_trainer_who_is_behind(tmp_path: Path) -> None:
         server.server_close()
         thread.join()
     assert (seen.behind, seen.idle_s, seen.overview) == ({"http://a:8000": 3.0}, {}, None)
+    assert seen.redis.startswith("redis does not answer: Error")
 
 
 def test_a_token_that_is_missing_is_said(tmp_path: Path) -> None:
