@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 from launcher.settings import UpSettings
 from rookery.errors import SetupError
-from rookery.hub import prompt_style
+from rookery.hub import cached, prompt_style
 from rookery.origins import Origins
+from rookery.remote import local_folder
 
 S = TypeVar("S", bound=UpSettings)
 
@@ -43,13 +44,19 @@ def settle_settings(given: S) -> S:
         SetupError: the settings file of the run cannot be read.
     """
     kept = _kept(given)
-    if not kept and "style" not in given.model_fields_set and (style := prompt_style(Path(given.model))):
+    if not kept and "style" not in given.model_fields_set and (style := _style_of(given.model)):
         given = given.model_copy(update={"style": style})
     if not given.run:
         return given.model_copy(update={"run": new_run_id()})
     chosen = given.model_dump(include=given.model_fields_set, mode="json")
     assigned = {text.partition("=")[0]: text for text in (*kept.get("set", ()), *chosen.get("set", ()))}
     return type(given).model_validate({**kept, **chosen, "set": tuple(assigned.values())})
+
+
+def _style_of(model: str) -> str | None:
+    """The style in the model's manifest. An id of the Hub that is not here yet has none."""
+    folder = local_folder(model)
+    return prompt_style(folder if folder.is_dir() else cached(model) or folder)
 
 
 def kept_origins(given: UpSettings) -> Origins:

@@ -68,7 +68,8 @@ class UpSettings(PresetSettings, AccessSettings):
     task: Literal["move", "rookworld"] = "move"
     """What the model is asked: `move` for a move, `rookworld` for a mix of RookWorld's P: and A: lines."""
     style: StyleName = "mover-squares"
-    """Prompt style of the positions, for --task move. Default: the model's own, if its manifest names one."""
+    """Prompt style of the positions, for --task move. Default: that of the model's manifest, if it has one.
+    A model of the Hugging Face Hub must be here already for that."""
     thinking: bool | None = None
     """Whether a model that can think, such as Qwen3, does. Default: as its chat template has it."""
     nodes: PositiveInt = 1000

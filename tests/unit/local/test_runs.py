@@ -11,6 +11,8 @@ from launcher.settings import DemoSettings, UpSettings
 from launcher.up import print_services
 from rookery.errors import SetupError
 from rookery.folder_lock import is_locked, locked
+from tests.conftest import ROOT
+from tests.hub import write_snapshot
 
 
 def parse(tmp_path: Path, *argv: str) -> UpSettings:
@@ -30,12 +32,19 @@ def test_a_new_run_gets_a_readable_name(tmp_path: Path) -> None:
     assert settle_settings(parse(tmp_path)).run
 
 
-def test_a_new_run_asks_in_the_style_of_its_model(tmp_path: Path) -> None:
+def test_a_new_run_asks_in_the_style_of_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = ("--model", "models/rook-small")
     assert settle_settings(parse(tmp_path, *small)).style == "mover-twice"
     assert settle_settings(parse(tmp_path, *small, "--style", "fen")).style == "fen"
     begin(tmp_path, "--run", "r", *small, "--style", "fen")
     assert settle_settings(parse(tmp_path, "--run", "r")).style == "fen"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    url = f"file://{ROOT}/models/rook-small"
+    assert settle_settings(parse(tmp_path, "--model", url)).style == "mover-twice"
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert settle_settings(parse(tmp_path, "--model", "some/model")).style == "mover-squares"
+    (write_snapshot(tmp_path / "hub", "some/model", {}) / "data_manifest.json").write_text('{"style": "fen"}')
+    assert settle_settings(parse(tmp_path, "--model", "some/model")).style == "fen"
     (tmp_path / "data_manifest.json").write_text("[")
     with pytest.raises(SetupError, match=r"data_manifest\.json"):
         settle_settings(parse(tmp_path, "--model", str(tmp_path)))
