@@ -33,14 +33,18 @@ SUBCOMMANDS = {"reward-model": ("serve-reward-model",), "arena": ("watch",)}
 """The words after the module's name, where a module has several commands."""
 
 
+def table(service: str) -> str:
+    """The service's table in a TOML file."""
+    return "reward_server" if service == "reward-model" else service  # `rookery reward-model` trains one
+
+
 def environment_variable(service: str, key: str) -> str:
     """The variable that sets a service's setting.
 
     >>> environment_variable("reward", "port"), environment_variable("reward-model", "port")
     ('REWARD_PORT', 'REWARD_SERVER_PORT')
     """
-    prefix = "reward_server" if service == "reward-model" else service  # `rookery reward-model` trains one
-    return f"{prefix}_{key}".upper()
+    return f"{table(service)}_{key}".upper()
 
 
 def as_flags(values: Mapping[str, object]) -> list[str]:

@@ -7,7 +7,6 @@ All other settings of a service are given with `--set` or in the TOML file.
 import os
 import re
 import shlex
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -15,12 +14,12 @@ from typing import Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from launcher.services import MODULES, environment_variable
+from launcher.services import MODULES, environment_variable, table
 from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.prompt import StyleName
 from rookery.remote import PathOrUrl, is_url
-from rookery.settings import CONFIG_VARIABLE, Assignments, PresetSettings, RedisUrl
+from rookery.settings import HIGHEST_PORT, Assignments, PresetSettings, RedisUrl, configured
 
 _SAMPLES = "samples/lichess.pgn.zst"
 _OVERRIDE = re.compile(rf"({'|'.join(MODULES)})\.[a-z][a-z0-9_]*=.*")
@@ -183,7 +182,6 @@ class Overrides:
             target, value = assignment.split("=", 1)
             service, key = target.split(".", 1)
             self._values.setdefault(service, {})[key] = value
-        self._table = _toml()
 
     def values(self, service: str, *, governed: Iterable[str]) -> dict[str, str]:
         """The overrides of a service, except its ports (see `port`).
@@ -202,16 +200,15 @@ class Overrides:
         """The port that the user set for a service, or None, and how to set it, for error messages.
 
         Raises:
-            SetupError: the value is not a number.
+            SetupError: the value is not a port.
         """
         setting = f"--set {service}.{key}=PORT or {environment_variable(service, key)}"
         asked = self.given(service, key)
         if asked is None:
             return None, setting
-        try:
-            return int(asked), setting
-        except ValueError:
-            raise SetupError(f"{asked!r} is not a port ({setting})") from None
+        if not (str(asked).isdecimal() and int(asked) <= HIGHEST_PORT):
+            raise SetupError(f"{asked!r} is not a port ({setting})")
+        return int(asked), setting
 
     def is_on(self, service: str, key: str) -> bool:
         """Whether a setting that may be true or false is given as true."""
@@ -220,14 +217,4 @@ class Overrides:
     def given(self, service: str, key: str) -> Any:
         """What `--set`, the environment or the TOML file says of a setting, or None."""
         asked = self._values.get(service, {}).get(key) or os.environ.get(environment_variable(service, key))
-        return asked or self._table.get(service, {}).get(key)
-
-
-def _toml() -> dict[str, Any]:
-    path = os.environ.get(CONFIG_VARIABLE)
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(Path(path).read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise SetupError(f"{CONFIG_VARIABLE}={path!r}: {error}") from error
+        return asked or configured(table(service)).get(key)

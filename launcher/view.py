@@ -20,6 +20,7 @@ from rookery.errors import SetupError
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
 from rookery.remote import PathOrUrl, is_url
+from rookery.settings import Port
 
 
 class ViewSettings(AccessSettings):
@@ -36,7 +37,7 @@ class ViewSettings(AccessSettings):
     started last."""
     runs_dir: PathOrUrl = "runs"
     """Folder with one folder for each run, or its URL."""
-    port: int | None = None
+    port: Port | None = None
     """Port of the page. Default: 8010, or any other if that is taken."""
     open: bool = False
     """Open the page in the browser."""

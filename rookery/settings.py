@@ -67,8 +67,8 @@ class Settings(BaseSettings):
             if name in settings_cls.model_fields and (value := os.environ.get(f"ROOKERY_{name.upper()}"))
         }
         sources = [init_settings, env_settings, SharedEnvironment(settings_cls, shared)]
-        if (path := os.environ.get(CONFIG_VARIABLE)) is not None:
-            sources.append(TomlFile(settings_cls, _toml_table(Path(path), cls.table())))
+        if values := configured(cls.table()):
+            sources.append(TomlFile(settings_cls, values))
         if "preset" in settings_cls.model_fields:
             sources.append(PresetFile(settings_cls, {}))
         return (*sources, OriginRecorder(settings_cls, {}))
@@ -176,16 +176,24 @@ class PresetFile(InitSettingsSource):
         return {"preset": name, **values}
 
 
-def _toml_table(path: Path, table: str) -> dict[str, Any]:
+def configured(table: str) -> dict[str, Any]:
+    """A table of the TOML file named by ROOKERY_CONFIG; empty if there is none.
+
+    Raises:
+        SetupError: the file cannot be read, or seems to have the table under another name.
+    """
+    path = os.environ.get(CONFIG_VARIABLE)
+    if path is None:
+        return {}
     try:
-        tables: dict[str, Any] = tomllib.loads(path.read_text())
+        tables: dict[str, Any] = tomllib.loads(Path(path).read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SetupError(f"{CONFIG_VARIABLE}={str(path)!r}: {error}") from error
+        raise SetupError(f"{CONFIG_VARIABLE}={path!r}: {error}") from error
     values = tables.get(table, {})
     if not isinstance(values, dict):
-        raise SetupError(f"{CONFIG_VARIABLE}={str(path)!r}: {table!r} is {values!r}, not a table: [{table}]")
+        raise SetupError(f"{CONFIG_VARIABLE}={path!r}: {table!r} is {values!r}, not a table: [{table}]")
     if table not in tables and (meant := difflib.get_close_matches(table, tables, n=1, cutoff=0.8)):
-        raise SetupError(f"{CONFIG_VARIABLE}={str(path)!r}: no table [{table}], but [{meant[0]}]")
+        raise SetupError(f"{CONFIG_VARIABLE}={path!r}: no table [{table}], but [{meant[0]}]")
     return values
 
 
@@ -239,7 +247,8 @@ class PresetSettings(Settings):
         sys.stdout.write(as_toml(self, self.table(), origins, unread=self.unread(), preset=preset))
 
 
-Port = Annotated[int, Field(ge=0, le=65535)]
+HIGHEST_PORT = 65535
+Port = Annotated[int, Field(ge=0, le=HIGHEST_PORT)]
 
 
 def _redis_url(url: str) -> str:

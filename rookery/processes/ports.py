@@ -39,7 +39,7 @@ class Ports:
             sock.close()
 
     def choose(self, default: int, *, asked: int | None = None, setting: str = "") -> int:
-        """Returns `asked` if given, else `default` if it is free, else any free port.
+        """Returns `asked` if given (0: any free port), else `default` if it is free, else any free port.
 
         Another call with the same `default` returns the same port.
 
@@ -52,9 +52,9 @@ class Ports:
             port = self._bind(default, share=False) or self._bind(0, share=False)
         else:
             self._settings[asked] = setting
-            if asked in self._chosen.values() or not self._bind(asked, share=True):
+            port = 0 if asked in self._chosen.values() else self._bind(asked, share=True)
+            if not port:
                 raise self._taken(asked)
-            port = asked
         self._chosen[default] = port
         return port
 

@@ -292,6 +292,16 @@ def test_a_taken_port_that_was_asked_for_is_an_error_that_names_the_setting(
         plan(*argv)
 
 
+def test_a_port_is_in_the_table_of_its_service(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    (house / "run.toml").write_text(f"[reward_server]\nport = {port}\n")
+    monkeypatch.setenv("ROOKERY_CONFIG", "run.toml")
+    assert plan().ports["reward-model"]["port"] == port
+    assert plan("--set", "reward.port=0").ports["reward"]["port"]
+    with pytest.raises(SetupError, match="port: Input should be less than or equal to 65535"):
+        ViewSettings.parse(["--port", "70000"], prog="rookery view")
+
+
 def test_a_port_that_is_given_up_is_exchanged_and_the_others_stay() -> None:
     with Ports(HOST) as ports:
         first, second = (
@@ -338,6 +348,7 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (["--set", "trainer.batch_groups=4"], "trainer.batch_groups: the run decides"),
         (["--set", "trainr.lr=1"], "SERVICE.SETTING=VALUE for one of feed"),
         (["--set", "reward.port=eighty"], "'eighty' is not a port"),
+        (["--set", "reward.port=70000"], "'70000' is not a port"),
         (["--model", "models/none"], "'models/none' is not a model directory"),
         (["--source", "none.pgn"], "no such file: 'none.pgn'"),
         (["--trainer-device", "3"], "no GPU 3: this machine has 0"),
