@@ -1,7 +1,9 @@
 """`rookery plan`: estimates what a run would need and cost on other machines, from measured points."""
 
+import math
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -9,12 +11,15 @@ from typing import Any
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_settings import SettingsConfigDict
 
-from launcher.simulation import SATURATED, Load, RedisCosts, simulate
 from rookery.errors import SetupError
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.settings import Settings
 
 WORKERS = (1, 10, 100, 300, 1000)
+PAUSE_S = 0.2
+"""Longest time between two looks of a worker: MAX_PAUSE_S of the rollouts' loop."""
+SATURATED = 0.9
+"""Share of time in which Redis works, above which calls queue up."""
 _WARM_UP_STEPS = 5
 _BYTES_OF_A_GROUP = 600
 _BYTES_OF_A_TOKEN = 11
@@ -55,7 +60,7 @@ class CapacitySettings(Settings):
     staleness: NonNegativeInt = 2
     """How many steps generation may run ahead of training."""
     max_inflight: PositiveInt = 64
-    """Groups that a rollouts worker has in work. In the simulation, each worker has a server of its own."""
+    """Groups that a rollouts worker has in work. For Redis' load, each worker has a server of its own."""
 
     like: Path | None = None
     """Folder of a run, whose metrics.jsonl gives the points of training."""
@@ -173,6 +178,38 @@ def group_bytes(settings: CapacitySettings) -> float:
     return _BYTES_OF_A_GROUP + _BYTES_OF_A_TOKEN * own
 
 
+@dataclass(frozen=True, slots=True)
+class RedisCosts:
+    """Seconds of Redis' processor: for one look at the counts, and for all other calls for a group."""
+
+    look_s: float
+    group_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The load of one Redis by `workers`. `busy` is the share of time in which it works."""
+
+    workers: int
+    groups_per_s: float
+    busy: float
+
+
+def redis_load(workers: int, *, in_flight: int, generation_s: float, costs: RedisCosts) -> Load:
+    """The load by workers that each keep `in_flight` groups in work, of `generation_s` each.
+
+    So a worker publishes r = in_flight / generation_s groups a second, and each costs `group_s`. It looks at
+    the counts whenever a group is done, and `PAUSE_S` after its last look. If groups are done independently
+    of each other, the time between two looks is min(t, PAUSE_S) with an exponential t of mean 1 / r. Its
+    mean is (1 - exp(-r * PAUSE_S)) / r, and each look costs `look_s`. Generation never waits for the trainer,
+    so this is the most that workers can ask of Redis. If it has too little time, all get less.
+    """
+    rate = in_flight / generation_s
+    looks = rate / -math.expm1(-rate * PAUSE_S)
+    asked = workers * (rate * costs.group_s + looks * costs.look_s)
+    return Load(workers, workers * rate / max(1.0, asked), min(1.0, asked))
+
+
 def loads(settings: CapacitySettings) -> list[Load]:
     """What 1 to 1,000 workers, each with a server of its own, make of one Redis."""
     kib = group_bytes(settings) / 1024
@@ -182,19 +219,13 @@ def loads(settings: CapacitySettings) -> list[Load]:
     tokens = settings.max_inflight * settings.group_size * settings.tokens
     generation_s = tokens / settings.points()["generation_tokens_per_s"]
     return [
-        simulate(
-            workers,
-            in_flight=settings.max_inflight,
-            generation_s=generation_s,
-            costs=costs,
-            seconds=max(5.0, 10 * generation_s / workers),  # hundreds of groups, also of one worker
-        )
+        redis_load(workers, in_flight=settings.max_inflight, generation_s=generation_s, costs=costs)
         for workers in WORKERS
     ]
 
 
 def plan(settings: CapacitySettings) -> int:
-    """Prints the points, the prediction and the simulation."""
+    """Prints the points, the prediction and the load of Redis."""
     predicted = predict(settings)
     lines = [
         "measured points",
@@ -205,24 +236,19 @@ def plan(settings: CapacitySettings) -> int:
         f"  {name:<34}{value:>12}" if isinstance(value, str) else f"  {name:<34}{value:>12,.2f}"
         for name, value in predicted.items()
     ]
-    lines.append("one Redis, simulated\n  workers   groups/s    busy   wait of a call")
+    lines.append("one Redis\n  workers   groups/s    busy")
     found = loads(settings)
     for load in found:
-        lines.append(
-            f"  {load.workers:>7}{load.groups_per_s:>11,.1f}{load.busy:>8.1%}{1e3 * load.wait_s:>13.2f} ms"
-        )
-    lines.append(f"  {saturation(found)}")
+        lines.append(f"  {load.workers:>7}{load.groups_per_s:>11,.1f}{load.busy:>8.1%}")
+    lines.append(f"  {saturation(found[0])}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 
 
-def saturation(found: list[Load]) -> str:
-    """Where Redis saturates, by the first load above `SATURATED`, or by proportion."""
-    for load in found:
-        if load.busy >= SATURATED:
-            return f"saturated with {load.workers:,} workers or fewer, at {load.groups_per_s:,.0f} groups/s"
-    last, more = found[-1], SATURATED / found[-1].busy
+def saturation(load: Load) -> str:
+    """With how many workers Redis saturates, in proportion to a load."""
+    more = SATURATED / load.busy
     return (
-        f"not saturated with {last.workers:,} workers; by proportion, {SATURATED:.0%} busy with "
-        f"{more * last.workers:,.0f}, at {more * last.groups_per_s:,.0f} groups/s"
+        f"saturated ({SATURATED:.0%} busy) with {more * load.workers:,.0f} workers, "
+        f"at {more * load.groups_per_s:,.0f} groups/s"
     )

@@ -1,4 +1,4 @@
-"""What a group and a look at the counts cost Redis, and whether `launcher.simulation` predicts its load.
+"""What a group and a look at the counts cost Redis, and whether `launcher.capacity` predicts its load.
 
 Each worker is a thread that looks, reads, waits as long as a generation takes, and publishes. The processor
 time is what Redis itself counts, so other work on the machine does not matter; the rate of groups is what the
@@ -19,7 +19,7 @@ import chess
 import redis
 
 from bench.scale.traces import cpu_s, group_of, redis_server
-from launcher.simulation import PAUSE_S, RedisCosts, simulate
+from launcher.capacity import PAUSE_S, RedisCosts, redis_load
 from rookery.codec import encode_group
 from rookery.streams import RunStreams
 from rookery.trace import Phase, Position
@@ -139,12 +139,11 @@ def main() -> None:
     with redis_server() as url, closing(redis.Redis.from_url(url)) as server:
         costs = {str(tokens): calibrate(url, server, tokens, args.groups) for tokens in (args.tokens, 512)}
         measured = load(url, server, args)
-    predicted = simulate(
+    predicted = redis_load(
         args.workers,
         in_flight=args.in_flight,
         generation_s=args.generation_s,
         costs=costs[str(args.tokens)],
-        seconds=args.seconds,
     )
     report = {
         "load_average": os.getloadavg(),

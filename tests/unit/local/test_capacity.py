@@ -1,12 +1,13 @@
-"""`rookery plan`: its arithmetic, its points, and the simulation against what queueing must give."""
+"""`rookery plan`: its arithmetic, its points, and the load of Redis."""
 
 import json
+import random
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
-from launcher.capacity import CapacitySettings, plan, predict, saturation
-from launcher.simulation import SATURATED, RedisCosts, simulate
+from launcher.capacity import PAUSE_S, CapacitySettings, RedisCosts, plan, predict, redis_load, saturation
 from rookery.errors import SetupError
 
 
@@ -71,37 +72,34 @@ def test_a_gpu_must_be_left_to_serve() -> None:
         predicted(gpus=2, training_gpus=2)
 
 
-def test_below_saturation_every_worker_adds_its_groups() -> None:
+def test_every_worker_adds_its_groups_and_looks() -> None:
     costs = RedisCosts(look_s=30e-6, group_s=150e-6)
-    found = [simulate(n, in_flight=8, generation_s=1.0, costs=costs, seconds=20.0) for n in (10, 100)]
-    for load in found:
-        assert load.groups_per_s == pytest.approx(8 * load.workers, rel=0.05)
-        busy = load.groups_per_s * costs.group_s + load.looks_per_s * costs.look_s
-        assert load.busy == pytest.approx(busy, rel=0.02)
-        assert load.busy < SATURATED
-    assert simulate(10, in_flight=8, generation_s=1.0, costs=costs, seconds=20.0) == found[0]
-    assert "not saturated with 100 workers" in saturation(found)
+    ten, hundred = (redis_load(n, in_flight=8, generation_s=1.0, costs=costs) for n in (10, 100))
+    assert (ten.groups_per_s, hundred.groups_per_s) == (80.0, 800.0)
+    assert hundred.busy == pytest.approx(10 * ten.busy)
+    looks = (ten.busy - 80 * costs.group_s) / costs.look_s
+    rng = random.Random(0)
+    pauses = [min(PAUSE_S, rng.expovariate(8.0)) for _ in range(100_000)]
+    assert looks == pytest.approx(10 / fmean(pauses), rel=0.01)
+    assert "with 600 workers, at 4,798 groups/s" in saturation(hundred)
 
 
 def test_idle_workers_look_as_often_as_they_do() -> None:
-    load = simulate(4, in_flight=1, generation_s=1e6, costs=RedisCosts(1e-6, 1e-6), seconds=50.0)
-    assert (load.groups_per_s, load.looks_per_s) == (0.0, pytest.approx(4 / 0.2, rel=0.02))
+    load = redis_load(4, in_flight=1, generation_s=1e9, costs=RedisCosts(look_s=1e-3, group_s=1e-3))
+    assert load.busy == pytest.approx(4 / PAUSE_S * 1e-3)
 
 
 def test_a_saturated_redis_gives_no_more_groups() -> None:
     costs = RedisCosts(look_s=1e-3, group_s=4e-3)
-    found = [simulate(n, in_flight=8, generation_s=1.0, costs=costs, seconds=10.0) for n in (50, 200)]
-    for load in found:
-        assert load.busy == pytest.approx(1.0, abs=0.01)
-        assert load.groups_per_s <= 1 / costs.group_s
-    assert found[1].groups_per_s == pytest.approx(found[0].groups_per_s, rel=0.1)
-    assert found[1].wait_s > found[0].wait_s > 0.05
-    assert "saturated with 50 workers" in saturation(found)
+    fifty, many = (redis_load(n, in_flight=8, generation_s=1.0, costs=costs) for n in (50, 200))
+    assert fifty.busy == many.busy == 1.0
+    assert fifty.groups_per_s == pytest.approx(many.groups_per_s)
+    assert many.groups_per_s <= 1 / costs.group_s
 
 
-def test_it_prints_points_prediction_and_simulation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_points_prediction_and_load(capsys: pytest.CaptureFixture[str]) -> None:
     settings = CapacitySettings.parse(["--gpus", "8", "--tokens", "64", "--nodes", "2000"], prog="plan")
     assert plan(settings) == 0
     said = capsys.readouterr().out
-    for part in ("training_tokens_per_s", "samples/s", "engine cores", "1000", "saturated with"):
+    for part in ("training_tokens_per_s", "samples/s", "engine cores", "1000", "saturated (90% busy) with"):
         assert part in said
