@@ -1,6 +1,6 @@
-"""Text notations of a position. Each has a name, a writer and a reader.
+"""Text notations of a position, each a function with a name.
 
-No notation loses information: `read` returns the board that `write` was given, clocks included.
+No notation loses information: the board can be read from the text, clocks included.
 `rookery.prompt` turns the text into a prompt.
 
 `pgn`, `san` and `uci` show the whole game if the known moves reach back to the initial position. Otherwise
@@ -8,14 +8,10 @@ the moves cannot be written in SAN, because the board before them is unknown: th
 FEN, with the last ten known moves in UCI.
 """
 
-import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import chess
-
-from rookery.errors import InvalidInput
 
 _FEN = "Position (FEN): "
 _BOARD = "Board: "
@@ -25,32 +21,6 @@ _UCI = "Moves (UCI): "
 _NONE = "none"
 _RECENT = 10
 _SIDES = {"White": chess.WHITE, "Black": chess.BLACK}
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A notation. `write` takes a FEN and the moves before it in UCI; `read` is its inverse.
-
-    `read` raises ValueError for text that `write` cannot produce.
-    """
-
-    write: Callable[[str, Sequence[str]], str]
-    read: Callable[[str], chess.Board]
-
-
-def find_format(name: str) -> Format:
-    """The format called `name`.
-
-    >>> find_format("fen").write("4k3/8/8/8/8/8/4P3/4K3 w - - 0 1", [])
-    'Position (FEN): 4k3/8/8/8/8/8/4P3/4K3 w - - 0 1'
-
-    Raises:
-        InvalidInput: there is no format of that name.
-    """
-    try:
-        return FORMATS[name]
-    except KeyError:
-        raise InvalidInput(f"no format {name!r}: choose from {', '.join(FORMATS)}") from None
 
 
 def spelled(board: chess.Board) -> str:
@@ -144,60 +114,11 @@ def uci(fen: str, moves: Sequence[str]) -> str:
     return _UCI + (" ".join(moves) or _NONE)
 
 
-def read_spelled(text: str) -> chess.Board:
-    """The board of `spelled`."""
-    ranks, status = text.removeprefix(_BOARD).split("\n")
-    return _board(ranks.replace(" / ", "/"), status)
-
-
-def read_diagram(text: str) -> chess.Board:
-    """The board of `diagram`."""
-    *ranks, _, status = text.split("\n")
-    return _board("/".join(rank[2:] for rank in ranks), status)
-
-
-def read_pieces(text: str) -> chess.Board:
-    """The board of `pieces`."""
-    *armies, status = text.split("\n")
-    board = chess.Board(None)
-    for (side, colour), army in zip(_SIDES.items(), armies, strict=True):
-        for name in army.removeprefix(f"{side}:").split():
-            piece = chess.Piece.from_symbol(name[:-2] or "P")
-            board.set_piece_at(chess.parse_square(name[-2:]), chess.Piece(piece.piece_type, colour))
-    return _board(str(board).replace("\n", "/"), status)
-
-
-def read_pgn(text: str) -> chess.Board:
-    """The board of `pgn`."""
-    if text.startswith("["):
-        return chess.Board(text.split('"')[3])
-    return _replayed(word for word in text.split() if word[-1] not in ".*")
-
-
-def read_moves(text: str) -> chess.Board:
-    """The board of `san` or `uci`."""
-    if text.startswith(_FEN):
-        return _read_fen(text.partition("\n")[0])
-    moves = text.removeprefix(_UCI).removeprefix(_SAN).split()
-    return _replayed([] if moves == [_NONE] else moves)
-
-
-def _read_fen(text: str) -> chess.Board:
-    return chess.Board(text.removeprefix(_FEN))
-
-
 def _status(board: chess.Board) -> str:
     _, turn, castling, en_passant, clock, number = board.fen().split()
     side = "White" if turn == "w" else "Black"
     rights = f"Castling: {castling}. En passant: {en_passant}."
     return f"{side} to move. {rights} Halfmove clock: {clock}. Move: {number}."
-
-
-def _board(ranks: str, status: str) -> chess.Board:
-    """From ranks as `str(board)` writes them, a slash between, and the line of `_status`."""
-    side, *rights = (sentence.split()[-1 if ":" in sentence else 0] for sentence in status[:-1].split(". "))
-    placed = re.sub(r"\.+", lambda empty: str(len(empty[0])), ranks.replace(" ", ""))
-    return chess.Board(" ".join((placed, side[0].lower(), *rights)))
 
 
 def _army(board: chess.Board, colour: chess.Color) -> list[str]:
@@ -231,15 +152,15 @@ def _replayed(moves: Iterable[str]) -> chess.Board:
     return board
 
 
-FORMATS = MappingProxyType(
+FORMATS: Mapping[str, Callable[[str, Sequence[str]], str]] = MappingProxyType(
     {
-        "fen": Format(lambda fen, moves: _FEN + fen, _read_fen),
-        "spelled": Format(lambda fen, moves: spelled(chess.Board(fen)), read_spelled),
-        "ascii": Format(lambda fen, moves: diagram(chess.Board(fen)), read_diagram),
-        "pieces": Format(lambda fen, moves: pieces(chess.Board(fen)), read_pieces),
-        "pgn": Format(pgn, read_pgn),
-        "san": Format(san, read_moves),
-        "uci": Format(uci, read_moves),
+        "fen": lambda fen, moves: _FEN + fen,
+        "spelled": lambda fen, moves: spelled(chess.Board(fen)),
+        "ascii": lambda fen, moves: diagram(chess.Board(fen)),
+        "pieces": lambda fen, moves: pieces(chess.Board(fen)),
+        "pgn": pgn,
+        "san": san,
+        "uci": uci,
     }
 )
-"""Formats by name."""
+"""The writers of the formats by name. They take a FEN and the moves before it in UCI."""

@@ -15,7 +15,7 @@ import chess
 from pydantic import AfterValidator
 
 from rookery.errors import InvalidInput
-from rookery.formats import FORMATS, find_format, game_moves
+from rookery.formats import FORMATS, game_moves
 from rookery.rookworld import RECENT, is_move, policy_prompt, state_prompt
 from rookery.trace import Message, Position, Prompt
 
@@ -68,9 +68,10 @@ def ask(position: Position, *, task: str, form: str = "fen", move: str = "") -> 
         question = QUESTIONS[task].format(move=move)
     except KeyError:
         raise InvalidInput(f"no task {task!r}: choose from {', '.join(QUESTIONS)}") from None
-    write = find_format(form).write
+    if form not in FORMATS:
+        raise InvalidInput(f"no format {form!r}: choose from {', '.join(FORMATS)}")
     try:
-        text = write(position.fen, position.last_moves)
+        text = FORMATS[form](position.fen, position.last_moves)
     except ValueError as error:
         raise InvalidInput(f"position {position.id!r}: {error}") from error
     return Prompt(task, (Message("user", f"{text}\n{question}"),), position.fen)
@@ -105,7 +106,7 @@ def squares(board: chess.Board) -> str:
 
 def _written(style: str, form: str, legal: str = "") -> Callable[[Position], Prompt]:
     def write(position: Position) -> Prompt:
-        text = FORMATS[form].write(position.fen, position.last_moves)
+        text = FORMATS[form](position.fen, position.last_moves)
         return _chat(position, style, f"{text}\n{_legal_moves(position, legal)}" if legal else text)
 
     return write

@@ -52,4 +52,4 @@ def test_formats_are_shown_as_they_are() -> None:
         board.push_uci(move)
     for name, shown in rows.items():
         if example := re.match(r"`(.*?)( \.\.\.)?`", shown):
-            assert FORMATS[name].write(board.fen(), moves).startswith(example[1])
+            assert FORMATS[name](board.fen(), moves).startswith(example[1])

@@ -27,6 +27,7 @@ from services.reward.scorer import Scorer
 from services.reward.servicer import RewardServicer
 from services.reward.settings import RewardSettings
 from tests.boards import random_boards
+from tests.format_readers import READERS
 from tests.servers import serve_http, serve_reward
 
 BEFORE, AFTER = "policy-v000000", "policy-v000001"
@@ -80,9 +81,9 @@ class PolicyServer:
 
 def shown_board(prompt: str) -> chess.Board:
     """The board of a prompt in any of the position formats."""
-    for form in FORMATS.values():
+    for read in READERS.values():
         with contextlib.suppress(ValueError):
-            return form.read(prompt.partition("\nLegal moves")[0])
+            return read(prompt.partition("\nLegal moves")[0])
     raise AssertionError(f"no position in {prompt!r}")
 
 

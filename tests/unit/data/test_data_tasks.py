@@ -13,6 +13,7 @@ from services.data.positions.generator import PositionGenerator
 from services.data.tasks.example import Example, legal_moves, next_fen, rookworld_example
 from services.data.tasks.rookworld import RookworldMix, state_line
 from tests.builders import position
+from tests.format_readers import READERS
 
 FEN = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
 POSITION = position(FEN, last_moves=("e7e8", "d1e1"))
@@ -50,7 +51,7 @@ def test_the_move_depends_on_the_seed_and_the_position_alone() -> None:
 def test_positions_are_shown_in_any_format(form: str) -> None:
     example = legal_moves(POSITION, form=form)
     shown, _, question = example.prompt[-1].content.rpartition("\n")
-    assert FORMATS[form].read(shown).fen() == FEN
+    assert READERS[form](shown).fen() == FEN
     assert question.startswith("List every legal move")
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.errors import InvalidInput
-from rookery.formats import FORMATS, find_format, pgn, san, uci
+from rookery.formats import FORMATS, pgn, san, uci
 from rookery.prompt import STYLES, render
 from tests.builders import position
+from tests.format_readers import READERS
 from tests.unit.rookery.boards import boards
 
 EN_PASSANT = "4k3/8/8/8/3pP3/8/8/4K2R b K e3 0 9"
@@ -24,29 +24,13 @@ def last(board: chess.Board) -> list[str]:
 @pytest.mark.parametrize("name", FORMATS)
 @given(board=boards())
 def test_nothing_of_the_position_is_lost(name: str, board: chess.Board) -> None:
-    form = find_format(name)
-    assert form.read(form.write(board.fen(), last(board))).fen() == board.fen()
+    assert READERS[name](FORMATS[name](board.fen(), last(board))).fen() == board.fen()
 
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("fen", [EN_PASSANT, chess.STARTING_FEN, "8/8/8/8/8/8/8/K1k5 b - - 149 900"])
 def test_rights_clocks_and_en_passant_are_kept(name: str, fen: str) -> None:
-    form = find_format(name)
-    assert form.read(form.write(fen, [])).fen() == fen
-
-
-@pytest.mark.parametrize("name", sorted(set(FORMATS) - {"pgn"}))
-@pytest.mark.parametrize("text", ["", "e9", "Board: x\nWhite to move", "White: Ke1"])
-def test_other_text_is_no_position(name: str, text: str) -> None:
-    if name in {"san", "uci"} and not text:
-        return  # no moves: the initial position
-    with pytest.raises(ValueError):
-        find_format(name).read(text)
-
-
-def test_an_unknown_format_is_named_with_the_known_ones() -> None:
-    with pytest.raises(InvalidInput, match="no format 'haiku': choose from fen, spelled, ascii, pieces, pgn"):
-        find_format("haiku")
+    assert READERS[name](FORMATS[name](fen, [])).fen() == fen
 
 
 @given(boards(), st.booleans())
@@ -86,7 +70,7 @@ def test_every_format_has_styles_with_and_without_the_legal_moves(board: chess.B
         render(shown, style=style).messages[-1].content
         for style in (name, f"{name}-legal-san", f"{name}-legal-uci")
     )
-    assert plain == FORMATS[name].write(shown.fen, shown.last_moves)
+    assert plain == FORMATS[name](shown.fen, shown.last_moves)
     sans = with_san.removeprefix(f"{plain}\nLegal moves: ").split()
     ucis = with_uci.removeprefix(f"{plain}\nLegal moves (UCI): ").split()
     assert {board.parse_san(text) for text in sans} == set(board.legal_moves)
