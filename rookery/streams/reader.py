@@ -14,7 +14,6 @@ import redis
 
 from rookery.streams import lua
 from rookery.streams.connection import RunConnection
-from rookery.streams.history import recorded
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +166,6 @@ class DeadLetter:
 class DeadLetters(Reader):
     """Moves entries of a run's streams to `dead`, and back."""
 
-    @recorded
     def dead_letter(self, stream: str, entry_id: str, *, group: str, reason: str) -> None:
         """Moves a held entry to `dead`, with the reason. `dead` keeps the newest `DEAD_LIMIT` entries."""
         names = [*shared_keys(stream), "dead", f"{stream}:faults"]
@@ -188,7 +186,6 @@ class DeadLetters(Reader):
             for dead_id, fields in rows
         ]
 
-    @recorded
     def replay_dead(self, letter: DeadLetter) -> bool:
         """Adds an entry to its stream again, under a new id. Returns False if it is gone or was lost.
 
@@ -196,7 +193,6 @@ class DeadLetters(Reader):
         """
         return bool(self._script(lua.REPLAY_DEAD, ["dead", letter.stream, "counts"], letter.id))
 
-    @recorded
     def drop_dead(self, letter: DeadLetter) -> bool:
         """Deletes an entry from `dead`; it stays counted. Returns False if it is no longer there."""
         return bool(self._call(lambda: self._redis.xdel(self.key("dead"), letter.id)))

@@ -38,7 +38,6 @@ from rookery.codec import encode_draw, encode_group, encode_position
 from rookery.errors import Conflict, SetupError
 from rookery.prompt import task_of
 from rookery.streams import lua
-from rookery.streams.history import recorded
 from rookery.streams.reader import DeadLetters, shared_keys
 from rookery.streams.state import Backlog, Counts, FeedState, Overview
 from rookery.trace import Adapter, Draw, PolicyVersion, Position, TraceGroup
@@ -92,7 +91,6 @@ class RunStreams(DeadLetters):
         by_number = {int(number): float(deviation) for number, deviation in deviations.items()}
         return FeedState(int(cursor or 0), int(fresh or cursor or 0), dict(sorted(by_number.items())))
 
-    @recorded
     def add_positions(self, positions: Sequence[Position], *, cursor: int, draws: Sequence[Draw] = ()) -> int:
         """Adds positions; `draws` says how each was chosen, unless all are the next ones of the order.
 
@@ -112,7 +110,6 @@ class RunStreams(DeadLetters):
 
     # groups
 
-    @recorded
     def publish_group(
         self, group: TraceGroup, *, entry_id: str, consumer_group: str, accept: str = ""
     ) -> bool:
@@ -154,7 +151,6 @@ class RunStreams(DeadLetters):
         """
         return int(self._script(lua.COUNT_FAULT, [stream, f"{stream}:faults"], group, entry_id))
 
-    @recorded
     def settle(self, entry_ids: Sequence[str], *, group: str, result: str, epoch: int) -> int:
         """Acknowledges and deletes trace entries, and counts those that were still pending under `result`.
 
@@ -180,7 +176,6 @@ class RunStreams(DeadLetters):
         if not self._script(lua.JOIN_ARCHIVE, shared_keys("traces"), group, limit):
             raise Conflict(f"run {self.run!r} already has an archive, which is not {group!r}")
 
-    @recorded
     def take_over_archive(self, *, consumer: str) -> int:
         """Starts a new epoch for archivers of this name and returns it.
 
@@ -192,7 +187,6 @@ class RunStreams(DeadLetters):
         """The current epoch of archivers of this name; 0 if there is none because Redis lost its data."""
         return int(self._call(lambda: self._redis.hget(self.key("traces:archive"), f"epoch:{consumer}")) or 0)
 
-    @recorded
     def archived(self, entry_ids: Sequence[str], *, group: str, result: str = "archived") -> int:
         """Acknowledges entries for the archive, and deletes those that the trainer has settled.
 
@@ -202,7 +196,6 @@ class RunStreams(DeadLetters):
 
     # policy
 
-    @recorded
     def take_over(self) -> int:
         """Starts a trainer's epoch and returns it. From now on, calls of earlier trainers are refused.
 
@@ -214,7 +207,6 @@ class RunStreams(DeadLetters):
             logger.error("run %r: %d groups were astray; the counts are corrected", self.run, astray)
         return epoch
 
-    @recorded
     def publish_policy(self, adapter: Adapter, *, epoch: int, last: bool = False) -> None:
         """Publishes the committed version, unless this trainer has published a later one already.
 

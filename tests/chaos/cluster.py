@@ -27,6 +27,7 @@ from rookery.streams import RunStreams
 from rookery.trace import TraceGroup
 from services.trainer.versions import commits
 from tests.chaos.disturbed import Disturbed, NotRecoveredError
+from tests.chaos.history import record
 from tests.unit.trainer.groups import make_group
 
 BATCH = 3
@@ -39,13 +40,16 @@ _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["services.trainer.process", "services.data.archiver"])
 
 
-def _become(module: str, argv: list[str], env: Mapping[str, str], log: Path, file_bytes: int) -> None:
+def _become(
+    module: str, argv: list[str], env: Mapping[str, str], log: Path, history: Path, file_bytes: int
+) -> None:
     """What a forked process does."""
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(output, stream)
     os.environ.update(env)
     failpoints.arm(env)
+    record(history)
     if file_bytes:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     sys.argv = [module, *argv]
@@ -62,7 +66,7 @@ class Cluster(Disturbed):
         self.archiver: multiprocessing.process.BaseProcess | None = None
         self.allowed = 0
         self.history = folder / "history.jsonl"
-        os.environ["ROOKERY_HISTORY"] = str(self.history)  # of this process, which publishes the groups
+        self._stop_recording = record(self.history)  # of this process, which publishes the groups
         self._producing = threading.Thread(target=self._produce, daemon=True)
 
     def __enter__(self) -> Self:
@@ -78,7 +82,7 @@ class Cluster(Disturbed):
                 process.kill()
                 process.join()
         self._producing.join(timeout=30)
-        del os.environ["ROOKERY_HISTORY"]
+        self._stop_recording()
         self.close()
 
     # processes
@@ -107,9 +111,9 @@ class Cluster(Disturbed):
         self, module: str, flags: list[str], failpoint: str, file_bytes: int
     ) -> multiprocessing.process.BaseProcess:
         env = {"ROOKERY_FAILPOINTS": failpoint, "ROOKERY_FAILPOINT_HITS": str(self.hits)}
-        env["ROOKERY_HISTORY"] = str(self.history)
         log = self.logs / f"{module.split('.')[1]}.log"
-        process = _context.Process(target=_become, args=(module, flags, env, log, file_bytes), daemon=True)
+        arguments = (module, flags, env, log, self.history, file_bytes)
+        process = _context.Process(target=_become, args=arguments, daemon=True)
         process.start()
         return process
 

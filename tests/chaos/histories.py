@@ -1,4 +1,4 @@
-"""`python -m tests.chaos.histories FILE`: checks a history of calls offline (see `rookery.streams.history`).
+"""`python -m tests.chaos.histories FILE`: checks a history of calls offline (see `tests.chaos.history`).
 
 What holds whatever Redis forgets: a call of a trainer that was replaced before is refused, and versions never
 go back. If Redis forgot nothing, also: a position becomes one group, no entry is settled or archived twice,

@@ -17,6 +17,7 @@ from rookery.streams import RunStreams, reader
 from rookery.trace import Adapter, Draw, PolicyVersion
 from tests.builders import ROLLOUTS, TRAINER, generated, group, numbered_position, publish, read, take
 from tests.chaos import histories
+from tests.chaos.history import record
 from tests.conftest import RedisServer
 
 pytestmark = pytest.mark.redis
@@ -55,10 +56,10 @@ def test_publishing_twice_is_publishing_once(streams: RunStreams) -> None:
 
 
 def test_calls_are_recorded_and_what_should_not_be_is_found(
-    streams: RunStreams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    streams: RunStreams, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     history = tmp_path / "history.jsonl"
-    monkeypatch.setenv("ROOKERY_HISTORY", str(history))
+    request.addfinalizer(record(history))
     (entry,) = generated(streams, 1)
     old = streams.take_over()
     ids = [entry.id]
