@@ -131,14 +131,14 @@ def _archive_rows(run: Overview) -> Iterable[tuple[str, RenderableType]]:
             yield f"  {result}", Text(f"{count:,}", "red")
 
 
-def learning(steps: Sequence[Mapping[str, Any]], *, window: int = WINDOW) -> Table:
-    """Mean statistics of the first and the last `window` steps."""
-    heads = (f"first {window}", f"last {window}")
+def learning(steps: Sequence[Mapping[str, Any]]) -> Table:
+    """Mean statistics of the first and the last `WINDOW` steps."""
+    heads = (f"first {WINDOW}", f"last {WINDOW}")
     table = _table("learning", *heads, right=heads)
     for key, title in LEARNING.items():
         values = [float(step[key]) for step in steps if isinstance(step.get(key), int | float)]
         if values:
-            table.add_row(title, _figure(key, values[:window]), _figure(key, values[-window:]))
+            table.add_row(title, _figure(key, values[:WINDOW]), _figure(key, values[-WINDOW:]))
     return table
 
 

@@ -14,8 +14,7 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from rookery.errors import SetupError
@@ -84,16 +83,6 @@ def _act(place: str) -> None:
         raise OSError(errno.EIO, f"failpoint {place}")
     elif action:
         time.sleep(int(action.removeprefix("delay:")) / 1000)
-
-
-@contextmanager
-def armed(failpoints: str) -> Iterator[None]:
-    """Arms this process as ROOKERY_FAILPOINTS does, for a `with` block."""
-    arm({"ROOKERY_FAILPOINTS": failpoints})
-    try:
-        yield
-    finally:
-        arm(os.environ)
 
 
 arm(os.environ)

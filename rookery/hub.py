@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -154,12 +154,12 @@ def _fetched(model: str) -> Path:
         ) from error
 
 
-def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:
+def cache_dir() -> Path:
     """The cache directory of huggingface_hub, from its environment variables in their order of precedence."""
-    if own := environment.get("HF_HUB_CACHE") or environment.get("HUGGINGFACE_HUB_CACHE"):
+    if own := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
         return Path(own).expanduser()
-    general = environment.get("XDG_CACHE_HOME") or "~/.cache"
-    home = environment.get("HF_HOME") or f"{general}/huggingface"
+    general = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = os.environ.get("HF_HOME") or f"{general}/huggingface"
     return Path(home).expanduser() / "hub"
 
 

@@ -133,11 +133,6 @@ def policy_answer(answer: PolicyAnswer, *, layout: str = "published") -> str:
     return f"M: {moves}E: {evals}B: {answer.best}"
 
 
-def policy_line(line: PolicyLine, *, layout: str = "published") -> str:
-    """The whole `P:` line, without a newline."""
-    return policy_prompt(line.fen, layout=layout) + policy_answer(line.answer, layout=layout)
-
-
 def parse_policy_line(text: str) -> PolicyLine:
     """Parses a line of any layout, with or without `P:`.
 
@@ -192,11 +187,6 @@ def state_prompt(fen: str, move: str, recent: Sequence[str]) -> str:
 def state_answer(answer: StateAnswer) -> str:
     """The text that a model should write after `state_prompt`."""
     return f"{answer.next_fen}+{answer.reward}+{int(answer.terminated)}+{int(answer.truncated)}"
-
-
-def state_line(line: StateLine) -> str:
-    """The whole `A:` line, without a newline. The dataset with only environment lines leaves out `A: `."""
-    return state_prompt(line.fen, line.move, line.recent) + state_answer(line.answer)
 
 
 def parse_state_line(text: str) -> StateLine:

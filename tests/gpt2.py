@@ -8,6 +8,7 @@ import chess
 
 from rookery import rookworld, rookworld_env
 from rookery.rookworld import PolicyAnswer, PolicyLine
+from tests.rookworld_lines import policy_line, state_line
 
 END = rookworld.END_OF_TEXT
 
@@ -60,12 +61,12 @@ def rookworld_lines(count: int, *, seed: int = 0) -> list[str]:
         chosen = rng.choice(moves)
         if len(lines) % 2:
             recent = [move.uci() for move in board.move_stack]
-            lines.append(rookworld.state_line(rookworld_env.step(board.fen(), chosen, recent=recent)))
+            lines.append(state_line(rookworld_env.step(board.fen(), chosen, recent=recent)))
         else:
             named = tuple(rng.sample(moves, min(5, len(moves))))
             evals = tuple(round(rng.uniform(-2, 2), 2) for _ in named)
             best = max(zip(evals, named, strict=True))[1]
-            lines.append(rookworld.policy_line(PolicyLine(board.fen(), named, evals, best)))
+            lines.append(policy_line(PolicyLine(board.fen(), named, evals, best)))
         board.push_uci(chosen)
     return lines
 

@@ -10,9 +10,17 @@ import uvicorn
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 
+from rookery.clients import InferenceClient
+from rookery.trace import PolicyVersion
 from rookery.v1 import reward_pb2_grpc
 from tests.conftest import free_port
 from tests.waiting import eventually
+
+
+async def served_version(client: InferenceClient) -> PolicyVersion | None:
+    """The version that an inference server serves, or None while it is not ready."""
+    adapter = await client.adapter()
+    return adapter.version if adapter else None
 
 
 @asynccontextmanager

@@ -175,9 +175,7 @@ def compare(
     return Comparison(names, windows, method, tuple(figures))
 
 
-def effects(
-    runs: Sequence[Run], changes: Mapping[str, Sequence[bool]], *, window: float = WINDOW, keys: Sequence[str]
-) -> Comparison:
+def effects(runs: Sequence[Run], changes: Mapping[str, Sequence[bool]], *, keys: Sequence[str]) -> Comparison:
     """What each change does, from runs that make several changes at once.
 
     Ordinary least squares: a statistic is the sum of a mean, an effect of each seed, and one of each change.
@@ -188,7 +186,7 @@ def effects(
     """
     import numpy as np
 
-    chosen, seeds = _shared(runs, window, keys), sorted({str(run.seed) for run in runs})
+    chosen, seeds = _shared(runs, WINDOW, keys), sorted({str(run.seed) for run in runs})
     # Seeds are coded as -1, 0 and 1 so that the constant is their mean.
     blocks = [[(str(run.seed) == seed) - (str(run.seed) == seeds[0]) for run in runs] for seed in seeds[1:]]
     design = np.array([[True] * len(runs), *changes.values(), *blocks], dtype=np.float64).T
@@ -197,7 +195,7 @@ def effects(
         raise InvalidInput(
             f"{len(runs)} runs of {len(seeds)} seeds do not tell apart the changes {'; '.join(changes)}"
         )
-    values = np.array([[_mean(run, key, window) for key in chosen] for run in runs])
+    values = np.array([[_mean(run, key, WINDOW) for key in chosen] for run in runs])
     inverse = np.linalg.inv(design.T @ design)
     found = inverse @ design.T @ values  # [changes, statistics]
     noise = ((values - design @ found) ** 2).sum(axis=0) / freedom
@@ -218,7 +216,7 @@ def effects(
         for column, key in enumerate(chosen)
         for row, name in enumerate(names)
     )
-    windows = tuple(sorted({len(_window(run, window)) for run in runs}))
+    windows = tuple(sorted({len(_window(run, WINDOW)) for run in runs}))
     method = f"least squares over {len(runs)} runs with {freedom} degrees of freedom, Student's t"
     return Comparison(names, windows, method, figures)
 

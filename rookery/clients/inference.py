@@ -70,15 +70,6 @@ class InferenceClient:
             version = PolicyVersion(int(body["version"]), str(body["sha256"]))
             return Adapter(version, str(body["path"]), str(body["base_model"]))
 
-    async def policy(self) -> PolicyVersion | None:
-        """The served version, or None while the server is not ready.
-
-        Raises:
-            PeerFault: no answer within `POLICY_TIMEOUT_S`.
-        """
-        adapter = await self.adapter()
-        return adapter.version if adapter else None
-
     async def served(self) -> dict[str, Path]:
         """The model names that the server knows, with the directory of each.
 

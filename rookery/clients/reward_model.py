@@ -35,9 +35,9 @@ class ModelRewards:
 class RewardModelClient:
     """HTTP client of `rookery serve reward-model` at `url`."""
 
-    def __init__(self, url: str, *, access: Access = OPEN, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, url: str, *, access: Access = OPEN) -> None:
         self.url = url.rstrip("/")
-        self._http = HttpPool(self.url, timeout_s=timeout_s, access=access)
+        self._http = HttpPool(self.url, timeout_s=TIMEOUT_S, access=access)
 
     async def card(self) -> ModelCard:
         """The model that the server runs.

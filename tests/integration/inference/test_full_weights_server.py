@@ -17,6 +17,7 @@ from rookery.trace import Adapter, PolicyVersion, Prompt, Sampling
 from tests.builders import position
 from tests.gpt2 import write_rookworld_model
 from tests.integration.inference.server_process import Server
+from tests.servers import served_version
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.vllm, pytest.mark.redis, pytest.mark.torch, pytest.mark.timeout(600)]
@@ -171,7 +172,7 @@ async def test_under_load_each_group_is_of_the_version_it_names(
         nonlocal gone
         turn = 0
         while not stop:
-            version = await client.policy()
+            version = await served_version(client)
             assert version
             turn += 1
             try:

@@ -27,6 +27,7 @@ from tests import hostile
 from tests.boards import random_boards
 from tests.builders import position
 from tests.integration.inference.server_process import Server
+from tests.servers import served_version
 from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.vllm, pytest.mark.redis, pytest.mark.torch, pytest.mark.timeout(600)]
@@ -72,7 +73,7 @@ async def until_served(client: InferenceClient, adapter: Adapter) -> None:
     """Returns once the server serves it."""
 
     async def holds() -> bool:
-        return await client.policy() == adapter.version
+        return await served_version(client) == adapter.version
 
     await eventually(holds)
 
@@ -100,7 +101,7 @@ async def test_the_published_policy_is_loaded_and_then_ready(
 
     server.wait_for("/readyz", 200)
 
-    assert await client.policy() == base.version
+    assert await served_version(client) == base.version
     async with httpx.AsyncClient(base_url=server.url, headers=ACCESS.headers) as http:
         described = (await http.get("/policy")).json()
     assert described == {
@@ -189,7 +190,7 @@ async def check_against_peft(server: Server, client: InferenceClient, version: i
 
 
 async def test_refusals_keep_the_old_policy(server: Server, client: InferenceClient) -> None:
-    served = await client.policy()
+    served = await served_version(client)
     assert served
     first = Adapter(PolicyVersion(0, "0" * 64), str(server.root / "v0"), "tiny")
     current = Adapter(served, str(server.root / "v1"), "tiny")
@@ -210,7 +211,7 @@ async def test_refusals_keep_the_old_policy(server: Server, client: InferenceCli
         with pytest.raises(InvalidInput):
             await client.reload(bad)
 
-    assert await client.policy() == served
+    assert await served_version(client) == served
     with pytest.raises(NotFound):
         await client.complete(prompt(), model="policy-v000002", count=1, sampling=ROLLOUT, seed=0)
     await client.complete(prompt(), model="policy", count=1, sampling=ROLLOUT, seed=0)
@@ -227,7 +228,7 @@ async def test_weights_that_only_vllm_refuses_keep_the_old_policy(
     with pytest.raises(InvalidInput, match="vLLM cannot load policy-v000002"):
         await client.reload(Adapter(wrong.version, wrong.path, "tiny"))
 
-    assert (await client.policy() or PolicyVersion(-1, "")).number == 1
+    assert (await served_version(client) or PolicyVersion(-1, "")).number == 1
     await client.complete(prompt(), model="policy", count=1, sampling=ROLLOUT, seed=0)
 
 
@@ -246,7 +247,7 @@ async def test_an_adapter_that_vllm_does_not_apply_keeps_the_old_policy(
     ):
         await client.reload(replace(adrift, version=PolicyVersion(2, sha256)))
 
-    assert (await client.policy() or PolicyVersion(-1, "")).number == 1
+    assert (await served_version(client) or PolicyVersion(-1, "")).number == 1
 
 
 async def test_a_first_step_that_changes_next_to_nothing_is_served(
@@ -269,7 +270,7 @@ async def test_reloads_under_load_fail_no_request(server: Server, client: Infere
     async def ask() -> None:
         nonlocal answered
         while not stop.is_set():
-            version = await client.policy()
+            version = await served_version(client)
             assert version
             group = await client.complete(
                 prompt(boards[answered % 64]), model=version.name, count=8, sampling=ROLLOUT, seed=answered
@@ -285,7 +286,7 @@ async def test_reloads_under_load_fail_no_request(server: Server, client: Infere
     await asyncio.gather(*callers)
 
     assert answered > 8
-    assert (await client.policy() or PolicyVersion(-1, "")).number == 10
+    assert (await served_version(client) or PolicyVersion(-1, "")).number == 10
 
 
 async def test_a_burst_larger_than_a_batch_survives(client: InferenceClient) -> None:
@@ -335,7 +336,7 @@ async def test_a_run_that_went_back_is_followed(
         streams.publish_policy(later, epoch=streams.take_over())
         await client.reload(later)
 
-    assert await client.policy() == again[-1].version
+    assert await served_version(client) == again[-1].version
     for number in (10, 11):
         await check_against_peft(server, client, number)
     for name in await client.served():
@@ -418,7 +419,7 @@ async def test_hostile_callers_do_not_harm_it(server: Server, client: InferenceC
     answers = await asyncio.to_thread(hostile.attack_http, server.url, paths, access=ACCESS)
 
     assert set(answers) <= {0, 100, 200, 400, 401, 404, 405, 413, 422}  # 200: of GET /policy
-    assert await client.policy()
+    assert await served_version(client)
 
 
 async def test_a_leased_version_answers_though_newer_ones_come(

@@ -16,6 +16,7 @@ from rookery.clients import InferenceClient
 from rookery.errors import PeerFault
 from rookery.streams import RunStreams
 from tests.integration.inference.server_process import Server
+from tests.servers import served_version
 from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.vllm, pytest.mark.redis, pytest.mark.torch, pytest.mark.timeout(600)]
@@ -99,7 +100,7 @@ async def test_started_again_it_comes_back_on_the_current_version_and_ends_with_
     core = engine(server)
     async with InferenceClient(server.url) as client, httpx.AsyncClient(base_url=server.url) as http:
         current = streams.policy()
-        assert current and await client.policy() == current.version
+        assert current and await served_version(client) == current.version
         core.suspend()
         reload = asyncio.create_task(client.reload(adapter))
         verified = 'rookery_reload_seconds_count{stage="verify"} 2.0'

@@ -32,6 +32,7 @@ from services.trainer.versions import commits
 from services.trainer.versions.publisher import Publisher
 from services.viewer.runs import RunFolder
 from tests.conftest import RedisServer
+from tests.failing import armed
 from tests.integration.trainer.runs import BATCH, Run, events
 from tests.unit.trainer.gpt2_models import write_gpt2
 from tests.unit.trainer.groups import make_group
@@ -297,7 +298,7 @@ def test_a_trainer_that_ends_anywhere_trains_on_each_group_once(
 ) -> None:
     """As if it had never ended. Nothing that is not committed was ever published."""
     run.add(_groups(3 * BATCH))
-    with failpoints.armed(f"{place}=error@2"), pytest.raises(OSError, match=f"failpoint {place}"):
+    with armed(f"{place}=error@2"), pytest.raises(OSError, match=f"failpoint {place}"):
         run.train(3)
     policy = run.streams.policy()
     assert policy is not None
@@ -474,7 +475,7 @@ def test_a_group_that_the_process_dies_of_is_given_up_after_some_starts(
 def test_kills_from_outside_bury_no_group(run: Run) -> None:
     run.add(_groups(BATCH))
     for _ in range(2 * attempts.MAX_ATTEMPTS):
-        with failpoints.armed("trainer.stepped=error"), pytest.raises(OSError, match="failpoint"):
+        with armed("trainer.stepped=error"), pytest.raises(OSError, match="failpoint"):
             run.train(1)
     run.train(1)
     assert run.streams.counts().dead == {}

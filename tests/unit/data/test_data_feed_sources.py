@@ -18,10 +18,8 @@ from rookery.rookworld import (
     PolicyLine,
     parse_state_line,
     policy_answer,
-    policy_line,
     policy_prompt,
     read_policy_answer,
-    state_line,
     state_prompt,
 )
 from rookery.rookworld_env import step
@@ -31,6 +29,7 @@ from services.data.positions.distinct import canonical_fen
 from services.data.positions.generator import PositionGenerator
 from services.data.settings import FeedSettings
 from services.data.tasks.lines import MAX_FAULTY
+from tests.rookworld_lines import policy_line, state_line
 
 START = chess.STARTING_FEN
 P_LINES = [

@@ -25,6 +25,7 @@ from services.data.tasks.rookworld import (
     policy_query,
     state_line,
 )
+from tests import rookworld_lines
 from tests.builders import position
 
 HISTORY = ("e2e4", "e7e5")
@@ -179,9 +180,9 @@ async def test_a_position_that_kills_engines_is_left_out(caplog: pytest.LogCaptu
 async def test_every_line_survives_its_text() -> None:
     for line in await lines(POSITIONS):
         if isinstance(line, PolicyLine):
-            assert rookworld.parse_policy_line(rookworld.policy_line(line)) == line
+            assert rookworld.parse_policy_line(rookworld_lines.policy_line(line)) == line
         elif line:
-            assert rookworld.parse_state_line(rookworld.state_line(line)) == line
+            assert rookworld.parse_state_line(rookworld_lines.state_line(line)) == line
 
 
 async def test_an_error_ends_the_work_that_is_under_way() -> None:

@@ -12,6 +12,7 @@ from rookery.rookworld import PolicyLine
 from services.data.positions.generator import PositionGenerator
 from services.data.tasks.example import Example, legal_moves, next_fen, rookworld_example
 from services.data.tasks.rookworld import RookworldMix, state_line
+from tests import rookworld_lines
 from tests.builders import position
 from tests.format_readers import READERS
 
@@ -64,7 +65,7 @@ def test_an_unknown_format_is_named() -> None:
 def test_a_policy_example_is_the_line_cut_where_the_model_goes_on(layout: str) -> None:
     line = PolicyLine(FEN, ("e2e4", "e2e3"), (0.3, 0.1), "e2e4")
     example = rookworld_example(POSITION, line, layout=layout)
-    assert example.text == rookworld.policy_line(line, layout=layout)
+    assert example.text == rookworld_lines.policy_line(line, layout=layout)
     assert example.answer.startswith("M: ")
     assert (example.task, example.move) == ("P", "")
 
@@ -72,7 +73,7 @@ def test_a_policy_example_is_the_line_cut_where_the_model_goes_on(layout: str) -
 def test_a_state_example_is_the_line_and_names_its_move() -> None:
     line = state_line(POSITION, random.Random(1), mix=RookworldMix())
     example = rookworld_example(POSITION, line)
-    assert example.text == rookworld.state_line(line)
+    assert example.text == rookworld_lines.state_line(line)
     assert example.prompt[0].content.endswith(f"+e7e8 d1e1 {line.move}+")
     assert (example.task, example.move) == ("A", line.move)
     assert isinstance(example, Example)

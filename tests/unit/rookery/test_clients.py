@@ -292,12 +292,11 @@ async def test_policy_in_service(monkeypatch: pytest.MonkeyPatch) -> None:
     body = {"version": 7, "sha256": "ab", "path": "/adapters/7", "base_model": "rook-tiny"}
     async with inference(monkeypatch, httpx.Response(200, json=body)) as (client, _):
         assert await client.adapter() == ADAPTER
-        assert await client.policy() == ADAPTER.version
 
 
 async def test_no_policy_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     async with inference(monkeypatch, httpx.Response(503)) as (client, _):
-        assert await client.policy() is None
+        assert await client.adapter() is None
 
 
 async def test_reload_sends_the_whole_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,4 +333,4 @@ async def test_each_status_is_one_error(
 async def test_silence_is_a_peer_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     async with inference(monkeypatch, httpx.ConnectTimeout("too long")) as (client, _):
         with pytest.raises(PeerFault, match="GET http://inference:8000/policy: ConnectTimeout too long"):
-            await client.policy()
+            await client.adapter()

@@ -8,10 +8,11 @@ import pytest
 from rookery import failpoints
 from rookery.errors import SetupError
 from tests.conftest import ROOT
+from tests.failing import armed
 
 
 def test_it_acts_at_the_passage_it_was_told() -> None:
-    with failpoints.armed("commit.written=error@2"):
+    with armed("commit.written=error@2"):
         failpoints.reach("commit.written")
         failpoints.reach("commit.renamed")
         with pytest.raises(OSError, match=r"failpoint commit\.written"):
@@ -21,7 +22,7 @@ def test_it_acts_at_the_passage_it_was_told() -> None:
 
 
 def test_a_delay_comes_each_time() -> None:
-    with failpoints.armed("commit.written=delay:20"):
+    with armed("commit.written=delay:20"):
         began = time.monotonic()
         failpoints.reach("commit.written")
         failpoints.reach("commit.written")

@@ -77,8 +77,14 @@ def test_a_path_that_leads_nowhere_is_no_id(model: str, tmp_path: Path) -> None:
         ({"HUGGINGFACE_HUB_CACHE": "~/old"}, "~/old"),
     ],
 )
-def test_the_cache_is_where_huggingface_hub_has_it(variables: dict[str, str], folder: str) -> None:
-    assert cache_dir(variables) == Path(folder).expanduser()
+def test_the_cache_is_where_huggingface_hub_has_it(
+    variables: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert cache_dir() == Path(folder).expanduser()
 
 
 def test_what_is_not_here_is_fetched(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from rookery import rookworld
 from rookery.errors import InvalidInput
 from rookery.rookworld import PolicyAnswer, PolicyLine, StateAnswer, StateLine
 from rookery.trace import Evaluation
+from tests import rookworld_lines
 
 FEN = "r1b1kbnr/pp2pppp/n1p5/q2PP3/3P4/2N5/PP3PPP/R1BQKBNR b KQkq - 2 6"
 LINE = PolicyLine(
@@ -40,12 +41,12 @@ STATE_TEXT = (
 
 
 def test_writes_the_published_columns() -> None:
-    assert rookworld.policy_line(LINE) == TEXT
+    assert rookworld_lines.policy_line(LINE) == TEXT
     assert (len(TEXT), TEXT.index("M: "), TEXT.index("E: "), TEXT.index("B: ")) == (175, 92, 125, 168)
 
 
 def test_generator_writes_one_column_more() -> None:
-    text = rookworld.policy_line(LINE, layout="generator")
+    text = rookworld_lines.policy_line(LINE, layout="generator")
     assert (len(text), text.index("M: "), text.index("E: "), text.index("B: ")) == (176, 93, 126, 169)
 
 
@@ -53,7 +54,7 @@ def test_generator_writes_one_column_more() -> None:
 def test_prompt_and_answer_make_the_line_and_every_layout_reads_back(layout: str) -> None:
     prompt = rookworld.policy_prompt(FEN, layout=layout)
     answer = rookworld.policy_answer(LINE.answer, layout=layout)
-    assert prompt + answer == rookworld.policy_line(LINE, layout=layout)
+    assert prompt + answer == rookworld_lines.policy_line(LINE, layout=layout)
     assert rookworld.parse_policy_line(prompt + answer) == LINE
     assert rookworld.parse_policy_prompt(prompt) == FEN
     assert rookworld.read_policy_answer(answer) == LINE.answer
@@ -124,7 +125,7 @@ def test_refuses_what_is_no_policy_line(text: str) -> None:
 
 
 def test_state_line_has_the_published_bytes() -> None:
-    assert rookworld.state_line(STATE) == STATE_TEXT
+    assert rookworld_lines.state_line(STATE) == STATE_TEXT
     assert rookworld.parse_state_line(STATE_TEXT) == STATE
     assert rookworld.parse_state_line(STATE_TEXT.removeprefix("A: ") + "\n") == STATE
 
@@ -209,7 +210,7 @@ _CANDIDATES = st.lists(st.tuples(_MOVES, _EVALS), min_size=1, max_size=5)
 def test_every_line_reads_back(candidates: list[tuple[str, float]], best: str, layout: str) -> None:
     moves, evals = zip(*candidates, strict=True)
     line = PolicyLine(FEN, moves, evals, best)
-    assert rookworld.parse_policy_line(rookworld.policy_line(line, layout=layout)) == line
+    assert rookworld.parse_policy_line(rookworld_lines.policy_line(line, layout=layout)) == line
 
 
 @given(st.text(alphabet="MEB:/ +-.0123abcdefghknpqrw\n\u0663<|>", max_size=200))
@@ -230,7 +231,7 @@ def test_megabytes_are_not_looked_into(piece: str) -> None:
 def test_reproduces_the_published_policy_lines(shared_data: Path) -> None:
     lines = (shared_data / "rookworld/rook/rook_val_dev_250.txt").read_text().splitlines()
     records = [rookworld.parse_policy_line(line) for line in lines]
-    assert [rookworld.policy_line(record) for record in records] == lines
+    assert [rookworld_lines.policy_line(record) for record in records] == lines
     assert len(lines) == 250
     assert sum(len(record.moves) < 5 for record in records) == 13  # fewer legal moves, none irregular
 
