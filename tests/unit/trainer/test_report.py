@@ -60,7 +60,14 @@ def test_the_readme_explains_every_key_and_no_other(written: dict[str, float]) -
     # After a kill, on a GPU, of real verdicts, of RookWorld's lines.
     elsewhere = {"recovered", "cuda_peak_mib", "component_NAME", "groups_TASK", "reward_TASK", "perfect_TASK"}
     elsewhere |= {"distinct_candidates", "moves_PIECE", "best_moves_PIECE", "piece_distance"}
-    elsewhere |= {"process_reward", "claims_true", "repeated_share", "reward_new", "legal_rate_new", "zero_variance_new"}
+    elsewhere |= {
+        "process_reward",
+        "claims_true",
+        "repeated_share",
+        "reward_new",
+        "legal_rate_new",
+        "zero_variance_new",
+    }
     unknown = [k for k, p in patterns.items() if not any(re.fullmatch(p, key) for key in written)]
     assert set(unknown) <= elsewhere
 
