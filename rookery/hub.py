@@ -17,8 +17,8 @@ from rookery.remote import is_url, local_folder
 CONFIG_FILE = "config.json"
 MANIFEST_FILE = "data_manifest.json"
 """What a model was trained on, beside its weights. Only some models have it."""
-_WEIGHTS = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
+WEIGHTS_FILE = "model.safetensors"
+_INDEX_FILE = "model.safetensors.index.json"
 
 _FILES = ("*.json", "*.txt", "*.jinja", "*.model", "*.safetensors")
 _OTHERS = ("*/*", "consolidated*")
@@ -52,8 +52,8 @@ def cached(model: str) -> Path | None:
     except OSError:
         return None
     snapshot = repository / "snapshots" / revision
-    names = [CONFIG_FILE, *_weights(snapshot)]
-    return snapshot if all((snapshot / name).is_file() for name in names) else None
+    needed = [snapshot / CONFIG_FILE, *weight_files(snapshot)]
+    return snapshot if all(path.is_file() for path in needed) else None
 
 
 def is_gpt2(folder: Path) -> bool:
@@ -111,7 +111,7 @@ def weights_digest(folder: Path) -> str | None:
     Raises:
         SetupError: a file is damaged.
     """
-    paths = [folder / name for name in _weights(folder)]
+    paths = weight_files(folder)
     if not all(path.is_file() for path in paths):
         return None
     try:
@@ -119,6 +119,27 @@ def weights_digest(folder: Path) -> str | None:
     except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
         raise SetupError(f"weights of {folder}: {error!r}") from error
     return DIGEST + hashlib.sha256(repr(sorted(tensors.items())).encode()).hexdigest()
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files of a model's weights, also if they are missing: one or, without it, those in its index.
+
+    transformers chooses them in the same way.
+
+    Raises:
+        SetupError: the index is damaged, or names a file that is not in the same folder.
+    """
+    index, whole = folder / _INDEX_FILE, folder / WEIGHTS_FILE
+    if whole.is_file() or not index.is_file():
+        return [whole]
+    try:
+        named = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise SetupError(f"{index}: {error!r}") from error
+    for name in named:
+        if not isinstance(name, str) or Path(name).name != name:
+            raise SetupError(f"{index} names {name!r}, which is not a file in the same folder")
+    return [folder / name for name in named]
 
 
 def _sampled(path: Path) -> Iterator[tuple[str, str]]:
@@ -171,13 +192,3 @@ def _is_id(model: str) -> bool:
         and not (path.is_absolute() or path.exists() or path.parent.is_dir())
         and model.count("/") == 1
     )
-
-
-def _weights(snapshot: Path) -> list[str]:
-    """The names of the weight files: one file, or those that the index lists."""
-    try:
-        return sorted(set(json.loads((snapshot / _INDEX).read_text())["weight_map"].values()))
-    except FileNotFoundError:
-        return [_WEIGHTS]
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise SetupError(f"{snapshot / _INDEX}: {error!r}") from error

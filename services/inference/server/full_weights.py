@@ -13,12 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rookery.errors import InvalidInput, SetupError
+from rookery.hub import CONFIG_FILE, WEIGHTS_FILE, weight_files
 from rookery.trace import Adapter
 from services.inference.server import file_checks
-
-CONFIG_FILE = "config.json"
-WEIGHTS_FILE = "model.safetensors"
-_INDEX_FILE = "model.safetensors.index.json"
 
 _FREE = {"_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version"}
 """Keys of config.json that do not affect the computation."""
@@ -48,7 +45,7 @@ class FullWeightsRules:
         try:
             object.__setattr__(self, "_config", _read_config(self.base))
             object.__setattr__(self, "_wanted", self._shapes(weight_files(self.base)))
-        except (OSError, ValueError, KeyError, InvalidInput) as error:
+        except (OSError, ValueError, InvalidInput) as error:
             raise SetupError(f"base model {str(self.base)!r}: {error}") from error
 
     def verify(self, adapter: Adapter) -> Adapter:
@@ -110,14 +107,6 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise InvalidInput(f"{folder / CONFIG_FILE} is not a JSON object")
     return config
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The weight files of a model: one, or those in its index. Other files in the folder are ignored."""
-    if (folder / WEIGHTS_FILE).is_file():
-        return [folder / WEIGHTS_FILE]
-    named = json.loads((folder / _INDEX_FILE).read_text())["weight_map"].values()
-    return [folder / Path(name).name for name in sorted(set(named))]
 
 
 class FullWeightsWorker:

@@ -17,12 +17,12 @@ from tokenizers import Tokenizer
 from tokenizers.implementations import ByteLevelBPETokenizer
 
 from rookery.errors import InvalidInput
+from rookery.hub import CONFIG_FILE, WEIGHTS_FILE, weight_files
 from rookery.rookworld import END_OF_TEXT
 from services.trainer.distributed.placement import shard_like
 from services.trainer.gpt2.model import Gpt2, Gpt2Config
 from services.trainer.versions.files import Content, StoredTensor, TensorFile
 
-CONFIG_FILE = "config.json"
 MODEL_TYPE = "gpt2"
 
 _ALLOWED: dict[str, tuple[Any, ...]] = {
@@ -33,9 +33,6 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "add_cross_attention": (False,),
 }
 """The supported values of settings that change the results of Hugging Face's GPT-2."""
-
-WEIGHTS_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
 
 PREFIX = "transformer."
 HEAD = "lm_head.weight"
@@ -160,7 +157,7 @@ def _config_json(config: Gpt2Config) -> dict[str, Any]:
 
 def _tensors(folder: Path, *, tied: bool) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields every weight with its name without the prefix, one at a time, so that memory holds one copy."""
-    for path in _parts(folder):
+    for path in weight_files(folder):
         try:
             with safe_open(path, framework="pt") as file:
                 for stored in file.keys():  # noqa: SIM118 - no mapping
@@ -169,23 +166,6 @@ def _tensors(folder: Path, *, tied: bool) -> Iterator[tuple[str, torch.Tensor]]:
                         yield name, file.get_tensor(stored)
         except (OSError, SafetensorError) as error:
             raise InvalidInput(f"{path}: {error}") from error
-
-
-def _parts(folder: Path) -> list[Path]:
-    """Returns the files of a directory's weights: one, or those that an index names."""
-    if (folder / WEIGHTS_FILE).is_file():
-        return [folder / WEIGHTS_FILE]
-    index = folder / INDEX_FILE
-    try:
-        named = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    except FileNotFoundError:
-        raise InvalidInput(f"{folder} has neither {WEIGHTS_FILE} nor {INDEX_FILE}") from None
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise InvalidInput(f"{index}: {error!r}") from error
-    for name in named:
-        if not isinstance(name, str) or Path(name).name != name:
-            raise InvalidInput(f"{index} names {name!r}, which is not a file in the same folder")
-    return [folder / name for name in named]
 
 
 def _some(names: list[str]) -> str:

@@ -14,11 +14,10 @@ from typing import Any
 import torch
 
 from rookery.errors import SetupError
-from rookery.hub import is_gpt2, model_folder
+from rookery.hub import CONFIG_FILE, WEIGHTS_FILE, is_gpt2, model_folder
 from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.distributed.placement import place_model
 from services.trainer.gpt2 import loader
-from services.trainer.gpt2.loader import CONFIG_FILE, WEIGHTS_FILE
 from services.trainer.gpt2.model import Gpt2
 from services.trainer.model.base_model import Head
 from services.trainer.model.policy import Policy

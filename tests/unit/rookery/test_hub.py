@@ -10,7 +10,15 @@ import pytest
 from safetensors.numpy import save_file
 
 from rookery.errors import SetupError
-from rookery.hub import cache_dir, cached, check_allowed, identity, model_folder, weights_digest
+from rookery.hub import (
+    cache_dir,
+    cached,
+    check_allowed,
+    identity,
+    model_folder,
+    weight_files,
+    weights_digest,
+)
 from tests.conftest import ROOT
 from tests.hub import write_snapshot
 
@@ -115,6 +123,20 @@ def test_the_same_weights_in_other_files_are_the_same_model(tmp_path: Path) -> N
 
     assert digest == weights_digest(split)
     assert identity(str(whole)) == f"{whole}@{digest}"
+
+
+def test_one_file_comes_before_those_of_an_index(tmp_path: Path) -> None:
+    model = _write(tmp_path / "a", {"model-1.safetensors": {"x": [1.0]}, "model-2.safetensors": {"y": [2.0]}})
+    save_file({"x": np.zeros(1, dtype=np.float32)}, model / "model.safetensors")
+    alone = _write(tmp_path / "b", {"model.safetensors": {"x": [0.0]}})
+    assert weight_files(model) == [model / "model.safetensors"]  # as transformers loads it
+    assert weights_digest(model) == weights_digest(alone)
+
+
+def test_an_index_may_not_lead_out_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../../etc/passwd"}}')
+    with pytest.raises(SetupError, match="not a file in the same folder"):
+        weight_files(tmp_path)
 
 
 @pytest.mark.parametrize("place", [0, 25_000, 49_999])

@@ -208,8 +208,5 @@ def test_what_is_no_such_model_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"model\.safetensors"):
         loader.load(folder)
     (folder / "model.safetensors").unlink()
-    with pytest.raises(InvalidInput, match="neither"):
-        loader.load(folder)
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../../etc/passwd"}}')
-    with pytest.raises(InvalidInput, match="not a file in the same folder"):
+    with pytest.raises(InvalidInput, match=r"model\.safetensors: No such file"):
         loader.load(folder)
