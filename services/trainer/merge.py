@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -75,14 +74,10 @@ def run(settings: MergeSettings) -> None:
     temporary = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=".merge.", dir=out.parent))
+        temporary = out.with_name(f".merge.{out.name}.{os.getpid()}")
+        temporary.mkdir()
         _write_model(model, temporary, base=base, dtype=settings.save_dtype)
         (temporary / MANIFEST_FILE).write_text(json.dumps(manifest, indent=2) + "\n")
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o777 & ~umask)  # the folder and the weights were made for this user alone
-        for weights in temporary.glob("*.safetensors"):  # several of a large model
-            weights.chmod(0o666 & ~umask)
         sync_files(temporary)
         temporary.rename(out)
         sync_folder(out.parent)
@@ -136,7 +131,8 @@ def _write_model(model: Any, out: Path, *, base: Path, dtype: str) -> None:
     import torch
 
     from services.trainer.model.policies import tokenizer_files
+    from services.trainer.versions.files import save_model
 
-    model.to(getattr(torch, dtype)).save_pretrained(out)
+    save_model(model.to(getattr(torch, dtype)), out)
     for name, data in tokenizer_files(base).items():
         (out / name).write_bytes(data)

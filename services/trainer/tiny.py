@@ -93,6 +93,8 @@ def build_tiny(
     import torch
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
+    from services.trainer.versions.files import save_model
+
     tokens = SPECIAL + TAGS + PIECES + SQUARES + (PIECES_ON_SQUARES if pieces else [])
     vocabulary = {token: i for i, token in enumerate(tokens)}
     fast = _fast(vocabulary)
@@ -119,8 +121,7 @@ def build_tiny(
     model.generation_config = GenerationConfig(
         eos_token_id=config.eos_token_id, pad_token_id=config.pad_token_id
     )
-    out.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(out)
+    save_model(model, out)
     fast.save_pretrained(out)
     return out
 
@@ -133,6 +134,8 @@ def add_words(model_dir: Path, data: Path, out: Path) -> Path:
     """
     import torch
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+    from services.trainer.versions.files import save_model
 
     fast = PreTrainedTokenizerFast.from_pretrained(model_dir)
     model = Qwen3ForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
@@ -158,8 +161,7 @@ def add_words(model_dir: Path, data: Path, out: Path) -> Path:
     template = fast.chat_template
     fast = _fast(vocabulary, words=True)
     fast.chat_template = template
-    out.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(out)
+    save_model(model, out)
     fast.save_pretrained(out)
     return out
 
@@ -176,6 +178,8 @@ def add_layers(model_dir: Path, layers: int, out: Path) -> Path:
     import torch
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+    from services.trainer.versions.files import save_model
+
     model = Qwen3ForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
     old = model.config.num_hidden_layers
     if not old < layers <= 2 * old:
@@ -191,7 +195,7 @@ def add_layers(model_dir: Path, layers: int, out: Path) -> Path:
     model.model.layers = deeper
     model.config.num_hidden_layers = layers
     model.config.layer_types = ["full_attention"] * layers
-    model.save_pretrained(out)
+    save_model(model, out)
     PreTrainedTokenizerFast.from_pretrained(model_dir).save_pretrained(out)
     return out
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from rookery import __version__
 from rookery.errors import InvalidInput, RookeryError
@@ -28,8 +28,17 @@ from services.trainer.examples import data_style, local_path
 from services.trainer.model.lora import adapter_files
 from services.trainer.settings import FinetuneSettings
 from services.trainer.training import optimizer as adam
-from services.trainer.versions import commits, files
-from services.trainer.versions.files import file_sha256, read_object, sync_files, sync_folder
+from services.trainer.versions import commits
+from services.trainer.versions.files import (
+    StoredTensor,
+    TensorFile,
+    file_sha256,
+    read_object,
+    save_model,
+    sync_files,
+    sync_folder,
+    write_file,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -115,9 +124,9 @@ def save_checkpoint(
     temporary, final, old = out / "checkpoint.tmp", out / "checkpoint", out / "checkpoint.old"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
-    tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
-    save_file(tensors, temporary / "model.safetensors")
-    files.write_file(temporary / adam.FILE, adam.dump(optimizer))
+    tensors = TensorFile({name: StoredTensor.of(weight) for name, weight in weights.items()})
+    write_file(temporary / "model.safetensors", tensors)
+    write_file(temporary / adam.FILE, adam.dump(optimizer))
     (temporary / "state.json").write_text(json.dumps({"step": step, "fingerprint": dict(fingerprint)}))
     sync_files(temporary)
     # A kill between the two renames leaves checkpoint.old, which `restore_checkpoint` finds.
@@ -213,7 +222,7 @@ def export(
     final, temporary = settings.out / "model", settings.out / "model.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     whole = model.merge_and_unload() if settings.lora_rank else model
-    whole.to(getattr(torch, settings.save_dtype)).save_pretrained(temporary)
+    save_model(whole.to(getattr(torch, settings.save_dtype)), temporary)
     tokenizer.save_pretrained(temporary)
     for name, data in extra_files(temporary).items():
         (temporary / name).write_bytes(data)

@@ -7,6 +7,7 @@ a power cut are synced to disk before they are renamed into place.
 import hashlib
 import json
 import os
+import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ import torch
 from rich.progress import open as open_shown
 
 from rookery.errors import InvalidInput, SetupError
+from rookery.hub import CONFIG_FILE
 from services.trainer.distributed.placement import full_tensor
 
 _DTYPES = {
@@ -109,6 +111,14 @@ def write_file(path: Path, content: Content) -> str:
             file.write(piece)
             digest.update(piece)
     return digest.hexdigest()
+
+
+def save_model(model: Any, folder: Path) -> None:
+    """Writes a Hugging Face model. Its weights get its config's mode: safetensors lets no other user read."""
+    model.save_pretrained(folder)
+    mode = stat.S_IMODE((folder / CONFIG_FILE).stat().st_mode)
+    for weights in folder.glob("*.safetensors"):  # several of a large model
+        weights.chmod(mode)
 
 
 def file_sha256(path: Path) -> str:

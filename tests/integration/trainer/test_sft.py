@@ -189,6 +189,7 @@ def test_a_model_has_a_manifest(tiny_model: Path, data: Path, tmp_path: Path) ->
     assert manifest["base"].startswith(f"{tiny_model}@sha256:")
     assert manifest["data"] == {"path": str(data), "sha256": hashlib.sha256(data.read_bytes()).hexdigest()}
     assert manifest["trained"]["lr"] == "0.001"
+    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1, "others may read the weights too"
 
 
 def test_no_model_is_written_where_no_answer_fits(tiny_model: Path, data: Path, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def test_a_model_learns_words_and_forgets_nothing(tmp_path: Path) -> None:
     old, new = load_file(BASE / "model.safetensors")[name], load_file(out / "model.safetensors")[name]
     size = len(before)
     assert new.shape[0] >= len(after) > size and torch.equal(new[:size], old[:size].float())
+    assert len({path.stat().st_mode for path in out.iterdir()}) == 1, "others may read the weights too"
 
 
 @pytest.mark.parametrize(("layers", "added"), [(5, {4}), (6, {2, 5}), (8, {1, 3, 5, 7})])
