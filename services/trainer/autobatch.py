@@ -103,7 +103,7 @@ def resolve_micro_batch_tokens(settings: TrainerSettings, policy: Policy) -> Tra
     if settings.micro_batch_tokens:
         return settings
     shape = _row(settings.row_tokens or ROW, most=max_positions(policy.model.config))
-    choice = saved_choice(settings.run_dir, asked=_asked(settings, shape, policy.device))
+    choice = saved_choice(settings.run_dir, asked=_asked(settings, shape, policy))
     if choice is None:
         choice = _search(settings, policy, shape, most=settings.batch_groups).choice
     logger.info("using %d tokens per forward pass: %s", choice.tokens, _said(choice))
@@ -144,7 +144,7 @@ def _search(settings: TrainerSettings, policy: Policy, shape: GroupShape, *, mos
     """Searches, and writes memory_profiles.json."""
     found = find_largest(lambda size: probe(policy, settings, shape, positions=size), first=FIRST, most=most)
     content = {
-        "asked": _asked(settings, shape, policy.device),
+        "asked": _asked(settings, shape, policy),
         "choice": asdict(found.choice),
         "profiles": [{**asdict(profile), "share": profile.share} for profile in found.profiles],
     }
@@ -162,19 +162,20 @@ def _said(choice: Profile) -> str:
     )
 
 
-def _asked(settings: TrainerSettings, shape: GroupShape, device: torch.device) -> dict[str, str]:
-    """Returns the settings that a profile depends on."""
+def _asked(settings: TrainerSettings, shape: GroupShape, policy: Policy) -> dict[str, str]:
+    """Returns what a profile depends on."""
     fields = (
         "model", "lora_rank", "lora_targets", "gradient_checkpointing", "adam_bits", "offload", "base_bits",
-        "objective", "kl", "batch_groups",
+        "compile", "objective", "kl", "kl_report_every", "entropy_coefficient", "batch_groups",
     )  # fmt: skip
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    on_gpu = policy.device.type == "cuda"
     return {
         **{field: str(getattr(settings, field)) for field in fields},
         "group": str(shape.group),
         "prompt_tokens": str(shape.prompt_tokens),
         "completion_tokens": str(shape.completion_tokens),
-        "device": name,
+        "device": torch.cuda.get_device_name(policy.device) if on_gpu else "cpu",
+        "in_bf16": str(policy.in_bf16),
     }
 
 

@@ -171,10 +171,12 @@ def test_auto_is_settled_once_and_kept_for_the_same_question(
 
     monkeypatch.setattr(autobatch, "probe", asked_again)
     assert autobatch.resolve_micro_batch_tokens(settings, policy) == settled
+    for changed in ({"gradient_checkpointing": True}, {"kl_report_every": 0}, {"entropy_coefficient": 0.1}):
+        with pytest.raises(AssertionError, match="probed again"):
+            autobatch.resolve_micro_batch_tokens(settings.model_copy(update=changed), policy)
+    monkeypatch.setattr(policy, "in_bf16", not policy.in_bf16)
     with pytest.raises(AssertionError, match="probed again"):
-        autobatch.resolve_micro_batch_tokens(
-            settings.model_copy(update={"gradient_checkpointing": True}), policy
-        )
+        autobatch.resolve_micro_batch_tokens(settings, policy)
 
 
 def test_a_number_is_left_as_it_is(policy: Policy, settings: TrainerSettings) -> None:
