@@ -88,7 +88,13 @@ def train(
             number = commit.version.number + 1
             row = describe_step(groups, stats.row(), version=number, dropped=intake.dropped)
             passes = settings.ppo_epochs if settings.objective == "ppo" else 1
-            row |= meter.row(groups, tokens=stats.tokens, train_s=phases["train"], passes=passes)
+            row |= meter.row(
+                groups,
+                tokens=stats.tokens,
+                train_s=phases["train"],
+                passes=passes,
+                mask_truncated=settings.mask_truncated,
+            )
             with _timed(phases, "commit"):
                 commit = _commit(
                     settings,

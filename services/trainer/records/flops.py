@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from rookery.trace import TraceGroup
+from services.trainer.batches.rows import carries_loss
 from services.trainer.model.policy import Policy
 from services.trainer.records.memory import levels
 
@@ -137,10 +138,20 @@ class SpeedMeter:
             yield
 
     def row(
-        self, groups: Sequence[TraceGroup], *, tokens: int, train_s: float, passes: int = 1
+        self,
+        groups: Sequence[TraceGroup],
+        *,
+        tokens: int,
+        train_s: float,
+        passes: int = 1,
+        mask_truncated: bool = True,
     ) -> dict[str, float]:
         """Returns the figures of the step just measured. `tokens` carried loss, in `passes` passes each."""
-        shapes = [(len(g.prompt_token_ids), [len(t.completion.token_ids) for t in g.traces]) for g in groups]
+        shapes = [
+            (len(group.prompt_token_ids), lengths)
+            for group in groups
+            if (lengths := _lengths(group, mask_truncated=mask_truncated))
+        ]
         flops = passes * step_flops(self._weights, shapes)
         return {
             "tokens_per_s": tokens / train_s,
@@ -148,6 +159,15 @@ class SpeedMeter:
             "mfu": flops / train_s / (self._peak.flops() * self._devices),
             **self._memory,
         }
+
+
+def _lengths(group: TraceGroup, *, mask_truncated: bool) -> list[int]:
+    """Returns the lengths of the completions that are computed: see `make_rows`."""
+    return [
+        len(trace.completion.token_ids)
+        for trace in group.traces
+        if carries_loss(trace, mask_truncated=mask_truncated)
+    ]
 
 
 def _measured_flops(device: torch.device, dtype: torch.dtype) -> float:

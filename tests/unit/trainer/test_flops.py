@@ -1,5 +1,6 @@
 """Useful work, counted against torch's own counter."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from services.trainer.model.policy import Policy
 from services.trainer.records import flops
-from services.trainer.records.flops import PeakFlops, count_weights, step_flops
+from services.trainer.records.flops import PeakFlops, SpeedMeter, count_weights, step_flops
 from services.trainer.settings import TrainerSettings
+from tests.unit.trainer.groups import make_group
 
 
 def load(model: Path, tmp_path: Path) -> Policy:
@@ -48,6 +50,18 @@ def test_a_longer_prompt_costs_every_completion_more() -> None:
     # Two completions of 3 tokens, 2 of which are inputs: each sees the prompt, itself and what came before.
     seen = 4 * 5 / 2 + 2 * (2 * 4 + 3)
     assert step_flops(shape, [(4, [3, 3])]) == 12 * seen + 6 * 6 * 10
+
+
+def test_completions_that_are_left_out_cost_nothing(tiny_model: Path, tmp_path: Path) -> None:
+    group = make_group(1, finish_reason="length")
+    prompt, lengths = len(group.prompt_token_ids), [len(trace.completion.token_ids) for trace in group.traces]
+    policy = load(tiny_model, tmp_path)
+    meter, shape = SpeedMeter(policy), count_weights(policy.model)
+    for masked, expected in ((True, lengths[1:]), (False, lengths)):
+        row = meter.row([group], tokens=1, train_s=1.0, mask_truncated=masked)
+        assert row["tflops"] == step_flops(shape, [(prompt, expected)]) / 1e12
+    cut = replace(group, traces=group.traces[:1])
+    assert meter.row([cut], tokens=1, train_s=1.0)["tflops"] == 0.0
 
 
 def test_a_cpu_is_measured() -> None:
