@@ -24,6 +24,7 @@ from rookery.serving import Service, add_probes, add_problem_handlers, serve
 from services.trainer.distributed.placement import device_named
 from services.trainer.examples.chats import Chat, Messages, tokenize
 from services.trainer.finetune.model import load_sequence_classifier, load_tokenizer
+from services.trainer.model.base_model import max_positions
 from services.trainer.reward_model.report import read_card
 from services.trainer.settings import RewardServerSettings
 
@@ -45,7 +46,7 @@ class RewardScorer:
         model = load_sequence_classifier(folder, dtype=torch.float32, pad_id=_PAD)
         self._model = model.to(device).eval()
         self._device = device
-        self._longest = int(getattr(model.config, "max_position_embeddings", 1 << 20))
+        self._longest = max_positions(model.config) or 1 << 20
 
     def encode(self, chat: Messages) -> list[int]:
         """Returns the tokens of a chat with the answer last.

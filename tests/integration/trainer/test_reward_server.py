@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,9 +14,11 @@ import torch
 from rookery.errors import RookeryError
 from rookery.serving import Service
 from services.trainer.reward_model import training
+from services.trainer.reward_model.report import CARD
 from services.trainer.reward_model.server import BatchQueue, RewardScorer, create_app
 from services.trainer.settings import RewardModelSettings
 from services.trainer.tiny import build_tiny
+from services.trainer.versions.files import file_sha256
 from tests import hostile, openapi
 from tests.conftest import free_port
 from tests.unit.rookery.running import running
@@ -128,6 +131,17 @@ async def test_too_many_are_told_to_come_back(http: httpx.AsyncClient) -> None:
     response = await http.post("/v1/rewards", json={"items": [_item("e2e4")] * 41})
     assert response.status_code == 503
     assert response.headers["retry-after"] == "1"
+
+
+def test_a_stretched_model_reads_as_far_as_it_is_trained(folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder, tmp_path / "model")
+    config, card = (json.loads((copy / name).read_text()) for name in ("config.json", CARD))
+    stretch = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 384}
+    config["rope_parameters"] |= stretch
+    (copy / "config.json").write_text(json.dumps(config))
+    card["files"]["config.json"] = file_sha256(copy / "config.json")
+    (copy / CARD).write_text(json.dumps(card))
+    assert RewardScorer(copy, rows=1, device=torch.device("cpu")).width([1] * 700) == 704
 
 
 async def test_a_reward_that_is_no_number_is_a_fault(desk: BatchQueue, scorer: RewardScorer) -> None:
