@@ -14,7 +14,7 @@ from rookery import __version__
 from rookery.errors import RookeryError
 from rookery.hub import check_allowed
 from rookery.plots.steps import METRICS_FILE, read_metrics
-from rookery.remote import upload
+from rookery.remote import open_store, upload
 from rookery.serving import Service, add_probes, serve
 from rookery.streams import RunStreams
 from services.trainer.autobatch import resolve_micro_batch_tokens
@@ -27,7 +27,7 @@ from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training.ranks import follow
 from services.trainer.versions import commits
-from services.trainer.versions.publisher import Publisher, Store
+from services.trainer.versions.publisher import Publisher
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,8 @@ async def _train(
     settings: TrainerSettings, world: World, state: dict[str, str], stop: threading.Event
 ) -> None:
     streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
-    store = Store(settings.adapter_store) if settings.adapter_store else None
+    if settings.adapter_store:
+        open_store(settings.adapter_store)  # raises now, not after the first version
     # Lock before anything is written or taken over: a second trainer must not disturb the first one.
     with commits.sole_writer(settings.adapters_dir):
         policy = await asyncio.to_thread(build_policy, settings)
@@ -128,7 +129,7 @@ async def _train(
             access=settings.access,
             epoch=epoch,
             loop=asyncio.get_running_loop(),
-            store=store,
+            store=settings.adapter_store,
             max_steps=settings.max_steps,
         )
         state.pop("reason")

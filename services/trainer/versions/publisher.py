@@ -19,7 +19,7 @@ from rookery.errors import PeerFault, RookeryError, SetupError
 from rookery.failpoints import reach
 from rookery.masking import mask_text
 from rookery.metrics import RELOADS, SERVER_BEHIND
-from rookery.remote import open_store
+from rookery.remote import upload
 from rookery.retries import PAUSES_S, retry
 from rookery.streams import RunStreams
 from rookery.trace import Adapter
@@ -36,31 +36,6 @@ SLEEP_PAUSES_S = (1.0, 5.0, 15.0, 30.0, 30.0)
 """Pauses between the calls of /sleep: a server that has crashed is back by then."""
 
 
-class Store:
-    """Copies versions to a folder of a store, such as `s3://bucket/runs/mine/adapters`. Deletes nothing."""
-
-    def __init__(self, url: str) -> None:
-        """
-        Raises:
-            SetupError: the store is unknown, or the package for it is missing.
-        """
-        self._files, self._root = open_store(url)
-        self._url = url
-
-    def keep(self, folder: Path) -> None:
-        """Copies a version. `SHA256SUMS` comes last, so a server that finds it finds all files.
-
-        Raises:
-            PeerFault: the store does not answer, or refuses.
-        """
-        try:
-            self._files.makedirs(f"{self._root}/{folder.name}", exist_ok=True)
-            for path in served_files(folder):
-                self._files.put_file(str(path), f"{self._root}/{folder.name}/{path.name}")
-        except Exception as error:  # each store has its own
-            raise PeerFault(f"--adapter-store {self._url}: {type(error).__name__} {error}") from error
-
-
 class Publisher:
     """Publishes in order. All but `close` is called from the training thread."""
 
@@ -72,11 +47,12 @@ class Publisher:
         access: Access = OPEN,
         epoch: int,
         loop: asyncio.AbstractEventLoop,
-        store: Store | None = None,
+        store: str = "",
         max_steps: int = 0,
     ) -> None:
         """`urls` are as in `rookery.replicas`; a server that joins gets the newest version at once.
 
+        `store` is the URL of a folder that gets a copy of each version, such as `s3://bucket/adapters`.
         The run ends with version `max_steps`, unless that is 0.
         """
         self._streams, self._access = streams, access
@@ -142,15 +118,19 @@ class Publisher:
 
     def _keep(self, adapter: Adapter) -> None:
         """Copies a version to the store. If that fails, training goes on, and `republish` tries again."""
-        if self._store is None or self._kept == adapter.version.number:
+        if not self._store or self._kept == adapter.version.number:
             return
+        folder = Path(adapter.path)
         try:
-            self._store.keep(Path(adapter.path))
+            # `SHA256SUMS` comes last, so a server that finds it finds all files.
+            names = [f"{folder.name}/{path.name}" for path in served_files(folder)]
+            upload(folder.parent, names, self._store)
             self._kept = adapter.version.number
-        except PeerFault as error:
+        except Exception as error:  # each store has its own
             logger.error(
-                "%s is not in the store, and other machines cannot serve it: %s", adapter.version.name, error
-            )
+                "%s is not in the store, and other machines cannot serve it: --adapter-store %s: %s %s",
+                folder.name, self._store, type(error).__name__, error,
+            )  # fmt: skip
 
     async def _follow_servers(self, urls: str) -> None:
         async for found in replicas.follow(urls):

@@ -16,13 +16,13 @@ from fastapi import FastAPI
 
 from bench.noise_adapter import write_adapter
 from rookery.errors import InvalidInput, PeerFault, SetupError, Unavailable
+from rookery.remote import upload
 from rookery.trace import Adapter
 from services.inference.server import download
 from services.inference.server.adapter import CONFIG_FILE, WEIGHTS_FILE, AdapterRules
 from services.inference.server.download import FOLDER, SUMS, DownloadingRules
 from services.trainer.process import add_routes
-from services.trainer.versions.commits import write
-from services.trainer.versions.publisher import Store
+from services.trainer.versions.commits import served_files, write
 from tests.servers import serve_http
 
 pytestmark = pytest.mark.torch
@@ -225,15 +225,14 @@ async def test_a_version_comes_through_a_bucket(trainer: Trainer, tmp_path: Path
     checks = rules(f"{bucket}/adapters", root)
     with pytest.raises(InvalidInput, match=f"policy-v000001/{SUMS}"):
         await verify(checks, adapter)
-    store = Store(f"{bucket}/adapters")
+    folder = Path(adapter.path)
+    names = [f"{folder.name}/{path.name}" for path in served_files(folder)]
     for _ in range(2):  # a trainer that was restarted copies its version again
-        store.keep(Path(adapter.path))
-    weights = (Path(adapter.path) / WEIGHTS_FILE).read_bytes()
+        upload(folder.parent, names, f"{bucket}/adapters")
+    weights = (folder / WEIGHTS_FILE).read_bytes()
     part = root / FOLDER / f".policy-v000001-{adapter.version.sha256[:16]}" / WEIGHTS_FILE
     part.write_bytes(weights[:100])
     got = await verify(checks, adapter)
     assert (Path(got.path) / WEIGHTS_FILE).read_bytes() == weights
-    with pytest.raises(SetupError, match="nosuch://bucket"):
-        Store("nosuch://bucket")
     with pytest.raises(SetupError, match="nosuch://bucket"):
         rules("nosuch://bucket", root)

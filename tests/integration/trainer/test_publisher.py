@@ -16,7 +16,7 @@ from rookery.errors import Conflict, PeerFault, SetupError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.trainer.versions import publisher as module
-from services.trainer.versions.publisher import Publisher, Store
+from services.trainer.versions.publisher import Publisher
 from tests.integration.trainer.runs import events
 from tests.waiting import until
 
@@ -248,7 +248,7 @@ def test_a_store_that_is_away_stops_nothing_and_gets_the_version_later(
     committed = replace(adapter(0), path=str(folder))
     streams = RunStreams(redis_url, "r")
     with events() as loop:
-        store = Store(f"file://{blocked}/adapters")
+        store = f"file://{blocked}/adapters"
         publisher = Publisher(streams, "", epoch=streams.take_over(), loop=loop, store=store)
         publisher.publish(committed)
         assert streams.policy() == committed

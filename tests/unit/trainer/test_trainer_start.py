@@ -80,6 +80,12 @@ def test_a_resume_that_is_refused_leaves_the_kept_settings(
     assert (tmp_path / "trainer.toml").read_text() == kept
 
 
+def test_an_unknown_store_is_refused_at_once(tmp_path: Path) -> None:
+    settings = TrainerSettings(model=Path("m"), run_dir=tmp_path, adapter_store="nosuch://bucket")
+    with pytest.raises(SetupError, match="nosuch://bucket"):
+        asyncio.run(process._train(settings, World(), {}, threading.Event()))
+
+
 def test_other_weights_under_the_name_of_its_model_are_no_model_to_resume_with(tmp_path: Path) -> None:
     known, first = [], None
     for value in (1.0, 1.0, 2.0):
