@@ -63,6 +63,7 @@ class Publisher:
         self._by_url: dict[str, _Server] = {}
         self._found = threading.Event()
         self._following = asyncio.run_coroutine_threadsafe(self._follow_servers(urls), loop)
+        self._following.add_done_callback(lambda _: self._found.set())  # also after an error
 
     def publish(self, adapter: Adapter) -> None:
         """Publishes a version after its commit and acknowledgement. First waits for the previous version."""
@@ -148,8 +149,9 @@ class Publisher:
 
     def _run(self, call: Coroutine[Any, Any, None]) -> None:
         self._found.wait()  # for the first look-up
-        if self._following.done():
-            self._following.result()  # raises an error that `replicas` does not handle: a bug there
+        if self._following.done() and (error := self._following.exception()):
+            call.close()
+            raise error  # one that `replicas` does not handle: a bug there
         asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
     async def _each(self, call: Callable[["_Server"], Awaitable[None]]) -> None:

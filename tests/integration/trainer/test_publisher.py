@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -258,6 +258,19 @@ def test_a_store_that_is_away_stops_nothing_and_gets_the_version_later(
         asyncio.run_coroutine_threadsafe(publisher.close(), loop).result(timeout=10)
     kept = {path.name for path in (blocked / "adapters" / "policy-v000000").iterdir()}
     assert kept == {"adapter_model.safetensors", "SHA256SUMS"}
+
+
+def test_a_first_look_up_that_fails_is_raised(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(urls: str) -> AsyncIterator[tuple[str, ...]]:
+        raise ZeroDivisionError(urls)
+        yield ()
+
+    monkeypatch.setattr(module.replicas, "follow", broken)
+    streams = RunStreams(redis_url, "r")
+    with events() as loop:
+        publisher = Publisher(streams, "http://a", epoch=streams.take_over(), loop=loop)
+        with pytest.raises(ZeroDivisionError, match="http://a"):
+            publisher.publish(adapter(0))
 
 
 def test_closing_does_not_wait_for_a_hung_server(one: Setting) -> None:
