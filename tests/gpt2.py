@@ -89,6 +89,7 @@ def teach(folder: Path, *, steps: int, batch: int = 16, seed: int = 0) -> Path:
     import torch
     from transformers import AutoTokenizer
 
+    from rookery.hub import WEIGHTS_FILE
     from services.trainer.gpt2 import loader
     from services.trainer.versions import files
 
@@ -113,7 +114,5 @@ def teach(folder: Path, *, steps: int, batch: int = 16, seed: int = 0) -> Path:
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets[:, 1:].flatten()).backward()
         optimizer.step()
         optimizer.zero_grad()
-    for name, data in loader.files(model).items():
-        if name.endswith(".safetensors"):
-            files.write_file(folder / name, data)
+    files.write_file(folder / WEIGHTS_FILE, loader.files(model, config={})[WEIGHTS_FILE])
     return folder

@@ -43,15 +43,15 @@ _MASK = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")
 _SHOWN = 5
 
 
-def load(folder: Path, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Gpt2:
-    """Loads the model of a directory.
+def load(folder: Path) -> Gpt2:
+    """Loads the model of a directory in float32.
 
     Raises:
         InvalidInput: it has no GPT-2, or tensors are missing, unknown or of another shape, which it names.
     """
     with torch.device("meta"):  # random weights would be computed and thrown away
         model = Gpt2(read_config(folder))
-    model.to_empty(device=device).to(dtype)
+    model.to_empty(device="cpu")
     if model.config.tie_word_embeddings:
         model.lm_head.weight = model.wte.weight
     load_weights(model, folder)
@@ -121,11 +121,10 @@ def load_weights(model: Gpt2, folder: Path) -> None:
         raise InvalidInput(f"weights of {folder}: {'; '.join(complaints)}")
 
 
-def files(model: Gpt2, *, config: Mapping[str, Any] | None = None) -> dict[str, Content]:
+def files(model: Gpt2, *, config: Mapping[str, Any]) -> dict[str, Content]:
     """The contents of a directory that transformers and vLLM load, by file name.
 
-    The same weights give the same bytes. `config` is the content of `config.json`; by default it describes
-    the model's shape.
+    The same weights give the same bytes. `config` is the content of `config.json`.
     """
     weights = {
         PREFIX + name if name != HEAD else name: StoredTensor.of(
@@ -133,26 +132,8 @@ def files(model: Gpt2, *, config: Mapping[str, Any] | None = None) -> dict[str, 
         )
         for name, parameter in model.named_parameters()
     }
-    text = json.dumps(config or _config_json(model.config), indent=2, sort_keys=True)
+    text = json.dumps(config, indent=2, sort_keys=True)
     return {WEIGHTS_FILE: TensorFile(weights, {"format": "pt"}), CONFIG_FILE: text.encode()}
-
-
-def _config_json(config: Gpt2Config) -> dict[str, Any]:
-    """Returns the content of `config.json` for transformers and vLLM."""
-    return {
-        "architectures": ["GPT2LMHeadModel"],
-        "model_type": MODEL_TYPE,
-        "activation_function": "gelu_new",
-        "vocab_size": config.vocab_size,
-        "n_positions": config.max_position_embeddings,
-        "n_ctx": config.max_position_embeddings,
-        "n_embd": config.hidden_size,
-        "n_layer": config.num_hidden_layers,
-        "n_head": config.num_attention_heads,
-        "n_inner": config.intermediate_size,
-        "layer_norm_epsilon": config.layer_norm_epsilon,
-        "tie_word_embeddings": config.tie_word_embeddings,
-    }
 
 
 def _tensors(folder: Path, *, tied: bool) -> Iterator[tuple[str, torch.Tensor]]:

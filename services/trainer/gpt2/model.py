@@ -7,9 +7,8 @@ Shapes: L layers, B rows, T tokens, S tokens attended to (T and those in the cac
 head or, in `hidden_BTD`, of the model.
 """
 
-import math
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -164,7 +163,6 @@ class Gpt2(nn.Module):  # type: ignore[misc]
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         if config.tie_word_embeddings:
             self.lm_head.weight = self.wte.weight
-        self.apply(self._init_weights)
 
     def get_output_embeddings(self) -> nn.Linear:
         """The head, by the name that Hugging Face's models give it."""
@@ -214,17 +212,6 @@ class Gpt2(nn.Module):  # type: ignore[misc]
             )
         logits_BTV: torch.Tensor = self.lm_head(hidden_BTD)
         return logits_BTV
-
-    def _init_weights(self, module: Any) -> None:
-        """N(0, 0.02), biases 0; layers writing to the residual stream are scaled by depth (section 2.3)."""
-        if isinstance(module, Block):
-            scale = 0.02 / math.sqrt(2 * self.config.num_hidden_layers)
-            for added in (module.attn.c_proj, module.mlp.c_proj):
-                nn.init.normal_(added.weight, std=scale)
-        elif isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=0.02)
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                nn.init.zeros_(module.bias)
 
 
 def positions(attention_mask_BT: torch.Tensor) -> torch.Tensor:
