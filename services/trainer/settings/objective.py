@@ -1,6 +1,5 @@
 """Settings of the policy-gradient objective."""
 
-import logging
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -16,8 +15,6 @@ from pydantic import (
 
 from rookery.settings import Settings
 from services.trainer.settings.shared import ConditionalSettings, When
-
-logger = logging.getLogger(__name__)
 
 ObjectiveName = Literal["grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce", "ppo"]
 Baseline = Literal["none", "group-mean", "leave-one-out", "ema", "adaptive"]
@@ -42,10 +39,6 @@ batch of rollouts. Groups of earlier versions have larger ratios; README.md has 
 
 _CLIPPING = When("objective", ("grpo", "dr-grpo", "dapo", "gspo", "ppo"))
 _PENALISED = When("kl", ("k1", "k2", "k3", "policy_reference", "reference_policy", "symmetric"))
-_NARROW_GSPO_CLIP = 0.003
-"""With a range this narrow, most completions of groups one version old are clipped."""
-_WIDE_GSPO_CLIP = 0.2
-"""With a range this wide, ratios of whole completions are almost never clipped."""
 
 
 KL_ALIASES = {"forward": "policy_reference", "reverse": "reference_policy"}
@@ -204,17 +197,4 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySet
     def _dual_clip_is_a_bound(self) -> Self:
         if 0.0 < self.dual_clip <= 1.0:
             raise ValueError(f"--dual-clip {self.dual_clip:g}: must be above 1, or 0 for no bound")
-        return self
-
-    @model_validator(mode="after")
-    def _gspo_clips(self) -> Self:
-        widest = max(self.clip_low, self.clip_high)
-        if self.objective == "gspo" and not _NARROW_GSPO_CLIP < widest <= _WIDE_GSPO_CLIP:
-            logger.warning(
-                "--objective gspo clips ratios of whole completions at %g: %s",
-                widest,
-                "this hardly ever clips"
-                if widest > _WIDE_GSPO_CLIP
-                else "this clips most completions of groups that are one version old",
-            )
         return self

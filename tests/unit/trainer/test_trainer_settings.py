@@ -1,6 +1,5 @@
 """Settings of the trainer: an objective's own defaults, and what nothing reads is refused or not taken."""
 
-import logging
 import tomllib
 from pathlib import Path
 from typing import get_args
@@ -230,21 +229,6 @@ def test_what_a_file_chooses_and_nothing_reads_is_refused(
     assert parse("--objective gspo").clip_low == 0.1
     with pytest.raises(SetupError, match=r"--clip-low 0.1 .file. has no effect with --objective cispo"):
         parse("--objective cispo")
-
-
-def test_clips_of_whole_completions_that_do_not_fit_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        assert parse("--objective gspo").clip_high == 0.04
-        parse("--clip-high 0.3")
-        parse("--clip-low 3e-4 --clip-high 4e-4")
-        assert not caplog.records
-        parse("--objective gspo --clip-high 0.3")
-        parse("--objective gspo --clip-low 3e-4 --clip-high 4e-4")
-    assert "whole completions at 0.3: this hardly ever clips" in caplog.text
-    assert (
-        "whole completions at 0.0004: this clips most completions of groups that are one version old"
-        in caplog.text
-    )
 
 
 @pytest.mark.parametrize("clip", ["-1", "0.5", "1"])
