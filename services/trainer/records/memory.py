@@ -4,7 +4,6 @@ On a GPU it is the memory of torch's allocator, on a CPU the resident set of the
 """
 
 import ctypes
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ import torch
 
 MIB = 1 << 20
 
-_SAMPLE_S = 0.002
 _UNLIMITED = 1 << 60
 """A version 1 cgroup without a limit reports a number close to 2**63."""
 
@@ -56,7 +54,7 @@ def release_free() -> None:
 def watch(device: torch.device) -> Iterator[PeakMemory]:
     """Measures the peak memory inside the block: of this process, or of torch on a GPU.
 
-    On a CPU the kernel's peak is reset if that is allowed; otherwise a thread samples every 2 ms.
+    On a CPU, if the kernel's peak cannot be reset, it is the highest since the process started.
     """
     peak = PeakMemory()
     if device.type == "cuda":
@@ -65,39 +63,21 @@ def watch(device: torch.device) -> Iterator[PeakMemory]:
         yield peak
         torch.cuda.synchronize(device)
         peak.bytes = torch.cuda.max_memory_allocated(device)
-    elif reset_resident_peak():
+    else:
+        reset_resident_peak()
         yield peak
         peak.bytes = resident_peak_bytes()
-    else:
-        done = threading.Event()
-
-        def sample() -> None:
-            while not done.wait(_SAMPLE_S):
-                peak.bytes = max(peak.bytes, resident_bytes())
-
-        peak.bytes = resident_bytes()
-        thread = threading.Thread(target=sample, name="memory", daemon=True)
-        thread.start()
-        try:
-            yield peak
-        finally:
-            done.set()
-            thread.join()
-        peak.bytes = max(peak.bytes, resident_bytes())
 
 
 @contextmanager
 def levels(device: torch.device) -> Iterator[dict[str, float]]:
     """Fills the yielded dictionary at the end of the block with the memory keys of metrics.jsonl, in MiB."""
     found: dict[str, float] = {}
-    # If the kernel's peak cannot be reset, it is the highest since the process started.
-    reset_resident_peak()
-    if device.type == "cuda":
-        with watch(device) as peak:
-            yield found
-        found["cuda_peak_mib"] = peak.bytes / MIB
-    else:
+    reset_resident_peak()  # on a GPU, `watch` resets only torch's
+    with watch(device) as peak:
         yield found
+    if device.type == "cuda":
+        found["cuda_peak_mib"] = peak.bytes / MIB
     found["resident_mib"] = resident_bytes() / MIB
     found["resident_peak_mib"] = resident_peak_bytes() / MIB
 
@@ -107,13 +87,10 @@ def resident_peak_bytes() -> int:
     return _bytes_in("/proc/self/status", "VmHWM")
 
 
-def reset_resident_peak() -> bool:
-    """Resets the kernel's peak to the resident set now. Returns False if that is not allowed."""
-    try:
+def reset_resident_peak() -> None:
+    """Resets the kernel's peak to the resident set now, if that is allowed."""
+    with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # see proc(5)
-    except OSError:
-        return False
-    return True
 
 
 def available_bytes(device: torch.device) -> int:
