@@ -34,9 +34,9 @@ class DpoTask(FinetuneTask[DpoSettings]):
             base_E2 = self._answers(batch)
         policy_E2 = self._answers(batch)
         pairs = (policy_E2[:, 0], policy_E2[:, 1], base_E2[:, 0], base_E2[:, 1])
-        beta = self.settings.beta
-        loss_E = dpo_loss(*pairs, beta=beta, label_smoothing=self.settings.label_smoothing)
-        margin_E = dpo_margin(*pairs, beta=beta).detach()
+        margin_E = dpo_margin(*pairs, beta=self.settings.beta)
+        loss_E = dpo_loss(margin_E, label_smoothing=self.settings.label_smoothing)
+        margin_E = margin_E.detach()
         chosen, rejected = policy_E2.detach().sum(0)
         return {
             "loss": loss_E.sum(),
@@ -52,22 +52,12 @@ class DpoTask(FinetuneTask[DpoSettings]):
         return logprobs_N.new_zeros(len(batch.end_K)).index_add(0, batch.answer_N, logprobs_N).view(-1, 2)
 
 
-def dpo_loss(
-    chosen_E: torch.Tensor,
-    rejected_E: torch.Tensor,
-    reference_chosen_E: torch.Tensor,
-    reference_rejected_E: torch.Tensor,
-    *,
-    beta: float,
-    label_smoothing: float = 0.0,
-) -> torch.Tensor:
-    """Direct preference optimisation, [E]: Rafailov et al. 2023 (arXiv 2305.18290), eq. 7.
+def dpo_loss(margin_E: torch.Tensor, *, label_smoothing: float = 0.0) -> torch.Tensor:
+    """Direct preference optimisation, [E]: Rafailov et al. 2023 (arXiv 2305.18290), eq. 7, of `dpo_margin`.
 
-    The four tensors are log-probabilities of whole answers, summed over their tokens. `label_smoothing` is
-    the share of pairs assumed to be mislabelled (Mitchell, "A note on DPO with noisy preferences", 2023,
-    eq. 3).
+    `label_smoothing` is the share of pairs assumed to be mislabelled (Mitchell, "A note on DPO with noisy
+    preferences", 2023, eq. 3).
     """
-    margin_E = dpo_margin(chosen_E, rejected_E, reference_chosen_E, reference_rejected_E, beta=beta)
     return -(1 - label_smoothing) * F.logsigmoid(margin_E) - label_smoothing * F.logsigmoid(-margin_E)
 
 
@@ -79,7 +69,10 @@ def dpo_margin(
     *,
     beta: float,
 ) -> torch.Tensor:
-    """Implicit reward of chosen minus that of rejected, [E]: beta times the difference of the log-ratios."""
+    """Implicit reward of chosen minus that of rejected, [E]: beta times the difference of the log-ratios.
+
+    The four tensors are log-probabilities of whole answers, summed over their tokens.
+    """
     return beta * ((chosen_E - reference_chosen_E) - (rejected_E - reference_rejected_E))
 
 

@@ -43,7 +43,7 @@ def test_the_loss_is_that_of_plain_forward_passes(small_model: Path) -> None:
                 torch.stack([_sum_logprob(m, example.prompt_ids, answer) for answer in example.answers])
                 for m in (model, base)
             ]
-            expected += dpo.dpo_loss(*logs[0], *logs[1], beta=0.7)
+            expected += dpo.dpo_loss(dpo.dpo_margin(*logs[0], *logs[1], beta=0.7))
     assert found["loss"].item() == pytest.approx(expected.item(), rel=1e-4)
     assert abs(found["margin"].item()) > 0.01
 

@@ -13,7 +13,7 @@ from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.batches.rows import normaliser, token_weight
 from services.trainer.examples.rows import Example, collate_examples
 from services.trainer.finetune import sft
-from services.trainer.finetune.dpo import dpo_loss
+from services.trainer.finetune.dpo import dpo_loss, dpo_margin
 from services.trainer.model.head import TokenScores
 from services.trainer.reward_model.training import bradley_terry_loss
 from services.trainer.settings import SftSettings, TrainerSettings
@@ -57,7 +57,7 @@ def test_dpo_is_that_of_trl(beta: str) -> None:
     """The first half of the completions is chosen over the second."""
     logprobs = _vector("logprobs").requires_grad_()
     reference = _sums(_vector("reference")).chunk(2)
-    loss = dpo_loss(*_sums(logprobs).chunk(2), *reference, beta=float(beta)).mean()
+    loss = dpo_loss(dpo_margin(*_sums(logprobs).chunk(2), *reference, beta=float(beta))).mean()
     _agrees(loss, logprobs, TRL["dpo"][beta])
 
 
