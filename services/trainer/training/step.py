@@ -6,8 +6,8 @@ The running state is the state of the training besides weights and Adam's moment
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 import torch
@@ -15,7 +15,6 @@ import torch
 from rookery.advantages import zero_variance
 from rookery.trace import TraceGroup
 from services.trainer.batches.advantages import RewardAverages, updated_averages
-from services.trainer.batches.rows import FiguresByTrace
 from services.trainer.distributed.process_group import World
 from services.trainer.losses.regularisers import (
     EntropyController,
@@ -27,7 +26,7 @@ from services.trainer.losses.regularisers import (
 )
 from services.trainer.settings import ObjectiveSettings, TrainerSettings
 from services.trainer.training.ppo import ppo_update
-from services.trainer.training.update import StepInput, single_update
+from services.trainer.training.update import StepInput, UpdateStats, single_update
 
 logger = logging.getLogger(__name__)
 
@@ -127,26 +126,23 @@ def collapsed_steps(before: int, *, share: float, step: int, settings: Objective
 
 
 @dataclass(frozen=True, slots=True)
-class StepStats:
-    """The statistics of a step. `losses` has those of the losses by name: see `statistics`."""
+class StepStats(UpdateStats):
+    """The statistics of a step: those of its update, and its own."""
 
-    losses: Mapping[str, float]
-    grad_norm: float
-    lr: float
     kl_coefficient: float
     entropy_coefficient: float
     zero_variance_share: float
     collapsed_steps: int
-    tokens: int
-    micro_batches: int
     forward_backward_s: float
-    optimizer_s: float
-    token_figures: FiguresByTrace
 
     def row(self) -> dict[str, float]:
         """All statistics in one flat dictionary, as in metrics.jsonl."""
         apart = ("losses", "token_figures")
-        return {**self.losses, **{name: getattr(self, name) for name in self.__slots__ if name not in apart}}
+        return {**self.losses, **{name: value for name, value in _items(self) if name not in apart}}
+
+
+def _items(stats: UpdateStats) -> Iterator[tuple[str, Any]]:
+    return ((field.name, getattr(stats, field.name)) for field in fields(stats))
 
 
 def train_step(
@@ -188,17 +184,11 @@ def train_step(
         settings=settings,
     )
     result = StepStats(
-        losses=stats.losses,
-        grad_norm=stats.grad_norm,
-        lr=stats.lr,
+        **dict(_items(stats)),
         kl_coefficient=coefficient if settings.kl != "none" else 0.0,
         entropy_coefficient=bonus,
         zero_variance_share=share,
         collapsed_steps=state.collapsed_steps,
-        tokens=stats.tokens,
-        micro_batches=stats.micro_batches,
         forward_backward_s=time.perf_counter() - started - stats.optimizer_s,
-        optimizer_s=stats.optimizer_s,
-        token_figures=stats.token_figures,
     )
     return result, state
