@@ -11,7 +11,6 @@ A version exists once its directory has its final name; its files were synced be
 other name are not versions.
 """
 
-import fcntl
 import json
 import re
 import shutil
@@ -23,6 +22,7 @@ from typing import Any
 
 from rookery.errors import SetupError
 from rookery.failpoints import reach
+from rookery.folder_lock import locked
 from rookery.trace import PolicyVersion, policy_name
 from services.trainer.versions.files import (
     Content,
@@ -73,13 +73,7 @@ def sole_writer(root: Path) -> Iterator[None]:
         SetupError: another trainer on this machine writes there, or the folder cannot be made.
     """
     make_folder(root, setting="--run-dir with")
-    with (root / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise SetupError(
-                f"another trainer writes to {root}: stop it, or choose another --run-dir"
-            ) from error
+    with locked(root, command="trainer"):
         yield
 
 

@@ -24,7 +24,7 @@ def test_a_whole_model_is_kept_with_its_value_head_and_without_moments(tmp_path:
         "state.json",
     )
     _make(tmp_path, *(f"adapters/policy-v000002/{name}" for name in newest), "trainer.toml")
-    _make(tmp_path, "adapters/policy-v000001/model.safetensors", "adapters/.lock")
+    _make(tmp_path, "adapters/policy-v000001/model.safetensors", "adapters/lock")
     expected = {"model/model.safetensors", "model/config.json", "model/value_head.safetensors"}
     assert _named(tmp_path) == {"/trainer.toml", *expected}
 

@@ -121,6 +121,15 @@ def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
         pass
 
 
+def test_two_trainers_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    with (
+        commits.sole_writer(tmp_path),
+        pytest.raises(SetupError, match=f"'{tmp_path}' is in use by another `trainer`"),
+        commits.sole_writer(tmp_path),
+    ):
+        pass
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
