@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, Field, ValidationError
+from safetensors import safe_open
 
 from rookery.errors import InvalidInput, validation_message
 from rookery.trace import Adapter
@@ -81,8 +82,6 @@ class _LoraConfig(BaseModel):
 
 def weight_change(folder: Path) -> float:
     """The largest root mean square, over the modules, of a verified adapter's change `alpha / r * B @ A`."""
-    from safetensors import safe_open
-
     config = _LoraConfig.model_validate_json((folder / CONFIG_FILE).read_bytes())
     largest = 0.0
     with safe_open(folder / WEIGHTS_FILE, framework="pt") as file:
@@ -113,12 +112,12 @@ def _check_config(path: Path, rules: AdapterRules) -> None:
 
 
 def _check_tensors(path: Path, rules: AdapterRules) -> None:
-    header, data_bytes = file_checks.read_header(path)
+    header = file_checks.read_header(path)
     if not header:
         raise InvalidInput(f"{path}: no tensors")
     for name, tensor in header.items():
+        file_checks.check_dtype(f"{path}: tensor {name!r}", tensor)
         _check_tensor(f"{path}: tensor {name!r}", name, tensor, rules)
-        file_checks.check_extent(f"{path}: tensor {name!r}", tensor, data_bytes)
 
 
 def _check_tensor(where: str, name: str, tensor: file_checks.Tensor, rules: AdapterRules) -> None:

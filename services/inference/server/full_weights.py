@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
+
 from rookery.errors import InvalidInput, SetupError
 from rookery.hub import CONFIG_FILE, WEIGHTS_FILE, weight_files
 from rookery.trace import Adapter
@@ -93,11 +95,10 @@ class FullWeightsRules:
         tied = self._config.get("tie_word_embeddings", True)
         shapes = {}
         for path in paths:
-            header, data_bytes = file_checks.read_header(path)
-            for name, tensor in header.items():
+            for name, tensor in file_checks.read_header(path).items():
                 if _MASK.fullmatch(name) or (tied and name == _HEAD):
                     continue
-                file_checks.check_extent(f"{path}: tensor {name!r}", tensor, data_bytes)
+                file_checks.check_dtype(f"{path}: tensor {name!r}", tensor)
                 shapes[name.removeprefix("transformer.")] = tensor.shape
         return shapes
 
@@ -132,8 +133,6 @@ class FullWeightsWorker:
 
 
 def _tensors(folder: Path) -> Iterator[tuple[str, Any]]:
-    from safetensors import safe_open
-
     for path in weight_files(folder):
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118 - no mapping

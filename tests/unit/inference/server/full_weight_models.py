@@ -20,14 +20,16 @@ def write_model(
     shapes: Mapping[str, tuple[int, ...]] = SHAPES,
     config: Mapping[str, object] = CONFIG,
     name: str = "model.safetensors",
+    dtypes: Mapping[str, str] = {},
 ) -> Adapter:
-    """A model directory whose numbers are all `version`."""
+    """A model directory whose numbers are all `version`: floats, or the bytes that `dtypes` names."""
     folder.mkdir(parents=True, exist_ok=True)
     header, data = {}, b""
     for tensor, shape in shapes.items():
-        numbers = struct.pack(f"<{prod(shape)}f", *[float(version)] * prod(shape))
+        dtype, count = dtypes.get(tensor, "F32"), prod(shape)
+        numbers = bytes([version]) * count if tensor in dtypes else struct.pack("<f", version) * count
         offsets = [len(data), len(data) + len(numbers)]
-        header[tensor] = {"dtype": "F32", "shape": shape, "data_offsets": offsets}
+        header[tensor] = {"dtype": dtype, "shape": shape, "data_offsets": offsets}
         data += numbers
     text = json.dumps(header).encode()
     whole = struct.pack("<Q", len(text)) + text + data

@@ -143,7 +143,7 @@ def test_weights_cut_short_are_refused(adapter: Adapter, rules: AdapterRules) ->
     weights = rules.root / "v1" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-8])
 
-    with pytest.raises(InvalidInput, match="cut short"):
+    with pytest.raises(InvalidInput, match="not a whole safetensors file"):
         rules.verify(adapter)
 
 
@@ -187,5 +187,5 @@ def test_a_header_that_is_no_table_is_refused(adapter: Adapter, rules: AdapterRu
     weights = rules.root / "v1" / "adapter_model.safetensors"
     weights.write_bytes(len(header).to_bytes(8, "little") + header)
 
-    with pytest.raises(InvalidInput, match="not a safetensors file"):
+    with pytest.raises(InvalidInput, match="not a whole safetensors file"):
         rules.verify(adapter)

@@ -27,10 +27,17 @@ def test_a_sound_model_passes_and_its_path_is_resolved(rules: FullWeightsRules) 
 
 def test_names_may_lack_their_prefix_and_old_masks_are_passed_over(rules: FullWeightsRules) -> None:
     shapes = {name.removeprefix("transformer."): shape for name, shape in SHAPES.items()}
-    shapes |= {"h.0.attn.bias": (1, 1, 9, 9), "lm_head.weight": (6, 4)}
-    rules.verify(
-        write_model(rules.root / "v1", version=1, shapes=shapes, config=CONFIG | {"dtype": "x", "n_ctx": 9})
-    )
+    shapes |= {"h.0.attn.bias": (1, 1, 9, 9), "h.0.attn.masked_bias": (2,), "lm_head.weight": (6, 4)}
+    model = {"shapes": shapes, "config": CONFIG | {"dtype": "x", "n_ctx": 9}}
+    rules.verify(write_model(rules.root / "v1", version=1, **model))
+    masks = {"h.0.attn.bias": "U8", "h.0.attn.masked_bias": "BOOL"}
+    rules.verify(write_model(rules.root / "v2", version=1, **model, dtypes=masks))
+
+
+def test_weights_that_are_no_floats_are_refused(rules: FullWeightsRules) -> None:
+    model = write_model(rules.root / "v1", version=1, dtypes={"transformer.wte.weight": "U8"})
+    with pytest.raises(InvalidInput, match=r"wte\.weight' has dtype U8: it must be one of F32, F16, BF16"):
+        rules.verify(model)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -65,7 +72,7 @@ def test_other_bytes_places_and_bases_are_refused(rules: FullWeightsRules, tmp_p
             rules.verify(bad)
     weights = Path(model.path) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4])
-    with pytest.raises(InvalidInput, match="cut short"):
+    with pytest.raises(InvalidInput, match="not a whole safetensors file"):
         rules.verify(model)
 
 
