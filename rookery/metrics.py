@@ -39,8 +39,6 @@ POSITIONS_QUARANTINED = Counter(
 )
 ENGINE_NODES = Counter("rookery_reward_engine_nodes_total", "Nodes searched")
 REWARD_CACHE = Counter("rookery_reward_cache_total", "Cache look-ups", ["result"])
-REWARD_STREAMS = Gauge("rookery_reward_streams", "Open ScoreStream calls")
-REWARD_STREAM_ITEMS = Gauge("rookery_reward_stream_items", "Items of open streams not yet answered")
 SHARED_CACHE_READS = Counter(
     "rookery_shared_cache_reads_total", "Keys looked up in the shared cache", ["result"]
 )

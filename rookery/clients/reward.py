@@ -1,7 +1,8 @@
-"""The client of the reward service, over gRPC: a group at a time, or a stream of them."""
+"""The client of the reward service, over gRPC: for one group, or for many at once."""
 
 import json
 import logging
+import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import Self, TypeVar
 
@@ -9,9 +10,9 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rookery.access import OPEN, Access
-from rookery.clients.score_items import TRIES, PendingScores, ScoreItem, raise_refusal, reason_of
-from rookery.clients.score_stream import Groups, ScoreStream
-from rookery.errors import PeerFault, RookeryError
+from rookery.clients.score_items import TRIES, ItemFault, PendingScores, ScoreItem, raise_refusal, reason_of
+from rookery.clients.score_stream import Groups, ScoreStream, Slots
+from rookery.errors import InvalidInput, PeerFault, RookeryError
 from rookery.retries import PAUSES_S, retry
 from rookery.trace import Verdict
 from rookery.v1 import reward_pb2, reward_pb2_grpc
@@ -24,6 +25,8 @@ _HEALTH_TIMEOUT_S = 2.0
 _MAX_MESSAGE_BYTES = 64 << 20
 _LOOK_UP_EVERY_S = 5.0
 """Names are looked up again when a connection ends, but not more often than this; gRPC's default is 30 s."""
+_LOG_EVERY_S = 1.0
+"""When a service goes, the calls of all groups in flight fail at once; one of them says so."""
 _ROUND_ROBIN = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
 
 
@@ -51,6 +54,7 @@ class RewardClient:
         )
         self._stub = reward_pb2_grpc.RewardServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._health = health_pb2_grpc.HealthStub(self._channel)
+        self._log_after = 0.0
 
     async def score(self, items: Sequence[ScoreItem], *, scheme: str = "") -> list[Verdict]:
         """Verdicts in the order of `items`; all or nothing. `scheme` is for items that name none.
@@ -60,39 +64,51 @@ class RewardClient:
             SetupError: the service demands another token.
             PeerFault: no answer after several attempts.
         """
-        pending = PendingScores(items, scheme=scheme)
-        failures = (grpc.aio.AioRpcError, PeerFault)
-
-        def log(error: Exception, failed: int) -> None:
-            logger.warning("reward: %s; attempt %d of %d failed", reason_of(error), failed, TRIES)
-
-        try:
-            return await retry(lambda: self._ask(pending), on=failures, pauses_s=PAUSES_S, failed=log)
-        except failures as error:
-            raise PeerFault(f"reward service: {reason_of(error)} after {TRIES} attempts") from error
+        slots = await self._score(items, scheme)
+        for slot in slots:
+            if isinstance(slot, InvalidInput):
+                raise slot
+        for slot in slots:
+            if isinstance(slot, PeerFault):
+                raise PeerFault(f"reward service: {slot} after {TRIES} attempts")
+        return [slot for slot in slots if isinstance(slot, Verdict)]
 
     def stream(
-        self, groups: Groups[Key], *, scheme: str = "", items: int = 2048, calls: int = 4
+        self, groups: Groups[Key], *, scheme: str = "", items: int = 2048
     ) -> AsyncGenerator[tuple[Key, list[Verdict | RookeryError]]]:
         """Scores `groups`, pairs of a key and its items, and yields each key with the results of its items.
 
         For callers with thousands of answers. At most `items` items are in flight or not yet yielded.
         Groups are yielded as soon as they are scored, in any order, each exactly once, even if a replica
-        dies. The result of an item is a verdict, `InvalidInput` or `PeerFault`. Use more `calls` than there
-        are replicas to keep all of them busy. Close the iterator (`contextlib.aclosing`) to stop early.
+        dies. The result of an item is a verdict, `InvalidInput` or `PeerFault`. Close the iterator
+        (`contextlib.aclosing`) to stop early.
 
         Raises:
+            InvalidInput: the service refuses a whole group, because it has too many items.
+            SetupError: the service demands another token.
             PeerFault: no replica answered for a group after several attempts.
         """
-        stream = ScoreStream[Key](
-            lambda: self._stub.ScoreStream(metadata=self._metadata, wait_for_ready=self._wait_for_ready),
-            items=items,
-            calls=calls,
-            timeout_s=self._timeout_s,
-        )
-        return stream.run(groups, scheme=scheme)
+        return ScoreStream[Key](lambda group: self._score(group, scheme), limit=items).run(groups)
 
-    async def _ask(self, pending: PendingScores) -> list[Verdict]:
+    async def _score(self, items: Sequence[ScoreItem], scheme: str) -> Slots:
+        """Verdicts or errors in the order of the items. An item keeps the fault of the last attempt.
+
+        Raises:
+            InvalidInput: the service refuses or does not understand the request.
+            SetupError: the service demands another token.
+            PeerFault: no answer after several attempts.
+        """
+        pending = PendingScores(items, scheme=scheme)
+        failures = (grpc.aio.AioRpcError, PeerFault)
+        try:
+            await retry(lambda: self._ask(pending), on=failures, pauses_s=PAUSES_S, failed=self._log)
+        except ItemFault:
+            pass
+        except failures as error:
+            raise PeerFault(f"reward service: {reason_of(error)} after {TRIES} attempts") from error
+        return pending.slots
+
+    async def _ask(self, pending: PendingScores) -> None:
         request = reward_pb2.ScoreBatchRequest(items=pending.open)
         try:
             response = await self._stub.ScoreBatch(
@@ -102,7 +118,11 @@ class RewardClient:
             raise_refusal(error)
             raise
         pending.take(response.items)
-        return pending.verdicts()
+
+    def _log(self, error: Exception, failed: int) -> None:
+        if time.monotonic() >= self._log_after:
+            self._log_after = time.monotonic() + _LOG_EVERY_S
+            logger.warning("reward: %s; attempt %d of %d failed", reason_of(error), failed, TRIES)
 
     async def ready(self) -> bool:
         """Whether a replica reports that it is serving."""

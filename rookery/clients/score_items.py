@@ -1,4 +1,4 @@
-"""Answers to score, and the state of a request for them, for both gRPC calls.
+"""Answers to score, and the state of a request for them.
 
 An item that the service refuses is final: a retry would be refused again. Only items that met a fault are
 retried.
@@ -43,6 +43,10 @@ class ScoreItem:
     target: str = ""
 
 
+class ItemFault(PeerFault):
+    """The service answered, but some items met a fault."""
+
+
 class PendingScores:
     """Items with their verdicts and faults so far."""
 
@@ -54,11 +58,6 @@ class PendingScores:
         self._open = list(range(len(items)))
 
     @property
-    def complete(self) -> bool:
-        """Whether every item has a verdict or a refusal."""
-        return not self._open
-
-    @property
     def open(self) -> list[reward_pb2.ScoreRequest]:
         """The requests that still need an answer."""
         return [self._requests[place] for place in self._open]
@@ -68,19 +67,11 @@ class PendingScores:
         """Verdicts or errors in the order of the items; an open item has its last fault."""
         return [self._slots[place] for place in range(len(self._requests))]
 
-    def verdicts(self) -> list[Verdict]:
-        """The verdicts in the order of the items; raises the first refusal, else the first fault."""
-        slots = self.slots
-        for kind in (InvalidInput, RookeryError):
-            for slot in slots:
-                if isinstance(slot, kind):
-                    raise slot
-        return [slot for slot in slots if isinstance(slot, Verdict)]
-
     def take(self, answers: Sequence[reward_pb2.ScoreBatchItem]) -> None:
         """Records the answers to the open items.
 
         Raises:
+            ItemFault: some of them are faults: those items are still open.
             PeerFault: their number differs.
         """
         if len(answers) != len(self._open):
@@ -88,6 +79,8 @@ class PendingScores:
         for place, answer in zip(self._open, answers, strict=True):
             self._slots[place] = _slot(answer)
         self._open = [place for place in self._open if isinstance(self._slots[place], PeerFault)]
+        if self._open:
+            raise ItemFault(str(self._slots[self._open[0]]))
 
 
 def _slot(answer: reward_pb2.ScoreBatchItem) -> Verdict | RookeryError:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from rookery.v1 import verdict_pb2 as rookery_dot_v1_dot_verdict__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17rookery/v1/reward.proto\x12\nrookery.v1\x1a\x18rookery/v1/verdict.proto\"|\n\x0cScoreRequest\x12\x0b\n\x03\x66\x65n\x18\x01 \x01(\t\x12\x10\n\x08response\x18\x02 \x01(\t\x12\x0c\n\x04task\x18\x03 \x01(\t\x12\x0e\n\x06scheme\x18\x04 \x01(\t\x12\x11\n\ttruncated\x18\x05 \x01(\x08\x12\x0c\n\x04move\x18\x06 \x01(\t\x12\x0e\n\x06target\x18\x07 \x01(\t\"5\n\rScoreResponse\x12$\n\x07verdict\x18\x01 \x01(\x0b\x32\x13.rookery.v1.Verdict\"<\n\x11ScoreBatchRequest\x12\'\n\x05items\x18\x01 \x03(\x0b\x32\x18.rookery.v1.ScoreRequest\"F\n\x07Problem\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0e\n\x06status\x18\x03 \x01(\r\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"j\n\x0eScoreBatchItem\x12&\n\x07verdict\x18\x01 \x01(\x0b\x32\x13.rookery.v1.VerdictH\x00\x12&\n\x07problem\x18\x02 \x01(\x0b\x32\x13.rookery.v1.ProblemH\x00\x42\x08\n\x06result\"?\n\x12ScoreBatchResponse\x12)\n\x05items\x18\x01 \x03(\x0b\x32\x1a.rookery.v1.ScoreBatchItem\"I\n\x12ScoreStreamRequest\x12\n\n\x02id\x18\x01 \x01(\x04\x12\'\n\x05items\x18\x02 \x03(\x0b\x32\x18.rookery.v1.ScoreRequest\"L\n\x13ScoreStreamResponse\x12\n\n\x02id\x18\x01 \x01(\x04\x12)\n\x05items\x18\x02 \x03(\x0b\x32\x1a.rookery.v1.ScoreBatchItem2\xee\x01\n\rRewardService\x12<\n\x05Score\x12\x18.rookery.v1.ScoreRequest\x1a\x19.rookery.v1.ScoreResponse\x12K\n\nScoreBatch\x12\x1d.rookery.v1.ScoreBatchRequest\x1a\x1e.rookery.v1.ScoreBatchResponse\x12R\n\x0bScoreStream\x12\x1e.rookery.v1.ScoreStreamRequest\x1a\x1f.rookery.v1.ScoreStreamResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17rookery/v1/reward.proto\x12\nrookery.v1\x1a\x18rookery/v1/verdict.proto\"|\n\x0cScoreRequest\x12\x0b\n\x03\x66\x65n\x18\x01 \x01(\t\x12\x10\n\x08response\x18\x02 \x01(\t\x12\x0c\n\x04task\x18\x03 \x01(\t\x12\x0e\n\x06scheme\x18\x04 \x01(\t\x12\x11\n\ttruncated\x18\x05 \x01(\x08\x12\x0c\n\x04move\x18\x06 \x01(\t\x12\x0e\n\x06target\x18\x07 \x01(\t\"5\n\rScoreResponse\x12$\n\x07verdict\x18\x01 \x01(\x0b\x32\x13.rookery.v1.Verdict\"<\n\x11ScoreBatchRequest\x12\'\n\x05items\x18\x01 \x03(\x0b\x32\x18.rookery.v1.ScoreRequest\"F\n\x07Problem\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0e\n\x06status\x18\x03 \x01(\r\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"j\n\x0eScoreBatchItem\x12&\n\x07verdict\x18\x01 \x01(\x0b\x32\x13.rookery.v1.VerdictH\x00\x12&\n\x07problem\x18\x02 \x01(\x0b\x32\x13.rookery.v1.ProblemH\x00\x42\x08\n\x06result\"?\n\x12ScoreBatchResponse\x12)\n\x05items\x18\x01 \x03(\x0b\x32\x1a.rookery.v1.ScoreBatchItem2\x9a\x01\n\rRewardService\x12<\n\x05Score\x12\x18.rookery.v1.ScoreRequest\x1a\x19.rookery.v1.ScoreResponse\x12K\n\nScoreBatch\x12\x1d.rookery.v1.ScoreBatchRequest\x1a\x1e.rookery.v1.ScoreBatchResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,10 +44,6 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SCOREBATCHITEM']._serialized_end=486
   _globals['_SCOREBATCHRESPONSE']._serialized_start=488
   _globals['_SCOREBATCHRESPONSE']._serialized_end=551
-  _globals['_SCORESTREAMREQUEST']._serialized_start=553
-  _globals['_SCORESTREAMREQUEST']._serialized_end=626
-  _globals['_SCORESTREAMRESPONSE']._serialized_start=628
-  _globals['_SCORESTREAMRESPONSE']._serialized_end=704
-  _globals['_REWARDSERVICE']._serialized_start=707
-  _globals['_REWARDSERVICE']._serialized_end=945
+  _globals['_REWARDSERVICE']._serialized_start=554
+  _globals['_REWARDSERVICE']._serialized_end=708
 # @@protoc_insertion_point(module_scope)

@@ -62,19 +62,3 @@ class ScoreBatchResponse(_message.Message):
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[ScoreBatchItem]
     def __init__(self, items: _Optional[_Iterable[_Union[ScoreBatchItem, _Mapping]]] = ...) -> None: ...
-
-class ScoreStreamRequest(_message.Message):
-    __slots__ = ("id", "items")
-    ID_FIELD_NUMBER: _ClassVar[int]
-    ITEMS_FIELD_NUMBER: _ClassVar[int]
-    id: int
-    items: _containers.RepeatedCompositeFieldContainer[ScoreRequest]
-    def __init__(self, id: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ScoreRequest, _Mapping]]] = ...) -> None: ...
-
-class ScoreStreamResponse(_message.Message):
-    __slots__ = ("id", "items")
-    ID_FIELD_NUMBER: _ClassVar[int]
-    ITEMS_FIELD_NUMBER: _ClassVar[int]
-    id: int
-    items: _containers.RepeatedCompositeFieldContainer[ScoreBatchItem]
-    def __init__(self, id: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ScoreBatchItem, _Mapping]]] = ...) -> None: ...

@@ -44,11 +44,6 @@ class RewardServiceStub(object):
                 request_serializer=rookery_dot_v1_dot_reward__pb2.ScoreBatchRequest.SerializeToString,
                 response_deserializer=rookery_dot_v1_dot_reward__pb2.ScoreBatchResponse.FromString,
                 _registered_method=True)
-        self.ScoreStream = channel.stream_stream(
-                '/rookery.v1.RewardService/ScoreStream',
-                request_serializer=rookery_dot_v1_dot_reward__pb2.ScoreStreamRequest.SerializeToString,
-                response_deserializer=rookery_dot_v1_dot_reward__pb2.ScoreStreamResponse.FromString,
-                _registered_method=True)
 
 
 class RewardServiceServicer(object):
@@ -67,14 +62,6 @@ class RewardServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ScoreStream(self, request_iterator, context):
-        """For callers with thousands of answers in flight: each request is answered as soon as it is judged,
-        whatever came before it. The service reads no further while its window of the stream is full.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_RewardServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -87,11 +74,6 @@ def add_RewardServiceServicer_to_server(servicer, server):
                     servicer.ScoreBatch,
                     request_deserializer=rookery_dot_v1_dot_reward__pb2.ScoreBatchRequest.FromString,
                     response_serializer=rookery_dot_v1_dot_reward__pb2.ScoreBatchResponse.SerializeToString,
-            ),
-            'ScoreStream': grpc.stream_stream_rpc_method_handler(
-                    servicer.ScoreStream,
-                    request_deserializer=rookery_dot_v1_dot_reward__pb2.ScoreStreamRequest.FromString,
-                    response_serializer=rookery_dot_v1_dot_reward__pb2.ScoreStreamResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -148,33 +130,6 @@ class RewardService(object):
             '/rookery.v1.RewardService/ScoreBatch',
             rookery_dot_v1_dot_reward__pb2.ScoreBatchRequest.SerializeToString,
             rookery_dot_v1_dot_reward__pb2.ScoreBatchResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ScoreStream(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
-            target,
-            '/rookery.v1.RewardService/ScoreStream',
-            rookery_dot_v1_dot_reward__pb2.ScoreStreamRequest.SerializeToString,
-            rookery_dot_v1_dot_reward__pb2.ScoreStreamResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -104,13 +104,6 @@ BOARD = Board(
                 (f"sum(rookery_shared_cache_up{{{J}}})", "up"),
                 (f"count(rookery_shared_cache_up{{{J}}})", "replicas"),
             ),
-            panel(
-                "Streams",
-                units.Number,
-                "Open ScoreStream calls, and their items not yet answered.",
-                (f"sum(rookery_reward_streams{{{J}}})", "streams"),
-                (f"sum(rookery_reward_stream_items{{{J}}})", "items"),
-            ),
         ),
         row(
             "Reward model (`rookery serve reward-model`)",

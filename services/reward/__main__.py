@@ -45,8 +45,7 @@ async def _serve(settings: RewardSettings) -> None:
     # lost: loaded modules are never freed, and analyses have no reference cycles.
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
-    stopping = asyncio.Event()
-    servicer = RewardServicer(scorer, stopping=stopping)
+    servicer = RewardServicer(scorer)
     service = Service(
         name="reward",
         app=create_app(scorer),
@@ -58,7 +57,6 @@ async def _serve(settings: RewardSettings) -> None:
         grpc_port_setting="--grpc-port (REWARD_GRPC_PORT)",
         add_grpc=lambda server: add_RewardServiceServicer_to_server(servicer, server),  # type: ignore[no-untyped-call]
         grpc_services=(SERVICE_NAME,),
-        stopping=stopping,
         ready=scorer.unavailable_reason,
     )
     async with scorer:

@@ -95,7 +95,7 @@ async def test_a_closed_socket_ends_the_search(slow_service: RunningService, pat
         writer.close()
 
 
-@pytest.mark.parametrize("method", ["Score", "ScoreBatch", "ScoreStream"])
+@pytest.mark.parametrize("method", ["Score", "ScoreBatch"])
 async def test_a_cancelled_call_ends_the_search(slow_service: RunningService, method: str) -> None:
     items = [reward_pb2.ScoreRequest(**item) for item in ITEMS]
     async with given_up(slow_service), grpc.aio.insecure_channel(slow_service.grpc_target) as channel:
@@ -103,7 +103,6 @@ async def test_a_cancelled_call_ends_the_search(slow_service: RunningService, me
         ask = {
             "Score": lambda: stub.Score(items[0]),
             "ScoreBatch": lambda: stub.ScoreBatch(reward_pb2.ScoreBatchRequest(items=items)),
-            "ScoreStream": lambda: stub.ScoreStream(iter([reward_pb2.ScoreStreamRequest(items=items)])),
         }
         call = ask[method]()
         await until(slow_service, lambda now: now.busy == 1)

@@ -140,4 +140,4 @@ def test_reflection_describes_every_method(service: RunningService) -> None:
         file = database.FindFileContainingSymbol(SERVICE_NAME)
     (described,) = file.service
     methods = {m.name: (m.client_streaming, m.server_streaming) for m in described.method}
-    assert methods == {"Score": (False, False), "ScoreBatch": (False, False), "ScoreStream": (True, True)}
+    assert methods == {"Score": (False, False), "ScoreBatch": (False, False)}

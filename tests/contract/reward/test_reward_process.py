@@ -7,9 +7,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import httpx
 import pytest
 
+from rookery.v1 import reward_pb2, reward_pb2_grpc
 from tests.waiting import until
 
 FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
@@ -35,11 +37,14 @@ def test_a_stopping_service_answers_what_it_has_begun(start_service, number: sig
     service = start_service("--nodes", "400000")
     (engine,) = children(service.process.pid)
     request = {"fen": FEN, "response": r"\boxed{a3}"}
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor() as threads, grpc.insecure_channel(service.grpc_target) as channel:
+        batch = reward_pb2.ScoreBatchRequest(items=[reward_pb2.ScoreRequest(**request)])
+        called = reward_pb2_grpc.RewardServiceStub(channel).ScoreBatch.future(batch, timeout=60)
         answer = threads.submit(httpx.post, f"{service.url}/v1/score", json=request, timeout=60)
         until(lambda: "rookery_reward_engines_busy 1.0" in httpx.get(f"{service.url}/metrics").text)
         service.process.send_signal(number)
         assert answer.result().json()["outcome"] == "legal"
+        assert called.result().items[0].verdict.move.san == "a3"
     status, log = service.stop()
     assert status == 0, log
     assert "Traceback" not in log

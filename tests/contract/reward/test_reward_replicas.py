@@ -86,7 +86,7 @@ async def test_a_replica_killed_at_work_loses_nothing(start_service: Start) -> N
     answers: dict[str, list] = {}
     async with RewardClient(f"ipv4:{doomed.grpc_target},{other.grpc_target}") as client:
         await until_connected(client, doomed, other)
-        async for fen, slots in client.stream(groups, items=30, calls=4):
+        async for fen, slots in client.stream(groups, items=30):
             assert fen not in answers
             answers[fen] = slots
             if len(answers) == 5:
