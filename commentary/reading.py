@@ -1,6 +1,5 @@
 """What was read in a text: sentences with their places, and the claims in them with their truth."""
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,11 +52,6 @@ class Reading:
         return tuple(claim for claim in self.claims if claim.true is False)
 
     @property
-    def open(self) -> tuple[Claim, ...]:
-        """Claims that nobody can decide with the evidence given."""
-        return tuple(claim for claim in self.claims if claim.true is None)
-
-    @property
     def unread(self) -> tuple[Sentence, ...]:
         """Sentences that were not understood, or not wholly."""
         return tuple(sentence for sentence in self.sentences if sentence.status in ("partly", "unread"))
@@ -74,8 +68,3 @@ class Reading:
     def sound(self) -> bool:
         """Whether every sentence was read and every claim is known to be true."""
         return not self.unread and all(claim.true for claim in self.claims)
-
-    @property
-    def concepts(self) -> Counter[str]:
-        """How often each concept was claimed."""
-        return Counter(claim.concept for claim in self.claims)

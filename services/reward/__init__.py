@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from services.reward.scorer import Item
     from services.reward.settings import RewardSettings
 
-__all__ = ["LocalScorer", "reward", "verdict", "verdicts"]
+__all__ = ["LocalScorer", "reward", "verdict"]
 
 Result = TypeVar("Result")
 
@@ -56,17 +56,6 @@ def verdict(
     from services.reward.scorer import Item
 
     return shared_scorer().score(Item(board_state, model_response, task, scheme, truncated, move, target))
-
-
-def verdicts(items: Sequence[Item]) -> list[Verdict | RookeryError]:
-    """The verdicts of many answers, in the order of `items`. Uses all engines in parallel.
-
-    An item that cannot be judged gets an error in its place, which is returned, not raised.
-
-    Raises:
-        SetupError: Stockfish was not found.
-    """
-    return shared_scorer().score_batch(items)
 
 
 class LocalScorer:
