@@ -89,7 +89,8 @@ class Term:
 
     `version` is increased whenever a value changes. `candidates` is how many of the moves that the reasoning
     names it looks at. `ask` gives the values of a user's function: for a FEN, completions and their moves.
-    `unavailable_reason` says why a user's server cannot be asked now, or None.
+    `unavailable_reason` says why a user's server cannot be asked now, or None. `close` closes the connections
+    to it.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Term:
     candidates: int = 0
     ask: Callable[[str, Sequence[str], Sequence[str]], Awaitable[list[float]]] | None = None
     unavailable_reason: Callable[[], Awaitable[str | None]] | None = None
+    close: Callable[[], Awaitable[None]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ async def _of_server(name: str, url: str) -> Term:
             return f"scheme {name!r}: {cause_message(error)}"
         return None if told == card else f"scheme {name!r}: the server is now {str(told)[:200]}, start again"
 
-    return replace(_term(name, card, ask), unavailable_reason=unavailable_reason)
+    return replace(_term(name, card, ask), unavailable_reason=unavailable_reason, close=http.aclose)
 
 
 def _term(name: str, card: dict[str, Any], ask: Asked) -> Term:

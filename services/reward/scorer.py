@@ -156,10 +156,13 @@ class Scorer:
         await self.close()
 
     async def close(self) -> None:
-        """Stops the engines and closes the connections to the reward model and Redis."""
+        """Stops the engines and closes the connections to the reward model, users' servers and Redis."""
         await self.pool.close()
         if self._reward_model is not None:
             await self._reward_model.close()
+        for term in self._custom:
+            if term.close is not None:
+                await term.close()
         if self._shared is not None:
             await self._shared.close()
 

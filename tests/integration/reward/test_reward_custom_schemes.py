@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import InvalidInput, PeerFault, SetupError
+from rookery.http_pool import HttpPool
 from rookery.trace import Verdict
 from services.reward import custom_schemes
 from services.reward.scorer import Item, Scorer
@@ -193,6 +194,10 @@ def server() -> Iterator[HTTPServer]:
 async def test_a_server_gives_rewards_until_its_version_changes(
     start: Start, server: HTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pools = []
+    monkeypatch.setattr(
+        custom_schemes, "HttpPool", lambda *a, **k: pools.append(HttpPool(*a, **k)) or pools[-1]
+    )
     scorer = await start(f"long=http://127.0.0.1:{server.server_port}", scheme="long")
     [verdict] = await _verdicts(scorer, "\\boxed{h3}")
     assert verdict.reward == 10 / 1000
@@ -202,8 +207,12 @@ async def test_a_server_gives_rewards_until_its_version_changes(
     with pytest.raises(PeerFault, match="version 'b', but it was 'a'"):
         await scorer.score(Item(FEN, "\\boxed{h3}"))
     assert "'version': 'b'" in (await scorer.unavailable_reason() or "")
+    clients = [client for pool in pools for client in pool._all]
+    assert clients and not any(client.is_closed for client in clients)
     server.shutdown()
     server.server_close()
     with pytest.raises(PeerFault, match="scheme 'long'"):
         await scorer.score(Item(FEN, "\\boxed{h3}"))
     assert "scheme 'long'" in (await scorer.unavailable_reason() or "")
+    await scorer.close()
+    assert all(client.is_closed for client in clients)
