@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from rookery import metrics, notation
 from rookery.answers import extract, first_line
+from rookery.clients.reward_model import RewardModelClient
 from rookery.engines import EnginePool, RequestQueue, find_engine
 from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError, free_frames
 from rookery.notation import read_move
@@ -142,8 +143,6 @@ class Scorer:
         try:
             await pool.start()
             if settings.model_url:
-                from rookery.clients.reward_model import RewardModelClient
-
                 reward_model = RewardModel(RewardModelClient(settings.model_url, access=settings.access))
             return cls(pool, settings, shared, reward_model, custom)
         except RookeryError as error:

@@ -275,8 +275,8 @@ def _downloading(rules: Rules, settings: ServerSettings, stopping: threading.Eve
         settings.adapter_url,
         root=settings.adapter_root,
         names=(kind.CONFIG_FILE, kind.WEIGHTS_FILE),
-        # More than are loaded: vLLM reads an adapter that it has evicted from disk again.
         access=settings.access,
+        # More than are loaded: vLLM reads an adapter that it has evicted from disk again.
         keep=4 if settings.full_weights else settings.max_loras + settings.leases + SPARE_DOWNLOADS,
         stopping=stopping,
     )
