@@ -21,8 +21,8 @@ REASONING_CHARS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A move named at `response[start:end]`. `move` is None if it is illegal."""
+class ReadMove:
+    """A move that the reasoning names, at `response[start:end]`. `move` is None if it is illegal."""
 
     move: chess.Move | None
     start: int
@@ -43,18 +43,18 @@ class MoveAnswer:
     response: str
     scheme: Scheme
     reward_version: str
-    named: tuple[Candidate, ...] = ()
+    named: tuple[ReadMove, ...] = ()
     candidates: tuple[chess.Move, ...] = ()
     reading: Reading | None = None
     custom: Mapping[str, float] = field(default_factory=dict)
 
 
-def candidates_in(response: str, board: chess.Board, *, most: int) -> tuple[Candidate, ...]:
+def read_moves(response: str, board: chess.Board, *, most: int) -> tuple[ReadMove, ...]:
     """The first `most` moves that the reasoning names."""
     if not most:
         return ()
     named = islice(named_moves(before_answer(response)[:REASONING_CHARS], board), most)
-    return tuple(Candidate(read_move(one.uci, board).move, one.start, one.end) for one in named)
+    return tuple(ReadMove(read_move(one.uci, board).move, one.start, one.end) for one in named)
 
 
 def with_reading(answer: MoveAnswer, fen: str) -> MoveAnswer | InvalidInput:

@@ -24,7 +24,7 @@ from rookery.trace import EngineStamp, Outcome, Verdict
 from rookery.winprob import WinModel
 from services.reward.cache import AnalysisCache
 from services.reward.custom_schemes import load_terms
-from services.reward.move_answer import MoveAnswer, candidates_in, with_custom, with_reading
+from services.reward.move_answer import MoveAnswer, read_moves, with_custom, with_reading
 from services.reward.move_judge import CloseGroups, MoveJudge, Result
 from services.reward.position import read_position
 from services.reward.reward_model import RewardModel
@@ -318,7 +318,7 @@ class Scorer:
         if reading.move is None:
             return self._refusal(reading.outcome, scheme)
         legal_move = position.legal_move(reading.move)
-        named = candidates_in(item.response, position.board, most=scheme.candidates)
+        named = read_moves(item.response, position.board, most=scheme.candidates)
         legal = tuple(dict.fromkeys(one.move for one in named if one.move is not None))
         version = self.version(scheme)
         return MoveAnswer(legal_move, reading.move, item.response, scheme, version, named, legal)
