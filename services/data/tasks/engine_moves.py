@@ -80,9 +80,16 @@ async def engine_moves(
     except Quarantined as error:
         logger.warning("left out: %s", error)
         return None
-    left, drawn = probabilities(board, analysis, targets), list[str]()
-    answer, rng = _Answer("<think>"), random.Random(f"{seed}:{position.id}")
-    words = random.Random(f"{seed}:{position.id}:remarks")
+    answer = _compose(board, analysis, targets, seed=f"{seed}:{position.id}")
+    alternatives = tuple(answer.alternatives)
+    return Example(
+        position.id, ENGINE_MOVES, position.fen, prompt.messages, answer.text, alternatives=alternatives
+    )
+
+
+def _compose(board: chess.Board, analysis: Analysis, targets: CandidateTargets, *, seed: str) -> "_Answer":
+    answer, left, drawn = _Answer("<think>"), probabilities(board, analysis, targets), list[str]()
+    rng, words = random.Random(seed), random.Random(f"{seed}:remarks")
     if targets.remarks:
         _remark(answer, position_statements(board, words, voice=_VOICE), targets.remarks, words)
         answer.text += "\n"
@@ -98,14 +105,7 @@ async def engine_moves(
         _remark(answer, said, 1, words, gap=" ")
         answer.text += " "
     answer.text += f"\\boxed{{{best}}}"
-    return Example(
-        position.id,
-        ENGINE_MOVES,
-        position.fen,
-        prompt.messages,
-        answer.text,
-        alternatives=tuple(answer.alternatives),
-    )
+    return answer
 
 
 def ranking(board: chess.Board, analysis: Analysis) -> list[str]:
