@@ -6,7 +6,7 @@
 import asyncio
 import sys
 
-from rookery.errors import RookeryError, SetupError
+from rookery.errors import RookeryError
 from rookery.settings import fail
 
 
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
 
         configure("data")
         asyncio.run(run(settings))
-    except SetupError as error:
+    except RookeryError as error:
         return fail(error)
     return 0
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
 
-from rookery.errors import SetupError, Unavailable
+from rookery.errors import RookeryError, Unavailable
 from rookery.logs import configure
 from rookery.metrics import FEED_WAIT_S
 from rookery.serving import background_service, serve
@@ -160,7 +160,7 @@ def main(argv: list[str] | None = None) -> int:
         )
         configure("feed")
         asyncio.run(_serve(settings))
-    except SetupError as error:
+    except RookeryError as error:
         return fail(error)
     return 0
 

@@ -19,7 +19,6 @@ from threading import Lock
 from typing import Any, Self
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from rookery.errors import InvalidInput, SetupError
@@ -29,6 +28,7 @@ from services.data.pgn.rawgame import Defect, RawGame
 from services.data.pgn.scanner import Scanner
 from services.data.store.files import STANDARD_INPUT, Source, open_bytes
 from services.data.store.folders import open_file
+from services.data.store.parquet import open_parquet
 
 SUFFIX = ".index.parquet"
 VERSION = 1
@@ -61,10 +61,11 @@ class IndexHeader:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def from_json(cls, data: bytes) -> Self:
+    def from_json(cls, data: bytes, place: str) -> Self:
         header = json.loads(data)
         if header["version"] != VERSION:
-            raise InvalidInput(f"an index of version {header['version']!r}: version {VERSION} is read here")
+            said = f"{place!r} is an index of version {header['version']!r}"
+            raise InvalidInput(f"{said}: version {VERSION} is read here; write it again, or remove it")
         for name in ("train", "heldout"):
             header[name] = tuple(header[name])
         entries = tuple((stored, plain) for stored, plain in header.pop("entries"))
@@ -91,14 +92,16 @@ def find_index(location: str) -> "Index | None":
     """The index beside a file, or None if there is none.
 
     Raises:
-        SetupError: the index belongs to another file and must be made again.
+        SetupError: the index cannot be read, or belongs to another file and must be made again.
     """
     if location == STANDARD_INPUT:
         return None
     try:
         index = Index(location)
-    except SetupError:
-        return None
+    except SetupError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
     if index.header.edges != edges_hash(location):
         index.close()
         raise SetupError(
@@ -118,14 +121,15 @@ class Index:
     def __init__(self, location: str) -> None:
         self._location = location
         self._lock = Lock()
-        self._opened = ExitStack()
-        folder, name = open_file(index_location(location))
-        self._file = pq.ParquetFile(self._opened.enter_context(folder.read(name)))
-        header = (self._file.metadata.metadata or {}).get(HEADER_KEY)
-        if header is None:
-            self.close()
-            raise InvalidInput(f"{index_location(location)!r} is not an index of games")
-        self.header = IndexHeader.from_json(header)
+        place = index_location(location)
+        folder, name = open_file(place)
+        with ExitStack() as opened:
+            self._file = open_parquet(opened.enter_context(folder.read(name)), place)
+            header = (self._file.metadata.metadata or {}).get(HEADER_KEY)
+            if header is None:
+                raise InvalidInput(f"{place!r} is not an index of games")
+            self.header = IndexHeader.from_json(header, place)
+            self._opened = opened.pop_all()
         self._counted = {
             "train": [0, *accumulate(self.header.train)],
             "heldout": [0, *accumulate(self.header.heldout)],

@@ -115,7 +115,7 @@ def read_records(folder: Folder, name: str, kind: Kind[R]) -> Iterator[R]:
         InvalidInput: the file is not Parquet, or has another kind of record.
     """
     with folder.read(name) as raw:
-        file = _open(raw, folder.place(name))
+        file = open_parquet(raw, folder.place(name))
         described = _describe(file)
         if (described.kind, described.version) != (kind.name, str(kind.version)):
             raise InvalidInput(
@@ -135,7 +135,7 @@ _ROWS = 256
 def read_rows(folder: Folder, name: str, columns: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
     """The rows of any Parquet file, with those of `columns` that it has; by default, with all."""
     with folder.read(name) as raw:
-        file = _open(raw, folder.place(name))
+        file = open_parquet(raw, folder.place(name))
         wanted = [name for name in file.schema_arrow.names if columns is None or name in columns]
         for batch in file.iter_batches(batch_size=_ROWS, columns=wanted):
             yield from batch.to_pylist()
@@ -148,13 +148,18 @@ def describe(folder: Folder, name: str) -> ParquetDescription:
         InvalidInput: the file is not Parquet.
     """
     with folder.read(name) as raw:
-        return _describe(_open(raw, folder.place(name)))
+        return _describe(open_parquet(raw, folder.place(name)))
 
 
-def _open(raw: IO[bytes], place: str) -> pq.ParquetFile:
+def open_parquet(raw: IO[bytes], place: str) -> pq.ParquetFile:
+    """The Parquet file at `place`.
+
+    Raises:
+        InvalidInput: it is not Parquet, or damaged.
+    """
     try:
         return pq.ParquetFile(raw)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, OSError) as error:  # OSError: metadata that do not decode
         raise InvalidInput(f"{place!r} is not a Parquet file: {error}") from error
 
 

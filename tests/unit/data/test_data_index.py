@@ -1,6 +1,7 @@
 """An index gives every game as the reader does, wherever it begins and however the file is stored."""
 
 import shutil
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from rookery.errors import InvalidInput, SetupError
+from services.data import feed
 from services.data.__main__ import main
 from services.data.pgn import index as index_module
 from services.data.pgn import indexing, pieces
@@ -157,3 +159,26 @@ def test_what_is_no_index_is_refused(tmp_path: Path, sample: Path) -> None:
     pq.write_table(table, index_location(str(sample)))
     with pytest.raises(InvalidInput, match="is not an index of games"):
         Index(str(sample))
+
+
+@pytest.mark.parametrize("damage", ["a folder", "cut off", "another version"])
+def test_an_index_that_cannot_be_read_ends_service_and_feed(
+    sample: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without it, they would copy the whole file to the disk."""
+    header, place = write_index(str(sample)), Path(index_location(str(sample)))
+    if damage == "a folder":
+        place.unlink()
+        place.mkdir()
+    elif damage == "cut off":
+        place.write_bytes(place.read_bytes()[:-9])
+    else:
+        older = replace(header, version=0).to_json()
+        pq.write_table(pq.read_table(place).replace_schema_metadata({index_module.HEADER_KEY: older}), place)
+    said = {"a folder": "Is a directory", "cut off": "not a Parquet file", "another version": "version 0"}
+    for start in (main, feed.main):
+        assert start(["--sources", str(sample), "--port", "0"]) in (1, 2)
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert error.startswith("error: ")
+        assert str(place) in error
+        assert said[damage] in error
