@@ -11,8 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from rookery.errors import RookeryError
 from rookery.remote import open_store, store_faults
@@ -73,6 +74,31 @@ class OutputFile:
         return WrittenFile(self.name, self._size, self._digest.hexdigest())
 
 
+class StoredFile(RawIOBase):
+    """A file that is being read. The store may fail at any read, not only when the file is opened."""
+
+    def __init__(self, file: Any, place: str) -> None:
+        self._file = file
+        self._place = place
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(self._file.seekable())
+
+    def readinto(self, buffer: Any, /) -> int:
+        with store_faults(self._place, "read"):
+            return int(self._file.readinto(buffer))
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        with store_faults(self._place, "read"):
+            return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+
 class Folder(ABC):
     """A folder of files with relative names such as `date=2026-01-02/5-9.parquet`."""
 
@@ -93,7 +119,7 @@ class Folder(ABC):
     def read(self, name: str) -> Iterator[IO[bytes]]:
         """Opens a file for reading; it is seekable.
 
-        Raises:
+        Raises, here and when it is read:
             SetupError: the file does not exist or cannot be read.
             Unavailable: the store does not answer.
         """
@@ -156,9 +182,9 @@ class LocalFolder(Folder):
     @contextmanager
     def read(self, name: str) -> Iterator[IO[bytes]]:
         with store_faults(self.place(name), "read"):
-            file = (self._path / name).open("rb")
+            file = (self._path / name).open("rb", buffering=0)
         with file:
-            yield file
+            yield BufferedReader(StoredFile(file, self.place(name)))
 
     def remove(self, name: str) -> None:
         path = self._path / name
@@ -206,7 +232,7 @@ class RemoteFolder(Folder):
         with store_faults(self.place(name), "read"):
             file = self._files.open(f"{self._root}/{name}", "rb")
         with file:
-            yield file
+            yield BufferedReader(StoredFile(file, self.place(name)))
 
     def remove(self, name: str) -> None:
         with store_faults(self.place(name), "remove"), suppress(FileNotFoundError):

@@ -136,6 +136,15 @@ def test_an_s3_that_is_away_is_a_fault(
         open_folder("s3://away").write_bytes("x", b"x")
 
 
+def test_a_store_that_fails_while_a_file_is_read_is_a_fault(bucket: str) -> None:
+    folder = open_folder(bucket)
+    folder.write_bytes("a.bin", b"x")
+    with folder.read("a.bin") as file:
+        folder.remove("a.bin")
+        with pytest.raises(SetupError, match=r"cannot read 's3://.*a\.bin'"):
+            file.read()
+
+
 def test_an_unknown_protocol_is_refused() -> None:
     with pytest.raises(SetupError, match="gopher"):
         open_folder("gopher://x/y")
