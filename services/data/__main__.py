@@ -16,10 +16,6 @@ def main(argv: list[str] | None = None) -> int:
     from services.data import commands
 
     try:
-        if argv[:1] == ["archive"]:
-            from services.data import archiver
-
-            return archiver.main(argv[1:])
         if argv and argv[0] in (*commands.COMMANDS, "help"):
             configure("data", level="WARNING")
             return commands.run(argv[0], argv[1:])

@@ -152,8 +152,6 @@ class Filters:
     """The largest difference between the players' ratings."""
     base_s_min: int | None = None
     base_s_max: int | None = None
-    increment_s_min: int | None = None
-    increment_s_max: int | None = None
     speeds: tuple[Speed, ...] = ()
     results: tuple[str, ...] = ()
     """As in the tag: 1-0, 0-1, 1/2-1/2, *."""
@@ -169,7 +167,7 @@ class Filters:
     """Whether only games with `[%eval ...]` are wanted."""
 
     def __post_init__(self) -> None:
-        for name in ("elo", "base_s", "increment_s"):
+        for name in ("elo", "base_s"):
             least, most = getattr(self, f"{name}_min"), getattr(self, f"{name}_max")
             if least is not None and most is not None and least > most:
                 raise InvalidInput(f"{name} from {least} to {most}: no game has it")
@@ -208,9 +206,6 @@ _TESTS: dict[str, Callable[[Filters, Facts], bool]] = {
     "elo": _elo,
     "elo_gap": _elo_gap,
     "base": lambda filters, facts: _within(facts.base_s, filters.base_s_min, filters.base_s_max),
-    "increment": lambda filters, facts: _within(
-        facts.increment_s, filters.increment_s_min, filters.increment_s_max
-    ),
     "speed": lambda filters, facts: not filters.speeds or facts.speed in filters.speeds,
     "result": lambda filters, facts: not filters.results or facts.result in filters.results,
     "termination": lambda filters, facts: (

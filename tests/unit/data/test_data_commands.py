@@ -87,13 +87,6 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> No
         assert f"  rookery {'' if name == 'rescore' else 'data '}{name}" in shown.partition("examples:")[2]
 
 
-def test_archive_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["archive", "--help"])
-    assert ended.value.code == 0
-    assert "--file-groups" in capsys.readouterr().out
-
-
 def test_moves_reports_what_it_did(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     assert main(["moves", "--source", source, "--split", "all", "--count", "100", "--out", str(out)]) == 0

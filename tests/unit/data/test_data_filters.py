@@ -88,7 +88,6 @@ def test_a_move_a_day_is_correspondence() -> None:
         (Filters(elo_gap_max=200), Facts(), "elo_gap"),
         (Filters(base_s_min=181), FACTS, "base"),
         (Filters(base_s_min=0), Facts(), "base"),
-        (Filters(increment_s_max=1), FACTS, "increment"),
         (Filters(speeds=(Speed.BLITZ, Speed.RAPID)), FACTS, None),
         (Filters(speeds=(Speed.RAPID,)), FACTS, "speed"),
         (Filters(results=("1-0", "0-1")), FACTS, None),
