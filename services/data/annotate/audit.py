@@ -94,10 +94,6 @@ class Audit:
                 advance(len(batch))
         return tally
 
-    def texts(self) -> list[str]:
-        """All texts written so far."""
-        return [line["text"] for line in _whole_lines(self.folder / LOG)]
-
     def _resume(self) -> tuple[Tally, int]:
         tally = Tally()
         for line in _whole_lines(self.folder / LOG):

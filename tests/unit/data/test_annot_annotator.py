@@ -16,7 +16,6 @@ from rookery.trace import Evaluation
 from rookery.uci import Analysis, Line, Query
 from services.data.annotate import Annotator, Effort, Manner, compose, study
 from services.data.annotate.audit import LOG, Audit
-from services.data.annotate.diversity import diversity
 from services.data.annotate.study import decidable, tempting_moves
 from tests.builders import position
 
@@ -187,9 +186,3 @@ def test_natural_moves_are_captures_checks_and_castling() -> None:
 )
 def test_bands_of_an_advantage(cp: int, found: int) -> None:
     assert degree(Score(cp=cp)) == found
-
-
-def test_a_template_smells_the_same_with_other_squares() -> None:
-    texts = [f"The knight on {square} attacks the queen and that is all." for square in ("e4", "d5", "f3")]
-    assert diversity(texts, masked=True).distinct[5] < diversity(texts, masked=False).distinct[5]
-    assert diversity(texts, masked=True).commonest[0][1] == pytest.approx(1 / 7, abs=0.01)
