@@ -15,7 +15,9 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from rookery import metrics
 from rookery.codec import decode_group
@@ -26,10 +28,12 @@ from rookery.serving import background_service, serve
 from rookery.settings import fail
 from rookery.streams import Entry, RunStreams
 from services.data.settings import ArchiverSettings
-from services.data.store.folders import open_folder
+from services.data.store.folders import WrittenFile, open_folder
 from services.data.traces.archive import FileBatch, FileLimits, TraceArchive, stream_id
 
 logger = logging.getLogger("services.data.archiver")
+
+T = TypeVar("T")
 
 STREAM = "traces"
 GROUP = "archive"
@@ -82,7 +86,11 @@ class Archiver:
         metrics.ARCHIVE_WRITABLE.set(1)
         self._epoch = self._streams.take_over_archive(consumer=self._consumer)
         self._heartbeat()
-        self._load_known(stopping)
+        newest = partial(self._archive.newest, self._streams.run, count=KNOWN_GROUPS)
+        known = self._with_store(newest, stopping)
+        if known is None:
+            return
+        self._entries = known
         self._resume(stopping)
         while not stopping.is_set():
             entries = self._streams.read_new(
@@ -102,20 +110,8 @@ class Archiver:
                 claimed = self._streams.claim_idle(
                     STREAM, group=GROUP, consumer=self._consumer, idle_s=self._idle_s
                 )
-                self._add(self._without_archived(claimed), stopping)
+                self._add(self._without_archived(claimed, stopping), stopping)
         self._write(stopping)
-
-    def _load_known(self, stopping: threading.Event) -> None:
-        """Reads the ids of the newest groups from the archive. Retries while the store is unreachable."""
-        while not stopping.is_set():
-            try:
-                self._entries = self._archive.newest(self._streams.run, count=KNOWN_GROUPS)
-            except Unavailable as error:
-                self._report(trouble=str(error))
-                stopping.wait(STORE_RETRY_S)
-            else:
-                self._report(trouble=None)
-                return
 
     def _resume(self, stopping: threading.Event) -> None:
         """Handles the entries that this consumer held when it last stopped. Some may already be in a file."""
@@ -124,15 +120,18 @@ class Archiver:
             STREAM, group=GROUP, consumer=self._consumer, count=READ_AT_ONCE, after=last
         ):
             last, taken = held[-1].id, taken + len(held)
-            self._add(self._without_archived(held), stopping)
+            self._add(self._without_archived(held, stopping), stopping)
             if stopping.is_set():
                 return
         if taken:
             logger.info("resumed with %d groups of an earlier process", taken)
 
-    def _without_archived(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Acknowledges the entries that are in a file, and returns the others."""
-        known = self._archive.archived_entries(self._streams.run, [entry.id for entry in entries])
+    def _without_archived(self, entries: Sequence[Entry], stopping: threading.Event) -> list[Entry]:
+        """Acknowledges the entries that are in a file, and returns the others, or none if told to stop."""
+        ids = [entry.id for entry in entries]
+        known = self._with_store(partial(self._archive.archived_entries, self._streams.run, ids), stopping)
+        if known is None:
+            return []
         if known:
             self._acknowledge(sorted(known), "archived", label="known")
         return [entry for entry in entries if entry.id not in known]
@@ -162,18 +161,23 @@ class Archiver:
             self._batch.add(entry)
 
     def _write(self, stopping: threading.Event) -> None:
-        """Writes the batch. Retries while the store is unreachable or full, until told to stop."""
-        while self._batch.entries:
+        """Writes the batch, or leaves it for the next start."""
+        if self._batch.entries and self._with_store(self._write_once, stopping) is None:
+            logger.warning("leaves %d groups for the next start", len(self._batch.entries))
+
+    def _with_store(self, work: Callable[[], T], stopping: threading.Event) -> T | None:
+        """What `work` returns. Retries while the store is unreachable or full; None if told to stop then."""
+        while True:
             try:
-                self._write_once()
+                result = work()
             except Unavailable as error:
                 self._report(trouble=str(error))
                 self._heartbeat()
                 if stopping.wait(STORE_RETRY_S):
-                    logger.warning("leaves %d groups for the next start", len(self._batch.entries))
-                    return
+                    return None
             else:
                 self._report(trouble=None)
+                return result
 
     def _report(self, *, trouble: str | None) -> None:
         """Logs a new failure of the store, and its recovery, once each."""
@@ -184,7 +188,7 @@ class Archiver:
         metrics.ARCHIVE_WRITABLE.set(trouble is None)
         self.trouble = trouble
 
-    def _write_once(self) -> None:
+    def _write_once(self) -> WrittenFile:
         self._check_epoch()
         entries = sorted(self._batch.entries, key=lambda entry: stream_id(entry.id))
         ids = [entry.id for entry in entries]
@@ -197,6 +201,7 @@ class Archiver:
         reach("archive.acknowledged")
         logger.info("archived %d groups in %s", len(ids), self._archive.folder.place(written.name))
         self._batch = FileBatch(self._limits)
+        return written
 
     def _acknowledge(self, ids: Sequence[str], result: str, *, label: str) -> None:
         self._streams.archived(ids, group=GROUP, result=result)

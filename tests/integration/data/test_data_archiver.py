@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -315,6 +315,33 @@ def test_a_store_that_is_away_is_waited_for_and_told_once(
     ]
     assert told == ["ERROR", "INFO"] * 2  # at the start, and at the first file
     assert ARCHIVE_WRITABLE._value.get() == 1.0
+
+
+class HardToSearch(TraceArchive):
+    """Every other search for entries fails."""
+
+    searches = 0
+
+    def archived_entries(self, run: str, entries: Sequence[str]) -> set[str]:
+        self.searches += 1
+        if self.searches % 2:
+            raise Unavailable("no route to the bucket")
+        return super().archived_entries(run, entries)
+
+
+def test_a_store_that_is_away_while_entries_are_looked_up_is_waited_for(
+    streams: RunStreams, on_disk: TraceArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.data.archiver.STORE_RETRY_S", 0.05)
+    monkeypatch.setattr("services.data.archiver.HEARTBEAT_S", 0.1)
+    streams.join_archive(group="archive", limit=100)
+    published = make(streams, 3)
+    streams.read("traces", group="archive", consumer="archive", count=1, block_s=1.0)
+    streams.read("traces", group="archive", consumer="gone", count=2, block_s=1.0)
+    archive = HardToSearch(on_disk.folder)
+    once(streams, archive, idle_s=0.0)
+    assert archive.searches >= 4
+    assert list(on_disk.groups()) == published
 
 
 def test_a_stop_while_the_store_is_away_loses_nothing(
