@@ -5,6 +5,7 @@ import json
 import sys
 from typing import Any
 
+from pydantic import ValidationError
 from rich.bar import Bar
 from rich.console import Console
 from rich.table import Table
@@ -19,7 +20,7 @@ from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import find_sources
 from services.data.positions.dataset import POSITIONS
 from services.data.positions.statistics import GameCounter, Statistics, count_positions
-from services.data.store.columns import from_row
+from services.data.store.columns import adapter
 from services.data.store.files import STANDARD_INPUT
 from services.data.store.folders import open_file
 from services.data.store.jsonl import read_jsonl
@@ -86,8 +87,8 @@ def _count(place: str, options: argparse.Namespace, workers: Workers, progress: 
 
 def _position(row: Any, place: str) -> Position:
     try:
-        position: Position = from_row(Position, row)
-    except (TypeError, ValueError, KeyError) as error:
+        position: Position = adapter(Position).validate_python(row)
+    except ValidationError as error:
         raise InvalidInput(f"{place!r}: not a position: {str(row)[:120]}") from error
     return position
 

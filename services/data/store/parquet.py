@@ -8,14 +8,14 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any, Generic, TypeVar, cast
+from typing import IO, Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import rookery
 from rookery.errors import InvalidInput
-from services.data.store.columns import from_row, schema_of, to_row
+from services.data.store.columns import adapter, schema_of
 from services.data.store.folders import Folder, OutputFile, WrittenFile
 
 R = TypeVar("R")
@@ -57,11 +57,12 @@ class RecordWriter(Generic[R]):
         self._file = file
         self._writer = writer
         self._kind = kind
+        self._rows = adapter(kind.record)
         self._schema = schema
         self._held: list[dict[str, Any]] = []
 
     def add(self, record: R) -> None:
-        self._held.append(to_row(record))
+        self._held.append(self._rows.dump_python(record))
         self.rows += 1
         if len(self._held) == self._kind.rows:
             self.flush()
@@ -122,10 +123,11 @@ def read_records(folder: Folder, name: str, kind: Kind[R]) -> Iterator[R]:
                 f"{folder.place(name)!r} holds {described.kind!r} in version {described.version!r}: "
                 f"{kind.name!r} in version {str(kind.version)!r} is read here"
             )
+        records = adapter(kind.record)
         wanted = [name for name in schema_of(kind.record).names if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=min(kind.rows, _ROWS), columns=wanted):
-            for row in batch.to_pylist():
-                yield cast(R, from_row(kind.record, row))
+            for row in batch.to_pylist(maps_as_pydicts="strict"):
+                yield records.validate_python(row)
 
 
 _ROWS = 256

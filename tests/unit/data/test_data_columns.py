@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 
 from rookery.trace import Move, Phase, Position, TraceGroup
-from services.data.store.columns import from_row, schema_of, to_row
+from services.data.store.columns import adapter, schema_of
 from tests.unit.rookery.records import POSITION, groups, positions
 
 
 def through_arrow(record: Any) -> Any:
-    batch = pa.RecordBatch.from_pylist([to_row(record)], schema=schema_of(type(record)))
-    return from_row(type(record), batch.to_pylist()[0])
+    records = adapter(type(record))
+    batch = pa.RecordBatch.from_pylist([records.dump_python(record)], schema=schema_of(type(record)))
+    return records.validate_python(batch.to_pylist(maps_as_pydicts="strict")[0])
 
 
 @given(positions)
@@ -60,9 +61,9 @@ def test_every_type_that_is_promised() -> None:
 
 
 def test_a_missing_column_takes_its_default() -> None:
-    row = to_row(POSITION)
+    row = adapter(Position).dump_python(POSITION)
     del row["white_elo"], row["last_moves"]
-    read = from_row(Position, row)
+    read = adapter(Position).validate_python(row)
     assert (read.white_elo, read.last_moves, read.black_elo) == (None, (), POSITION.black_elo)
 
 
