@@ -45,20 +45,15 @@ def write_manifest(
         "outputs": [{"path": file.name, "size": file.size, "sha256": file.sha256} for file in written],
         "terms": dict(terms),
         **facts,
-        "versions": versions() | {"pyarrow": version("pyarrow")},
+        "versions": {
+            "rookery": rookery.__version__,
+            "python": platform.python_version(),
+            "chess": chess.__version__,
+            "pyarrow": version("pyarrow"),
+        },
     }
-    save_manifest(folder, manifest)
-    return manifest
-
-
-def save_manifest(folder: Folder, manifest: Mapping[str, Any]) -> None:
-    """Writes a manifest as it is."""
     folder.write_bytes(MANIFEST, json.dumps(manifest, indent=2).encode() + b"\n")
-
-
-def versions() -> dict[str, str]:
-    """The versions of the programs that determine the bytes of a data set."""
-    return {"rookery": rookery.__version__, "python": platform.python_version(), "chess": chess.__version__}
+    return manifest
 
 
 class Parts(Generic[R]):

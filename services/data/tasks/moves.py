@@ -35,11 +35,11 @@ from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import read_raw_games
 from services.data.pgn.sources import nothing_to_sample, skipped_facts, sources_terms
-from services.data.positions.distinct import EvaluationFile, PositionKeys, position_key, read_evaluation_files
+from services.data.positions.distinct import PositionKeys, position_key, read_evaluation_files
 from services.data.positions.recipe import Shares
-from services.data.store.datasets import save_manifest, versions
+from services.data.store.datasets import write_manifest
 from services.data.store.files import STANDARD_INPUT, Source, identify
-from services.data.store.folders import WrittenFile, open_folder
+from services.data.store.folders import open_folder
 from services.data.store.jsonl import JsonlWriter, jsonl_writer
 
 GAMES_A_BATCH = 200
@@ -97,9 +97,20 @@ def write_moves(
         picked = pick_plies(games, count=recipe.count, seed=recipe.seed, shares=recipe.shares)
         with jsonl_writer(folder, "moves.jsonl.zst" if compress else "moves.jsonl") as lines:
             counts = _write(lines, games, picked, recipe, excluded, workers, progress)
-    manifest = _manifest(identified, lines.written, recipe, games, skipped, read, counts)
-    save_manifest(folder, manifest)
-    return manifest
+    terms = {
+        "sources": sources_terms(identified),
+        "exams": [exam.summary for exam in read],
+        "recipe": asdict(recipe),
+    }
+    facts = {
+        "games": len(games),
+        "skipped": skipped_facts(Counter(game.defect.value for game in skipped), skipped[:20]),
+        "in_exams": counts["in_exams"],
+        "lines": counts["move"] + counts["legal"],
+        "by_kind": {kind: counts[kind] for kind in ("move", "legal")},
+        "by_phase": {phase.value: counts[phase.value] for phase in Phase},
+    }
+    return write_manifest(folder, "moves", [lines.written], terms=terms, facts=facts)
 
 
 def pick_plies(games: Sequence[Game], *, count: int, seed: int, shares: Shares) -> list[list[int]]:
@@ -215,27 +226,3 @@ def _encode(prompt: Prompt, suffix: str, answer: str) -> bytes:
     messages[-1]["content"] += suffix
     messages.append({"role": "assistant", "content": answer})
     return json.dumps({"messages": messages}).encode() + b"\n"
-
-
-def _manifest(
-    sources: Sequence[Source],
-    output: WrittenFile,
-    recipe: MovesRecipe,
-    games: Sequence[Game],
-    skipped: Sequence[SkippedGame],
-    exams: Sequence[EvaluationFile],
-    counts: Counter[str],
-) -> dict[str, Any]:
-    return {
-        "sources": sources_terms(sources),
-        "outputs": [{"path": output.name, "size": output.size, "sha256": output.sha256}],
-        "settings": asdict(recipe),
-        "games": len(games),
-        "skipped": skipped_facts(Counter(game.defect.value for game in skipped), skipped[:20]),
-        "exams": [exam.summary for exam in exams],
-        "in_exams": counts["in_exams"],
-        "lines": counts["move"] + counts["legal"],
-        "by_kind": {kind: counts[kind] for kind in ("move", "legal")},
-        "by_phase": {phase.value: counts[phase.value] for phase in Phase},
-        "versions": versions(),
-    }

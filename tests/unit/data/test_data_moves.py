@@ -100,7 +100,7 @@ def test_the_data_set_and_its_manifest(source: Path, tmp_path: Path) -> None:
     manifest = write_moves([source], tmp_path / "out", replace(RECIPE, count=20), jobs=1)
     data = (tmp_path / "out" / "moves.jsonl").read_bytes()
     assert manifest == json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert manifest["sources"] == [
+    assert manifest["terms"]["sources"] == [
         {
             "path": "games.pgn",
             "size": source.stat().st_size,
@@ -114,7 +114,7 @@ def test_the_data_set_and_its_manifest(source: Path, tmp_path: Path) -> None:
     assert manifest["skipped"]["by_defect"] == {"bad_move": 1}
     assert manifest["skipped"]["first"][0].startswith("games.pgn game 2 at byte 77: bad_move: illegal")
     assert manifest["lines"] == data.count(b"\n") == sum(manifest["by_kind"].values())
-    assert manifest["settings"]["seed"] == 3
+    assert manifest["terms"]["recipe"]["seed"] == 3
     assert str(tmp_path) not in json.dumps(manifest)
 
 
