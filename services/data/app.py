@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rookery import __version__
 from rookery.middleware import StrictBody
 from rookery.serving import add_probes, add_problem_handlers
-from rookery.trace import Phase
+from rookery.trace import Phase, Prompt
 from services.data.pgn.games import Split
 from services.data.positions.numbered import PositionOrder
 from services.data.rendering import MAX_MOVES, render_fen
@@ -58,7 +58,7 @@ class PositionBody(BaseModel):
     game_id: str
     """A hash of the moves: the same game in two files has one id."""
     last_moves: list[str]
-    """UCI, oldest first, at most ten."""
+    """All moves of the game before this position, in UCI, oldest first."""
     white_elo: int | None
     black_elo: int | None
 
@@ -82,26 +82,6 @@ class RenderRequest(StrictBody):
     """How to show it: a name of `rookery.prompt`."""
     last_moves: list[str] = Field(default=[], max_length=MAX_MOVES)
     """The moves before it in UCI, oldest first, which `pgn`, `san` and `uci` show."""
-
-
-class MessageBody(BaseModel):
-    """One chat message."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    role: str
-    content: str
-
-
-class PromptBody(BaseModel):
-    """The prompt of a position."""
-
-    model_config = ConfigDict(from_attributes=True, use_attribute_docstrings=True)
-
-    style: str
-    messages: list[MessageBody]
-    fen: str
-    """The board that the answer refers to. The `mover` styles mirror it if Black is to move."""
 
 
 class GameBody(BaseModel):
@@ -152,11 +132,9 @@ def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
         )
 
     @app.post("/v1/render", responses=_PROBLEMS | _BODY, tags=["prompts"])
-    def render(request: RenderRequest) -> PromptBody:
+    def render(request: RenderRequest) -> Prompt:
         """The messages that a model reads: what rollouts would send for this position."""
-        return PromptBody.model_validate(
-            render_fen(request.fen, style=request.style, last_moves=request.last_moves)
-        )
+        return render_fen(request.fen, style=request.style, last_moves=request.last_moves)
 
     @app.get("/v1/games/{id}", responses=_MISSING, tags=["games"])
     def game(id: str) -> GameBody:

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,9 @@ import httpx
 import pytest
 
 from rookery.access import AccessSettings
+from rookery.trace import Prompt
 from services.data.__main__ import main
-from services.data.app import (
-    MAX_COUNT,
-    GameBody,
-    PositionBody,
-    PositionsBody,
-    PositionsQuery,
-    PromptBody,
-    RenderRequest,
-)
+from services.data.app import MAX_COUNT, GameBody, PositionBody, PositionsBody, PositionsQuery, RenderRequest
 from services.data.pgn.rawgame import Defect
 from services.data.settings import ArchiverSettings, DataSettings, FeedSettings
 from tests.commands import call
@@ -89,7 +83,7 @@ def test_the_game_behind_a_position(curl: Callable[[str], str]) -> None:
 
 def test_the_prompt(curl: Callable[[str], str]) -> None:
     assert json.loads(curl("/v1/render")) == RENDERED
-    assert RENDERED.keys() == PromptBody.model_fields.keys()
+    assert list(RENDERED) == [field.name for field in fields(Prompt)]
 
 
 def test_the_probes(curl: Callable[[str], str], data_service: RunningService) -> None:
