@@ -49,9 +49,19 @@ EXAMPLES_SHOWN = """  rookery data tasks rookworld --count 10000 --out runs/rook
 """
 
 
+_NOT_FOR_PUZZLES = (
+    "source", "positions", "split", "random_moves", "only", "nodes", "engines", "engine", "ray",
+)  # fmt: skip
+
+
 def main(argv: list[str]) -> int:
     """Runs the command and returns the exit status."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
+    given = [name for name in _NOT_FOR_PUZZLES if getattr(options, name) != parser.get_default(name)]
+    if options.task == PUZZLE and given:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        parser.error(f"{flags}: no effect with the task puzzle, whose positions are those of --puzzles")
     if options.jsonl and options.jsonl == options.text:
         raise InvalidInput(f"--jsonl and --text have the same name: {options.text!r}")
     manifest = _puzzles(options) if options.task == PUZZLE else _from_positions(options)

@@ -121,6 +121,16 @@ def test_puzzles_need_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "the task puzzle needs --puzzles FILE" in capsys.readouterr().err
 
 
+def test_flags_that_say_nothing_to_puzzles_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--random-moves", "0.1", "--only", "check", "--nodes", "9", "--ray", "auto"]
+    flags += ["--source", "games.pgn"]
+    with pytest.raises(SystemExit):
+        main(["tasks", "puzzle", "--puzzles", "p.csv", "--count", "1", "--out", str(tmp_path), *flags])
+    assert "--source, --random-moves, --only, --nodes, --ray: no effect" in capsys.readouterr().err
+
+
 WANTED = PART_SIZE + 20
 Draw: TypeAlias = Callable[[int], Position]
 
