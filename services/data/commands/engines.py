@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -137,19 +138,36 @@ class WorkerScorer:
     async def stream(
         self, groups: Groups[Key], *, scheme: str = "", items: int = 2048
     ) -> AsyncGenerator[tuple[Key, list[Verdict | RookeryError]]]:
-        """As `RewardClient.stream`, in the order of the groups. Shards are limited, not `items`."""
+        """As `RewardClient.stream`, in the order of the groups. Shards are limited, not `items`.
+
+        Raises:
+            SetupError: the workers have different engines.
+        """
         waiting: deque[tuple[list[Key], asyncio.Future[list[list[Verdict | RookeryError]]]]] = deque()
+        engines: set[str] = set()
         async with aclosing(_shards(groups)) as shards:
             async for keys, shard in shards:
                 scored = self.workers.submit(_score_shard, shard, scheme, self.nodes)
                 waiting.append((keys, asyncio.wrap_future(scored)))
                 if len(waiting) >= 4 * self.workers.jobs:
                     keys, result = waiting.popleft()
-                    for pair in zip(keys, await result, strict=True):
+                    for pair in zip(keys, _of_one_engine(await result, engines), strict=True):
                         yield pair
         for keys, result in waiting:
-            for pair in zip(keys, await result, strict=True):
+            for pair in zip(keys, _of_one_engine(await result, engines), strict=True):
                 yield pair
+
+
+def _of_one_engine(
+    scored: list[list[Verdict | RookeryError]], engines: set[str]
+) -> list[list[Verdict | RookeryError]]:
+    """The verdicts, whose engines are added to those seen before."""
+    slots = chain.from_iterable(scored)
+    engines.update(slot.engine.id for slot in slots if isinstance(slot, Verdict) and slot.engine)
+    if len(engines) > 1:
+        said = ", ".join(map(repr, sorted(engines)))
+        raise SetupError(f"the workers have the engines {said}: install the same version on every machine")
+    return scored
 
 
 _SHARD_GROUPS = 16

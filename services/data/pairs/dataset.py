@@ -21,7 +21,7 @@ from typing import Any
 
 from rookery.clients import InferenceClient
 from rookery.clients.score_stream import Scorer
-from rookery.errors import PeerFault
+from rookery.errors import PeerFault, SetupError
 from rookery.prompt import render
 from rookery.retries import retry
 from rookery.trace import Completion, Position, Sampling
@@ -136,10 +136,12 @@ class PairMaker:
         self._misses: dict[int, Counter[str]] = {}
         self._finished = FinishedParts()
         self._keys: set[int] = set()  # of all pairs, those of unfinished parts included
+        self._reward_version = ""
         for part in sorted(parts.done):
             pairs = list(parts.read(part))
             self._finished.add(part, pairs)
-            self._keys.update(position_key(pair.fen) for pair in pairs)
+            for pair in pairs:
+                self._keep(pair)
 
     @property
     def made(self) -> int:
@@ -158,6 +160,7 @@ class PairMaker:
 
         Raises:
             PeerFault: the policy or the reward service does not answer. A later run continues from here.
+            SetupError: the service judges in another way than when the pairs were begun.
         """
         if self.done:
             return
@@ -216,13 +219,27 @@ class PairMaker:
         part = number // PART_SIZE
         made, misses = self._made.setdefault(part, []), self._misses.setdefault(part, Counter())
         if isinstance(pair, Pair):
-            self._keys.add(position_key(pair.fen))
+            self._keep(pair)
             made.append((number, pair))
         else:
             misses[pair.value] += 1
         self._scored[part] += 1
         if self._scored[part] == len(self._positions.part(part)):
             self._finish(part)
+
+    def _keep(self, pair: Pair) -> None:
+        """Notes the position of a pair.
+
+        Raises:
+            SetupError: it was judged in another way than earlier pairs, such as by another engine.
+        """
+        self._reward_version = self._reward_version or pair.reward_version
+        if pair.reward_version != self._reward_version:
+            raise SetupError(
+                f"earlier pairs have reward version {self._reward_version!r}, {pair.id!r} has "
+                f"{pair.reward_version!r}: use the same engine and reward service, or choose another --out"
+            )
+        self._keys.add(position_key(pair.fen))
 
     def _finish(self, part: int) -> None:
         made = [pair for _, pair in sorted(self._made.pop(part), key=lambda numbered: numbered[0])]

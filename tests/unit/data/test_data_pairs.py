@@ -4,7 +4,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import chess
@@ -12,8 +12,10 @@ import pytest
 
 from rookery.clients import ScoreItem
 from rookery.errors import InvalidInput, PeerFault, SetupError
+from rookery.processes.workers import Workers
 from rookery.prompt import render
-from rookery.trace import Completion, Move, Outcome, Phase, Position, Verdict
+from rookery.trace import Completion, EngineStamp, Move, Outcome, Phase, Position, Verdict
+from services.data.commands.engines import WorkerScorer
 from services.data.jobs import as_completed
 from services.data.pairs.dataset import MAX_PARTS_WITHOUT_PAIR, FinishedParts, PairMaker
 from services.data.pairs.preference import (
@@ -226,22 +228,55 @@ async def test_the_first_error_ends_the_rest() -> None:
     assert sorted(cancelled) == [0, 1, 2, 4]
 
 
+@dataclass
 class Scorer:
     """A reward service by which every move but the engine's loses 0.2."""
+
+    version: str = "delta-1"
 
     async def stream(
         self, requests: AsyncIterator[tuple[PairRequest, list[ScoreItem]]], *, scheme: str, items: int
     ) -> AsyncIterator[tuple[PairRequest, list[Verdict]]]:
         async for request, answers in requests:
-            yield request, [verdict(answer.response.split("{")[1][:4], 0.2) for answer in answers]
+            verdicts = [verdict(answer.response.split("{")[1][:4], 0.2) for answer in answers]
+            yield request, [replace(one, reward_version=self.version) for one in verdicts]
+
+
+def position(number: int) -> Position:
+    board = chess.Board()
+    board.push(list(board.legal_moves)[number % 5])
+    return Position(f"p:{number}", board.fen(), 1, Phase.OPENING, "game")
+
+
+async def test_parts_are_not_continued_with_another_engine(tmp_path: Path) -> None:
+    parts = Parts(open_folder(tmp_path), PAIRS, terms={})
+    parts.write(0, [pair(20)], counts={})
+    maker = PairMaker(NumberedPositions(position), RECIPE, parts, wanted=4)
+    with pytest.raises(
+        SetupError, match=r"have reward version 'delta-1', 'p:.*' has 'delta-2': use the same"
+    ):
+        await maker.run(Scorer("delta-2"), in_flight=8, advance=lambda count: None)
+
+
+async def test_workers_with_different_engines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = iter(["Stockfish 16", "Stockfish 17"])
+
+    def score(shard: list[list[ScoreItem]], scheme: str, nodes: int) -> list[list[Verdict]]:
+        return [[replace(ILLEGAL, engine=EngineStamp(next(engines), 0))] for _ in shard]
+
+    async def groups() -> AsyncIterator[tuple[int, list[ScoreItem]]]:
+        for number in range(2):
+            yield number, [ScoreItem(chess.STARTING_FEN, "")]
+
+    monkeypatch.setattr("services.data.commands.engines._score_shard", score)
+    with (
+        Workers(1) as workers,
+        pytest.raises(SetupError, match="engines 'Stockfish 16', 'Stockfish 17': ins"),
+    ):
+        [found async for found in WorkerScorer(workers, 9).stream(groups())]
 
 
 async def test_progress_never_passes_the_wanted_number(tmp_path: Path) -> None:
-    def position(number: int) -> Position:
-        board = chess.Board()
-        board.push(list(board.legal_moves)[number % 5])
-        return Position(f"p:{number}", board.fen(), 1, Phase.OPENING, "game")
-
     parts = Parts(open_folder(tmp_path), PAIRS, terms={})
     maker = PairMaker(NumberedPositions(position), RECIPE, parts, wanted=4)
     advanced: list[int] = []
