@@ -4,12 +4,15 @@ The reward service scores every answer again. An advantage here is the reward mi
 trainer may also divide it by a positive number, which changes no sign.
 """
 
-import math
+from array import array
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rookery.advantages import group_advantages, zero_variance
 from rookery.clients import ScoreItem
@@ -77,101 +80,55 @@ def compare(group: TraceGroup, verdicts: Sequence[Verdict]) -> Iterator[Rescored
         )
 
 
-@dataclass(slots=True)
-class Moments:
-    """Running means and sums of products of pairs of numbers, for their correlation.
-
-    `means` are the two means; `sums` are the sums of dx^2, dy^2 and dx dy.
-    """
-
-    count: int = 0
-    means: list[float] = field(default_factory=lambda: [0.0] * 2)
-    sums: list[float] = field(default_factory=lambda: [0.0] * 3)
-
-    def add(self, x: float, y: float) -> None:
-        """Adds a pair by Welford's algorithm, which stays exact for millions of similar pairs."""
-        self.count += 1
-        dx, dy = x - self.means[0], y - self.means[1]
-        self.means[0] += dx / self.count
-        self.means[1] += dy / self.count
-        self.sums[0] += dx * (x - self.means[0])
-        self.sums[1] += dy * (y - self.means[1])
-        self.sums[2] += dx * (y - self.means[1])
-
-    @property
-    def correlation(self) -> float | None:
-        """Pearson's correlation; None if one side is constant."""
-        spread = math.sqrt(self.sums[0] * self.sums[1])
-        return self.sums[2] / spread if spread > 0 else None
-
-
-@dataclass(slots=True)
 class Comparison:
     """The effect of the other scheme on a whole archive."""
 
-    groups: int = 0
-    uniform_before: int = 0
-    uniform_after: int = 0
-    uniform_both: int = 0
-    flipped: int = 0
-    """Answers whose advantage changes its sign."""
-    silenced: int = 0
-    """Answers with an advantage before and none after; `awakened` is the opposite."""
-    awakened: int = 0
-    rewards: Moments = field(default_factory=Moments)
-    advantages: Moments = field(default_factory=Moments)
-    outcomes: dict[str, Moments] = field(default_factory=dict)
-    versions_before: Counter[str] = field(default_factory=Counter)
-    versions_after: Counter[str] = field(default_factory=Counter)
+    def __init__(self) -> None:
+        self._uniform: list[tuple[bool, bool]] = []  # by group: whether it has no variance before, and after
+        self._figures = array("d")  # by answer: rewards before and after, advantages before and after
+        self._outcomes: list[str] = []
+        self._versions: dict[str, Counter[str]] = {"before": Counter(), "after": Counter()}
 
     def add(self, group: TraceGroup, verdicts: Sequence[Verdict]) -> list[Rescored]:
         """Adds one group. Returns its answers under both schemes."""
         rows = list(compare(group, verdicts))
-        self.groups += 1
-        uniform = [zero_variance(side) for side in (group.rewards, [v.reward for v in verdicts])]
-        self.uniform_before += uniform[0]
-        self.uniform_after += uniform[1]
-        self.uniform_both += all(uniform)
-        self.versions_before.update(trace.verdict.reward_version for trace in group.traces)
-        self.versions_after.update(verdict.reward_version for verdict in verdicts)
+        after = [verdict.reward for verdict in verdicts]
+        self._uniform.append((zero_variance(group.rewards), zero_variance(after)))
+        self._versions["before"].update(trace.verdict.reward_version for trace in group.traces)
+        self._versions["after"].update(verdict.reward_version for verdict in verdicts)
         for row in rows:
-            self._add(row)
+            self._figures.extend((row.reward_before, row.reward_after))
+            self._figures.extend((row.advantage_before, row.advantage_after))
+            self._outcomes.append(row.outcome)
         return rows
-
-    def _add(self, row: Rescored) -> None:
-        self.rewards.add(row.reward_before, row.reward_after)
-        self.advantages.add(row.advantage_before, row.advantage_after)
-        self.outcomes.setdefault(row.outcome, Moments()).add(row.reward_before, row.reward_after)
-        before, after = _sign(row.advantage_before), _sign(row.advantage_after)
-        self.flipped += before * after < 0
-        self.silenced += before != 0 and after == 0
-        self.awakened += before == 0 and after != 0
 
     def summary(self) -> dict[str, Any]:
         """The comparison as JSON values. The entries of `advantage_signs` count answers."""
-        answers = self.rewards.count
+        figures = np.array(self._figures).reshape(-1, 4).T
+        rewards, advantages, outcomes = figures[:2], figures[2:], np.array(self._outcomes)
+        before, after = np.sign(advantages) * (np.abs(advantages) > _NOISE)
+        signs = {
+            "flipped": before * after < 0,
+            "silenced": (before != 0) & (after == 0),
+            "awakened": (before == 0) & (after != 0),
+            "kept": before == after,
+        }
         return {
-            "groups": self.groups,
-            "answers": answers,
+            "groups": len(self._uniform),
+            "answers": len(self._outcomes),
             "reward_versions": {
-                "before": dict(self.versions_before.most_common()),
-                "after": dict(self.versions_after.most_common()),
+                when: dict(versions.most_common()) for when, versions in self._versions.items()
             },
-            "reward_correlation": _rounded(self.rewards.correlation),
-            "advantage_correlation": _rounded(self.advantages.correlation),
-            "advantage_signs": {
-                "flipped": self.flipped,
-                "silenced": self.silenced,
-                "awakened": self.awakened,
-                "kept": answers - self.flipped - self.silenced - self.awakened,
-            },
+            "reward_correlation": _correlation(rewards),
+            "advantage_correlation": _correlation(advantages),
+            "advantage_signs": {name: int(of.sum()) for name, of in signs.items()},
             "groups_without_variance": {
-                "before": self.uniform_before,
-                "after": self.uniform_after,
-                "both": self.uniform_both,
+                "before": sum(uniform for uniform, _ in self._uniform),
+                "after": sum(uniform for _, uniform in self._uniform),
+                "both": self._uniform.count((True, True)),
             },
-            "mean_reward": {"all": _means(self.rewards)}
-            | {outcome: _means(moments) for outcome, moments in sorted(self.outcomes.items())},
+            "mean_reward": {"all": _means(rewards)}
+            | {outcome: _means(rewards[:, outcomes == outcome]) for outcome in sorted({*self._outcomes})},
         }
 
 
@@ -199,14 +156,11 @@ def _verdicts(group: TraceGroup, slots: Sequence[Verdict | RookeryError]) -> lis
     return [slot for slot in slots if isinstance(slot, Verdict)]
 
 
-def _sign(advantage: float) -> int:
-    return (advantage > _NOISE) - (advantage < -_NOISE)
+def _correlation(sides: NDArray[np.float64]) -> float | None:
+    """Pearson's correlation; None if one side is constant."""
+    return round(float(np.corrcoef(sides)[0, 1]), 6) if np.ptp(sides, axis=1).all() else None
 
 
-def _means(moments: Moments) -> dict[str, Any]:
-    before, after = moments.means
-    return {"answers": moments.count, "before": _rounded(before), "after": _rounded(after)}
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
+def _means(sides: NDArray[np.float64]) -> dict[str, Any]:
+    before, after = (round(float(mean), 6) for mean in sides.mean(axis=1))
+    return {"answers": sides.shape[1], "before": before, "after": after}
