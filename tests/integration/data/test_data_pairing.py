@@ -80,7 +80,8 @@ class Student:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("positions.numbered", "pairs.dataset"):
+    # `pairs.dataset` first: if it were imported now, it would take the small size as its own and keep it.
+    for module in ("pairs.dataset", "positions.numbered"):
         monkeypatch.setattr(f"services.data.{module}.PART_SIZE", 32)
 
 
