@@ -33,18 +33,25 @@ def children(pid: int) -> list[int]:
 @pytest.mark.stockfish
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopping_service_answers_what_it_has_begun(start_service, number: signal.Signals) -> None:
+@pytest.mark.parametrize("over", ["http", "grpc"])
+def test_a_stopping_service_answers_what_it_has_begun(
+    start_service, over: str, number: signal.Signals
+) -> None:
     service = start_service("--nodes", "400000")
     (engine,) = children(service.process.pid)
     request = {"fen": FEN, "response": r"\boxed{a3}"}
     with ThreadPoolExecutor() as threads, grpc.insecure_channel(service.grpc_target) as channel:
-        batch = reward_pb2.ScoreBatchRequest(items=[reward_pb2.ScoreRequest(**request)])
-        called = reward_pb2_grpc.RewardServiceStub(channel).ScoreBatch.future(batch, timeout=60)
-        answer = threads.submit(httpx.post, f"{service.url}/v1/score", json=request, timeout=60)
+        if over == "grpc":
+            stub = reward_pb2_grpc.RewardServiceStub(channel)
+            called = stub.Score.future(reward_pb2.ScoreRequest(**request), timeout=60)
+        else:
+            answer = threads.submit(httpx.post, f"{service.url}/v1/score", json=request, timeout=60)
         until(lambda: "rookery_reward_engines_busy 1.0" in httpx.get(f"{service.url}/metrics").text)
         service.process.send_signal(number)
-        assert answer.result().json()["outcome"] == "legal"
-        assert called.result().items[0].verdict.move.san == "a3"
+        if over == "grpc":
+            assert called.result().verdict.move.san == "a3"
+        else:
+            assert answer.result().json()["outcome"] == "legal"
     status, log = service.stop()
     assert status == 0, log
     assert "Traceback" not in log
