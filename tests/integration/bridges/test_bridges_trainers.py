@@ -121,15 +121,14 @@ def test_skyrl() -> None:
         assert env.get_metrics() == {"legal": float(answer == BEST)}
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
-    """Destroys what the test leaves behind before the next test, which would be blamed for its warnings."""
+    """Destroys what a test leaves behind, such as open streams: the next file's tests fail on its warnings."""
     yield
     gc.collect()
 
 
 @pytest.mark.trainers
-@pytest.mark.usefixtures("collected")  # Starlette's client leaves streams of its websockets open
 def test_openenv(questions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOKERY_QUESTIONS", str(questions))
     from fastapi.testclient import TestClient
