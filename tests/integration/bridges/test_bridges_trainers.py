@@ -123,7 +123,7 @@ def test_skyrl() -> None:
 
 @pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
-    """Destroys what a test leaves behind, such as open streams: the next file's tests fail on its warnings."""
+    """Destroys what a test leaves behind, such as open streams: later tests would fail on their warnings."""
     yield
     gc.collect()
 
