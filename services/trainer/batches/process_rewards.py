@@ -78,6 +78,8 @@ def _of_group(
                 for steps, spans, own in found.values()
                 if place < len(steps[kind]) and (step := steps[kind][place])
             ]
+            if not compared:
+                continue
             values = group_advantages(
                 [step.reward for step, _, _ in compared],
                 normalise=settings.normalise and settings.baseline != "none",

@@ -135,6 +135,8 @@ def test_a_sentences_tokens_have_the_advantage_of_its_truth_but_for_the_chosen_m
         [0.5, 1.0, 1.0, 1.0, *[0.5] * 3, 1.0, 1.0, 1.0, *[0.5] * 5]
     )
     assert describe([made])["claims_true"] == 0.5
+    made = group(said("a", 0.5, [True], [None]), said("b", -0.5, [True], []))
+    assert advantages(made, normalise=False)[0][7:10] == [0.5, 0.5, 0.5], "nothing to compare"
 
 
 def test_without_the_setting_all_tokens_have_the_answers_advantage() -> None:
