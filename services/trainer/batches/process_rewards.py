@@ -2,15 +2,21 @@
 
 The k-th named moves of a group's answers are compared with each other, as GRPO compares whole answers,
 whatever the baseline of the answers is. They are divided by their standard deviation if the answers are. So
-are the k-th sentences, whose reward is 1 if all their claims are true, -1 if all are false. The tokens of a
-move or sentence get its advantage, any other token that of the answer. This is the process supervision of
-DeepSeekMath (arXiv 2402.03300, section 4.1.3), which also adds the advantages of later steps, since they
-continue an argument. Candidate moves do not: what is left for the next one is worse if the first was good.
+are the k-th sentences: a false claim has -1, a true one 1 / n, where n answers of the group truly say
+something of its kind at this place (fitness sharing, Goldberg and Richardson 1987). Otherwise the policy
+would soon say only what is easy to say truly.
+
+The tokens of a move or sentence get its advantage, any other token that of the answer. This is the process
+supervision of DeepSeekMath (arXiv 2402.03300, section 4.1.3), which also adds the advantages of later steps,
+since they continue an argument. Candidate moves do not: what is left for the next one is worse if the first
+was good.
 """
 
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cache
+from statistics import fmean
 
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
@@ -65,10 +71,16 @@ def _of_group(
     group: TraceGroup, outcome: Sequence[float], *, settings: TrainerSettings
 ) -> dict[str, tuple[float, ...]]:
     tokenizer = tokenizer_of(str(settings.model))
+    told = Counter(
+        (place, concept)
+        for trace in group.traces
+        for place, sentence in enumerate(trace.verdict.sentences)
+        for concept in {claim.concept for claim in sentence.claims if claim.true}
+    )
     found = {
         trace.id: (steps, spans, [advantage] * len(spans))
         for trace, advantage in zip(group.traces, outcome, strict=True)
-        if any(steps := (trace.verdict.process_rewards, _sentence_rewards(trace)))
+        if any(steps := (trace.verdict.process_rewards, _sentence_rewards(trace, told)))
         and (spans := token_spans(tokenizer, trace.completion))
     }
     for kind in range(2):
@@ -92,20 +104,24 @@ def _of_group(
     return {trace: tuple(own) for trace, (_, _, own) in found.items()}
 
 
-def _sentence_rewards(trace: Trace) -> list[ProcessReward | None]:
+def _sentence_rewards(trace: Trace, told: Mapping[tuple[int, str], int]) -> list[ProcessReward | None]:
     """The reward of each sentence, from -1 to 1; None of one that claims nothing that the rules decide.
 
-    In "e2e4 frees the bishop", the move was chosen before the claim about it: its tokens are left out.
+    `told` has how many answers of the group make a true claim of a concept in their k-th sentence. In "e2e4
+    frees the bishop", the move was chosen before the claim about it: its tokens are left out.
     """
     rewards = list[ProcessReward | None]()
-    for sentence in trace.verdict.sentences:
-        decided = [claim.true for claim in sentence.claims if claim.true is not None]
+    for place, sentence in enumerate(trace.verdict.sentences):
+        values = [
+            1 / told[place, claim.concept] if claim.true else -1.0
+            for claim in sentence.claims
+            if claim.true is not None
+        ]
         start, move = sentence.start, trace.verdict.move
         for name in (move.uci, move.san) if move else ():
             if trace.completion.text.startswith(name, start):
                 start += len(name)
-        reward = 2 * sum(decided) / len(decided) - 1 if decided else 0.0
-        rewards.append(ProcessReward(start, sentence.end, reward) if decided else None)
+        rewards.append(ProcessReward(start, sentence.end, fmean(values)) if values else None)
     return rewards
 
 

@@ -114,29 +114,38 @@ def test_candidates_are_compared_with_those_of_the_same_place() -> None:
     assert third[:4] == pytest.approx([0.5, -0.1, -0.1, 0.5])
 
 
-def test_a_sentences_tokens_have_the_advantage_of_its_truth_but_for_the_chosen_move() -> None:
+def said(name: str, reward: float, *claims: Sequence[tuple[str, bool | None]]) -> Trace:
+    """A trace with two sentences, each with the claims given: their concept and whether they are true."""
     text = r"<think>-?.</think>d2d4 -.\boxed{d2d4}"
+    sentences = tuple(
+        Sentence(start, end, True, tuple(Claim(concept, start, end, true) for concept, true in own))
+        for (start, end), own in zip(((7, 10), (18, 25)), claims, strict=True)
+    )
+    verdict = Verdict(reward, Outcome.LEGAL, "v", move=Move("d2d4", "d4"), sentences=sentences)
+    return Trace(name, answered(text), verdict)
 
-    def said(name: str, reward: float, *claims: Sequence[bool | None]) -> Trace:
-        sentences = tuple(
-            Sentence(start, end, True, tuple(Claim("attack", start, end, true) for true in own))
-            for (start, end), own in zip(((7, 10), (18, 25)), claims, strict=True)
-        )
-        verdict = Verdict(reward, Outcome.LEGAL, "v", move=Move("d2d4", "d4"), sentences=sentences)
-        return Trace(name, answered(text), verdict)
 
-    made = group(said("a", 0.5, [True, True], [True]), said("b", -0.5, [True, False], [None]))
+def test_a_sentences_tokens_have_the_advantage_of_its_truth_but_for_the_chosen_move() -> None:
+    true, false, undecided = ("attack", True), ("attack", False), ("attack", None)
+    made = group(said("a", 0.5, [true], [true]), said("b", -0.5, [false], [false]))
     first, second = advantages(made, normalise=False)
     # <think> - ? . </think> d2 d4 " " - . and the rest
-    assert first == pytest.approx([0.5, 0.5, 0.5, 0.5, *[0.5] * 3, 0.0, 0.0, 0.0, *[0.5] * 5])
-    assert second == pytest.approx([-0.5, -0.5, -0.5, -0.5, *[-0.5] * 11])
-    made = group(said("a", 0.5, [True], [True]), said("b", -0.5, [False], [False]))
-    assert advantages(made, normalise=False)[0] == pytest.approx(
-        [0.5, 1.0, 1.0, 1.0, *[0.5] * 3, 1.0, 1.0, 1.0, *[0.5] * 5]
-    )
+    assert first == pytest.approx([0.5, 1.0, 1.0, 1.0, *[0.5] * 3, 1.0, 1.0, 1.0, *[0.5] * 5])
+    assert second == pytest.approx([-value for value in first])
     assert describe([made])["claims_true"] == 0.5
-    made = group(said("a", 0.5, [True], [None]), said("b", -0.5, [True], []))
+    made = group(said("a", 0.5, [true], [true]), said("b", -0.5, [true, false], [undecided]))
+    first, second = advantages(made, normalise=False)
+    assert first == pytest.approx([0.5, 0.375, 0.375, 0.375, *[0.5] * 3, 0.0, 0.0, 0.0, *[0.5] * 5])
+    assert second == pytest.approx([-0.5, -0.375, -0.375, -0.375, *[-0.5] * 11])
+    made = group(said("a", 0.5, [true], [undecided]), said("b", -0.5, [true], []))
     assert advantages(made, normalise=False)[0][7:10] == [0.5, 0.5, 0.5], "nothing to compare"
+
+
+def test_answers_that_say_the_same_share_its_reward() -> None:
+    same = [said(name, 0.0, [("king shelter", True)], []) for name in "ab"]
+    made = group(*same, said("c", 0.0, [("pin", True)], []))
+    rewards = [row[1] for row in advantages(made, normalise=False)]
+    assert rewards == pytest.approx([-1 / 6, -1 / 6, 1 / 3])
 
 
 def test_without_the_setting_all_tokens_have_the_answers_advantage() -> None:
