@@ -145,9 +145,9 @@ def add_words(model_dir: Path, data: Path, out: Path) -> Path:
     with data.open(encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
-            texts = [row["messages"][-1]["content"]]
-            texts += [text for part in row.get("alternatives", ()) for text in part["texts"]]
-            for text in texts:
+            answer = row["messages"][-1]["content"]
+            others = (text for part in row.get("alternatives") or () for text in part["texts"])
+            for text in (answer, *(text for text in others if text not in answer)):
                 counts.update(word for word, _ in split.pre_tokenize_str(text))
     old = len(vocabulary)
     new = sorted(word for word, count in counts.items() if count > 1 and word not in vocabulary)

@@ -91,7 +91,10 @@ def _compose(board: chess.Board, analysis: Analysis, targets: CandidateTargets, 
     answer, left, drawn = _Answer("<think>"), probabilities(board, analysis, targets), list[str]()
     rng, words = random.Random(seed), random.Random(f"{seed}:remarks")
     if targets.remarks:
-        _remark(answer, position_statements(board, words, voice=_VOICE), targets.remarks, words)
+        found = position_statements(board, words, voice=_VOICE)
+        # A mate that is announced would be the first candidate.
+        told = [one for one in found if one.finding.concept.name != "mate in one"]
+        _remark(answer, told, targets.remarks, words)
         answer.text += "\n"
     for _ in range(min(targets.candidates, len(left))):
         answer.text += " " if drawn else ""
@@ -167,5 +170,6 @@ def _remark(
                 # A token of a tokenizer of words begins with the space before it.
                 meant.setdefault(gap + text, statement)
                 weights[gap + text] = weights.get(gap + text, 0.0) + bounded / len(statement.sentences)
-        said = meant[answer.draw(weights, rng)]
-        left, gap = [one for one in left if not one.repeats(said)], " "
+        text = answer.draw(weights, rng)
+        said, text = meant[text], text.removeprefix(gap)
+        left, gap = [one for one in left if not one.repeats(said) and text not in one.sentences], " "

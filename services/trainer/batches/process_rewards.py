@@ -2,19 +2,20 @@
 
 The k-th named moves of a group's answers are compared with each other, as GRPO compares whole answers,
 whatever the baseline of the answers is. They are divided by their standard deviation if the answers are. So
-are the k-th sentences: a false claim has -1, a true one 1 / n, where n answers of the group truly say
-something of its kind at this place (fitness sharing, Goldberg and Richardson 1987). Otherwise the policy
-would soon say only what is easy to say truly.
+are the k-th sentences. A sentence's reward is the mean of its claims': a false one has -1, a true one 1 / n,
+where n sentences of the group truly claim something of its kind (fitness sharing, Goldberg and Richardson
+1987). Otherwise the policy would soon say only what is easy to say truly.
 
-The tokens of a move or sentence get its advantage, any other token that of the answer. This is the process
-supervision of DeepSeekMath (arXiv 2402.03300, section 4.1.3), which also adds the advantages of later steps,
-since they continue an argument. Candidate moves do not: what is left for the next one is worse if the first
-was good.
+The tokens of a move get its advantage, other tokens of a sentence that of the sentence, and all others that
+of the answer. This is the process supervision of DeepSeekMath (arXiv 2402.03300, section 4.1.3), which also
+adds the advantages of later steps, since they continue an argument. Candidate moves do not: what is left for
+the next one is worse if the first was good.
 """
 
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
 
@@ -72,48 +73,63 @@ def _of_group(
 ) -> dict[str, tuple[float, ...]]:
     tokenizer = tokenizer_of(str(settings.model))
     told = Counter(
-        (place, concept)
+        concept
         for trace in group.traces
-        for place, sentence in enumerate(trace.verdict.sentences)
+        for sentence in trace.verdict.sentences
         for concept in {claim.concept for claim in sentence.claims if claim.true}
     )
+    # Moves come last: a candidate that is part of a sentence keeps its own advantage.
     found = {
-        trace.id: (steps, spans, [advantage] * len(spans))
+        trace.id: _Steps(steps, spans, [advantage] * len(spans))
         for trace, advantage in zip(group.traces, outcome, strict=True)
-        if any(steps := (trace.verdict.process_rewards, _sentence_rewards(trace, told)))
+        if any(map(any, steps := (_sentence_rewards(trace, told), trace.verdict.process_rewards)))
         and (spans := token_spans(tokenizer, trace.completion))
     }
     for kind in range(2):
-        for place in range(max((len(steps[kind]) for steps, _, _ in found.values()), default=0)):
-            compared = [
-                (step, spans, own)
-                for steps, spans, own in found.values()
-                if place < len(steps[kind]) and (step := steps[kind][place])
-            ]
-            if not compared:
-                continue
-            values = group_advantages(
-                [step.reward for step, _, _ in compared],
-                normalise=settings.normalise and settings.baseline != "none",
-                sigma_floor=settings.sigma_floor,
-            )
-            for (step, spans, own), value in zip(compared, values, strict=True):
-                for token, (start, end) in enumerate(spans):
-                    if start < step.end and step.start < end:
-                        own[token] = value
-    return {trace: tuple(own) for trace, (_, _, own) in found.items()}
+        for place in range(max((len(one.steps[kind]) for one in found.values()), default=0)):
+            _compare(list(found.values()), kind, place, settings=settings)
+    return {trace: tuple(one.advantages) for trace, one in found.items()}
 
 
-def _sentence_rewards(trace: Trace, told: Mapping[tuple[int, str], int]) -> list[ProcessReward | None]:
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The rewarded steps of an answer, by kind and place, the spans of its tokens, and their advantages."""
+
+    steps: tuple[Sequence[ProcessReward | None], ...]
+    spans: list[tuple[int, int]]
+    advantages: list[float]
+
+
+def _compare(answers: Sequence[_Steps], kind: int, place: int, *, settings: TrainerSettings) -> None:
+    """Gives the tokens of the steps of one kind at one place their advantages over each other."""
+    compared = [
+        (step, answer)
+        for answer in answers
+        if place < len(answer.steps[kind]) and (step := answer.steps[kind][place])
+    ]
+    if not compared:
+        return
+    values = group_advantages(
+        [step.reward for step, _ in compared],
+        normalise=settings.normalise and settings.baseline != "none",
+        sigma_floor=settings.sigma_floor,
+    )
+    for (step, answer), value in zip(compared, values, strict=True):
+        for token, (start, end) in enumerate(answer.spans):
+            if start < step.end and step.start < end:
+                answer.advantages[token] = value
+
+
+def _sentence_rewards(trace: Trace, told: Mapping[str, int]) -> list[ProcessReward | None]:
     """The reward of each sentence, from -1 to 1; None of one that claims nothing that the rules decide.
 
-    `told` has how many answers of the group make a true claim of a concept in their k-th sentence. In "e2e4
-    frees the bishop", the move was chosen before the claim about it: its tokens are left out.
+    `told` has how many sentences of the group make a true claim of a concept. In "e2e4 frees the bishop", the
+    move was chosen before the claim about it: its tokens are left out.
     """
     rewards = list[ProcessReward | None]()
-    for place, sentence in enumerate(trace.verdict.sentences):
+    for sentence in trace.verdict.sentences:
         values = [
-            1 / told[place, claim.concept] if claim.true else -1.0
+            1 / told[claim.concept] if claim.true else -1.0
             for claim in sentence.claims
             if claim.true is not None
         ]

@@ -127,13 +127,13 @@ def said(name: str, reward: float, *claims: Sequence[tuple[str, bool | None]]) -
 
 def test_a_sentences_tokens_have_the_advantage_of_its_truth_but_for_the_chosen_move() -> None:
     true, false, undecided = ("attack", True), ("attack", False), ("attack", None)
-    made = group(said("a", 0.5, [true], [true]), said("b", -0.5, [false], [false]))
+    made = group(said("a", 0.5, [true], [("pin", True)]), said("b", -0.5, [false], [("pin", False)]))
     first, second = advantages(made, normalise=False)
     # <think> - ? . </think> d2 d4 " " - . and the rest
     assert first == pytest.approx([0.5, 1.0, 1.0, 1.0, *[0.5] * 3, 1.0, 1.0, 1.0, *[0.5] * 5])
     assert second == pytest.approx([-value for value in first])
     assert describe([made])["claims_true"] == 0.5
-    made = group(said("a", 0.5, [true], [true]), said("b", -0.5, [true, false], [undecided]))
+    made = group(said("a", 0.5, [true], [("pin", True)]), said("b", -0.5, [true, false], [undecided]))
     first, second = advantages(made, normalise=False)
     assert first == pytest.approx([0.5, 0.375, 0.375, 0.375, *[0.5] * 3, 0.0, 0.0, 0.0, *[0.5] * 5])
     assert second == pytest.approx([-0.5, -0.375, -0.375, -0.375, *[-0.5] * 11])
@@ -146,6 +146,24 @@ def test_answers_that_say_the_same_share_its_reward() -> None:
     made = group(*same, said("c", 0.0, [("pin", True)], []))
     rewards = [row[1] for row in advantages(made, normalise=False)]
     assert rewards == pytest.approx([-1 / 6, -1 / 6, 1 / 3])
+    twice = said("a", 0.0, [("king shelter", True)], [("king shelter", True)])
+    made = group(twice, said("b", 0.0, [("pin", True)], [("fork", True)]))
+    assert advantages(made, normalise=False)[0][1] == pytest.approx(-0.25)
+
+
+def test_a_candidate_within_a_sentence_keeps_its_own_advantage() -> None:
+    traces = []
+    for name, text, step, true in (("a", GOOD, 0.0, True), ("b", BAD, -0.4, False)):
+        verdict = Verdict(
+            0.0,
+            Outcome.LEGAL,
+            "v",
+            process_rewards=(ProcessReward(12, 16, step),),
+            sentences=(Sentence(7, 21, True, (Claim("candidates", 7, 21, true),)),),
+        )
+        traces.append(Trace(name, answered(text), verdict))
+    first, _ = advantages(group(*traces), normalise=False)
+    assert first[1:9] == pytest.approx([1.0, 1.0, 1.0, 0.2, 0.2, 1.0, 1.0, 1.0])
 
 
 def test_without_the_setting_all_tokens_have_the_answers_advantage() -> None:
