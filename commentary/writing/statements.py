@@ -1,4 +1,4 @@
-"""Single true sentences: everything that can be said about a position or a move, in every way to say it."""
+"""Single true sentences: all findings about a position or a move, each in several forms of words."""
 
 import random
 from collections.abc import Sequence

@@ -67,7 +67,8 @@ class TinySettings(Settings):
     model: Path | None = None
     """A model of this kind to which --words or --layers are added: its weights stay."""
     words: Path | None = None
-    """JSON lines with `messages`: each word that occurs twice in their answers becomes a token of --model."""
+    """JSON lines with `messages`: each word that occurs twice in their answers, or in the alternatives of
+    these, becomes a token of --model."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

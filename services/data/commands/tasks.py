@@ -173,7 +173,9 @@ def _parser() -> argparse.ArgumentParser:
     group = parser.add_argument_group("engine-moves")
     add_number(group, "--lines", positive, 8, "engine lines")
     add_number(group, "--candidates", positive, 3, "candidate moves in an answer")
-    add_number(group, "--remarks", natural, 0, "true sentences before them, and one about the chosen move")
+    add_number(
+        group, "--remarks", natural, 0, "most true sentences before them; one about the chosen move follows"
+    )
     add_number(group, "--temperature", above_zero, 0.05, "temperature of the softmax over win probabilities")
     add_number(group, "--best-share", share, 0.3, "probability added to the engine's first move")
     add_number(group, "--uniform-share", share, 0.1, "probability spread over all legal moves")
