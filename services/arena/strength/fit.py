@@ -44,9 +44,14 @@ class Rating:
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """All players, the strongest first."""
+    """All players, the strongest first.
+
+    `superiority[a][b]` is the share of simulated tournaments in which a was rated above b: the likelihood
+    that a is stronger.
+    """
 
     players: tuple[Rating, ...]
+    superiority: Mapping[str, Mapping[str, float]]
 
 
 def fit(
@@ -94,7 +99,12 @@ def fit(
         Rating(name, elo(i), name in held, round(games[i].sum()), float(scores[i].sum() / games[i].sum()))
         for i, name in enumerate(names)
     ]
-    return Ratings(tuple(sorted(players, key=_strength, reverse=True)))
+    superiority = {
+        a: {b: _share_above(drawn[:, i], drawn[:, j]) for j, b in enumerate(names) if i != j and rated[j]}
+        for i, a in enumerate(names)
+        if rated[i]
+    }
+    return Ratings(tuple(sorted(players, key=_strength, reverse=True)), superiority)
 
 
 def _maximised(scores: Floats, games: Floats, start: Floats, free: Bools) -> Floats:
@@ -173,6 +183,10 @@ def _interval(fitted: float, drawn: Floats) -> Elo:
         float(low) * ELO if math.isfinite(low) else None,
         float(high) * ELO if math.isfinite(high) else None,
     )
+
+
+def _share_above(a: Floats, b: Floats) -> float:
+    return float(((a > b) + 0.5 * (a == b)).mean())
 
 
 def _strength(rating: Rating) -> tuple[int, float, float]:

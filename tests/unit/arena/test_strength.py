@@ -193,6 +193,7 @@ def test_two_players_are_fitted_to_the_closed_form() -> None:
     assert rated["a"].elo.value == pytest.approx(1500 + 400 * math.log10(0.8 / 0.2))
     assert rated["b"].elo == Elo(1500.0, 1500.0, 1500.0)
     assert rated["b"].anchor
+    assert ratings.superiority["a"]["b"] > 0.99
     assert [rating.name for rating in ratings.players] == ["a", "b"]
 
 
