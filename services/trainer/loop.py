@@ -61,7 +61,8 @@ def train(
     check = partial(check_group_length, policy.model)
     intake = Intake(streams, settings, commit, check=check, epoch=epoch, stopping=stopping)
     attempts = Attempts(settings.run_dir, trainer)
-    meter = SpeedMeter(policy, devices=world.size)
+    passes = settings.ppo_epochs if settings.objective == "ppo" else 1
+    meter = SpeedMeter(policy, devices=world.size, passes=passes, mask_truncated=settings.mask_truncated)
     with (
         track(settings.run_dir, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker,
         StepReporter(settings.run_dir, tracker) as reporter,
@@ -87,14 +88,7 @@ def train(
             reach("trainer.stepped")
             number = commit.version.number + 1
             row = describe_step(groups, stats.row(), version=number, dropped=intake.dropped)
-            passes = settings.ppo_epochs if settings.objective == "ppo" else 1
-            row |= meter.row(
-                groups,
-                tokens=stats.tokens,
-                train_s=phases["train"],
-                passes=passes,
-                mask_truncated=settings.mask_truncated,
-            )
+            row |= meter.row(groups, tokens=stats.tokens, train_s=phases["train"])
             with _timed(phases, "commit"):
                 commit = _commit(
                     settings,

@@ -124,11 +124,16 @@ class PeakFlops:
 class SpeedMeter:
     """Measures the memory and speed of one model's training, step by step."""
 
-    def __init__(self, policy: Policy, *, devices: int = 1) -> None:
+    def __init__(
+        self, policy: Policy, *, devices: int = 1, passes: int = 1, mask_truncated: bool = True
+    ) -> None:
+        """`passes` are those over each batch. With `mask_truncated`, cut completions are not computed."""
         self._device = policy.device
         self._weights: WeightCounts = count_weights(policy.model)
         self._peak = PeakFlops(policy.device, torch.bfloat16 if policy.in_bf16 else torch.float32)
         self._devices = devices
+        self._passes = passes
+        self._mask_truncated = mask_truncated
         self._memory: dict[str, float] = {}
 
     @contextmanager
@@ -137,22 +142,14 @@ class SpeedMeter:
         with levels(self._device) as self._memory:
             yield
 
-    def row(
-        self,
-        groups: Sequence[TraceGroup],
-        *,
-        tokens: int,
-        train_s: float,
-        passes: int = 1,
-        mask_truncated: bool = True,
-    ) -> dict[str, float]:
+    def row(self, groups: Sequence[TraceGroup], *, tokens: int, train_s: float) -> dict[str, float]:
         """Returns the figures of the step just measured. `tokens` carried loss, in `passes` passes each."""
         shapes = [
             (len(group.prompt_token_ids), lengths)
             for group in groups
-            if (lengths := _lengths(group, mask_truncated=mask_truncated))
+            if (lengths := _lengths(group, mask_truncated=self._mask_truncated))
         ]
-        flops = passes * step_flops(self._weights, shapes)
+        flops = self._passes * step_flops(self._weights, shapes)
         return {
             "tokens_per_s": tokens / train_s,
             "tflops": flops / 1e12,

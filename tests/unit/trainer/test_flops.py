@@ -56,12 +56,12 @@ def test_completions_that_are_left_out_cost_nothing(tiny_model: Path, tmp_path: 
     group = make_group(1, finish_reason="length")
     prompt, lengths = len(group.prompt_token_ids), [len(trace.completion.token_ids) for trace in group.traces]
     policy = load(tiny_model, tmp_path)
-    meter, shape = SpeedMeter(policy), count_weights(policy.model)
+    shape = count_weights(policy.model)
     for masked, expected in ((True, lengths[1:]), (False, lengths)):
-        row = meter.row([group], tokens=1, train_s=1.0, mask_truncated=masked)
+        row = SpeedMeter(policy, mask_truncated=masked).row([group], tokens=1, train_s=1.0)
         assert row["tflops"] == step_flops(shape, [(prompt, expected)]) / 1e12
     cut = replace(group, traces=group.traces[:1])
-    assert meter.row([cut], tokens=1, train_s=1.0)["tflops"] == 0.0
+    assert SpeedMeter(policy).row([cut], tokens=1, train_s=1.0)["tflops"] == 0.0
 
 
 def test_a_cpu_is_measured() -> None:
