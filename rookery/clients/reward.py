@@ -103,7 +103,7 @@ class RewardClient:
         try:
             await retry(lambda: self._ask(pending), on=failures, pauses_s=PAUSES_S, failed=self._log)
         except ItemFault:
-            pass
+            pass  # its slot says so: the other items have their results
         except failures as error:
             raise PeerFault(f"reward service: {reason_of(error)} after {TRIES} attempts") from error
         return pending.slots

@@ -26,7 +26,7 @@ MAX_TABLE_BYTES = 16 << 30
 
 _TOKENISED_AT_ONCE = 512
 
-_LINE_EVERY = 100_000
+_LINE_EVERY = 20_000
 """Chats between log lines while a large file is measured."""
 
 
