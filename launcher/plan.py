@@ -228,8 +228,7 @@ def _governed(name: str, settings: UpSettings, plan: Plan, overrides: Overrides)
     if name == "inference":
         adapters = plan.run_dir / "adapters"
         chosen = {"full_weights": True} if is_gpt2(model) else _rank_setting(settings, overrides)
-        if settings.thinking is not None:
-            chosen["thinking"] = settings.thinking
+        chosen |= _thinking(settings)
         device = _device(name, settings)
         leases = {"leases": 1} if settings.evaluate_every else {}
         return {**member, **chosen, **leases, "model": model, "adapter_root": adapters, "device": device}
@@ -300,6 +299,7 @@ def _asking(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     if name == "arena":
         return {
             **common,
+            **_thinking(settings),
             "run_dir": plan.run_dir,
             "every": settings.evaluate_every,
             "count": settings.evaluate_positions,
@@ -313,6 +313,10 @@ def _asking(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         "staleness": settings.staleness,
         "inference_urls": plan.url("inference"),
     }
+
+
+def _thinking(settings: UpSettings) -> dict[str, object]:
+    return {} if settings.thinking is None else {"thinking": settings.thinking}
 
 
 def _device(name: str, settings: UpSettings) -> str:

@@ -29,7 +29,7 @@ from launcher.supervisor import running
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
 from rookery.errors import SetupError
-from rookery.hub import DIGEST, model_folder, prompt_style, weights_digest
+from rookery.hub import DIGEST, model_folder, prompt_style, text_digest, weights_digest
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
 from rookery.remote import run_version
@@ -113,7 +113,8 @@ def serve(specs: Sequence[str], *, device: str = "auto", logs: Path | None = Non
             log = folder / f"inference-{number}.log"
             command = _command(group, port=port, device=devices[number], share=share, log=log)
             exits.enter_context(running(command))
-            resolved |= asyncio.run(_load(group, f"{AccessSettings().access.scheme}://{HOST}:{port}"))
+            url = f"{AccessSettings().access.scheme}://{HOST}:{port}"
+            resolved |= asyncio.run(_load(group, url, devices[number]))
         yield [resolved.get(spec, spec) for spec in specs]
 
 
@@ -144,12 +145,12 @@ class _Player:
     folder: Path
     version: _Version | None
     options: Mapping[str, str]
-    thinking: str = ""
-    """`on`, `off`, or empty for what the chat template has."""
 
-    def at(self, url: str, model: str) -> str:
-        """The spec of the player at an endpoint that serves it as `model`."""
-        options = {**self.options, **AccessSettings().access.player_options}
+    def at(self, url: str, model: str, device: str) -> str:
+        """The spec of the player at an endpoint that serves it as `model` on a CPU or GPU."""
+        # The server rounds differently on them.
+        source = f"{self.options['source']}:{'gpu' if device.isdecimal() else 'cpu'}"
+        options = {**self.options, "source": source, **AccessSettings().access.player_options}
         return ",".join((f"{url}#{model}", *(f"{key}={value}" for key, value in options.items())))
 
 
@@ -162,41 +163,40 @@ def _read(spec: str) -> _Player:
         head, *parts = spec.split(",")
         given = {key: value for key, _, value in (part.partition("=") for part in parts)}
         kind, _, place = head.partition(":")
-        thinking = given.pop("thinking", "")  # the server needs it, and the arena does not know it
-        if thinking not in ("", "on", "off"):
+        if (thinking := given.get("thinking", "on")) not in ("on", "off"):
             raise SetupError(f"thinking={thinking}: choose on or off")
         if f"{kind}:" == _MODEL:
             folder = model_folder(place)
-            digest = (weights_digest(folder) or "").removeprefix(DIGEST)
+            digest = (weights_digest(folder) or "").removeprefix(DIGEST)[:12]
             path = Path(place.rstrip("/"))
             called = path.parent.name if path.name == "model" else ""  # `rookery sft` writes OUT/model
-            known = {"name": called or path.name, "source": f"{head}:{digest[:12]}"}
+            known = {"name": called or path.name, "source": f"{head}:{digest}:{text_digest(folder)[:12]}"}
             if style := prompt_style(folder):
                 known["style"] = style
-            return _Player(spec, folder.resolve(), None, {**known, **given}, thinking)
-        return _read_run(spec, place, given, thinking)
+            return _Player(spec, folder.resolve(), None, {**known, **given})
+        return _read_run(spec, place, given)
     except SetupError as error:
         raise SetupError(f"player {spec!r}: {error}") from error
 
 
-def _read_run(spec: str, place: str, given: Mapping[str, str], thinking: str) -> _Player:
+def _read_run(spec: str, place: str, given: Mapping[str, str]) -> _Player:
     run, number = run_version(place)
     version = _version(run, number)
+    folder = model_folder(version.base.partition(f"@{DIGEST}")[0])
     known = {
         "name": f"{run.name}@{version.number}",
-        "source": f"{_RUN}{run}@{version.number}:{version.sha256[:12]}",
+        "source": f"{_RUN}{run}@{version.number}:{version.sha256[:12]}:{text_digest(folder)[:12]}",
     }
     if (run / SETTINGS_FILE).is_file():
         settings = _object(run / SETTINGS_FILE)
         chosen = dict(text.split("=", 1) for text in settings.get("set") or ())
         said = settings.get("thinking")
         trained = str(chosen.get("inference.thinking") if said is None else said).lower()
-        thinking = thinking or {"true": "on", "false": "off"}.get(trained, "")
         style = "rookworld" if settings.get("task") == "rookworld" else settings.get("style")
-        asked = {"style": style, "max-tokens": settings.get("max_tokens")}
+        thinking = {"true": "on", "false": "off"}.get(trained)
+        asked = {"style": style, "max-tokens": settings.get("max_tokens"), "thinking": thinking}
         known |= {key: str(value) for key, value in asked.items() if value}
-    folder = model_folder(version.base.partition(f"@{DIGEST}")[0])
-    return _Player(spec, folder.resolve(), version, {**known, **given}, thinking)
+    return _Player(spec, folder.resolve(), version, {**known, **given})
 
 
 def _version(run: Path, number: str | None) -> _Version:
@@ -226,10 +226,10 @@ def _object(path: Path) -> dict[str, Any]:
 
 def _groups(specs: Iterable[str]) -> list[list[_Player]]:
     """The players that need a server, by server. A base model joins its LoRA versions."""
-    groups: dict[tuple[Path, Path | None, str], list[_Player]] = {}
+    groups: dict[tuple[Path, Path | None], list[_Player]] = {}
     for player in (_read(spec) for spec in specs if _is_served(spec)):
         alone = player.version.folder if player.version and player.version.whole else None
-        groups.setdefault((player.folder, alone, player.thinking), []).append(player)
+        groups.setdefault((player.folder, alone), []).append(player)
     return list(groups.values())
 
 
@@ -250,7 +250,6 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
         flags["gpu_memory"] = round(share, 3)
     # A model without adapters is served faster without LoRA, and a GPT-2 not at all with it.
     switches = ["--no-follow", *([] if lora else ["--full-weights"])]
-    switches += {"": [], "on": ["--thinking"], "off": ["--no-thinking"]}[group[0].thinking]
     return Command(
         "inference server",
         (sys.executable, "-m", MODULES["inference"], *as_flags(flags), *switches),
@@ -259,7 +258,7 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
     )
 
 
-async def _load(group: Sequence[_Player], url: str) -> dict[str, str]:
+async def _load(group: Sequence[_Player], url: str, device: str) -> dict[str, str]:
     """Has the server at `url` load the versions. Returns the new spec of each player.
 
     Versions are numbered anew, because those of several runs may have the same numbers.
@@ -274,5 +273,5 @@ async def _load(group: Sequence[_Player], url: str) -> dict[str, str]:
                 adapter = Adapter(PolicyVersion(number, version.sha256), str(version.folder), version.base)
                 await inference.reload(adapter)
                 names[version.folder] = policy_name(number)
-            resolved[player.spec] = player.at(url, names[version.folder] if version else model)
+            resolved[player.spec] = player.at(url, names[version.folder] if version else model, device)
     return resolved

@@ -20,7 +20,8 @@ MANIFEST_FILE = "data_manifest.json"
 WEIGHTS_FILE = "model.safetensors"
 _INDEX_FILE = "model.safetensors.index.json"
 
-_FILES = ("*.json", "*.txt", "*.jinja", "*.model", "*.safetensors")
+_TEXT_FILES = ("*.json", "*.txt", "*.jinja", "*.model")
+_FILES = (*_TEXT_FILES, "*.safetensors")
 _OTHERS = ("*/*", "consolidated*")
 """Copies of the same weights in formats of other programs."""
 
@@ -119,6 +120,13 @@ def weights_digest(folder: Path) -> str | None:
     except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
         raise SetupError(f"weights of {folder}: {error!r}") from error
     return DIGEST + hashlib.sha256(repr(sorted(tensors.items())).encode()).hexdigest()
+
+
+def text_digest(folder: Path) -> str:
+    """A digest of all files but the weights: the configuration, the tokenizer, the chat template."""
+    paths = sorted(path for pattern in _TEXT_FILES for path in folder.glob(pattern))
+    files = [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths]
+    return hashlib.sha256(repr(files).encode()).hexdigest()
 
 
 def weight_files(folder: Path) -> list[Path]:

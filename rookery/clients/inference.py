@@ -93,12 +93,21 @@ class InferenceClient:
         return self._is_vllm
 
     async def complete(
-        self, prompt: Prompt, *, model: str, count: int, sampling: Sampling, seed: int, tokens: bool = True
+        self,
+        prompt: Prompt,
+        *,
+        model: str,
+        count: int,
+        sampling: Sampling,
+        seed: int,
+        tokens: bool = True,
+        thinking: bool | None = None,
     ) -> Generation:
         """Samples `count` completions with token ids and log-probabilities; number i has seed `seed + i`.
 
         Without `tokens`, only what every OpenAI-compatible server knows is sent (so no `top_k`), and the
-        completions have neither token ids nor log-probabilities.
+        completions have neither token ids nor log-probabilities. `thinking` switches the thinking of a chat
+        template that can; None leaves it to the server.
 
         Raises:
             NotFound: the server no longer knows `model` (a retired version).
@@ -125,6 +134,8 @@ class InferenceClient:
                 "return_token_ids": True,
                 "skip_special_tokens": False,
             }
+        if thinking is not None and kind is _CHAT:
+            request["chat_template_kwargs"] = {"enable_thinking": thinking}
         response = await self._request("POST", kind.path, request)
         with _parsing(response):
             body = _body(response)

@@ -101,6 +101,8 @@ class WatchSettings(QuestionSettings, RunSettings):
     """Prompt style; use the same as the rollouts."""
     max_tokens: PositiveInt = 32
     """Longest answer, in tokens; use the same as the rollouts."""
+    thinking: bool | None = None
+    """Whether a model that can think, such as Qwen3, does. Default: as the inference server has it."""
     count: int = Field(default=200, ge=1)
     """Number of positions."""
     samples: int = Field(default=2, ge=0, le=64)

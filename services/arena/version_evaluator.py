@@ -7,9 +7,11 @@ from typing import Any
 
 from rich.console import Console
 
+from rookery.access import AccessSettings
 from rookery.clients import RewardClient
 from rookery.errors import PeerFault
 from rookery.plots.steps import read_strength
+from rookery.settings import RunSettings
 from rookery.trace import PolicyVersion
 from services.arena.answer_store import ANSWERS_FILE, key_of, open_answers
 from services.arena.answers import Answers
@@ -40,6 +42,13 @@ MEASURED = (
 
 OF_RANDOM_MOVES = ("action_accuracy", "regret_legal")
 """Those that it also has of random legal moves, as NAME_random."""
+
+_UNDECISIVE = {
+    *AccessSettings.model_fields, *RunSettings.model_fields, "run_dir", "every", "inference_url",
+    "reward_target", "concurrency", "host", "port", "data_url", "positions", "exclude", "count", "opponent",
+    "referee",
+}  # fmt: skip
+"""Settings that change no figure, or of which the conditions have what matters: the FENs, the players."""
 
 _RANDOM_MOVES = 8
 """Random moves drawn at each position."""
@@ -131,15 +140,15 @@ class VersionEvaluator:
             "style": settings.style,
             "max-tokens": settings.max_tokens,
             "source": f"run:{settings.run}@{version.number}:{version.sha256[:12]}",
+            **({} if settings.thinking is None else {"thinking": settings.thinking}),
             **settings.access.player_options,
         }
         place = f"{settings.inference_url}#{version.name}"
         return ",".join((place, *(f"{key}={value}" for key, value in options.items())))
 
     def _conditions(self, chosen: Chosen, reward_version: str) -> str:
-        """A hash of everything but the version that decides the figures."""
-        names = {"style", "max_tokens", "samples", "temperature", "seed", "pairs", "max_plies"}
-        decides = self._settings.model_dump(include=names)
+        """A hash of everything but the version that decides the figures: of all settings but these."""
+        decides = self._settings.model_dump(exclude=_UNDECISIVE, exclude_none=True)
         decides |= {
             "fens": fens_sha256(chosen.positions),
             "others": [dict(player.describe()) for player in self._others],

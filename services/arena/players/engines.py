@@ -2,12 +2,13 @@
 
 import asyncio
 import functools
+import hashlib
 import os
 import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import chess
@@ -41,6 +42,8 @@ class Binary:
     path: Path
     name: str
     options: Mapping[str, chess.engine.Option]
+    sha256: str = ""
+    """Of the file that the player names: another may call itself the same."""
 
 
 class EnginePlayer:
@@ -72,6 +75,7 @@ class EnginePlayer:
         return {
             "kind": "engine",
             "engine": self._binary.name,
+            **({"sha256": self._binary.sha256} if self._binary.sha256 else {}),
             **{key: value for key, value in limits.items() if value is not None},
             "options": dict(self._options),
             "reproducible": self._reproducible,
@@ -185,6 +189,11 @@ def inspect(path: Path) -> Binary:
         raise SetupError(f"{str(path)!r} is not a UCI engine: {error or type(error).__name__}") from error
 
 
+def _binary(path: Path | None, *, setting: str, engine: str = "stockfish") -> Binary:
+    binary = inspect(find_engine(path, setting=setting, engine=engine))
+    return replace(binary, sha256=hashlib.sha256(path.read_bytes()).hexdigest()) if path else binary
+
+
 def stockfish(
     name: str,
     *,
@@ -200,7 +209,7 @@ def stockfish(
         SetupError: there is no Stockfish.
         InvalidInput: its version does not have this skill or Elo.
     """
-    binary = inspect(find_engine(path, setting="path="))
+    binary = _binary(path, setting="path=")
     weaker: dict[str, chess.engine.ConfigValue] = {}
     if skill is not None:
         weaker["Skill Level"] = skill
@@ -220,7 +229,7 @@ def fairy(name: str, *, level: int, path: Path | None = None) -> EnginePlayer:
     skill, depth = LICHESS_LEVELS[level - 1]
     return EnginePlayer(
         name,
-        inspect(find_engine(path, setting="path=", engine="fairy-stockfish")),
+        _binary(path, setting="path=", engine="fairy-stockfish"),
         limit=chess.engine.Limit(depth=depth),
         options={"Threads": 1, "Hash": 16, "Skill Level": skill},
         reproducible=skill == _FULL_SKILL,
@@ -236,7 +245,7 @@ def uci(
         SetupError: `path` is not a UCI engine.
         InvalidInput: the engine has no such option, or not with this value.
     """
-    binary = inspect(find_engine(path, setting="uci:PATH"))
+    binary = _binary(path, setting="uci:PATH")
     single = {"Threads": 1} if "Threads" in binary.options else {}
     return EnginePlayer(name, binary, limit=limit, options={**single, **options}, reproducible=False)
 

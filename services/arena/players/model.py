@@ -3,7 +3,7 @@
 import random
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 import chess
 import chess.engine
@@ -28,6 +28,9 @@ from rookery.rookworld_env import LEGAL_REWARD
 from rookery.trace import Completion, Outcome, Phase, Position, Prompt, Sampling
 from services.arena.players.player import Reply
 
+_SERVED = frozenset({"name", "client", "model", "sampling", "source"})
+"""The fields of a model that `describe` treats apart from its options."""
+
 _PAUSES_S = (0.5, 1.0)
 """Pauses before a question that the endpoint has not answered is asked again."""
 
@@ -37,7 +40,7 @@ class ModelPlayer:
     """Asks the model named `model` at the client's endpoint.
 
     `source` says what the endpoint serves, such as `run:runs/demo@42`. With it, `describe` leaves out the
-    address, which changes whenever the model is served again.
+    address, which changes whenever the model is served again. `thinking` None: as the chat template has it.
     """
 
     name: str
@@ -46,14 +49,18 @@ class ModelPlayer:
     style: str
     sampling: Sampling
     source: str = ""
+    thinking: bool | None = None
 
     def describe(self) -> Mapping[str, object]:
+        """See `Player.describe`. A field that is added here decides answers, so it is described too."""
         served = (
             {"source": self.source}
             if self.source
             else {"url": mask_setting(self.client.url), "model": self.model}
         )
-        return {"kind": "model", **served, "style": self.style, **asdict(self.sampling)}
+        others = (field.name for field in fields(self) if field.name not in _SERVED)
+        options = {name: value for name in others if (value := getattr(self, name)) is not None}
+        return {"kind": "model", **served, **options, **asdict(self.sampling)}
 
     def at(self, temperature: float) -> "ModelPlayer":
         """The same player with another temperature. Both use one client: close one of them."""
@@ -95,6 +102,7 @@ class ModelPlayer:
             sampling=self.sampling,
             seed=seed,
             tokens=await self.client.tells_tokens(),
+            thinking=self.thinking,
         )
         return generation.completions
 

@@ -179,6 +179,7 @@ class _Http(_Spec):
     key_env: str = ""
     key_file: Path | None = None
     source: str = ""
+    thinking: bool | None = None
 
     @property
     def called(self) -> str:
@@ -197,6 +198,7 @@ class _Http(_Spec):
             style=self.style,
             sampling=Sampling(self.temperature, self.top_p, self.top_k, self.max_tokens),
             source=self.source,
+            thinking=self.thinking,
         )
 
 

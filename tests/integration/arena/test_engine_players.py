@@ -12,9 +12,10 @@ import pytest
 
 from rookery.errors import EngineFault, InvalidInput, SetupError
 from rookery.trace import Outcome
+from services.arena.answer_store import key_of
 from services.arena.players.engines import LICHESS_LEVELS, EnginePlayer
 from services.arena.players.player import Player
-from services.arena.players.spec import make_player
+from services.arena.players.spec import KINDS, make_player
 from tests.boards import random_boards
 from tests.waiting import eventually
 
@@ -89,6 +90,29 @@ async def test_any_engine_with_its_options(stockfish_path: str) -> None:
     ]:
         with pytest.raises(InvalidInput, match=why):
             make_player(f"uci:{stockfish_path},depth=3,option.{option}")
+
+
+@pytest.mark.stockfish
+@pytest.mark.parametrize("kind", ["stockfish", "uci", "epsilon-random"])
+def test_every_option_of_an_engine_is_in_the_key_of_its_answers(
+    kind: str, stockfish_path: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "engine"  # calls itself as the other one does
+    program.write_text(f'#!/bin/sh\nexec "{stockfish_path}"\n')
+    program.chmod(0o755)
+    others = {
+        "nodes": 2, "depth": 3, "movetime": 4, "skill": 5, "elo": 1500, "hash": 6, "share": 0.7,
+        "path": program, "option.Hash": 8,
+    }  # fmt: skip
+    head = f"uci:{stockfish_path}" if kind == "uci" else kind
+    needed = {"nodes": 1, "share": 0.5} if kind == "epsilon-random" else {"nodes": 1}
+    specs = [f"uci:{program},nodes=1"] if kind == "uci" else []
+    for field in KINDS[kind].model_fields.keys() - {"spec", "name", "place"}:
+        name = "option.Hash" if field == "option" else field
+        specs.append(",".join([head, *(f"{k}={v}" for k, v in {**needed, name: others[name]}.items())]))
+    described = [make_player(spec).describe() for spec in specs]
+    described.append(make_player(",".join([head, *(f"{k}={v}" for k, v in needed.items())])).describe())
+    assert len({key_of(one) for one in described}) == len(described)
 
 
 def test_a_program_that_is_no_engine() -> None:

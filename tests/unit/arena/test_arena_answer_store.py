@@ -1,14 +1,18 @@
 """The answer store: what was added is there again; an incomplete last line costs only itself."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
+import chess
 import pytest
 
 from rookery.errors import Conflict, InvalidInput
-from rookery.trace import Claim, Outcome, ProcessReward, Sentence, Verdict
+from rookery.trace import Claim, Outcome, Phase, Position, ProcessReward, Sentence, Verdict
 from services.arena.answer_store import key_of, open_answers
 from services.arena.answers import Answer, answer_from_json
+from services.arena.asking import Asker, Variant
+from services.arena.players.player import Player, RandomPlayer
 
 
 def test_a_torn_last_line_is_cut_off(tmp_path: Path) -> None:
@@ -42,6 +46,52 @@ def test_two_evaluations_do_not_write_to_one_file(tmp_path: Path) -> None:
 def test_the_key_has_every_value_in_it() -> None:
     question = {"player": {"kind": "random"}, "seed": 0}
     assert key_of(question) != key_of({**question, "seed": 1})
+
+
+CHANGED = {
+    Asker: {"reward_version": "v2", "temperature": 0.5, "seed": 1},
+    Variant: {"style": "pgn", "samples": 2, "ranks": True, "begin": "box"},
+    Position: {
+        "id": "b",
+        "fen": chess.Board().mirror().fen(),
+        "last_moves": ("e2e4",),
+        "task": "A",
+        "move": "d2d4",
+    },
+}
+"""The fields that an answer depends on, with other values."""
+
+UNUSED = {
+    Asker: {"store", "reward", "concurrency", "answered"},
+    Variant: {"name"},
+    Position: {"ply", "phase", "game_id", "white_elo", "black_elo", "target"},
+}
+
+
+class Asked(Exception):
+    """Stands for the answer."""
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+async def test_every_field_that_an_answer_depends_on_is_in_its_key(
+    kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def recall(asker: Asker, player: Player, name: str, question: dict[str, Any], ask: object) -> None:
+        raise Asked(key_of(question))
+
+    async def key(**changed: Any) -> str:
+        asker = Asker(None, None, "v1", temperature=1.0, seed=0, concurrency=1)  # type: ignore[arg-type]
+        position = Position("a", chess.STARTING_FEN, 0, Phase.OPENING, "game")
+        made = {Asker: asker, Variant: Variant("move", "fen"), Position: position}
+        made[kind] = replace(made[kind], **changed)  # type: ignore[type-var]
+        with pytest.raises(Asked) as asked:
+            await made[Asker].positions(RandomPlayer(), [made[Position]], made[Variant])  # type: ignore[attr-defined]
+        return str(asked.value)
+
+    monkeypatch.setattr(Asker, "recall", recall)
+    assert {field.name for field in fields(kind)} == CHANGED[kind].keys() | UNUSED[kind]
+    keys = {await key(), *[await key(**{name: value}) for name, value in CHANGED[kind].items()]}
+    assert len(keys) == len(CHANGED[kind]) + 1
 
 
 def test_an_answer_comes_back_with_all_of_its_verdict(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ import pytest
 from rookery.access import Access
 from rookery.errors import InvalidInput, RookeryError, SetupError
 from rookery.trace import Completion, Outcome, Prompt
+from services.arena import version_evaluator
 from services.arena.players import spec as spec_module
 from services.arena.players.model import ModelPlayer, position_of, read_answer
 from services.arena.players.player import RandomPlayer
 from services.arena.players.spec import KINDS, make_player
+from services.arena.positions import Chosen
 from services.arena.settings import WatchSettings
 from services.arena.version_evaluator import VersionEvaluator
 from tests.certificates import Authority
@@ -83,6 +85,35 @@ def test_passwords_and_keys_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(RookeryError) as caught:
         make_player("https://user:secret@h/v1#m,style=prose")
     assert "secret" not in str(caught.value)
+
+
+OPTIONS = {
+    "place": "http://h:1#other", "style": "fen", "temperature": "0.5", "top_p": "0.5", "top_k": "5",
+    "max_tokens": "9", "source": "run:demo", "thinking": "off",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "option", sorted(KINDS["http"].model_fields.keys() - {"spec", "name", "key_env", "key_file"})
+)
+def test_every_option_of_a_model_is_in_the_key_of_its_answers(option: str) -> None:
+    model, value = "http://h:1#m", OPTIONS[option]
+    other = value if option == "place" else f"{model},{option.replace('_', '-')}={value}"
+    assert make_player(model).describe() != make_player(other).describe()
+
+
+@pytest.mark.parametrize("setting", sorted(WatchSettings.model_fields.keys() - version_evaluator._UNDECISIVE))
+async def test_every_setting_of_the_watcher_that_changes_figures_is_in_their_key(
+    setting: str, tmp_path: Path
+) -> None:
+    value = {"style": "fen", "temperature": 0.5, "thinking": False}.get(setting, 9)
+    keys = set()
+    for given in ({}, {setting: value}):
+        settings = WatchSettings(run_dir=tmp_path, positions=tmp_path, referee="random,name=judge", **given)
+        evaluator = VersionEvaluator(settings)
+        keys.add(evaluator._conditions(Chosen((), "", None), "reward-1"))
+        await evaluator.close()
+    assert len(keys) == 2
 
 
 def test_a_served_model_is_described_by_what_it_is_not_where() -> None:

@@ -143,9 +143,11 @@ def test_the_server_accepts_the_trainers_versions(house: Path, monkeypatch: pyte
     )
 
 
-def test_thinking_is_switched_off_for_the_server(house: Path) -> None:
-    assert not {"--thinking", "--no-thinking"} & set(plan().commands["inference"].argv)
-    assert "--no-thinking" in plan("--no-thinking").commands["inference"].argv
+@pytest.mark.parametrize("service", ["inference", "arena"])
+def test_thinking_is_switched_off_for_the_server_and_in_evaluations(house: Path, service: str) -> None:
+    evaluated = ("--evaluate-every", "5")
+    assert not {"--thinking", "--no-thinking"} & set(plan(*evaluated).commands[service].argv)
+    assert "--no-thinking" in plan(*evaluated, "--no-thinking").commands[service].argv
 
 
 def test_redis_comes_first_and_rollouts_last(house: Path) -> None:

@@ -10,7 +10,7 @@ from bench.noise_adapter import write_adapter
 from launcher import serve_players
 from launcher.serve_players import batches, serve
 from rookery.errors import SetupError
-from rookery.hub import identity
+from rookery.hub import identity, text_digest
 
 TINY = Path("models/rook-tiny")
 
@@ -63,23 +63,8 @@ def flags(runs: Path, *specs: str, device: str = "cpu", share: float = 0.9) -> d
     (group,) = serve_players._groups(specs)
     command = serve_players._command(group, port=1, device=device, share=share, log=runs / "log")
     words = iter(command.argv[3:])
-    alone = ("--no-follow", "--full-weights", "--thinking", "--no-thinking")
+    alone = ("--no-follow", "--full-weights")
     return {word: "" if word in alone else next(words) for word in words}
-
-
-def test_thinking_is_switched_by_player_and_kept_by_runs(runs: Path) -> None:
-    on, off = f"model:{TINY},thinking=on,name=on", f"model:{TINY},thinking=off,name=off"
-    assert batches([on, off, f"model:{TINY}"]) == [[on], [off], [f"model:{TINY}"]]
-    assert "--thinking" in flags(runs, on)
-    assert "--no-thinking" in flags(runs, off)
-    settings = {"task": "move", "thinking": None, "set": ["trainer.lr=1e-4", "inference.thinking=false"]}
-    (runs / "other" / "settings.json").write_text(json.dumps(settings))
-    assert "--no-thinking" in flags(runs, f"run:{runs}/other")
-    assert "--thinking" in flags(runs, f"run:{runs}/other,thinking=on")
-    (runs / "other" / "settings.json").write_text(json.dumps({"task": "move", "thinking": False}))
-    assert "--no-thinking" in flags(runs, f"run:{runs}/other")
-    with pytest.raises(SetupError, match="thinking=maybe: choose on or off"):
-        batches([f"model:{TINY},thinking=maybe"])
 
 
 def test_the_server_has_room_for_the_versions(runs: Path) -> None:
@@ -105,14 +90,41 @@ def test_a_model_alone_is_served_without_lora(runs: Path) -> None:
 
 def resolved(spec: str) -> list[str]:
     ((player,),) = serve_players._groups([spec])
-    return player.at("http://h:1", "m").split(",")
+    return player.at("http://h:1", "m", "cpu").split(",")
+
+
+def test_thinking_is_switched_by_player_and_kept_by_runs(runs: Path) -> None:
+    on, off = f"model:{TINY},thinking=on,name=on", f"model:{TINY},thinking=off,name=off"
+    assert batches([on, off, f"model:{TINY}"]) == [[on, off, f"model:{TINY}"]]
+    assert "thinking=on" in resolved(on) and "thinking=off" in resolved(off)
+    settings = {"task": "move", "thinking": None, "set": ["trainer.lr=1e-4", "inference.thinking=false"]}
+    for written in (settings, {"task": "move", "thinking": False}):
+        (runs / "other" / "settings.json").write_text(json.dumps(written))
+        assert "thinking=off" in resolved(f"run:{runs}/other")
+    assert "thinking=on" in resolved(f"run:{runs}/other,thinking=on")
+    with pytest.raises(SetupError, match="thinking=maybe: choose on or off"):
+        batches([f"model:{TINY},thinking=maybe"])
+
+
+def test_what_changes_answers_changes_the_source(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(TINY, model)
+
+    def source(device: str) -> str:
+        ((player,),) = serve_players._groups([f"model:{model}"])
+        return player.at("http://h:1", "m", device).split(",")[2]
+
+    cpu, gpu = source("cpu"), source("0")
+    assert (cpu, gpu) == (source("auto"), source("1"))
+    (model / "chat_template.jinja").write_text("{{ messages }}")
+    assert len({cpu, gpu, source("cpu")}) == 3
 
 
 def test_a_run_decides_what_the_spec_does_not(runs: Path) -> None:
     assert resolved(f"run:{runs}/lora,temperature=1,style=pgn") == [
         "http://h:1#m",
         "name=lora@10",
-        f"source=run:{runs}/lora@10:{'0' * 12}",
+        f"source=run:{runs}/lora@10:{'0' * 12}:{text_digest(TINY)[:12]}:cpu",
         "style=pgn",
         "max-tokens=99",
         "temperature=1",

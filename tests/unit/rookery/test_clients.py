@@ -191,8 +191,9 @@ async def test_an_answer_that_has_begun_is_continued(monkeypatch: pytest.MonkeyP
     body = {"prompt_token_ids": [1, 2], "choices": [choice(0)]}
     begun = replace(PROMPT, messages=(*PROMPT.messages, Message("assistant", "\\boxed{")))
     async with inference(monkeypatch, httpx.Response(200, json=body)) as (client, server):
-        await client.complete(begun, model="m", count=1, sampling=Sampling(), seed=0)
+        await client.complete(begun, model="m", count=1, sampling=Sampling(), seed=0, thinking=False)
     sent = server.sent
+    assert sent["chat_template_kwargs"] == {"enable_thinking": False}
     assert sent["messages"][-1] == {"role": "assistant", "content": "\\boxed{"}
     assert (sent["add_generation_prompt"], sent["continue_final_message"]) == (False, True)
 
