@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,7 +91,7 @@ def parse_position(words: Sequence[str]) -> chess.Board:
         raise InvalidInput(f"no position in {' '.join(words)!r}: give startpos or fen FEN")
     for text in moves:
         try:
-            move = board.parse_uci(text)
+            move = _move(board, text)
         except ValueError as error:
             raise InvalidInput(f"move {text!r} in {board.fen()!r}: {error}") from error
         if not move:
@@ -99,11 +100,20 @@ def parse_position(words: Sequence[str]) -> chess.Board:
     return board
 
 
+def _move(board: chess.Board, text: str) -> chess.Move:
+    """A legal move, or the null move. As for Stockfish, capitals are small letters, and the king may take its
+    own rook to castle."""
+    return board.parse_uci(text.lower())
+
+
 def _board(fen: str) -> chess.Board:
     try:
         board = chess.Board(fen)
     except ValueError as error:
         raise InvalidInput(f"FEN {fen!r}: {error}") from error
+    board.castling_rights = board.clean_castling_rights()
+    if board.status() & chess.Status.INVALID_EP_SQUARE:
+        board.ep_square = None
     if status := board.status():
         faults = ", ".join(flag.name.lower() for flag in chess.Status if flag & status and flag.name)
         raise InvalidInput(f"impossible position {fen!r}: {faults}")
@@ -184,13 +194,21 @@ class Search:
 
     def __init__(self, board: chess.Board, go: Go, *, seed: int) -> None:
         self.board, self.go, self.seed = board, go, seed
-        wanted = set(go.searchmoves)
+        wanted = set[chess.Move]()
+        for text in go.searchmoves:
+            with suppress(ValueError):
+                wanted.add(_move(board, text))
         legal = sorted(board.legal_moves, key=chess.Move.uci)
         # `searchmoves` without a legal move is taken for a mistake, and ignored.
-        self.legal = [move for move in legal if not wanted or move.uci() in wanted] or legal
+        self.legal = [move for move in legal if move in wanted] or legal
         self.started = time.monotonic()
         self.stopped, self.ponder_hit, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.scored = False
+
+    @property
+    def waits_for_gui(self) -> bool:
+        """Whether only `stop` or `ponderhit` ends it."""
+        return self.go.infinite or (self.go.ponder and not self.ponder_hit.is_set())
 
     async def wait(self, asked: "asyncio.Future[chess.Move | None]", *, overhead_ms: int) -> None:
         """Returns when `asked` is done, the time is up or the search was stopped.

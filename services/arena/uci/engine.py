@@ -27,6 +27,9 @@ T = TypeVar("T")
 READY_S = 10.0
 """`readyok` comes after at most this time, even if the player is not open yet: runners wait for 15 s."""
 
+END_S = 120.0
+"""How long the end of the input waits for a search: a model may have to be loaded first."""
+
 CLOSE_S = 2.0
 """How long `quit` waits for the player to end."""
 
@@ -65,7 +68,7 @@ class UciEngine:
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def run(self, next_line: Callable[[], Awaitable[str | None]]) -> None:
-        """Handles lines until `quit` or None. Nothing is written afterwards.
+        """Handles lines until `quit`, after which nothing is written, or None, before which all is answered.
 
         Raises:
             RookeryError: the player could not be opened for an `isready`.
@@ -77,9 +80,13 @@ class UciEngine:
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():
                     reading.cancel()
-                elif (line := reading.result()) is None or not await self.handle(line):
+                elif (line := reading.result()) is None:
+                    await self._finish()
+                    break
+                elif not await self.handle(line):
                     return
-            raise self._failure.result()
+            if self._failure.done():
+                raise self._failure.result()
         finally:
             self._write = lambda line: None
             await self._close()
@@ -156,6 +163,14 @@ class UciEngine:
         seed = random.Random(f"{self._seed}:{self._searches}").getrandbits(30)
         self._search = Search(board.copy(), go, seed=seed)
         self._start(self._find_move(self._search))
+
+    async def _finish(self) -> None:
+        """Waits for the answers. A search that only `stop` or `ponderhit` would end is stopped at once."""
+        if (search := self._search) and search.waits_for_gui:
+            search.stopped.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=END_S)
+        await self._stop([])
 
     async def _stop(self, words: Sequence[str]) -> None:
         if search := self._search:

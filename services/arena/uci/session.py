@@ -111,6 +111,8 @@ def _read_lines(lines: "asyncio.Queue[str | None]") -> None:
             *whole, rest = (rest + data).split(b"\n")
             for line in whole:
                 loop.call_soon_threadsafe(lines.put_nowait, line.decode(errors="replace"))
+        if rest:
+            loop.call_soon_threadsafe(lines.put_nowait, rest.decode(errors="replace"))
         loop.call_soon_threadsafe(lines.put_nowait, None)
 
     threading.Thread(target=read, daemon=True).start()

@@ -1,6 +1,8 @@
 """The UCI engine as a process: every rule that runners and GUIs check, under `random` and a policy server."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import chess
@@ -9,6 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.integration.arena.uci_process import Policy, Uci, policy_server, uci
+from tests.waiting import until
 
 COMMAND = ["-m", "services.arena", "uci"]
 CHECKMATED = "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"
@@ -107,6 +110,23 @@ def test_searchmoves(engine: Uci) -> None:
     for _ in range(5):
         assert best(engine.ask("position startpos", "go searchmoves a2a3 h2h4 depth 1")) in {"a2a3", "h2h4"}
     assert is_legal(engine.ask("go searchmoves e7e5"), chess.Board())
+
+
+@pytest.mark.parametrize(
+    ("position", "go", "move"),
+    [
+        ("fen 4k3/8/8/8/8/8/8/4K2R w K - 0 1", "go searchmoves e1h1", "e1g1"),
+        ("fen 8/4P1k1/8/8/8/8/8/4K3 w - - 0 1", "go searchmoves E7E8N", "e7e8n"),
+        ("fen 8/4P1k1/8/8/8/8/8/4K3 w - - 0 1 moves e7e8Q g7h7", "go searchmoves e8e4", "e8e4"),
+        ("fen r3k3/8/8/8/8/8/8/4K2R w Kq - 0 1 moves e1h1 e8a8", "go searchmoves f1e1", "f1e1"),
+        ("fen rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/1NBQKBNR w KQkq - 0 1", "go searchmoves e2e4", "e2e4"),
+        ("fen rnbqkb1r/ppp3pp/3p1n2/3P4/8/2P5/PP3PPP/RNBQKB1R w KQkq e6 0 1", "go searchmoves c3c4", "c3c4"),
+    ],
+)
+def test_what_other_programs_write_is_read_as_stockfish_does(
+    engine: Uci, position: str, go: str, move: str
+) -> None:
+    assert engine.ask(f"position {position}", go)[-1] == f"bestmove {move}"
 
 
 @pytest.mark.parametrize("go", ["go infinite", "go ponder wtime 1000 btime 1000", "go ponder infinite"])
@@ -230,11 +250,34 @@ def test_nothing_after_quit(policy: Policy, go: list[str]) -> None:
     assert not [line for line in rest if line.startswith("bestmove")]
 
 
-def test_the_end_of_the_input_is_a_quit() -> None:
-    with uci("--player", "random") as engine:
+@pytest.mark.parametrize("go", ["go depth 5", "go", "go infinite", "go ponder", "isready\ngo infinite\n"])
+def test_before_the_end_of_the_input_all_is_answered(go: str) -> None:
+    """The last line may lack its end."""
+    command = [sys.executable, *COMMAND, "--player", "first-legal"]
+    ended = subprocess.run(
+        command,
+        input=f"position startpos\n{go}",
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        cwd=ROOT,
+    )
+    lines = ended.stdout.splitlines()
+    moves = [line.split()[1] for line in lines if line.startswith("bestmove")]
+    assert moves == ["a2a3"] if go in ("go", "go depth 5") else len(moves) == 1
+    assert ("readyok" in lines) is ("isready" in go)
+
+
+def test_the_end_of_the_input_waits_for_the_policy(policy: Policy) -> None:
+    policy.hangs = True
+    with uci("--player", f"{policy.url}#m,style=fen") as engine:
         assert engine.process.stdin
-        engine.say("position startpos", "go infinite")
+        engine.say("position startpos", "go")
         engine.process.stdin.close()
+        until(lambda: policy.hanging)
+        policy.wake.set()
+        assert best(engine.until("bestmove")) == "a2a3"
         assert engine.process.wait(60) == 0
 
 
@@ -324,8 +367,6 @@ def test_a_player_without_its_server_is_refused() -> None:
 
 
 def test_python_chess_plays_a_game(policy: Policy) -> None:
-    import sys
-
     command = [sys.executable, *COMMAND, "--player", f"{policy.url}#m,style=fen"]
     with chess.engine.SimpleEngine.popen_uci(command, timeout=60, cwd=ROOT) as engine:
         engine.configure({"Temperature": 0.7, "Hash": 64, "Threads": 2, "Move Overhead": 50, "Retries": 0})
