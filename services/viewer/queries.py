@@ -201,18 +201,19 @@ def _shares(buckets: list[int], rows: list[Row]) -> dict[str, list[float | None]
     }
 
 
-def history(index: Index, position: str, fen: str) -> list[Row]:
-    """All groups on one position, in every run that has been opened, by version, with their answers."""
+def history(index: Index, position: str, fen: str, runs: list[str]) -> list[Row]:
+    """All groups of `runs` on one position, by version, with their answers."""
     groups = index.query(
-        "SELECT * FROM groups WHERE position = ? AND fen = ? ORDER BY run, version, g LIMIT 200",
-        [position, fen],
+        "SELECT * FROM groups WHERE position = ? AND fen = ? AND list_contains(?, run) "
+        "ORDER BY run, version, g LIMIT 200",
+        [position, fen, runs],
     )
     return with_answers(index, groups, Condition("true", ()))
 
 
 def compare(index: Index, first: str, second: str, *, number: int) -> dict[str, Any]:
     """Two runs on the positions that both have: the mean rewards of each, and their difference with its 95%
-    interval (normal, over positions), the largest differences first."""
+    interval (normal, over positions), the largest differences first. `empty` names those without a group."""
     shared = (
         "FROM (SELECT position, fen, avg(reward_mean) AS reward, arg_max(id, version) AS id, "
         "max(version) AS version FROM groups WHERE run = ? GROUP BY ALL) x "
@@ -231,8 +232,10 @@ def compare(index: Index, first: str, second: str, *, number: int) -> dict[str, 
         [first, second, number * PAGE],
     )
     deviation, count = whole.pop("deviation"), whole["positions"]
+    held = {row["run"] for row in index.query("SELECT DISTINCT run FROM groups")}
     return {
         **whole,
+        "empty": [run for run in (first, second) if run not in held],
         "margin": 1.96 * deviation / math.sqrt(count) if deviation is not None else None,
         "page_size": PAGE,
         "rows": rows,

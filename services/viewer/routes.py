@@ -167,7 +167,9 @@ def group(run: Run, id: str, viewer: Shared) -> Response:
 @router.get("/runs/{run}/history", tags=["answers"])
 def history(run: Run, position: str, fen: str, viewer: Shared) -> Response:
     """All groups on one position, in all runs that have been opened, and the names of these runs."""
-    return _json({"runs": viewer.index.opened(), "groups": queries.history(viewer.index, position, fen)})
+    there = set(viewer.runs.names())  # one that was opened may have been deleted or renamed
+    runs = [name for name in viewer.index.opened() if name in there]
+    return _json({"runs": runs, "groups": queries.history(viewer.index, position, fen, runs)})
 
 
 @router.get("/runs/{run}/rescore", tags=["answers"])

@@ -39,7 +39,7 @@ _READ = re.compile(r"[^/]+\.(json|jsonl|toml)|adapters/[^/]+/state\.json")
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """A run on this disk. `archive` is the folder of its Parquet files, which may not exist.
+    """A run on this disk. All Parquet files below `archive`, which may not exist, are the run's.
 
     Both folders may be local copies of stores.
     """
@@ -112,7 +112,7 @@ class RunFolder:
         else:
             found = {
                 path: stamp
-                for path in self.archive.glob("date=*/*.parquet")
+                for path in self.archive.glob("**/date=*/*.parquet")
                 if (stamp := stamp_of(path)) is not None
             }
         named = [(_ARCHIVE_FILE.fullmatch(path.name), path) for path in found if self.archive in path.parents]
@@ -232,12 +232,16 @@ class Runs:
         found = {path.name: path for path in self.folder.glob("*") if (path / METRICS_FILE).exists()}
         if self._store:
             found = {name: self.folder / name for name in self._store.names()}
-        places = [*self.folder.glob("*/archive/run=*"), *(self.archive or self.folder).glob("run=*")]
         if self._archive_store:
             stored = self._archive_store.names()
             places = [self._archive_store.folder / name for name in stored if name.startswith("run=")]
+        else:
+            places = list(self.archive.glob("run=*")) if self.archive else []
         for path in places:
             found.setdefault(path.name.removeprefix("run="), path)
+        # By its folder's name, because who renames a run leaves the folders below as they are.
+        for path in self.folder.glob("*/archive/run=*") if self.archive is None else ():
+            found.setdefault(path.parents[1].name, path)
         return sorted(filter(_NAME.fullmatch, found), key=lambda name: -(stamp_of(found[name]) or (0, 0))[1])
 
     def find(self, name: str) -> RunFolder:
@@ -257,7 +261,7 @@ class Runs:
     def at(self, name: str) -> RunFolder:
         """The run of one of the `names`, which is not looked for."""
         path = self.folder / name
-        archive = (self.archive or path / "archive") / f"run={name}"
+        archive = self.archive / f"run={name}" if self.archive else path / "archive"
         return RunFolder(
             name, path, archive, self._store, self._archive_store if self.archive else self._store
         )

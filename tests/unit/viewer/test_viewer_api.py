@@ -77,6 +77,17 @@ def test_the_history_of_a_position_names_the_runs_searched(client: TestClient) -
     assert (found["runs"], [group["id"] for group in found["groups"]]) == (["one"], ["hostile"])
 
 
+def test_the_history_of_a_position_leaves_out_a_run_that_was_renamed(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", "one", seed=0, more=(hostile_group("one"),))
+    with client_of(tmp_path / "runs", tmp_path) as client:
+        fen = client.get("/api/runs/one/groups/hostile").json()["prompt"]["fen"]
+        (tmp_path / "runs" / "one").rename(tmp_path / "runs" / "two")
+        assert client.get("/api/runs/two/groups/hostile").status_code == 200
+        ask = {"position": "hostile:1:1", "fen": fen}
+        found = client.get("/api/runs/two/history", params=ask).json()
+        assert (found["runs"], [group["run"] for group in found["groups"]]) == (["two"], ["two"])
+
+
 def test_no_password_leaves_it(client: TestClient) -> None:
     overview = client.get("/api/runs/one").text
     assert "secret" not in overview

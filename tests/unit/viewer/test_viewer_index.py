@@ -237,7 +237,11 @@ def test_two_runs_on_the_same_positions(viewed: SimpleNamespace) -> None:
     )
     assert len(found["rows"]) <= found["page_size"] == queries.PAGE
     row = found["rows"][0]
-    assert [g["run"] for g in queries.history(viewed.index, row["position"], row["fen"])] == ["one", "two"]
+    for runs in (["one", "two"], ["two"]):
+        on_it = queries.history(viewed.index, row["position"], row["fen"], runs)
+        assert [group["run"] for group in on_it] == runs
+    assert found["empty"] == []
+    assert queries.compare(viewed.index, "one", "three", number=0)["empty"] == ["three"]
 
 
 def test_the_same_scheme_changes_nothing_and_another_some_signs(viewed: SimpleNamespace) -> None:
@@ -372,6 +376,27 @@ def test_a_run_is_found_by_its_name_alone(viewed: SimpleNamespace) -> None:
     for name in ("../runs/one", "..", "", "one/adapters", "nothing"):
         with pytest.raises(NotFound):
             viewed.runs.find(name)
+
+
+def test_a_renamed_run_keeps_its_answers_and_leaves_no_other(tmp_path: Path) -> None:
+    made = write_run(tmp_path / "runs", "old", seed=0)
+    (tmp_path / "runs" / "old").rename(tmp_path / "runs" / "new")
+    runs, index = Runs(tmp_path / "runs"), Index(tmp_path / "index.duckdb")
+    assert runs.names() == ["new"]
+    index.refresh(runs.find("new"))
+    assert index.progress("new") == (2, 2)
+    assert whole_group(index, runs.find("new"), made[7].id)["step"] == 2
+    with pytest.raises(NotFound):
+        runs.find("old")
+    index.close()
+
+
+def test_an_archive_elsewhere_is_found_by_the_names_in_it(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", "one", seed=0)
+    (tmp_path / "runs" / "one" / "archive").rename(tmp_path / "archive")
+    (tmp_path / "archive" / "run=one").rename(tmp_path / "archive" / "run=two")
+    runs = Runs(tmp_path / "runs", tmp_path / "archive")
+    assert {name: len(runs.find(name).update()) for name in runs.names()} == {"one": 0, "two": 2}
 
 
 def test_queries_at_the_same_time(viewed: SimpleNamespace) -> None:

@@ -165,6 +165,7 @@ export interface Collapse {
 }
 
 export interface Comparison {
+  empty: string[];
   positions: number;
   first: number | null;
   second: number | null;

@@ -42,9 +42,11 @@ export async function compare({ run, query }: Route, signal: AbortSignal): Promi
     "Runs with the same games and seed are fed the same positions in the same order."));
   const page = Number(query.get("page") ?? 0);
   const data = await get<Comparison>(`runs/${run}/compare/${encodeURIComponent(other)}?page=${page}`, signal);
+  const wait = "While a run is being indexed, look again in a moment.";
+  if (data.empty.length) return h("div", {}, head,
+    empty(`No answers of ${data.empty.join(" and ")}`, `There are none in the archive. ${wait}`));
   if (!data.positions) return h("div", {}, head,
-    empty("No position in common",
-    "These runs have other games or another seed. While a run is being indexed, look again in a moment."));
+    empty("No position in common", `These runs were fed other positions. ${wait}`));
   const sure = data.margin !== null && Math.abs(data.difference ?? 0) > data.margin;
   return h("div", {}, head,
     h("div", { class: "tiles wide" }, tile("positions", count(data.positions)), tile(run, signed(data.first, 3)),
