@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -136,7 +137,11 @@ def table(found: Comparison) -> Table:
             Text(figure.configuration),
             _cell(figure.value),
             "" if difference is None else _cell(difference, signed=True),
-            "*" if difference is not None and not difference.low <= 0 <= difference.high else "",
+            "*"
+            if difference is not None
+            and difference.low < difference.high
+            and not difference.low <= 0 <= difference.high
+            else "",
         )
     return made
 
@@ -153,7 +158,9 @@ def number(value: float, *, signed: bool = False) -> str:
 
 def _cell(value: Interval, *, signed: bool = False) -> Text:
     low, high = number(value.low, signed=signed), number(value.high, signed=signed)
-    return Text.assemble(number(value.mean, signed=signed), "\n", (f"[{low}, {high}]", "dim"))
+    known = "all equal" if value.low == value.high else f"[{low}, {high}]"
+    bounds = known if math.isfinite(value.high - value.low) else "no interval"
+    return Text.assemble(number(value.mean, signed=signed), "\n", (bounds, "dim"))
 
 
 def _keys(runs: Sequence[Run]) -> list[str]:

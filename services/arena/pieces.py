@@ -45,7 +45,7 @@ def piece_table(
     rows = []
     for piece in chess.PIECE_TYPES:
         metric = Metric(chess.piece_name(piece), chess.piece_name(piece).capitalize(), better="neither")
-        cells = {name: Cell(bootstrap.estimate(("sampled", name, piece))) for name in drawn}
+        cells = {name: Cell(bootstrap.estimate(("sampled", name, piece), share=True)) for name in drawn}
         rows.append(Row(metric, cells))
     for key, title, how, reference in (
         ("distance_to_best", f"Distance from {BEST}", "sampled", BEST),

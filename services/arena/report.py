@@ -70,7 +70,8 @@ def report_json(evaluation: Evaluation) -> dict[str, Any]:
         "settings": {name: getattr(evaluation.settings, name) for name in _SHOWN},
         "interval": {
             "level": LEVEL,
-            "method": "percentile bootstrap over positions, paired",
+            "method": "percentile bootstrap over positions, paired; Wilson's of shares with one answer to a "
+            "position or the same at all",
             "resamples": RESAMPLES,
         },
         "reward_version": evaluation.reward_version,

@@ -8,14 +8,21 @@ of a difference of two players.
 
 Every figure here is a ratio of two sums over positions (legal answers / answers, regret / legal answers),
 whose numerator and denominator are resampled together. Nothing here depends on chess.
+
+If all positions are alike, so are all resamples, and the interval of 20 right answers in 20 would have no
+width. So a share has Wilson's interval then, with as many trials as positions, and always if there is no more
+than one answer to a position, because that is an ordinary binomial share.
 """
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rookery.intervals import wilson
 
 RESAMPLES = 10_000
 LEVEL = 0.95
@@ -51,6 +58,16 @@ class Ratio:
         total = float(self.counts.sum())
         return float(self.sums.sum()) / total if total else None
 
+    @property
+    def positions(self) -> int:
+        """How many positions have an answer."""
+        return int((self.counts > 0).sum())
+
+    @property
+    def binomial(self) -> bool:
+        """Whether each position has one answer or none, which is right or wrong."""
+        return bool(((self.counts == 0) | (self.counts == 1)).all() and np.isin(self.sums, (0, 1)).all())
+
     def within(self, mask: NDArray[np.bool_]) -> "Ratio":
         """The ratio over only the positions in `mask`."""
         return Ratio(np.where(mask, self.sums, 0.0), np.where(mask, self.counts, 0.0))
@@ -58,10 +75,10 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean and its percentile interval. `mean` is None without answers, `ci95` with none or too few.
+    """A mean and its interval. `mean` is None without answers, `ci95` with none or too few.
 
-    An interval of width zero means that all n positions have the same value, not that the truth is known
-    exactly: of other positions, up to about 3 in n may still differ.
+    The interval of what is no share has width zero if all positions have the same value. That does not mean
+    that the truth is known exactly.
     """
 
     mean: float | None
@@ -85,18 +102,38 @@ class Bootstrap(Generic[Key]):
         sizes = {column.shape for ratio in ratios.values() for column in (ratio.sums, ratio.counts)}
         if len(sizes) != 1 or sizes == {(0,)}:
             raise ValueError(f"ratios of unequal or no positions: {sorted(sizes)}")
-        self._columns = {key: column for column, key in enumerate(ratios)}
+        self._ratios, self._columns = ratios, {key: column for column, key in enumerate(ratios)}
         means = [ratio.mean for ratio in ratios.values()]
         self._means = np.array([[np.nan if mean is None else mean for mean in means]])
         self._drawn = _resampled(list(ratios.values()), seed=seed, resamples=resamples)
 
-    def estimate(self, key: Key) -> Estimate:
-        """The mean of one ratio."""
-        return self.combine(lambda means: means[:, 0], [key])
+    def estimate(self, key: Key, *, share: bool = False) -> Estimate:
+        """The mean of one ratio, which may be a share: of 0 to 1 for each answer."""
+        drawn, ratio = self.combine(lambda means: means[:, 0], [key]), self._ratios[key]
+        if not share or drawn.mean is None or not (ratio.binomial or _alike(drawn)):
+            return drawn
+        return replace(drawn, ci95=wilson(drawn.mean * ratio.positions, ratio.positions))
 
-    def difference(self, minuend: Key, subtrahend: Key) -> Estimate:
-        """The difference of two means, paired by position."""
-        return self.combine(lambda means: means[:, 0] - means[:, 1], [minuend, subtrahend])
+    def difference(self, minuend: Key, subtrahend: Key, *, share: bool = False) -> Estimate:
+        """The difference of two means, paired by position.
+
+        If one of two shares is the same at all positions, the interval is Newcombe's, from those of the two
+        (Statistics in Medicine 17 (1998), 873-890, method 10; such sides are not correlated). If instead no
+        position tells the two apart, they differ at most as often as Wilson's bound for 0 in n allows.
+        """
+        keys = [minuend, subtrahend]
+        drawn = self.combine(lambda means: means[:, 0] - means[:, 1], keys)
+        if not share or drawn.mean is None:
+            return drawn
+        intervals = [self.estimate(key, share=True).ci95 for key in keys]
+        (p, q), (first, second) = self._means[0, [self._columns[key] for key in keys]], intervals
+        if any(_alike(self.estimate(key)) for key in keys) and first and second:
+            below, above = math.hypot(p - first[0], second[1] - q), math.hypot(first[1] - p, q - second[0])
+        elif _alike(drawn):
+            below = above = wilson(0, min(self._ratios[key].positions for key in keys))[1]
+        else:
+            return drawn
+        return replace(drawn, ci95=(drawn.mean - below, drawn.mean + above))
 
     def combine(self, function: Callable[[Floats], Floats], keys: Sequence[Key]) -> Estimate:
         """A function of the means of `keys`: from a column for each key, a value for each row."""
@@ -121,6 +158,11 @@ def _resampled(ratios: Sequence[Ratio], *, seed: int, resamples: int) -> Floats:
         np.divide(weights @ sums, drawn_counts, out=means, where=drawn_counts > 0)
         chunks.append(means)
     return np.concatenate(chunks)
+
+
+def _alike(estimate: Estimate) -> bool:
+    """Whether all resamples have the same mean, but for rounding."""
+    return estimate.ci95 is not None and math.isclose(*estimate.ci95, abs_tol=1e-12)
 
 
 def _interval(means: Floats) -> tuple[float, float] | None:

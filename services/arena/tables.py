@@ -126,9 +126,9 @@ def compared(
     bootstrap, baseline = Bootstrap(ratios, seed=seed), players[0]
 
     def cell(row: int, name: str) -> Cell:
-        compares = name in players[1:] and (row, baseline) in ratios
-        difference = bootstrap.difference((row, name), (row, baseline)) if compares else None
-        return Cell(bootstrap.estimate((row, name)), difference)
+        compares, share = name in players[1:] and (row, baseline) in ratios, rows[row][0].unit == "share"
+        difference = bootstrap.difference((row, name), (row, baseline), share=share) if compares else None
+        return Cell(bootstrap.estimate((row, name), share=share), difference)
 
     return [
         Row(metric, {name: cell(i, name) for name in by_name}) for i, (metric, by_name) in enumerate(rows)

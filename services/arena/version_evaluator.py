@@ -160,7 +160,8 @@ def _metrics(
     settings: WatchSettings, answers: list[Answers], *, random: list[Answers], best: list[Answers]
 ) -> dict[str, Any]:
     """The metrics of the answers and of the references, each with `mean` and `ci95` as in report.json."""
-    measures = {metric.name: measure for metric, measure in move_metrics(_RANDOM_MOVES).items()}
+    metrics_of_moves = move_metrics(_RANDOM_MOVES)
+    measures = {metric.name: measure for metric, measure in metrics_of_moves.items()}
     asked = MEASURED if settings.samples else [name for name in MEASURED if name.endswith("_greedy")]
     ratios = {
         **{name: measures[name](answers) for name in asked},
@@ -168,7 +169,12 @@ def _metrics(
         "distinct_candidates": mean(distinct_share, sampled)(answers),
     }
     bootstrap = Bootstrap(ratios, seed=settings.seed)
-    metrics = {name: bootstrap.estimate(name) for name, ratio in ratios.items() if ratio.counts.any()}
+    numbers = {metric.name for metric in metrics_of_moves if metric.unit != "share"}
+    metrics = {
+        name: bootstrap.estimate(name, share=name.removesuffix("_random") not in numbers)
+        for name, ratio in ratios.items()
+        if ratio.counts.any()
+    }
     metrics["piece_distance"] = piece_distance(answers, best, seed=settings.seed)
     return {name: estimate_json(estimate) for name, estimate in metrics.items()}
 
@@ -179,7 +185,7 @@ def _match_metrics(settings: WatchSettings, report: MatchReport, journal: Path) 
     turns = [game.turns_of(encounter.player) for game in read_games(journal)]
     legal = [sum(turn.legal_at_once for turn in own) for own in turns]
     first_tries = Ratio.of(legal, [len(own) for own in turns])
-    estimate = Bootstrap({"": first_tries}, seed=settings.seed).estimate("")
+    estimate = Bootstrap({"": first_tries}, seed=settings.seed).estimate("", share=True)
     elo = encounter.elo
     bounds = None if elo.low is elo.high is None else [elo.low, elo.high]
     return {"legal_rate_match": estimate_json(estimate), "elo": {"mean": elo.value, "ci95": bounds}}

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from rookery.errors import InvalidInput
+from rookery.intervals import Z95
 from rookery.trace import Outcome
 from services.viewer.filters import Condition, Filter
 from services.viewer.index import Index, Row
@@ -236,7 +237,7 @@ def compare(index: Index, first: str, second: str, *, number: int) -> dict[str, 
     return {
         **whole,
         "empty": [run for run in (first, second) if run not in held],
-        "margin": 1.96 * deviation / math.sqrt(count) if deviation is not None else None,
+        "margin": Z95 * deviation / math.sqrt(count) if deviation is not None else None,
         "page_size": PAGE,
         "rows": rows,
     }

@@ -173,7 +173,8 @@ class Positions:
 
 
 _NOTE = (
-    "Intervals are from a bootstrap over positions. Unless it says greedy, a figure is over sampled answers. "
+    "Intervals are from a bootstrap over positions; of shares with one answer to a position, or the same at "
+    "all, they are Wilson's. Unless it says greedy, a figure is over sampled answers. "
     "Regret is the win probability given away against the engine's best move. The random legal move is drawn "
     "anew for each answer of a player."
 )

@@ -19,11 +19,12 @@ import chess.pgn
 import numpy as np
 
 from rookery.errors import InvalidInput
+from rookery.intervals import Z95
 from rookery.puzzles import COLUMNS, Puzzle, Unsound, parse, playable
 from services.arena.asking import Asker
 from services.arena.players.player import Player
 from services.arena.stats import Estimate, Ratio
-from services.arena.strength.pentanomial import ELO, Z95, expected_score
+from services.arena.strength.pentanomial import ELO, expected_score
 from services.arena.tables import Cell, Metric, Row, Section, Table, compared
 
 _TAIL = 0.05

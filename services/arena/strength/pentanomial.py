@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
 
+from rookery.intervals import Z95
+
 SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """A pair's possible scores: LL, LD, WL or DD, WD, WW."""
 
-Z95 = NormalDist().inv_cdf(0.975)
 ELO = 400 / math.log(10)
 """One unit of the logistic curve in Elo: E = 1 / (1 + exp(-d / ELO))."""
 

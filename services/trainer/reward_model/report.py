@@ -20,6 +20,7 @@ from pathlib import Path
 
 import rookery
 from rookery.errors import SetupError
+from rookery.intervals import wilson
 from rookery.masking import mask_setting
 from services.trainer.examples import data_manifest, data_style, local_path
 from services.trainer.settings import RewardModelSettings
@@ -36,9 +37,6 @@ _GAPS = (0.0, 0.05, 0.1, 0.2, 0.4, 1.0)
 
 _BINS = 10
 """The number of confidence bins, from 0.5 to 1."""
-
-_Z = 1.959963984540054
-"""The normal quantile of a 95% interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +115,6 @@ def report_on(measured: Sequence[ScoredPair]) -> HeldOutReport:
         by_origin=_buckets(measured, lambda pair: pair.origin),
         by_phase=_buckets(measured, lambda pair: pair.phase),
     )
-
-
-def wilson(right: float, count: int) -> tuple[float, float]:
-    """Returns the 95% interval of a share (Wilson, JASA 22, 1927).
-
-    >>> tuple(round(x, 3) for x in wilson(8, 10))
-    (0.49, 0.943)
-    """
-    share, z2 = right / count, _Z * _Z
-    centre = (share + z2 / (2 * count)) / (1 + z2 / count)
-    half = _Z * math.sqrt(share * (1 - share) / count + z2 / (4 * count * count)) / (1 + z2 / count)
-    return centre - half, centre + half
 
 
 def _buckets(measured: Sequence[ScoredPair], name: Callable[[ScoredPair], str]) -> tuple[Bucket, ...]:

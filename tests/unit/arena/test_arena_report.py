@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rookery.intervals import wilson
 from rookery.prompt import mover_board
 from rookery.trace import Outcome
 from services.arena.page import render_examples
@@ -53,13 +54,11 @@ def test_report_has_every_player_s_figures_and_the_differences_from_the_first(
     report = json.loads((tmp_path / "report.json").read_text())
     assert report == written
     metrics = report["sections"]["positions"]["metrics"]
-    assert metrics["legal_rate"] == {
-        NAMES[0]: {"mean": 0.5, "ci95": [0.5, 0.5]},
-        NAMES[1]: {"mean": 1.0, "ci95": [1.0, 1.0], "difference": {"mean": 0.5, "ci95": [0.5, 0.5]}},
-        RANDOM: {"mean": 1.0, "ci95": [1.0, 1.0]},
-        BEST: {"mean": 1.0, "ci95": [1.0, 1.0]},
-    }
-    assert metrics["legal_rate_greedy"][NAMES[0]] == {"mean": 0.0, "ci95": [0.0, 0.0]}
+    none, half, whole = ({"mean": right / 4, "ci95": list(wilson(right, 4))} for right in (0, 2, 4))
+    difference = metrics["legal_rate"][NAMES[1]].pop("difference")
+    assert metrics["legal_rate"] == {NAMES[0]: half, NAMES[1]: whole, RANDOM: whole, BEST: whole}
+    assert (difference["mean"], difference["ci95"]) == (0.5, pytest.approx([-0.102, 0.85], abs=1e-3))
+    assert metrics["legal_rate_greedy"][NAMES[0]] == none
     assert NAMES[0] not in metrics["regret_legal_greedy"]  # no greedy answer of it is legal
     assert report["positions"]["count"] == 4
     assert report["sections"]["positions"]["outcomes"][NAMES[0]] == {"unparsable": 8, "legal": 4}

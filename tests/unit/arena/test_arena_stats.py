@@ -1,8 +1,11 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rookery.intervals import wilson
 from services.arena.stats import Bootstrap, Estimate, Ratio
 
 LEGAL = st.lists(st.integers(0, 4), min_size=1, max_size=40)
@@ -114,6 +117,52 @@ def test_one_answer_among_many_positions_gives_a_mean_without_interval() -> None
     estimate = Bootstrap({"regret": side}, seed=0, resamples=1000).estimate("regret")
     assert estimate.mean == 0.5
     assert estimate.ci95 is None
+
+
+ONE_TO_EACH = {
+    "none": Ratio.of([0] * 20, [1] * 20),
+    "half": Ratio.of([1, 0] * 10, [1] * 20),
+    "all": Ratio.of([1] * 20, [1] * 20),
+}
+FOUR_TO_EACH = {
+    "none": Ratio.of([0] * 20, [4] * 20),
+    "half": Ratio.of([1, 3] * 10, [4] * 20),
+    "all": Ratio.of([4] * 20, [4] * 20),
+}
+
+
+@pytest.mark.parametrize("ratios", [ONE_TO_EACH, FOUR_TO_EACH])
+def test_a_share_that_is_the_same_at_all_positions_has_wilsons_interval(ratios: dict[str, Ratio]) -> None:
+    """0 and 20 of 20, as in the tables of Wilson's interval; the differences are Newcombe's."""
+    bootstrap = Bootstrap(ratios, seed=0)
+    assert bootstrap.estimate("none", share=True).ci95 == pytest.approx((0, 0.1611), abs=1e-4)
+    assert bootstrap.estimate("all", share=True).ci95 == pytest.approx((0.8389, 1), abs=1e-4)
+    assert bootstrap.difference("all", "none", share=True).ci95 == pytest.approx((0.7722, 1), abs=1e-4)
+    assert bootstrap.difference("all", "all", share=True).ci95 == pytest.approx((-0.1611, 0.1611), abs=1e-4)
+    assert bootstrap.difference("half", "half", share=True).ci95 == pytest.approx((-0.1611, 0.1611), abs=1e-4)
+    low, high = bootstrap.difference("all", "half", share=True).ci95
+    assert low < 0.5 - 0.1611 and high > 0.5
+    assert bootstrap.estimate("all").ci95 == (1, 1)
+
+
+def test_a_share_of_one_answer_to_each_position_is_binomial_and_one_of_several_is_not() -> None:
+    one, four = Bootstrap(ONE_TO_EACH, seed=0), Bootstrap(FOUR_TO_EACH, seed=0)
+    assert one.estimate("half", share=True).ci95 == pytest.approx((0.2993, 0.7007), abs=1e-4)
+    assert four.estimate("half", share=True) == four.estimate("half")
+    few = Bootstrap({"": Ratio.of([1] + [0] * 29, [1] + [0] * 29)}, seed=0)
+    assert few.estimate("", share=True).ci95 == pytest.approx((0.2065, 1), abs=1e-4)
+
+
+@pytest.mark.parametrize("truth", [0.02, 0.5, 0.97])
+def test_wilsons_interval_covers_the_truth_as_often_as_it_says(truth: float) -> None:
+    """Of 20 answers, exactly: the bootstrap covers a share of 0.02 in a third of the cases."""
+    intervals = [wilson(right, 20) for right in range(21)]
+    covered = sum(
+        math.comb(20, right) * truth**right * (1 - truth) ** (20 - right)
+        for right, (low, high) in enumerate(intervals)
+        if low <= truth <= high
+    )
+    assert 0.93 <= covered <= 0.995
 
 
 @pytest.mark.parametrize("sizes", [(0, 0), (2, 3)])

@@ -176,8 +176,20 @@ def test_a_few_steps_have_no_interval_and_no_star(
     assert (first["value"]["low"], second["difference"]["high"]) == (None, None)
     assert main(["compare", str(tmp_path), "--window", "1", "--keys", "reward"]) == 0
     table = capsys.readouterr().out
-    assert "[-inf, inf]" in table
+    assert "no interval" in table and "inf]" not in table
     assert "*" not in table
+
+
+def test_equal_figures_have_no_interval_and_no_star(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for level, rate in ((0, 0.5), (1, 1.0)):
+        folder = make_run(tmp_path / f"at-{level}", level=level, seed=level)
+        lines = [json.dumps({"step": step, "legal_rate": rate}) for step in range(1, 61)]
+        (folder / "metrics.jsonl").write_text("\n".join([*lines, ""]))
+    assert main(["compare", str(tmp_path), "--keys", "legal_rate"]) == 0
+    table = capsys.readouterr().out
+    assert table.count("all equal") == 3 and "*" not in table
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 8])
