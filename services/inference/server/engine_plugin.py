@@ -22,6 +22,7 @@ def load() -> None:
     """Installs the patches. vLLM calls it at the start of every process."""
     exit_on_signals_while_starting()
     end_with_parent()
+    allow_several_greedy_answers()
     install_cpu_lora()
 
 
@@ -63,6 +64,16 @@ def _watch(sentinel: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_S)
     os._exit(1)
+
+
+def allow_several_greedy_answers() -> None:
+    """Lets a request at temperature 0 ask for several answers, which are equal, as in OpenAI's API.
+
+    vLLM refuses it, although nothing in its engine depends on it.
+    """
+    from vllm.sampling_params import SamplingParams
+
+    SamplingParams._verify_greedy_sampling = lambda _: None
 
 
 def install_cpu_lora() -> None:

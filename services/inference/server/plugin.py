@@ -26,7 +26,7 @@ from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import adapter as lora
-from services.inference.server import full_weights, sleep
+from services.inference.server import full_weights, models, sleep
 from services.inference.server.adapter import AdapterRules
 from services.inference.server.download import DownloadingRules
 from services.inference.server.drain import DrainMiddleware, RequestDrainer, shut_down_on_signal
@@ -47,7 +47,7 @@ SPARE_DOWNLOADS = 8
 """How many downloaded adapters stay on disk besides those that are served."""
 
 VLLM_ROUTES = frozenset(
-    {"/health", "/metrics", "/ping", "/version", "/v1/models", "/v1/chat/completions", "/v1/completions"}
+    {"/health", "/metrics", "/ping", "/version", "/v1/chat/completions", "/v1/completions"}
 )
 """The routes of vLLM that stay. Of the others, some stop the engine or change its weights."""
 
@@ -213,6 +213,7 @@ class RookeryPlugin:
         add_problem_handlers(app)
         app.include_router(router)
         app.include_router(sleep.router)
+        app.include_router(models.router)
         app.state.rookery_drainer = RequestDrainer()
         app.add_middleware(DrainMiddleware, drainer=app.state.rookery_drainer)
         app.add_middleware(RequireToken, access=settings.access)
@@ -240,14 +241,14 @@ class RookeryPlugin:
 def _policies(
     settings: ServerSettings, client: "AsyncLLM", state: "State", stopping: threading.Event
 ) -> Policies:
-    models = state.openai_serving_models
+    serving = state.openai_serving_models
     folder = settings.model_dir
     names = settings.base_names | {digest for digest in [weights_digest(folder)] if digest}
     if settings.full_weights:
         from services.inference.server.engine import FullWeightsVllmEngine
 
         return FullWeightsPolicies(
-            FullWeightsVllmEngine(client, models, base=str(folder)),
+            FullWeightsVllmEngine(client, serving, base=str(folder)),
             _downloading(FullWeightsRules(settings.adapter_root, names, folder), settings, stopping),
             state.rookery_drainer,
         )
@@ -258,7 +259,7 @@ def _policies(
     precision = torch.finfo(client.model_config.dtype).eps
     rules = AdapterRules(settings.adapter_root, names, settings.max_lora_rank, precision=precision)
     return Policies(
-        VllmEngine(client, models),
+        VllmEngine(client, serving),
         _downloading(rules, settings, stopping),
         keep=settings.max_loras - 1,
         leases=settings.leases,

@@ -302,11 +302,24 @@ async def test_a_burst_larger_than_a_batch_survives(client: InferenceClient) -> 
 
 
 async def test_only_the_newest_versions_keep_their_names(server: Server) -> None:
-    async def listed() -> set[str]:
-        async with httpx.AsyncClient(base_url=server.url, headers=ACCESS.headers) as http:
-            return {card["id"] for card in (await http.get("/v1/models")).json()["data"]}
+    names = ["policy", "policy-v000009", "policy-v000010", "tiny"]
+    async with httpx.AsyncClient(base_url=server.url, headers=ACCESS.headers) as http:
+        cards = (await http.get("/v1/models")).json()["data"]
+        assert sorted(card["id"] for card in cards) == names
+        for card in cards:
+            one = (await http.get(f"/v1/models/{card['id']}")).json()
+            assert (one["id"], one["root"], one["object"]) == (card["id"], card["root"], "model")
+        missing = await http.get("/v1/models/policy-v000008")
+        assert (missing.status_code, missing.json()["error"]["param"]) == (404, "model")
+    roots = {card["id"]: Path(card["root"]).name for card in cards}
+    assert roots["policy"] == roots["policy-v000010"] == "v10"
 
-    assert await listed() == {"tiny", "policy-v000009", "policy-v000010"}
+
+async def test_several_greedy_answers_are_equal(client: InferenceClient) -> None:
+    ask = {"model": "policy", "sampling": replace(ROLLOUT, temperature=0.0), "seed": 0}
+    (one,) = (await client.complete(prompt(), **ask, count=1)).completions
+    several = (await client.complete(prompt(), **ask, count=3)).completions
+    assert [completion.token_ids for completion in several] == [one.token_ids] * 3
 
 
 async def test_a_missed_reload_is_caught_up_from_the_record(
@@ -367,6 +380,7 @@ async def test_no_route_answers_without_the_token(server: Server) -> None:
         for path in (
             *ours,
             "/v1/models",
+            "/v1/models/policy",
             "/v1/chat/completions",
             "/v1/completions",
             "/health",
@@ -415,7 +429,15 @@ async def test_what_we_do_not_need_of_vllm_is_closed(server: Server) -> None:
 
 
 async def test_hostile_callers_do_not_harm_it(server: Server, client: InferenceClient) -> None:
-    paths = ["/reload", "/lease", "/lease/0", "/policy", "/v1/completions", "/v1/chat/completions"]
+    paths = [
+        "/reload",
+        "/lease",
+        "/lease/0",
+        "/policy",
+        "/v1/models/x",
+        "/v1/completions",
+        "/v1/chat/completions",
+    ]
     answers = await asyncio.to_thread(hostile.attack_http, server.url, paths, access=ACCESS)
 
     assert set(answers) <= {0, 100, 200, 400, 401, 404, 405, 413, 422}  # 200: of GET /policy
