@@ -59,11 +59,25 @@ EXPECTED_S = 10.0
 
 _PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-_FULL = ("command not allowed when used memory", "MISCONF")
-"""Texts of Redis errors if its memory or disk is full. A script's error message contains them too."""
+_TEMPORARY = (
+    redis.ConnectionError,
+    redis.TimeoutError,
+    redis.BusyLoadingError,
+    redis.exceptions.ClusterDownError,  # MASTERDOWN too
+    redis.exceptions.TryAgainError,
+)
+"""Errors of a Redis that does not answer, is loading, or has no master at the moment."""
 
-_READ_ONLY = "against a read only replica"
-"""Text of the error of a former master after a failover."""
+_TEMPORARY_WORDS = (
+    "command not allowed when used memory",
+    "MISCONF",
+    "against a read only replica",
+    "UNBLOCKED ",
+    "NOREPLICAS ",
+    "is busy running",
+)
+"""Words of other errors of a Redis that is full, fails over, or runs a long script. They may be anywhere in
+the text, because errors of scripts and transactions begin with other words."""
 
 _REFUSED = (
     redis.AuthenticationError,
@@ -94,8 +108,8 @@ class Connections:
 class RunConnection:
     """Access to one run's keys in Redis. Thread-safe.
 
-    If Redis is unavailable or full, calls log a warning, wait and retry. Setting `stopping` ends the waiting
-    with `Unavailable`.
+    If Redis is unavailable, full or fails over, calls log a warning, wait and retry. Setting `stopping` ends
+    the waiting with `Unavailable`.
     """
 
     def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
@@ -174,9 +188,8 @@ class RunConnection:
                 self._check_admitted(error)
                 if not _is_temporary(error):
                     raise
-                if _READ_ONLY in str(error):
-                    # Connect again: the address may point to the new master by now.
-                    self._redis.connection_pool.disconnect(inuse_connections=False)
+                # Connect again: after a failover the address may point to another server.
+                self._redis.connection_pool.disconnect(inuse_connections=False)
                 if not failures:
                     exits.enter_context(
                         waiting("an answer", f"redis at {self._place}", expected_s=EXPECTED_S)
@@ -203,5 +216,4 @@ class RunConnection:
 
 def _is_temporary(error: redis.RedisError) -> bool:
     """Whether a retry of the call may succeed."""
-    away = (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError)
-    return isinstance(error, away) or any(words in str(error) for words in (*_FULL, _READ_ONLY))
+    return isinstance(error, _TEMPORARY) or any(words in str(error) for words in _TEMPORARY_WORDS)

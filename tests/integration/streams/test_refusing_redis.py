@@ -3,39 +3,118 @@
 import contextlib
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
+from rookery.codec import decode_position
 from rookery.errors import SetupError
 from rookery.metrics import REDIS_RETRIES
 from rookery.streams import RunStreams
-from rookery.trace import Adapter, PolicyVersion
+from tests.builders import ROLLOUTS, feed, numbered_position, read
 from tests.commands import call
 from tests.conftest import ROOT, RedisServer, free_port
-from tests.unit.rookery.records import POSITION
 from tests.waiting import until
 
 pytestmark = pytest.mark.redis
 
 
-@pytest.mark.parametrize("call", ["script", "command"])
-def test_a_master_that_became_a_replica_is_waited_for(redis_server: RedisServer, call: str) -> None:
+def _become_a_replica(client: redis.Redis) -> None:
+    client.replicaof("127.0.0.1", str(free_port()))
+
+
+def _lose_the_master(client: redis.Redis) -> None:
+    client.config_set("replica-serve-stale-data", "no")
+    _become_a_replica(client)
+
+
+def _run_a_long_script(client: redis.Redis) -> None:
+    client.config_set("lua-time-limit", 1)
+    with contextlib.suppress(redis.TimeoutError):
+        client.eval("while true do end", 0)
+
+
+def _become_a_master(client: redis.Redis) -> None:
+    client.replicaof("NO", "ONE")
+
+
+FAULTS: dict[str, tuple[Callable[[redis.Redis], object], Callable[[redis.Redis], object]]] = {
+    "READONLY": (_become_a_replica, _become_a_master),
+    "MASTERDOWN": (_lose_the_master, _become_a_master),
+    "NOREPLICAS": (
+        lambda client: client.config_set("min-replicas-to-write", 1),
+        lambda client: client.config_set("min-replicas-to-write", 0),
+    ),
+    "BUSY": (_run_a_long_script, lambda client: client.script_kill()),
+}
+"""What makes a Redis answer with each error, and what ends that."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("call", ["script", "command", "transaction"])
+def test_a_redis_that_fails_over_or_is_busy_is_waited_for(
+    redis_server: RedisServer, fault: str, call: str
+) -> None:
     streams = RunStreams(redis_server.url, "r1")
-    adapter = Adapter(PolicyVersion(0, "0" * 64), "p", "m")
-    streams.publish_policy(adapter, epoch=streams.take_over())
-    calls = {"script": lambda: streams.add_positions([POSITION], cursor=0), "command": streams.take_over}
-    with redis.Redis.from_url(redis_server.url) as client, ThreadPoolExecutor(1) as threads:
-        client.config_set("replica-serve-stale-data", "yes")
-        client.replicaof("127.0.0.1", str(free_port()))
+    feed(streams, 1)
+    assert streams.read("positions", **ROLLOUTS, count=1, block_s=0.01) == []  # creates the group
+    calls: dict[str, Callable[[], object]] = {
+        "script": lambda: streams.add_positions([numbered_position(1)], cursor=1),
+        "command": lambda: len(read(streams, "positions", 1, **ROLLOUTS)),
+        "transaction": lambda: streams.overview().positions,
+    }
+    begin, end = FAULTS[fault]
+    with (
+        redis.Redis.from_url(redis_server.url, socket_timeout=0.5, retry=Retry(NoBackoff(), 0)) as client,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        begin(client)
         retries = REDIS_RETRIES._value.get()
         calling = threads.submit(calls[call])
         until(lambda: REDIS_RETRIES._value.get() >= retries + 2 or calling.done())
-        assert not calling.done(), calling.exception()
-        client.replicaof("NO", "ONE")
-        calling.result(timeout=30)
+        # Replicas and masters without replicas still answer who only reads.
+        reads = call == "transaction" and fault in ("READONLY", "NOREPLICAS")
+        assert calling.done() == reads, calling.exception()
+        end(client)
+        assert calling.result(timeout=30) == {"script": 2, "command": 1, "transaction": 1}[call]
+    assert streams.feed_cursor() == streams.length("positions") == (2 if call == "script" else 1)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "CLUSTERDOWN Hash slot not served",
+        "LOADING Redis is loading the dataset in memory",
+        "BUSY Valkey is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+        "UNBLOCKED the stream key no longer exists",
+    ],
+)
+def test_an_error_that_passes_is_waited_for(redis_url: str, answer: str) -> None:
+    """Those that take a cluster, or more than a test can cause, come from a script."""
+    script = "if redis.call('INCR', KEYS[1]) < 3 then return redis.error_reply(ARGV[1]) end return 'done'"
+    assert RunStreams(redis_url, "r1")._script(script, ["tries"], answer) == b"done"
+
+
+def test_a_failover_during_a_blocked_read_is_waited_for(redis_server: RedisServer) -> None:
+    streams = RunStreams(redis_server.url, "r1")
+    assert streams.read("positions", **ROLLOUTS, count=1, block_s=0.01) == []  # creates the group
+    with redis.Redis.from_url(redis_server.url) as client, ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(streams.read, "positions", **ROLLOUTS, count=1, block_s=10)
+        until(lambda: client.info("clients")["blocked_clients"])
+        retries = REDIS_RETRIES._value.get()
+        _become_a_replica(client)
+        until(lambda: REDIS_RETRIES._value.get() >= retries + 2 or reading.done())
+        assert not reading.done(), reading.exception()
+        _become_a_master(client)
+        feed(streams, 1)
+        (entry,) = reading.result(timeout=30)
+        assert decode_position(entry.data) == numbered_position(0)
 
 
 @pytest.fixture
