@@ -37,9 +37,10 @@ def dead(settings: DeadSettings, console: Console) -> int:
     Raises:
         NotFound: there is no such entry.
         SetupError: the ids are missing, or there is no such run.
+        Unavailable: its Redis does not answer.
     """
     place = settings.place()
-    with closing(RunStreams(place["redis_url"], place["run"])) as streams:
+    with closing(RunStreams(place["redis_url"], place["run"], once=True)) as streams:
         letters = streams.dead_letters()
         if settings.action == "list":
             console.print(_table(letters))

@@ -123,9 +123,8 @@ def _asked(http: httpx.Client, url: str) -> str:
 
 
 def _streams(place: dict[str, Any]) -> dict[str, Any]:
-    with closing(RunStreams(place["redis_url"], place["run"])) as streams:
+    with closing(RunStreams(place["redis_url"], place["run"], once=True)) as streams:
         try:
-            streams.ping(once=True)
             letters = streams.dead_letters()[-DEAD_LETTERS:]
             return {
                 "redis": mask_setting(place["redis_url"]),

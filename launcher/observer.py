@@ -114,7 +114,7 @@ class Observer:
     ) -> None:
         self._probe_urls = dict(probe_urls)
         self._stopping = threading.Event()
-        self._streams = RunStreams(redis_url, run, stopping=self._stopping)
+        self._streams = RunStreams(redis_url, run, once=True)
         self._run_dir = run_dir
         self._log = StepLog(run_dir / METRICS_FILE) if run_dir else None
         self._thread = threading.Thread(target=self._watch, name="observer", daemon=True)
@@ -194,7 +194,6 @@ class Observer:
         """Why Redis does not answer, else None; its version; and what it tells of the run."""
         version = ""
         try:
-            self._streams.ping(once=True)
             overview = self._streams.overview()
         except Unavailable as error:
             return str(error), version, None

@@ -109,12 +109,15 @@ class RunConnection:
     """Access to one run's keys in Redis. Thread-safe.
 
     If Redis is unavailable, full or fails over, calls log a warning, wait and retry. Setting `stopping` ends
-    the waiting with `Unavailable`.
+    the waiting with `Unavailable`. With `once`, they raise it at once.
     """
 
-    def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
+    def __init__(
+        self, url: str, run: str, *, stopping: threading.Event | None = None, once: bool = False
+    ) -> None:
         self.run = run
         self._stopping = stopping or threading.Event()
+        self._once = once
         self._place = mask_setting(url)
         self.connections = Connections()
         self._redis = redis.Redis.from_url(
@@ -190,6 +193,8 @@ class RunConnection:
                     raise
                 # Connect again: after a failover the address may point to another server.
                 self._redis.connection_pool.disconnect(inuse_connections=False)
+                if self._once:
+                    raise Unavailable(f"redis does not answer: {error}") from error
                 if not failures:
                     exits.enter_context(
                         waiting("an answer", f"redis at {self._place}", expected_s=EXPECTED_S)

@@ -34,8 +34,10 @@ class Entry:
 class Reader(RunConnection):
     """Reads the entries of a run's streams. Missing consumer groups are created."""
 
-    def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
-        super().__init__(url, run, stopping=stopping)
+    def __init__(
+        self, url: str, run: str, *, stopping: threading.Event | None = None, once: bool = False
+    ) -> None:
+        super().__init__(url, run, stopping=stopping, once=once)
         self._losses_at_read: dict[str, int] = {}
 
     def read(self, stream: str, *, group: str, consumer: str, count: int, block_s: float) -> list[Entry]:

@@ -19,9 +19,8 @@ def account(run: RunFolder, url: str) -> dict[str, Any] | None:
     """The account of a run; None if Redis is not up, or knows nothing of it."""
     if not url:
         return None
-    with closing(RunStreams(url, run.name)) as streams:
+    with closing(RunStreams(url, run.name, once=True)) as streams:
         try:
-            streams.ping(once=True)
             overview = streams.overview()
         except RookeryError:
             return None
@@ -67,6 +66,5 @@ def _item(letter: DeadLetter) -> str:
 def _letters(run: RunFolder, url: str) -> Iterator[DeadLetters]:
     if not url:
         raise Unavailable(f"the Redis of run {run.name!r} is not known: start the viewer with --redis-url")
-    with closing(DeadLetters(url, run.name)) as letters:
-        letters.ping(once=True)
+    with closing(DeadLetters(url, run.name, once=True)) as letters:
         yield letters

@@ -38,6 +38,7 @@ def main(argv: list[str]) -> int:
     if not total:
         raise SetupError(f"{options.archive} has no groups of run {runs[0]!r}: {', '.join(archive.runs())}")
     streams = RunStreams(options.redis_url, options.to or runs[0])
+    streams.ping(once=True)
     groups = archive.groups(run=runs[0])
     with Progress() as progress:
         progress.begin("republish", unit="groups", total=total)

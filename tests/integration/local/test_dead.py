@@ -8,9 +8,10 @@ import redis
 from rich.console import Console
 
 from launcher.dead import DeadSettings, dead
-from rookery.errors import NotFound, SetupError
+from rookery.errors import NotFound, SetupError, Unavailable
 from rookery.streams import RunStreams
 from tests.builders import generated, read, take
+from tests.conftest import RedisServer, free_port
 
 pytestmark = pytest.mark.redis
 
@@ -53,6 +54,17 @@ def test_dead_letters_are_shown_replayed_and_dropped(redis_url: str) -> None:
 def test_what_to_replay_must_be_said(redis_url: str) -> None:
     with pytest.raises(SetupError, match="rookery dead replay: name entries"):
         command(redis_url, "replay")
+
+
+def test_a_redis_that_is_gone_or_has_no_master_is_not_waited_for(redis_server: RedisServer) -> None:
+    with closing(redis.Redis.from_url(redis_server.url)) as client:
+        client.config_set("replica-serve-stale-data", "no")
+        client.replicaof("127.0.0.1", str(free_port()))
+    with pytest.raises(Unavailable, match="redis does not answer: Link with MASTER is down"):
+        command(redis_server.url, "list")
+    redis_server.stop()
+    with pytest.raises(Unavailable, match="redis does not answer: Error 111"):
+        command(redis_server.url, "list")
 
 
 def test_a_letter_without_its_entry_is_skipped(redis_url: str) -> None:
