@@ -213,14 +213,80 @@ end
 return differing
 """
 
-BACKLOG = """
--- KEYS[1] stream, KEYS[2] counts, KEYS[3] archive, KEYS[4] settled, KEYS[5] archived. The lag is computed,
--- because Redis has it only since 7.0, and not if an entry was deleted before its delivery.
+_FIELD = """
 local function field(reply, name)
   for i = 1, #reply, 2 do
     if reply[i] == name then return reply[i + 1] end
   end
 end
+"""
+
+CLAIM = (
+    _FIELD
+    + """
+-- Takes over entries that have been idle for ARGV[3] ms: ARGV[4] or more, or all. KEYS as in `leave`.
+local last, pending
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+    if field(group, 'name') == ARGV[1] then
+      last, pending = field(group, 'last-delivered-id'), field(group, 'pending')
+    end
+  end
+end
+if not last then return false end
+
+-- An entry between two that are pending or finished was delivered, and its consumer has been deleted since
+-- (XGROUP DELCONSUMER). It is pending again, and idle. No others are read: entries of `traces` are large.
+local finished = redis.call('HGET', KEYS[3], 'group') == ARGV[1] and KEYS[5] or KEYS[4]
+local function place(id)
+  local ms, number = string.match(id, '(%d+)-(%d+)')
+  return {tonumber(ms), tonumber(number), id}
+end
+local function restore()
+  local stop = place(last)
+  stop = place(string.format('%.0f-%.0f', stop[1], stop[2] + 1))
+  local known, start, restored = {stop}, '-', 0
+  for _, id in ipairs(redis.call('SMEMBERS', finished)) do table.insert(known, place(id)) end
+  for _, entry in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', pending)) do
+    table.insert(known, place(entry[1]))
+  end
+  table.sort(known, function(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end)
+  for _, bound in ipairs(known) do
+    for _, entry in ipairs(redis.call('XRANGE', KEYS[1], start, '(' .. bound[3], 'COUNT', 100)) do
+      redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, entry[1], 'IDLE', ARGV[3], 'FORCE', 'JUSTID')
+      restored = restored + 1
+    end
+    if bound == stop then return restored end
+    start = '(' .. bound[3]
+  end
+end
+local new = #redis.call('XRANGE', KEYS[1], '(' .. last, '+', 'COUNT', 1) > 0
+local astray = 0
+if new or redis.call('XLEN', KEYS[1]) ~= pending + redis.call('SCARD', finished) then astray = restore() end
+
+local entries, deleted, cursor = {}, 0, '0-0'
+repeat
+  local claimed = redis.call(
+    'XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], cursor, 'COUNT', ARGV[4], 'JUSTID')
+  for _, id in ipairs(claimed[2]) do
+    local entry = redis.call('XRANGE', KEYS[1], id, id)[1]
+    if entry then
+      table.insert(entries, entry)
+    else  -- Redis 6.2 keeps an entry pending when it is deleted (XDEL)
+      deleted = deleted + redis.call('XACK', KEYS[1], ARGV[1], id)
+    end
+  end
+  cursor = claimed[1]
+until cursor == '0-0' or #entries >= tonumber(ARGV[4])
+return {entries, astray, deleted}
+"""
+)
+
+BACKLOG = (
+    _FIELD
+    + """
+-- KEYS[1] stream, KEYS[2] counts, KEYS[3] archive, KEYS[4] settled, KEYS[5] archived. The lag is computed,
+-- because Redis has it only since 7.0, and not if an entry was deleted before its delivery.
 local length, age, groups = redis.call('XLEN', KEYS[1]), 0, {}
 local oldest = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1]
 if oldest then
@@ -241,3 +307,4 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 return {length, age, groups}
 """
+)

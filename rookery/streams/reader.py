@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 DEAD_LIMIT = 1000
 """Maximum entries of `dead`. Older ones are deleted, but are still included in `counts`."""
 
+CLAIMED_AT_ONCE = 16
+"""After so many idle entries, no more are looked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -78,15 +81,25 @@ class Reader(RunConnection):
         return self._read(stream, group, consumer, after, count, None)
 
     def claim_idle(self, stream: str, *, group: str, consumer: str, idle_s: float) -> list[Entry]:
-        """Takes over entries, at most 16, whose holder has been idle for `idle_s` and is considered dead."""
-        answer = self._of_group(
-            stream,
-            group,
-            lambda: self._redis.xautoclaim(
-                self.key(stream), group, consumer, min_idle_time=int(idle_s * 1000), count=16
-            ),
+        """Takes over entries whose holder has been idle for `idle_s` and is considered dead: some, or all.
+
+        Also those whose consumer was deleted. Entries that were deleted are no longer pending.
+        """
+        answer = self._script(
+            lua.CLAIM, shared_keys(stream), group, consumer, int(idle_s * 1000), CLAIMED_AT_ONCE
         )
-        return [_entry(row) for row in answer[1] if row[1]] if answer else []
+        if answer is None:
+            self._ensure_group(stream, group)
+            return []
+        rows, astray, deleted = answer
+        if astray or deleted:
+            logger.error(
+                "%s: restored %d entries whose consumer was deleted, forgot %d that were deleted themselves",
+                self.key(stream),
+                astray,
+                deleted,
+            )
+        return [_entry((entry_id, dict(zip(*[iter(fields)] * 2, strict=True)))) for entry_id, fields in rows]
 
     def keep(self, stream: str, entry_ids: Sequence[str], *, group: str, consumer: str) -> None:
         """Resets the idle time of entries that this consumer still works on, so that no other claims them."""

@@ -39,7 +39,7 @@ SOME = st.integers(0, 99)
 
 @dataclass
 class Item:
-    """An entry of `traces`, and who has it: "new" is nobody yet, "done" is finished."""
+    """An entry of `traces`, and who has it: "new" is nobody yet, "lost" nobody now, "done" is finished."""
 
     group: str
     trainer: str = "new"
@@ -48,7 +48,7 @@ class Item:
     @property
     def archiver(self) -> str | None:
         """The archiver that holds it."""
-        return None if self.archive in ("new", "done") else self.archive
+        return None if self.archive in ("new", "lost", "done") else self.archive
 
 
 @dataclass
@@ -57,7 +57,7 @@ class State:
 
     cursor: int = 0
     positions: dict[str, str] = field(default_factory=dict)
-    """The holder of each entry, or "new"."""
+    """The holder of each entry, or "new" or "lost"."""
     traces: dict[str, Item] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     made: Counter[str] = field(default_factory=Counter)
@@ -175,9 +175,19 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(consumer=ROLLOUTS)
     def claim(self, consumer: str) -> None:
-        self._remember(
-            self.streams.claim_idle("positions", group="rollouts", consumer=consumer, idle_s=0), consumer
-        )
+        claimed = self.streams.claim_idle("positions", group="rollouts", consumer=consumer, idle_s=0)
+        for entry, holder in self.state.positions.items():
+            if holder == "lost":
+                self.state.positions[entry] = consumer
+        self._remember(claimed, consumer)
+
+    @rule(consumer=ROLLOUTS)
+    def delete_consumer(self, consumer: str) -> None:
+        """As an operator may."""
+        self._delete_consumer("positions", "rollouts", consumer)
+        for entry, holder in self.state.positions.items():
+            if holder == consumer:
+                self.state.positions[entry] = "lost"
 
     @rule(consumer=ROLLOUTS)
     def start_again(self, consumer: str) -> None:
@@ -199,7 +209,7 @@ class Protocol(RuleBasedStateMachine):
 
     def _publish(self, entry: str) -> None:
         def act() -> None:
-            owed = self.state.positions.get(entry, "new") != "new"
+            owed = self.state.positions.get(entry, "new") not in ("new", "lost")
             before = self._ids("traces")
             made = group(int(self.seen[entry]), version=self.state.version or 0)
             assert self.streams.publish_group(made, entry_id=entry, consumer_group="rollouts") == owed
@@ -217,7 +227,7 @@ class Protocol(RuleBasedStateMachine):
 
         def act() -> None:
             self.streams.dead_letter("positions", entry, group="rollouts", reason="a test")
-            if self.state.positions.get(entry, "new") != "new":
+            if self.state.positions.get(entry, "new") not in ("new", "lost"):
                 del self.state.positions[entry]
                 self.state.counts["dead:positions"] += 1
                 letter = self.streams.dead_letters()[-1]
@@ -242,6 +252,23 @@ class Protocol(RuleBasedStateMachine):
     @rule(count=st.integers(1, 4))
     def read_ahead(self, count: int) -> None:
         self._hold(self.trainers[-1], self._read("traces", TRAINER, "t", count))
+
+    @precondition(lambda self: self.trainers)
+    @rule()
+    def claim_for_trainer(self) -> None:
+        claimed = self.streams.claim_idle("traces", group=TRAINER, consumer="t", idle_s=0)
+        for item in self.state.traces.values():
+            if item.trainer == "lost":
+                item.trainer = "held"
+        assert all(self.state.traces[entry.id].trainer == "held" for entry in claimed)
+        self._hold(self.trainers[-1], claimed)
+
+    @rule()
+    def delete_trainer(self) -> None:
+        self._delete_consumer("traces", TRAINER, "t")
+        for item in self.state.traces.values():
+            if item.trainer == "held":
+                item.trainer = "lost"
 
     @precondition(lambda self: self.trainers)
     @rule(count=st.integers(1, 4))
@@ -332,16 +359,26 @@ class Protocol(RuleBasedStateMachine):
         archiver = self.archivers[which % len(self.archivers)]
         self._hold(archiver, self._read("traces", ARCHIVE, archiver.consumer, count))
 
-    @precondition(lambda self: self.archivers)
+    @precondition(lambda self: self.archivers and self.state.limit is not None)
     @rule(which=SOME)
     def claim_for_archive(self, which: int) -> None:
-        """Entries of an archiver that has left, or is only slow."""
+        """Entries of an archiver that has left, or is only slow. One always joins again before it claims."""
         archiver = self.archivers[which % len(self.archivers)]
         claimed = self.streams.claim_idle("traces", group=ARCHIVE, consumer=archiver.consumer, idle_s=0)
+        for item in self.state.traces.values():
+            if item.archive == "lost":
+                item.archive = archiver.consumer
         for entry in claimed:
             assert self.state.traces[entry.id].archiver
             self.state.traces[entry.id].archive = archiver.consumer
         self._hold(archiver, claimed)
+
+    @rule(consumer=ARCHIVERS)
+    def delete_archiver(self, consumer: str) -> None:
+        self._delete_consumer("traces", ARCHIVE, consumer)
+        for item in self.state.traces.values():
+            if item.archive == consumer:
+                item.archive = "lost"
 
     @precondition(lambda self: self.archivers)
     @rule(which=SOME)
@@ -452,6 +489,8 @@ class Protocol(RuleBasedStateMachine):
     def _finish(self) -> None:
         """After all faults: every position that was fed has one outcome, and nothing is left over."""
         self.start_trainer()
+        self.claim_for_trainer()  # what no consumer has any more
+        self.start_trainer()  # it gets all that it holds
         if self.state.limit is not None:
             self.start_archiver("a", 99)
         self.deliver("r1", 999)
@@ -509,6 +548,10 @@ class Protocol(RuleBasedStateMachine):
 
     def _hold(self, process: Process, entries: list[Entry]) -> None:
         process.held |= {entry.id: decode_group(entry.data).id for entry in entries}
+
+    def _delete_consumer(self, stream: str, consumer_group: str, consumer: str) -> None:
+        with contextlib.suppress(redis.ResponseError):  # there is no such group yet
+            self.redis.xgroup_delconsumer(self.streams.key(stream), consumer_group, consumer)
 
     def _ids(self, stream: str) -> list[str]:
         return [entry.decode() for entry, _ in self.redis.xrange(self.streams.key(stream))]

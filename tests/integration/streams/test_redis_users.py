@@ -131,9 +131,9 @@ def test_each_service_can_do_its_work(member: As, url_of: Callable[[str], str]) 
 
 SCRIPTS = {
     "feed": (lua.FEED,),
-    "rollouts": (lua.PUBLISH_GROUP, lua.COUNT_FAULT, lua.DEAD_LETTER, lua.AGREE),
-    "trainer": (lua.TAKE_OVER, lua.AGREE, lua.PUBLISH_POLICY, lua.SETTLE, lua.DEAD_LETTER),
-    "archive": (lua.JOIN_ARCHIVE, lua.TAKE_OVER_ARCHIVE, lua.ARCHIVED),
+    "rollouts": (lua.PUBLISH_GROUP, lua.COUNT_FAULT, lua.DEAD_LETTER, lua.AGREE, lua.CLAIM),
+    "trainer": (lua.TAKE_OVER, lua.AGREE, lua.PUBLISH_POLICY, lua.SETTLE, lua.DEAD_LETTER, lua.CLAIM),
+    "archive": (lua.JOIN_ARCHIVE, lua.TAKE_OVER_ARCHIVE, lua.ARCHIVED, lua.CLAIM),
     "exporter": (lua.BACKLOG,),
     "viewer": (lua.BACKLOG, lua.REPLAY_DEAD),
 }

@@ -15,7 +15,7 @@ from rookery.codec import decode_group, decode_position
 from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.streams import RunStreams, reader
 from rookery.trace import Adapter, Draw, PolicyVersion
-from tests.builders import ROLLOUTS, TRAINER, generated, group, numbered_position, publish, read, take
+from tests.builders import ROLLOUTS, TRAINER, feed, generated, group, numbered_position, publish, read, take
 from tests.chaos import histories
 from tests.chaos.history import record
 from tests.conftest import RedisServer
@@ -266,6 +266,59 @@ def test_a_sign_of_life_revives_nothing(streams: RunStreams) -> None:
     publish(streams, entry, 0)
     streams.keep("positions", [entry.id], **ROLLOUTS)
     assert streams.pending("positions", group="rollouts") == 0
+
+
+def test_an_idle_entry_is_found_behind_those_of_the_living(streams: RunStreams, redis_url: str) -> None:
+    take(streams, 200)
+    feed(streams, 40)
+    idle = read(streams, "positions", 40, group="rollouts", consumer="dead")
+    with redis.Redis.from_url(redis_url) as client:
+        ids: list[Any] = [entry.id for entry in idle]
+        client.xclaim(streams.key("positions"), "rollouts", "dead", 0, ids, idle=3_600_000)
+    for some in (idle[:16], idle[16:32], idle[32:], []):
+        assert streams.claim_idle("positions", group="rollouts", consumer="other", idle_s=60) == some
+
+
+def test_entries_of_a_deleted_consumer_are_taken_over(
+    streams: RunStreams, redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those that it was given and has not finished; a new one stays new."""
+    held = take(streams, 3)
+    feed(streams, 1)
+    publish(streams, held[1], 0)
+    other = {"group": "rollouts", "consumer": "other"}
+    with redis.Redis.from_url(redis_url) as client:
+        client.xgroup_delconsumer(streams.key("positions"), "rollouts", "r")
+    assert streams.claim_idle("positions", **other, idle_s=60) == [held[0], held[2]]
+    assert "restored 2 entries whose consumer was deleted" in caplog.text
+    assert streams.pending("positions", group="rollouts") == 2
+    assert streams.claim_idle("positions", **other, idle_s=60) == []
+    assert len(read(streams, "positions", 1, **other)) == 1
+
+
+def test_so_are_groups_except_those_that_one_of_two_readers_has_finished(
+    streams: RunStreams, redis_url: str
+) -> None:
+    streams.join_archive(group="archive", limit=10)
+    groups = generated(streams, 3)
+    archive = {"group": "archive", "consumer": "archive"}
+    assert read(streams, "traces", 3, **archive) == groups
+    streams.settle([groups[0].id], group="trainer", result="trained", epoch=streams.take_over())
+    streams.archived([groups[1].id], group="archive")
+    with redis.Redis.from_url(redis_url) as client:
+        for reader in (TRAINER, archive):
+            client.xgroup_delconsumer(streams.key("traces"), *reader.values())
+    assert streams.claim_idle("traces", **TRAINER, idle_s=60) == groups[1:]
+    assert streams.claim_idle("traces", **archive, idle_s=60) == [groups[0], groups[2]]
+
+
+def test_a_deleted_entry_is_not_pending_for_ever(streams: RunStreams, redis_url: str) -> None:
+    """It would count as a group that is being made."""
+    gone, there = take(streams, 2)
+    with redis.Redis.from_url(redis_url) as client:
+        client.xdel(streams.key("positions"), gone.id)
+    assert streams.claim_idle("positions", group="rollouts", consumer="other", idle_s=0) == [there]
+    assert streams.pending("positions", group="rollouts") == 1
 
 
 # agreement
