@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,39 @@ def experiment_id(client: Any) -> str:
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
     known = client.get_experiment_by_name(name)
     return str(known.experiment_id if known else client.create_experiment(name))
+
+
+def is_active(client: Any, run_id: str) -> bool:
+    """Whether MLflow has this run and can add to it: False if it was deleted, or the store was made anew."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return bool(client.get_run(run_id).info.lifecycle_stage == "active")
+    except MlflowException as error:
+        if not refuses(error):
+            raise
+        return False
+
+
+def log_metrics(client: Any, run_id: str, metrics: Sequence[Any]) -> dict[str, str]:
+    """Sends metrics. Returns the names of those that MLflow refuses, with the reason; it gets the others."""
+    try:
+        client.log_batch(run_id, metrics=metrics)
+    except Exception as error:
+        if not refuses(error):
+            raise
+        if len(metrics) == 1:
+            return {metrics[0].key: str(error)}
+        alone = (log_metrics(client, run_id, [metric]) for metric in metrics)
+        return {name: reason for refused in alone for name, reason in refused.items()}
+    return {}
+
+
+def refuses(error: Exception) -> bool:
+    """Whether MLflow has answered that what it was sent is wrong, so that a retry would fail alike."""
+    from mlflow.exceptions import MlflowException
+
+    return isinstance(error, MlflowException) and error.get_http_status_code() in (400, 404)
 
 
 def source_tags(*, parent: str = "") -> Mapping[str, str]:

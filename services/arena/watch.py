@@ -19,7 +19,7 @@ from rookery.clients import InferenceClient
 from rookery.errors import NotFound, RookeryError, SetupError, Unavailable
 from rookery.logs import configure
 from rookery.metrics import EVALUATED_VERSION, EVALUATION, EVALUATION_S
-from rookery.mlflow_run import ID_FILE, connect
+from rookery.mlflow_run import ID_FILE, connect, log_metrics
 from rookery.plots.steps import PREFIX, STRENGTH_FILE, as_step, read_strength
 from rookery.serving import background_service, serve
 from rookery.streams import RunStreams
@@ -175,7 +175,8 @@ def _send_to_mlflow(folder: Path) -> None:
             figures = {name: value for name, value in as_step(row).items() if name != "step"}
             if (version, time_ms) not in known:
                 metrics = [Metric(name, value, time_ms, version) for name, value in figures.items()]
-                client.log_batch(run_id, metrics=metrics)
+                for name, reason in log_metrics(client, run_id, metrics).items():
+                    logger.warning("MLflow refuses %s of version %d: %s", name, version, reason)
     except Exception as error:
         logger.warning("could not send the strength of versions to MLflow: %s", error)
 

@@ -1,7 +1,8 @@
 """Tracks runs in MLflow: parameters, metrics of every step, the version of the code, and artifacts.
 
 A thread sends them, so that training never waits for MLflow. While MLflow does not answer, metrics wait in a
-bounded queue. A resumed run continues the same MLflow run, whose id is in `mlflow.json` of its folder.
+bounded queue. A resumed run continues the same MLflow run, whose id is in `mlflow.json` of its folder, or
+begins a new one if MLflow has lost it.
 """
 
 import contextlib
@@ -19,7 +20,17 @@ from typing import Any, TypeAlias
 
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
-from rookery.mlflow_run import ID_FILE, LONGEST_VALUE, MODEL_VARIABLE, connect, experiment_id, source_tags
+from rookery.mlflow_run import (
+    ID_FILE,
+    LONGEST_VALUE,
+    MODEL_VARIABLE,
+    connect,
+    experiment_id,
+    is_active,
+    log_metrics,
+    refuses,
+    source_tags,
+)
 from rookery.plots import CURVES_FILE
 from rookery.plots.panels import choose
 from rookery.plots.picture import Curve, draw
@@ -63,6 +74,7 @@ class MlflowTracker(Tracker):
         self._closing = threading.Event()
         self._client: Any = None  # an `mlflow.MlflowClient` once MLflow has answered
         self._run_id = ""
+        self._refused: set[str] = set()
         self._away = False
         self._taken = self._sent = 0
         self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
@@ -120,17 +132,28 @@ class MlflowTracker(Tracker):
             try:
                 self._client = self._client or self._begin()
                 if row is not None:
-                    self._client.log_batch(self._run_id, metrics=_metrics(row))
+                    self._send(row)
                     row = None
                     self._sent += 1
                 self._away = False
             except Exception as error:
                 if not self._away:
-                    logger.warning("MLflow does not answer, training continues: %s", error)
+                    what = "refuses the run" if refuses(error) else "does not answer"
+                    logger.warning("MLflow %s, training continues: %s", what, error)
                 self._away = True
                 if self._closing.is_set():
                     return
                 self._closing.wait(_RETRY_S)
+
+    def _send(self, row: Mapping[str, Any]) -> None:
+        metrics = _metrics(row)
+        refused = log_metrics(self._client, self._run_id, metrics)
+        if refused and not is_active(self._client, self._run_id):
+            self._client = self._begin()
+            refused = log_metrics(self._client, self._run_id, metrics)
+        for name in refused.keys() - self._refused:
+            logger.warning("MLflow refuses %s of step %s: %s", name, row["step"], refused[name])
+        self._refused |= refused.keys()
 
     def _begin(self) -> Any:
         client = self._connect()
@@ -139,14 +162,18 @@ class MlflowTracker(Tracker):
 
         tags = [RunTag(key, value) for key, value in source_tags().items()]
         client.log_batch(self._run_id, tags=tags)
-        kl = KL_ALIASES.get(client.get_run(self._run_id).data.params.get("kl", ""))
-        params = [
-            Param(key, str(mask_setting(value))[:LONGEST_VALUE])
-            for key, value in self._params.items()
-            if (key, value) != ("kl", kl)  # recorded under its alias, which MLflow cannot change
+        params = {key: str(mask_setting(value))[:LONGEST_VALUE] for key, value in self._params.items()}
+        known = client.get_run(self._run_id).data.params
+        new = [Param(key, value) for key, value in params.items() if key not in known]
+        with _boundary("send parameters to MLflow"):
+            client.log_batch(self._run_id, params=new)
+        changed = [
+            f"{key} ({known[key]!r:.60}, now {value!r:.60})"
+            for key, value in params.items()
+            if value != known.get(key, value) and (key, KL_ALIASES.get(known[key])) != ("kl", value)
         ]
-        with _boundary("update parameters in MLflow that have changed"):
-            client.log_batch(self._run_id, params=params)
+        if changed:
+            logger.warning("MLflow keeps the first values of %s", ", ".join(changed))
         return client
 
     def _known_run(self, client: Any) -> str | None:
@@ -154,7 +181,11 @@ class MlflowTracker(Tracker):
         if not path.exists():
             return None
         run_id = str(read_object(path, "run_id")["run_id"])
-        client.get_run(run_id)
+        if not is_active(client, run_id):
+            logger.warning(
+                "MLflow has no run %s any more (%s): a new one gets the steps from now on", run_id, path
+            )
+            return None
         client.update_run(run_id, status="RUNNING")
         return run_id
 

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,21 +39,83 @@ def train(folder: Path, rows: list[dict], params: dict | None = None) -> None:
             tracker.log(row)
 
 
-def test_a_run_and_its_resumption_are_one_run(tmp_path: Path, store: Path) -> None:
+def test_a_run_and_its_resumption_are_one_run(
+    tmp_path: Path, store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     pytest.importorskip("mlflow")
     folder = tmp_path / "quick-rook"
     train(folder, [{"step": 1, "time": 5.0, "reward": -0.5, "regret": None, "note": "x"}])
-    train(folder, [{"step": 2, "time": 6.0, "reward": -0.25}], params={"lr": 0.2})
+    train(folder, [{"step": 2, "time": 6.0, "reward": -0.25}], params={"lr": 0.2, "seed": 1})
     run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
     client = client_of(store)
     history = client.get_metric_history(run_id, "reward")
     assert [(m.step, m.value, m.timestamp) for m in history] == [(1, -0.5, 5000), (2, -0.25, 6000)]
     run = client.get_run(run_id)
-    assert run.data.params == {"lr": "0.1"}
+    assert run.data.params == {"lr": "0.1", "seed": "1"}
+    assert "MLflow keeps the first values of lr ('0.1', now '0.2')" in caplog.text
     assert set(run.data.metrics) == {"reward"}
     assert (run.info.run_name, run.info.status) == ("quick-rook", "FINISHED")
     assert [file.path for file in client.list_artifacts(run_id)] == ["metrics.jsonl"]
     assert len(client.search_runs([run.info.experiment_id])) == 1
+
+
+def make_anew(store: Path, run_id: str) -> None:
+    from mlflow.store.tracking.file_store import FileStore
+
+    shutil.rmtree(store)
+    FileStore(str(store))
+
+
+GONE: dict[str, Callable[[Path, str], object]] = {
+    "deleted": lambda store, run_id: client_of(store).delete_run(run_id),
+    "a new store": make_anew,
+}
+
+
+@pytest.mark.parametrize("gone", GONE)
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_a_run_that_mlflow_has_lost_begins_anew(
+    tmp_path: Path, store: Path, caplog: pytest.LogCaptureFixture, gone: str, meanwhile: bool
+) -> None:
+    pytest.importorskip("mlflow")
+    folder = tmp_path / "run"
+
+    def run_id() -> str:
+        return str(json.loads((folder / ID_FILE).read_text())["run_id"])
+
+    def steps() -> list[int]:
+        return [metric.step for metric in client_of(store).get_metric_history(run_id(), "reward")]
+
+    with track(folder, wanted=True, params={"lr": 0.1}, artifacts=lambda folder: []) as tracker:
+        tracker.log({"step": 1, "reward": -0.5})
+        until(lambda: (folder / ID_FILE).exists() and steps() == [1])
+        first = run_id()
+        if meanwhile:
+            GONE[gone](store, first)
+            tracker.log({"step": 2, "reward": -0.4})
+    if not meanwhile:
+        GONE[gone](store, first)
+        train(folder, [{"step": 2, "reward": -0.4}])
+    assert run_id() != first
+    assert steps() == [2]
+    run = client_of(store).get_run(run_id())
+    assert (run.info.status, run.data.params) == ("FINISHED", {"lr": "0.1"})
+    assert f"MLflow has no run {first} any more" in caplog.text
+
+
+def test_what_mlflow_refuses_is_left_out_alone(
+    tmp_path: Path, store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("mlflow")
+    folder = tmp_path / "run"
+    train(folder, [{"step": step, "regret": 0.5, "mate(1)": 1.0, "reward": 0.1} for step in (1, 2)])
+    run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
+    client = client_of(store)
+    for name in ("regret", "reward"):
+        assert [metric.step for metric in client.get_metric_history(run_id, name)] == [1, 2]
+    said = [record.getMessage() for record in caplog.records if record.name == tracking.__name__]
+    assert len(said) == 1
+    assert said[0].startswith("MLflow refuses mate(1) of step 1: Invalid")
 
 
 def test_a_kl_recorded_under_its_alias_is_no_conflict(
