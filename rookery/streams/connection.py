@@ -86,8 +86,8 @@ _REFUSED = (
 )
 """Errors for a wrong user or password, or a missing permission."""
 
-_REFUSED_IN_SCRIPT = "The user executing the script can't"
-"""How Redis 6.2 begins the error for a permission that a script's commands lack, without an error code."""
+_REFUSED_IN_SCRIPT = ("The user executing the script can't", "ACL failure in script")
+"""Words of Redis 6.2 and 8.0 for a permission that a script's commands lack. These errors have no code."""
 
 
 class Connections:
@@ -213,7 +213,7 @@ class RunConnection:
                     raise Unavailable(f"stopped while redis was unavailable: {error}") from error
 
     def _check_admitted(self, error: redis.RedisError) -> None:
-        if isinstance(error, _REFUSED) or _REFUSED_IN_SCRIPT in str(error):
+        if isinstance(error, _REFUSED) or any(words in str(error) for words in _REFUSED_IN_SCRIPT):
             raise SetupError(
                 f"redis at {self._place} refuses the user or password of --redis-url: {error}"
             ) from error

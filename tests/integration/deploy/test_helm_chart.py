@@ -17,7 +17,8 @@ pytestmark = pytest.mark.helm
 
 HELM = ROOT / "deploy" / "helm"
 EXAMPLES = sorted((HELM / "examples").glob("*.yaml"))
-PASSWORD = ("--set", "redis.password=secret")
+SECRET = "5ecret" * 6
+PASSWORD = ("--set", f"redis.password={SECRET}")
 ALL = ("--set", "services.arena.enabled=true,services.viewer.enabled=true")
 WITHOUT_SCHEMA = {"ScaledObject", "PodMonitor"}
 """Kinds that KEDA and the Prometheus operator add to a cluster."""
@@ -67,7 +68,7 @@ def chart() -> Chart:
 def test_kubernetes_accepts_every_object(example: Path | None) -> None:
     import kubernetes_validate
 
-    made = render(*(("--values", example) if example else PASSWORD))
+    made = render(*PASSWORD, *(("--values", example) if example else ()))
     for (kind, _), found in made.items():
         if kind not in WITHOUT_SCHEMA:
             kubernetes_validate.validate(found, "1.33", strict=True)
@@ -235,7 +236,8 @@ def test_each_service_lets_in_only_its_clients(chart: Chart) -> None:
     ("flags", "said"),
     [
         ((), "redis.password"),
-        (("--set", "redis.password=a/b"), "letters and digits only"),
+        (("--set", f"redis.password=a/b{SECRET}"), "letters and digits only"),
+        (("--set", "redis.password=secret"), "32 or more"),
         (("--set", "redis.enabled=false"), "redis.secret"),
         ((*PASSWORD, "--set", "adapters.from=nfs"), 'adapters.from: "nfs"'),
         ((*PASSWORD, "--set", "adapters.from=store"), "adapters.store"),
@@ -262,7 +264,7 @@ def test_every_service_has_the_token_which_is_generated_or_yours(chart: Chart) -
 
 
 def test_whoever_has_a_password_of_redis_restarts_with_a_new_one() -> None:
-    old, new = (workloads(render("--set", f"redis.password={word}")) for word in ("old", "new"))
+    old, new = (workloads(render("--set", f"redis.password={SECRET}{word}")) for word in ("old", "new"))
     for name, workload in old.items():
         checksum = workload["spec"]["template"]["metadata"]["annotations"]["checksum/users"]
         assert checksum != new[name]["spec"]["template"]["metadata"]["annotations"]["checksum/users"]
@@ -287,7 +289,7 @@ def test_each_service_is_a_user_of_redis_of_its_own() -> None:
             assert f" >{found[2]} " in users[name]
             passwords.add(found[2])
     assert len(passwords) == 9 == len(users) - 1
-    assert " >secret " in users["default"]
+    assert f" >{SECRET} " in users["default"]
     redis = container(made, "redis")
     assert redis["args"][1:3] == ["--aclfile", "/etc/rookery-users/users.acl"]
     own = container(render("--set", "redis.secret=mine"), "redis")
