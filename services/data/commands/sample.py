@@ -5,7 +5,7 @@ import json
 import os
 import random
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
 from itertools import islice
@@ -110,13 +110,13 @@ def _print_positions(options: argparse.Namespace) -> None:
         )
 
 
-def _of_game(game: Game, options: argparse.Namespace) -> list[Position]:
+def _of_game(game: Game, options: argparse.Namespace) -> Iterator[Position]:
     """The positions of one game between --ply-min and --ply-max, in an order that the seed determines."""
     plies = [ply for phase in Phase for ply in game.plies(phase)]
     end = len(game.moves) if options.ply_max is None else options.ply_max
     chosen = sorted(ply for ply in plies if options.ply_min <= ply <= end)
     random.Random(f"{options.seed}:{game.id}").shuffle(chosen)
-    return [game.position(ply) for ply in chosen]
+    return map(game.position, chosen)
 
 
 def _print(positions: Iterable[Position], *, style: str) -> int:

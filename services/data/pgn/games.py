@@ -1,18 +1,16 @@
-"""Parses the text of a game to a record that can be replayed in microseconds.
+"""A game as a record that can be replayed in microseconds, and what its positions are.
 
-python-chess reads the moves. A game with any error is skipped as a whole, with the reason, because what
-remains of it may belong to another game. Games take two bytes per move, so that all games of a sample-sized
-file fit in memory.
+Games take two bytes per move, so that all games of a sample-sized file fit in memory.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
 import chess
-import chess.pgn
 
 from rookery.trace import Phase, Position
 from services.data.pgn.rawgame import Defect
@@ -35,6 +33,7 @@ PHASES = (Phase.OPENING, Phase.MIDDLEGAME, Phase.ENDGAME)
 OVER = 255
 """Stands in place of a phase for positions after the rules had ended the game."""
 
+_REPETITIONS = 5
 FIVEFOLD_PLIES = 16
 """A position cannot have occurred five times after fewer half-moves without a capture or pawn move."""
 
@@ -157,13 +156,21 @@ def phase_of(board: chess.Board) -> Phase:
     return Phase.OPENING if board.ply() < OPENING_PLIES else Phase.MIDDLEGAME
 
 
-def is_over(board: chess.Board) -> bool:
-    """Whether the rules had ended a game that went on. A next move exists, so it is no mate or stalemate."""
-    if board.is_insufficient_material():
-        return True
-    if board.halfmove_clock < FIVEFOLD_PLIES:
-        return False
-    return board.is_seventyfive_moves() or board.is_fivefold_repetition()
+class EndDetector:
+    """Tells of each position of a game, in order, whether the rules had ended the game that went on."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Hashable] = Counter()
+
+    def is_over(self, board: chess.Board) -> bool:
+        """Whether the game had ended. A next move exists, so it is no mate or stalemate."""
+        if board.halfmove_clock == 0:  # no earlier position can come again
+            self._counts.clear()
+        key = board._transposition_key()  # `is_fivefold_repetition` would take back the moves at each ply
+        self._counts[key] += 1
+        if self._counts[key] >= _REPETITIONS or board.is_seventyfive_moves():
+            return True
+        return board.is_insufficient_material()
 
 
 def _pack(move: chess.Move) -> int:

@@ -32,10 +32,10 @@ from services.data.pgn.games import (
     OPENING_PLIES,
     OVER,
     PHASES,
+    EndDetector,
     Game,
     Played,
     SkippedGame,
-    is_over,
 )
 from services.data.pgn.parser import parse
 from services.data.pgn.rawgame import RawGame, id_of, without_comments, without_en_passant
@@ -125,7 +125,8 @@ class Chunk:
         """Plies at which the rules had ended the game."""
         quietest = self._quietest[number]
         if quietest >= _QUIET_PLIES or (quietest >= FIVEFOLD_PLIES and self._repeats(first, last)):
-            return [ply for ply, board, _ in game.replay() if is_over(board)]
+            end = EndDetector()
+            return [ply for ply, board, _ in game.replay() if end.is_over(board)]
         if not self._has_bare[number]:
             return []
         bare = np.flatnonzero(self._bare[first:last]).tolist()

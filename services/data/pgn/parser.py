@@ -12,7 +12,7 @@ from functools import partial
 import chess
 import chess.pgn
 
-from services.data.pgn.games import OVER, PHASES, Game, SkippedGame, _pack, is_over, phase_of
+from services.data.pgn.games import OVER, PHASES, EndDetector, Game, SkippedGame, _pack, phase_of
 from services.data.pgn.rawgame import Defect, RawGame, without_en_passant
 from services.data.pgn.tags import CHESS960_NAMES, STANDARD_NAMES, read_facts
 from services.data.store.files import Source
@@ -79,6 +79,7 @@ class _Recorder(chess.pgn.BaseVisitor["_Recorder"]):
         self.defect: tuple[Defect, str] | None = None
         self._allow_chess960 = allow_chess960
         self._ended = False
+        self._end = EndDetector()
 
     def visit_header(self, tagname: str, tagvalue: str) -> None:
         self.tags[tagname] = tagvalue
@@ -113,7 +114,7 @@ class _Recorder(chess.pgn.BaseVisitor["_Recorder"]):
         elif self._ended:
             self._give_up(Defect.BAD_MOVE, f"{move.uci()!r} after the result")
         else:
-            self.phases.append(OVER if is_over(board) else PHASES.index(phase_of(board)))
+            self.phases.append(OVER if self._end.is_over(board) else PHASES.index(phase_of(board)))
             self.moves.append(_pack(move))
 
     def visit_result(self, result: str) -> None:

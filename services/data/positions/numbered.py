@@ -124,11 +124,11 @@ def _rare_positions(
         if ply not in plies:
             continue
         if is_wanted(board):
-            found.append(game.position(ply))
+            found.append(game.position(ply, fen=board.fen()))
         moves = list(board.legal_moves)
         board.push(moves[int(rng.random() * len(moves))])
         if is_wanted(board):
-            found.append(_moved(game.position(ply), board, 1))
+            found.append(_moved(game.position(ply, fen=board.fen()), board, 1))
         board.pop()
     return found
 

@@ -1,4 +1,7 @@
 import random
+import sys
+from types import FrameType
+from typing import Any
 
 import chess
 import pytest
@@ -151,6 +154,35 @@ def drawn(parsed: Game) -> set[int]:
 def test_fivefold_repetition_ends_the_game() -> None:
     parsed = sound(game(f"{SHUFFLE} *"))
     assert drawn(parsed) == set(range(16))
+
+
+def test_the_work_grows_as_the_game() -> None:
+    """python-chess looks for repetitions in the whole game at each ply."""
+    board, rng, sans = chess.Board(), random.Random(0), []
+    while len(sans) < 1200:  # knights, and a pawn before 75 moves without one
+        kind = chess.PAWN if board.halfmove_clock > 140 else chess.KNIGHT
+        disturbs = {m: board.is_capture(m) or board.gives_check(m) for m in board.legal_moves}
+        first = min(
+            disturbs, key=lambda m: (disturbs[m], board.piece_type_at(m.from_square) != kind, rng.random())
+        )
+        sans.append(board.san_and_push(first))
+
+    def steps(plies: int) -> int:
+        count = 0
+
+        def trace(frame: FrameType, event: str, argument: object) -> Any:
+            nonlocal count
+            count += event == "line"
+            return trace
+
+        sys.settrace(trace)
+        try:
+            sound(game(" ".join(sans[:plies])))
+        finally:
+            sys.settrace(None)
+        return count
+
+    assert steps(1200) < 2.3 * steps(600)
 
 
 def test_seventy_five_moves_end_the_game() -> None:
