@@ -1,7 +1,6 @@
 """`rookery check`: reads a text about a position, or the comments of a game, and marks what is false."""
 
 import argparse
-import io
 import json
 import os
 import re
@@ -10,16 +9,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TextIO
 
 import chess
-import chess.pgn
 from rich.console import Console
 from rich.text import Text
 
 from commentary import Claim, Reading, Sentence, read
 from commentary.concept import CONCEPTS
 from rookery.errors import InvalidInput
+from rookery.pgn.rawgame import decode
+from rookery.pgn.reader import read_games
 
 _EXAMPLES = """
 examples:
@@ -33,6 +32,7 @@ examples:
 A line break ends a sentence, except in comments of a PGN. There, each sentence is read in the position after
 the move and in the one before it, and is false only if it is false in both. What is said of play, such as
 "Black has won a pawn", is never false there. Claims about scores need an engine and are not judged.
+Where a game or a side line cannot be read, its later comments are left out, and stderr says so.
 Exit status: 0, 1 if something is false, 2 if there is no text or position.
 """
 
@@ -100,7 +100,7 @@ def check(argv: Sequence[str]) -> int:
             "a PGN file has its own positions: drop --fen" if is_pgn else "say which position: --fen"
         )
     try:
-        found = _comments(_opened(options.file)) if is_pgn else _one(options)
+        found = _comments(_content(options.file)) if is_pgn else _one(options)
         return _print(found, as_json=options.json, all_texts=options.all or not is_pgn)
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python can flush at exit
@@ -135,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _one(options: argparse.Namespace) -> Iterator[Checked]:
-    text = options.text if options.file is None else _opened(options.file).read()
+    text = options.text if options.file is None else decode(_content(options.file)).removeprefix("\ufeff")
     if not text.strip():
         raise InvalidInput("there is no text")
     try:
@@ -144,77 +144,55 @@ def _one(options: argparse.Namespace) -> Iterator[Checked]:
         raise InvalidInput(str(error)) from error
 
 
-def _opened(path: Path) -> TextIO:
-    """The text of a file, which is UTF-8 or, as in older PGN files, Latin-1."""
+def _content(path: Path) -> bytes:
     try:
-        content = sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
+        return sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
     except OSError as error:
         raise InvalidInput(f"cannot read {str(path)!r}: {error.strerror}") from error
-    try:
-        return io.StringIO(content.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        return io.StringIO(content.decode("latin-1"))
 
 
 # -- comments of games ---------------------------------------------------------------------------
 
 
-def _comments(file: TextIO) -> Iterator[Checked]:
-    number = 0
-    while (game := chess.pgn.read_game(file)) is not None:
-        nodes = list(_nodes(game))
-        if not nodes and game.headers == chess.pgn.Game().headers:
-            continue  # a text that is not PGN; "f3" in it would be a move
+def _comments(data: bytes) -> Iterator[Checked]:
+    """What the comments of games say. Faults of games are named on stderr, with what is left out for them."""
+    comments: list[tuple[chess.Board, str]] = []
+
+    def add(board: chess.Board, comment: str) -> None:
+        comments.append((board.copy(stack=1), comment.strip()))
+
+    number, is_pgn = 0, False
+    for game in read_games(data, on_comment=add):
+        is_pgn = is_pgn or bool(game.tags or comments)  # else it may be a text: "f3" in it would be a move
+        if not (game.tags or comments or game.moves):
+            continue
         number += 1
-        players = " - ".join(game.headers.get(side, "?") for side in ("White", "Black"))
-        for error in game.errors:
-            sys.stderr.write(f"game {number}, {players}: not all of it was read: {error}\n")
-        for node, comment in nodes:
-            place = f"game {number}, {players}, {_move(node)}"
-            try:
-                yield _checked(place, node, comment)
-            except ValueError as error:
-                sys.stderr.write(f"{place}: skipped: {error}\n")
-    if not number:
+        place = f"game {number}, {game.tags.get('White', '?')} - {game.tags.get('Black', '?')}"
+        for fault in game.faults:
+            sys.stderr.write(f"{place}: not all of it was read: {fault}\n")
+        for board, comment in comments:
+            if comment:
+                yield _checked(place, board, comment)
+        comments.clear()
+    if not is_pgn:
         raise InvalidInput("it has no game, and a text needs a position: give --fen")
 
 
-def _nodes(node: chess.pgn.GameNode) -> Iterator[tuple[chess.pgn.GameNode, str]]:
-    """Every comment with its node, in the order of the file: variations follow the move they replace."""
-    yield from _of(node)
-    while node.variations:
-        main, *others = node.variations
-        yield from _of(main)
-        for other in others:
-            yield from _nodes(other)
-        node = main
-
-
-def _of(node: chess.pgn.GameNode) -> Iterator[tuple[chess.pgn.GameNode, str]]:
-    if node.parent is not None and node.starting_comment.strip():
-        yield node.parent, node.starting_comment
-    if node.comment.strip():
-        yield node, node.comment
-
-
-def _move(node: chess.pgn.GameNode) -> str:
-    if not isinstance(node, chess.pgn.ChildNode):
-        return "before the first move"
-    board = node.parent.board()
-    return f"{board.fullmove_number}{'.' if board.turn else '...'}{node.san()}"
-
-
-def _checked(place: str, node: chess.pgn.GameNode, comment: str) -> Checked:
+def _checked(place: str, board: chess.Board, comment: str) -> Checked:
     # Clocks and evaluations become blanks, so that places stay what they are.
     text = re.sub(r"\[%[^\]]*\]", lambda match: " " * len(match[0]), comment)
     text = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
-    fen = node.board().fen()
+    fen = board.fen()
     reading = read(fen, text)
-    if node.parent is not None and reading.false:
-        before = read(node.parent.board().fen(), text)
-        pairs = zip(reading.sentences, before.sentences, strict=True)
-        reading = Reading(tuple(_better(*pair) for pair in pairs))
-    return Checked(place, fen, text, Reading(tuple(map(_of_play_open, reading.sentences))))
+    played = "before the first move"
+    if board.move_stack:
+        move = board.pop()
+        played = f"{board.fullmove_number}{'.' if board.turn else '...'}{board.san(move)}"
+        if reading.false:
+            before = read(board.fen(), text)
+            pairs = zip(reading.sentences, before.sentences, strict=True)
+            reading = Reading(tuple(_better(*pair) for pair in pairs))
+    return Checked(f"{place}, {played}", fen, text, Reading(tuple(map(_of_play_open, reading.sentences))))
 
 
 def _of_play_open(sentence: Sentence) -> Sentence:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import chess
 
+from rookery.pgn.rawgame import GLYPHS
 from rookery.trace import Outcome
 
 VERSION = 2
@@ -33,13 +34,6 @@ _PAWN_TO_LAST_RANK = re.compile(r"P?(?:[a-h][1-8]?[x-]?)?[a-h][18]")
 
 # "+", "#", "!", "?" and their doublings, "$1", "e.p.", a full stop: none of them changes which move is meant.
 _SUFFIX = re.compile(r"(?:[+#!?.,;:]|\$\d{0,3}|\(?e\.?p\.?\)?)\Z")
-
-_GLYPHS = str.maketrans(
-    dict(zip("\u2654\u2655\u2656\u2657\u2658\u2659", "KQRBNP", strict=True))
-    | dict(zip("\u265a\u265b\u265c\u265d\u265e\u265f", "KQRBNP", strict=True))
-    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-")
-    | {"\u00d7": "x", "\ufe0e": None, "\ufe0f": None}
-)
 
 _SPACED_PROMOTION = re.compile(r"([a-h][18])\s*([=/])\s*|([a-h][18])\s+(?=\(?[QRBN]\)?(?:\W|\Z))")
 _SPACED_EN_PASSANT = re.compile(r"\s+(?=\(?e\.?p\b)")
@@ -70,7 +64,7 @@ def read_move(text: str, board: chess.Board) -> Reading:
     >>> read_move("Nf3 or e4", board).outcome
     <Outcome.AMBIGUOUS: 'ambiguous'>
     """
-    text = _SPACED_ARROW.sub("-", text.translate(_GLYPHS))
+    text = _SPACED_ARROW.sub("-", text.translate(GLYPHS))
     text = _SPACED_EN_PASSANT.sub("", _SPACED_PROMOTION.sub(r"\1\2\3", text))
     reading = _read_one(text, board)
     if reading.outcome is not Outcome.UNPARSABLE:

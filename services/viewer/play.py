@@ -1,12 +1,11 @@
 """Asks the policy and the engine about a position, by the run's inference server and reward service."""
 
-import io
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import chess
-import chess.pgn
 import httpx
 from pydantic import Field
 
@@ -14,6 +13,8 @@ from rookery.access import OPEN, Access
 from rookery.clients import InferenceClient
 from rookery.errors import InvalidInput, PeerFault, RookeryError, Unavailable, cause_message
 from rookery.middleware import StrictBody
+from rookery.pgn.reader import read_game
+from rookery.pgn.splitter import split
 from rookery.prompt import STYLES, mirrored_move, render, task_of
 from rookery.trace import Completion, Phase, Position, Sampling
 
@@ -52,12 +53,7 @@ class Line(StrictBody):
 
     def _start(self) -> chess.Board:
         if self.pgn.strip():
-            game = chess.pgn.read_game(io.StringIO(self.pgn))
-            if game is None or game.errors or not (game.next() or "FEN" in game.headers):
-                raise InvalidInput(
-                    f"not a PGN: {game.errors[0] if game and game.errors else self.pgn[:80]!r}"
-                )
-            return game.end().board()
+            return self._end_of_pgn()
         try:
             board = chess.Board(self.fen) if self.fen.strip() else chess.Board()
         except ValueError as error:
@@ -65,6 +61,17 @@ class Line(StrictBody):
         if not board.is_valid():
             raise InvalidInput(f"an impossible position: {self.fen!r} ({board.status()!r})")
         return board
+
+    def _end_of_pgn(self) -> chess.Board:
+        games = list(islice(split(self.pgn.encode(errors="replace")), 2))
+        if len(games) != 1:
+            raise InvalidInput(f"a PGN of one game is needed: {self.pgn[:80]!r}")
+        game = read_game(games[0].text, max_plies=MAX_MOVES)
+        if game.faults:
+            raise InvalidInput(f"not a PGN: {game.faults[0]}")
+        if not game.moves and "FEN" not in game.tags:
+            raise InvalidInput(f"no move and no FEN in the PGN: {self.pgn[:80]!r}")
+        return game.board
 
 
 class Question(Line):

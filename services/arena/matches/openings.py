@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import chess
-import chess.pgn
 
 from rookery.errors import InvalidInput
+from rookery.pgn.rawgame import decode
+from rookery.pgn.reader import read_game, read_games
 
 BUILT_IN = Path(__file__).with_name("openings.tsv")
 
@@ -33,7 +34,8 @@ class Opening:
         """The board after the opening, with its moves on the stack."""
         board = chess.Board(self.fen)
         for move in self.moves:
-            board.push_uci(move)
+            if not board.push_uci(move):
+                raise ValueError(f"null move {move!r} in {board.fen()!r}")
         return board
 
 
@@ -55,7 +57,7 @@ def read_openings(path: Path = BUILT_IN, *, plies: int = 16) -> list[Opening]:
         raise InvalidInput(f"openings {str(path)!r}: the name must end in one of {', '.join(_READERS)}")
     try:
         packed = path.read_bytes()
-        text = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode()
+        text = decode(gzip.decompress(packed) if path.suffix == ".gz" else packed).removeprefix("\ufeff")
         openings = reader(text, plies)
         over = next((opening for opening in openings if opening.board().is_game_over()), None)
     except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:
@@ -90,21 +92,20 @@ def _from_tsv(text: str, plies: int) -> list[Opening]:
 
 
 def _moves_of(pgn: str, number: int) -> tuple[str, ...]:
-    game = chess.pgn.read_game(io.StringIO(pgn))
-    if game is None or game.errors:
-        raise ValueError(f"line {number}: {game.errors[0] if game else 'no moves'} in {pgn!r}")
-    return tuple(move.uci() for move in game.mainline_moves())
+    game = read_game(pgn)
+    if game.faults:
+        raise ValueError(f"line {number}: {game.faults[0]} in {pgn[:200]!r}")
+    return tuple(move.uci() for move in game.moves)
 
 
 def _from_pgn(text: str, plies: int) -> list[Opening]:
-    openings: list[Opening] = []
-    stream = io.StringIO(text)
-    while (game := chess.pgn.read_game(stream)) is not None:
-        if game.errors:
-            raise ValueError(f"game {len(openings) + 1}: {game.errors[0]}")
-        moves = tuple(move.uci() for move in game.mainline_moves())[:plies]
-        name = game.headers.get("Opening") or game.headers.get("ECO") or f"line {len(openings) + 1}"
-        openings.append(Opening(name, game.board().fen(), moves))
+    openings = []
+    for number, game in enumerate(read_games(text.encode()), 1):
+        if game.faults:
+            raise ValueError(f"game {number}: {game.faults[0]}")
+        name = game.tags.get("Opening") or game.tags.get("ECO") or f"line {number}"
+        moves = tuple(move.uci() for move in game.moves[:plies])
+        openings.append(Opening(name, game.board.root().fen(), moves))
     return openings
 
 

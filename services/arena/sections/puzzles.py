@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import chess
-import chess.pgn
 import numpy as np
 
 from rookery.errors import InvalidInput
 from rookery.intervals import Z95
+from rookery.pgn.reader import read_games
 from rookery.puzzles import COLUMNS, Puzzle, Unsound, parse, playable
 from services.arena.asking import Asker
 from services.arena.players.player import Player
@@ -120,7 +120,7 @@ class Puzzles:
         skipped: list[str] = []
         try:
             with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-                rows = _pgn(path.stem, file) if path.suffix == ".pgn" else _csv(path, file, skipped)
+                rows = _pgn(path, skipped) if path.suffix == ".pgn" else _csv(path, file, skipped)
                 drawn = heapq.nsmallest(
                     count, rows, key=lambda puzzle: hashlib.sha256(f"{seed}:{puzzle.id}".encode()).digest()
                 )
@@ -240,10 +240,13 @@ def _csv(path: Path, lines: Iterator[str], skipped: list[str]) -> Iterator[Puzzl
             skipped.append(": ".join(error.args))
 
 
-def _pgn(stem: str, file: Any) -> Iterator[Puzzle]:
-    number = 0
-    while (game := chess.pgn.read_game(file)) is not None:
-        number += 1
-        fen, moves = game.board().fen(), tuple(move.uci() for move in game.mainline_moves())
-        if len(moves) % 2 and not game.errors:
-            yield Puzzle(f"{stem}:{number}", fen, "", moves, 0, 0, 0, 0, (), "", start=fen)
+def _pgn(path: Path, skipped: list[str]) -> Iterator[Puzzle]:
+    for number, game in enumerate(read_games(path.read_bytes()), 1):
+        moves = tuple(move.uci() for move in game.moves)
+        if game.faults:
+            skipped.append(f"game {number}: {game.faults[0]}")
+        elif len(moves) % 2 == 0:
+            skipped.append(f"game {number}: no_last_move: {len(moves)} moves do not end with the solver's")
+        else:
+            fen = game.board.root().fen()
+            yield Puzzle(f"{path.stem}:{number}", fen, "", moves, 0, 0, 0, 0, (), "", start=fen)

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import chess
 
+from rookery.pgn.rawgame import Defect
 from rookery.trace import Phase, Position
-from services.data.pgn.rawgame import Defect
 
 Split = Literal["train", "heldout", "all"]
 

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rookery.errors import InvalidInput, SetupError
+from rookery.pgn.rawgame import Defect, RawGame
 from services.data.pgn.games import FIRST_HELDOUT, Split
 from services.data.pgn.pieces import Piece
-from services.data.pgn.rawgame import Defect, RawGame
 from services.data.pgn.scanner import Scanner
 from services.data.store.files import STANDARD_INPUT, Source, open_bytes
 from services.data.store.folders import open_file

@@ -8,12 +8,12 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rookery.pgn.rawgame import RawGame
 from rookery.processes.workers import Workers
 from services.data.jobs import Progress
 from services.data.pgn.games import FIRST_HELDOUT
 from services.data.pgn.index import HEADER_KEY, ROWS, IndexHeader, edges_hash, index_location
 from services.data.pgn.pieces import pieces_of
-from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import handle_file
 from services.data.pgn.scanner import Keep
 from services.data.pgn.tags import Facts, read_facts

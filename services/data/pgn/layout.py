@@ -3,7 +3,7 @@
 A game of the usual layout is an `Event` tag and other tags, blank lines, its moves, blank lines, and the
 `Event` tag of the next. No line of the moves begins like a tag, an escape or a byte order mark, and none but
 the last ends in a result or a space. All its lines end in LF, or all in CRLF. It ends where the slow reader,
-`services.data.pgn.splitter`, would end it.
+`rookery.pgn.splitter`, would end it.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.data.pgn.rawgame import MAX_GAME_BYTES
+from rookery.pgn.rawgame import MAX_GAME_BYTES
 
 EVENT = b'[Event "'
 """The tag that games begin with."""

@@ -25,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rookery.errors import RookeryError
+from rookery.pgn.rawgame import RawGame, id_of, without_comments, without_en_passant
+from rookery.pgn.reader import STANDARD_NAMES
 from rookery.trace import Phase
 from services.data.pgn.games import (
     ENDGAME_PIECES,
@@ -38,8 +40,7 @@ from services.data.pgn.games import (
     SkippedGame,
 )
 from services.data.pgn.parser import parse
-from services.data.pgn.rawgame import RawGame, id_of, without_comments, without_en_passant
-from services.data.pgn.tags import STANDARD_NAMES, Facts, read_facts
+from services.data.pgn.tags import Facts, read_facts
 from services.data.store.files import Source
 
 _PIECES = b".PNBRQKpnbrqk"
@@ -188,7 +189,6 @@ REFEREED = 1024
 """Of so many accepted games python-chess reads one as well."""
 
 _NO_LINES = bytes.maketrans(b"\t\r\n", b"   ")  # a blank line would end the game
-_START = re.compile(rb"\[(?<![^\n]\[)FEN\s")
 # What ordinary moves are spelled with, results and annotation marks included.
 _ORDINARY = b"abcdefghxKQRBNO0123456789=+#!?$.-/* "
 _RESULTS = (b"1-0", b"0-1", b"1/2-1/2", b"*")
@@ -230,7 +230,7 @@ def name() -> str:
 def ordinary_moves(raw: RawGame) -> bytes | None:
     """The moves without comments, if every parser must read them alike or refuse them."""
     tags, moves = raw.sections()
-    if _START.search(tags) or (b"Variant" in tags and not read_facts(raw).variant):
+    if b"[FEN" in tags or (b"Variant" in tags and not read_facts(raw).variant):
         return None
     lineless = without_en_passant(moves).translate(_NO_LINES)
     moves = (without_comments(lineless) or b"").strip()

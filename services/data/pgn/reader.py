@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
+from rookery.pgn.rawgame import RawGame
 from rookery.processes.workers import Workers
 from services.data.jobs import prefetched
 from services.data.pgn.pieces import Piece, Watch, pieces_of
-from services.data.pgn.rawgame import RawGame
 from services.data.pgn.scanner import Keep, Scanner, beginning
 from services.data.store.files import DamagedFile, Fingerprint, Source, identify
 

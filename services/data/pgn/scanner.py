@@ -1,7 +1,7 @@
 """Splits blocks of bytes into games, at several hundred megabytes a second.
 
 Games of the usual layout are found a block at a time by `services.data.pgn.layout`. The rest is split line by
-line by `services.data.pgn.splitter`, until the next game that begins with an `Event` tag. Both cut at the
+line by `rookery.pgn.splitter`, until the next game that begins with an `Event` tag. Both cut at the
 same places. Memory use is one block and one game. Nothing is parsed here.
 """
 
@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rookery.pgn.rawgame import MAX_GAME_BYTES, RawGame
+from rookery.pgn.splitter import Splitter
 from services.data.pgn.layout import EVENT, NEXT, Games, games_like_others, run_of_short
-from services.data.pgn.rawgame import MAX_GAME_BYTES, RawGame, tickets_of
-from services.data.pgn.splitter import Splitter
+from services.data.pgn.tickets import tickets_of
 
 # Where a game begins for certain, whatever came before.
 _BEGINNING = re.compile(rb'\n\r?\n(?=\[Event ")')

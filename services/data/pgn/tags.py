@@ -7,7 +7,8 @@ from enum import StrEnum
 from functools import lru_cache
 
 from rookery.errors import InvalidInput
-from services.data.pgn.rawgame import RawGame, decode
+from rookery.pgn.rawgame import RawGame, decode
+from rookery.pgn.reader import CHESS960_NAMES, STANDARD_NAMES
 
 MAX_ELO = 5000
 """No player is rated this high, so larger numbers are not taken for ratings."""
@@ -128,10 +129,6 @@ def _time(tag: str) -> tuple[int | None, int | None, Speed | None]:
     base_s, increment_s = int(clock[1]), int(clock[2] or 0)
     return base_s, increment_s, speed_of(base_s, increment_s)
 
-
-STANDARD_NAMES = frozenset(("", "?", "standard", "chess", "normal", "from position"))
-CHESS960_NAMES = frozenset(("chess960", "chess 960", "fischerandom", "fischerrandom", "fischer random"))
-"""Values of the `Variant` tag in lower case; the same ones that python-chess recognises."""
 
 STANDARD = "standard"
 CHESS960 = "chess960"

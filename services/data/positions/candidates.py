@@ -15,10 +15,10 @@ from typing import Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rookery.pgn.rawgame import RawGame
 from rookery.trace import Position
 from services.data.pgn.games import PHASES, Played, SkippedGame, in_split
 from services.data.pgn.native import read_games
-from services.data.pgn.rawgame import RawGame
 from services.data.pgn.tags import CHESS960, read_facts
 from services.data.positions.distinct import position_key
 from services.data.positions.recipe import GamesRecipe, PositionRecipe, splitmix64

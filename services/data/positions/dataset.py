@@ -17,12 +17,12 @@ from typing import Any
 import chess
 
 from rookery.errors import InvalidInput
+from rookery.pgn.rawgame import RawGame, decode
 from rookery.prompt import game_text
 from rookery.trace import Phase, Position
 from services.data.pgn import native
 from services.data.pgn.games import Game, Played
 from services.data.pgn.pieces import with_tags
-from services.data.pgn.rawgame import RawGame, decode
 from services.data.pgn.sources import find_sources, nothing_to_sample, skipped_facts, sources_terms
 from services.data.positions.candidates import Candidate, CandidateFinder, CandidateFindings
 from services.data.positions.distinct import read_evaluation_files

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rookery.errors import InvalidInput
+from rookery.pgn.rawgame import decode
 from rookery.trace import Position
 from services.data.pgn.pieces import pieces_of
-from services.data.pgn.rawgame import decode
 from services.data.store.files import identify, split_lines
 
 MAX_REPEATED = 2000

@@ -11,10 +11,10 @@ from typing import Any, Self
 
 import chess
 
+from rookery.pgn.rawgame import RawGame
 from rookery.trace import Position
 from services.data.pgn.games import PHASES, SkippedGame
 from services.data.pgn.native import read_games
-from services.data.pgn.rawgame import RawGame
 from services.data.pgn.tags import Facts, read_facts
 from services.data.positions.distinct import position_key
 from services.data.positions.recipe import splitmix64

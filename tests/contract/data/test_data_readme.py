@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from rookery.access import AccessSettings
+from rookery.pgn.rawgame import Defect
 from rookery.trace import Prompt
 from services.data.__main__ import main
 from services.data.app import MAX_COUNT, GameBody, PositionBody, PositionsBody, PositionsQuery, RenderRequest
-from services.data.pgn.rawgame import Defect
 from services.data.settings import ArchiverSettings, DataSettings, FeedSettings
 from tests.commands import call
 from tests.conftest import ROOT

@@ -9,14 +9,14 @@ import chess
 import chess.pgn
 import pytest
 
+from rookery.pgn.rawgame import Defect, decode
+from rookery.pgn.reader import STANDARD_NAMES
 from services.data.pgn import native
 from services.data.pgn.games import Game, SkippedGame
 from services.data.pgn.native import PlayedNatively
 from services.data.pgn.parser import parse
 from services.data.pgn.pieces import pieces_of
-from services.data.pgn.rawgame import Defect, decode
 from services.data.pgn.reader import read_raw_games
-from services.data.pgn.tags import STANDARD_NAMES
 from services.data.positions.distinct import read_evaluation_files
 from services.data.store.files import identify
 
@@ -58,11 +58,11 @@ def read(path: Path) -> tuple[list[Game], Counter[str]]:
         ("pgn_nasty/python-chess/anastasian-lewis.pgn", 0, {"null_move": 1}),
         ("pgn_nasty/python-chess/uci-moves.pgn", 1, {}),
         ("pgn_nasty/pychess/atomic.pgn", 0, {"variant": 10}),
-        ("pgn_nasty/pychess/badpgn.pgn", 0, {"no_moves": 1}),
+        ("pgn_nasty/pychess/badpgn.pgn", 0, {"bad_move": 1}),
         ("pgn_nasty/pychess/bilbao.pgn", 1, {}),
         ("pgn_nasty/pychess/chess960rwch.pgn", 0, {"variant": 20}),
         ("pgn_nasty/pgn-extract/barnes-horton.pgn", 1, {}),
-        ("pgn_nasty/pgn-extract/nested-comment.pgn", 0, {"null_move": 1}),
+        ("pgn_nasty/pgn-extract/nested-comment.pgn", 0, {"bad_move": 1}),
         ("pgn_nasty/pgn-extract/test-fuzzydepth.pgn", 4, {}),
         ("pgn_nasty/pgn-extract/test-long-line.pgn", 1, {}),
         ("pgn_nasty/pgn-extract/test-nobadresults.pgn", 0, {"no_moves": 9}),

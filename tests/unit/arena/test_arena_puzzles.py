@@ -116,6 +116,21 @@ def test_unsound_rows_are_named_and_skipped(table: Path) -> None:
     assert [line.partition(":")[0] for line in sorted(puzzles.skipped)] == ["bad_move", "bad_number"]
 
 
+def test_games_of_a_pgn_that_are_no_puzzles_are_named_and_skipped(tmp_path: Path) -> None:
+    tags = '[FEN "4k3/8/8/8/8/8/4PP2/4K1N1 w - - 0 1"]\n\n'
+    games = ["1. Nf3 *", "1. Sf3 *", "1. e4 Kd7 *", "1. e4 -- 2. e5 *", "1. Ka5 *", "1. e4 1-0 Kd7 2. e5 *"]
+    (tmp_path / "p.pgn").write_text("\n\n".join(tags + game for game in games))
+    puzzles = Puzzles.read(tmp_path / "p.pgn", count=10, seed=0)
+    assert [(puzzle.id, puzzle.solution) for puzzle in puzzles.chosen] == [("p:1", ("g1f3",))]
+    assert [line.split(":")[:2] for line in puzzles.skipped] == [
+        ["game 2", " bad_move"],
+        ["game 3", " no_last_move"],
+        ["game 4", " null_move"],
+        ["game 5", " bad_move"],
+        ["game 6", " bad_move"],
+    ]
+
+
 @pytest.mark.parametrize(
     "content", ["", "name,move\nx,e4\n", TABLE.splitlines()[0] + "\n", TABLE + "x" * 200_000]
 )

@@ -49,19 +49,32 @@ def test_openings_from_the_tables_of_lichess(tmp_path: Path) -> None:
         ("book.txt", "", "the name must end in one of"),
         ("book.epd", "", "none"),
         ("book.epd", "4k3/8/8/8/8/8/4P3/8 w - -", "line 1: not a legal position"),
-        ("book.pgn", "1. e4 e4 *", "game 1: illegal san"),
+        ("book.pgn", "1. e4 e4 *", "game 1: bad_move: illegal san"),
+        ("book.pgn", "1. e4 *\n\n1. e4 e5 2. Sf3 *", "game 2: bad_move: no move: 'Sf3'"),
+        ("book.pgn", '1. e4 {never closed\n\n[Event ""]\n\n1. e4 *', "game 1: open_comment"),
+        ("book.pgn", '[FEN "8/pppp4/8/8/8/8/8/4K3 w - - 0 1"]\n\n*', "game 1: bad_start: .*NO_BLACK_KING"),
+        ("book.pgn", '[FEN "4k3/8/8/8/8/8/4R3/4K3 w - - 0 1"]\n\n*', "game 1: bad_start: .*OPPOSITE_CHECK"),
+        ("book.tsv", "eco\tname\tpgn\nC40\tx\t1. e4 e5 2. Sf3\n", "line 2: bad_move: no move: 'Sf3'"),
+        ("book.tsv", "eco\tname\tmoves\nA00\tx\te2e4 0000\n", "null move '0000'"),
         ("book.fen", "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "finished game"),
         ("book.pgn.gz", "no gzip", "Not a gzipped file"),
         ("book.pgn.gz", gzip.compress(PGN.encode(), mtime=0)[:10] + b"\xff" * 20, "invalid block type"),
         ("book.tsv", "name\tline\nA\te4\n", r"no column eco, pgn: there are \['name', 'line'\]"),
         ("book.tsv", "eco\tname\tmoves\nA00\tShort\n", "line 2: no moves in .*'Short'"),
-        ("book.tsv", "eco\tname\tpgn\nA00\tWrong\t1. e5\n", "line 2: illegal san"),
+        ("book.tsv", "eco\tname\tpgn\nA00\tWrong\t1. e5\n", "line 2: bad_move: illegal san"),
     ],
 )
 def test_books_that_cannot_be_used(name: str, text: str | bytes, said: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InvalidInput, match=said):
         read_openings(tmp_path / name)
+
+
+def test_books_may_be_latin_1_or_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "a.pgn").write_bytes('[Opening "Grünfeld"]\n\n1. d4 *\n'.encode("latin-1"))
+    (tmp_path / "a.tsv").write_bytes(b"\xef\xbb\xbfeco\tname\tpgn\nC20\tx\t1. e4\n")
+    assert read_openings(tmp_path / "a.pgn") == [Opening("Grünfeld", moves=("d2d4",))]
+    assert read_openings(tmp_path / "a.tsv") == [Opening("C20 x", moves=("e2e4",))]
 
 
 def test_openings_are_drawn_evenly() -> None:

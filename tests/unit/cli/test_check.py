@@ -167,8 +167,27 @@ def test_an_illegal_move_is_reported_and_the_rest_is_checked(
     )
     status, out, err = run(capsys, str(path))
     assert status == 1
-    assert "game 1, ? - ?: not all of it was read: illegal san: 'Ke3'" in err
+    assert "game 1, ? - ?: not all of it was read: bad_move: illegal san: 'Ke3'" in err
     assert "game 2, ? - ?, 1.d4" in out
+
+
+def test_comments_on_moves_that_are_not_read_are_left_out_and_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """German `Sf3` is no pawn move. A side line is left where it cannot be read, and the game goes on."""
+    path = tmp_path / "game.pgn"
+    false = "{White is a rook up.}"
+    path.write_text(
+        "1. e4 e5 2. Sf3 {The knight on f3 attacks the pawn on e5.} *\n\n"
+        f"1. e4 (1. d4 d5 2. Sf3 {false} 2... Sf6) e5 {false} 2. ♘f3 {{The knight on f3 attacks e5.}} *\n"
+    )
+    status, out, err = run(capsys, str(path), "--all")
+    assert status == 1
+    assert [line.split(", ")[-1] for line in out.splitlines() if line.startswith("game")] == [
+        "1...e5",
+        "2.Nf3",
+    ]
+    assert err.count("not all of it was read: bad_move: no move: 'Sf3'") == 2
 
 
 def test_the_example_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput, SetupError
+from rookery.pgn.rawgame import Defect, decode
 from services.data.pgn.collection import SpooledFile
 from services.data.pgn.games import Game
 from services.data.pgn.indexing import write_index
-from services.data.pgn.rawgame import Defect, decode
 from services.data.pgn.reader import read_raw_games
 from services.data.positions.dataset import write_positions
 from services.data.positions.recipe import PositionRecipe

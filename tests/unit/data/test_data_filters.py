@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.data.pgn.rawgame import RawGame
+from rookery.pgn.rawgame import RawGame
 from services.data.pgn.tags import Facts, Filters, Speed, read_facts, speed_of
 from tests.unit.data.texts import game
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rookery.pgn.rawgame import Defect, RawGame
 from rookery.trace import Phase
 from services.data.pgn.games import Game, SkippedGame, in_split, phase_of
 from services.data.pgn.parser import parse
-from services.data.pgn.rawgame import Defect, RawGame
 from tests.unit.data.texts import ENDING, ENDING_FEN, MATE, RUY, SOURCE, game, sound
 
 SHUFFLE = "1. Nf3 Nf6 2. Ng1 Ng8 " * 10
@@ -41,7 +41,7 @@ def skipped(text: str) -> SkippedGame:
         (game(FEN="8/8/8/8/8/8/8/8 w - - 0 1"), Defect.BAD_START, "NO_WHITE_KING"),
         (game("*"), Defect.NO_MOVES, "no moves"),
         (game("{ nothing } *"), Defect.NO_MOVES, "no moves"),
-        ("", Defect.NO_MOVES, "no text"),
+        ("", Defect.NO_MOVES, "no moves"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, defect: Defect, said: str) -> None:

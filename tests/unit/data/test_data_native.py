@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import RookeryError
+from rookery.pgn.rawgame import RawGame
 from services.data.pgn import native
 from services.data.pgn.games import Game, Played, SkippedGame
 from services.data.pgn.native import PlayedNatively, read_games
 from services.data.pgn.parser import parse
-from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import read_raw_games
 from tests.unit.data.conftest import SAMPLE
 from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, SOURCE, game
@@ -83,6 +83,7 @@ NOISE += [
     "a1",
     "e8=Q",
     "N@f3",
+    *("(1. d4)", ")", "♘", "♙", "\u2013", "\u00d7", "S", "Ñ", "½-½", "…", "[", "P"),
 ]
 
 

@@ -1,10 +1,13 @@
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.data.pgn.rawgame import MAX_GAME_BYTES, Defect, RawGame
+from rookery.pgn.rawgame import MAX_GAME_BYTES, Defect, RawGame
+from rookery.pgn.reader import read_game
+from rookery.pgn.splitter import split
 from tests.unit.data.texts import MATE, RUY, game, outline, raw_games
 
 
@@ -47,6 +50,19 @@ def test_games_are_numbered_and_whole(path: Path) -> None:
 )
 def test_two_games_are_two(path: Path, name: str, data: str) -> None:
     assert len(raw_games(path, data)) == 2, name
+
+
+@pytest.mark.parametrize("part", ["{", "}{", "; {", "(", "[", "1."])
+def test_the_time_grows_as_the_text(part: str) -> None:
+    def seconds(text: str) -> float:
+        start = time.process_time()
+        games = [read_game(game.text).moves for game in split(text.encode())]
+        assert len(games) == 1
+        return time.process_time() - start
+
+    size = 60_000
+    comments = seconds("1. e4 " + "{}" * (size // 2))
+    assert seconds("1. e4 " + part * (size // len(part))) < 20 * comments
 
 
 def test_games_that_have_only_tags(path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import chess
 import pytest
 from starlette.testclient import TestClient
 
@@ -141,12 +142,28 @@ def test_a_position_of_ones_own(client: TestClient) -> None:
         ({"fen": "nonsense"}, "not a FEN: 'nonsense'"),
         ({"fen": "8/8/8/8/8/8/8/8 w - - 0 1"}, "impossible position"),
         ({"pgn": "1. e5 e5"}, "not a PGN"),
-        ({"pgn": "not a game"}, "not a PGN"),
+        ({"pgn": "not a game"}, "not a PGN: bad_move: no move: 'not'"),
+        ({"pgn": "1. e4 e5 2. Sf3"}, "bad_move: no move: 'Sf3'"),
+        ({"pgn": "1. e4 (1. d4 e5"}, "open_variation"),
+        ({"pgn": "1. e4 *\n\n1. d4 *"}, "a PGN of one game"),
+        ({"pgn": "{e4}"}, "no move and no FEN"),
+        ({"pgn": '[Variant "Crazyhouse"]\n\n1. e4 *'}, "variant 'Crazyhouse'"),
+        ({"pgn": '[FEN "8/8/8/8/8/8/4P3/4K3 w - - 0 1"]\n\n*'}, "NO_BLACK_KING"),
+        ({"pgn": "1. Nf3 Nf6 2. Ng1 Ng8 " * 151}, "too_long: more than 600 half-moves"),
         ({"moves": ["e4", "--"]}, "'--' is not a legal move"),
         ({"moves": ["0000"]}, "'0000' is not a legal move"),
         ({"moves": ["e2e5"]}, "'e2e5' is not a legal move"),
     ):
         assert said in str(ask(**line)["detail"])
+
+
+def test_side_lines_cost_nothing(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    parse = chess.Board.parse_san
+    monkeypatch.setattr(chess.Board, "parse_san", lambda board, san: read.append(san) or parse(board, san))
+    pgn = "1. e4 e5 2. Nf3 " + "(2. f4 exf4 (2... d5) 3. Nf3) " * 500 + "Nc6 *"
+    assert client.post("/api/play/position", json={"pgn": pgn}).json()["sans"] == ["e4", "e5", "Nf3", "Nc6"]
+    assert read == ["e4", "e5", "Nf3", "Nc6"]
 
 
 def test_the_bundle_is_of_its_sources() -> None:

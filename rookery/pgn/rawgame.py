@@ -6,22 +6,19 @@ which depends only on the starting position and the moves, and decides whether t
 
 import hashlib
 import re
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 MAX_GAME_BYTES = 1 << 20
 """Longer games are skipped: no annotated game has a megabyte."""
 
-TICKET_BYTES = 256
-"""Only this much of a game, the tags that identify it, decides which samples it is in."""
-
-# Odd factors, one for each 64-bit word of what a ticket hashes, and the finalizer of SplitMix64.
-_FACTORS = np.arange(1, TICKET_BYTES // 8 + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
-_MIXES = (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB))
+GLYPHS = str.maketrans(
+    dict(zip("\u2654\u2655\u2656\u2657\u2658\u2659", "KQRBNP", strict=True))
+    | dict(zip("\u265a\u265b\u265c\u265d\u265e\u265f", "KQRBNP", strict=True))
+    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-")
+    | {"\u00d7": "x", "\ufe0e": None, "\ufe0f": None}
+)
+"""Figurines, dashes and signs of capture as SAN has them."""
 
 # The tag section: the first lines, which begin with a bracket, and the blank lines after them.
 _TAG_SECTION = re.compile(rb"(?:\[[^\n]*(?:\n|\Z))*\s*")
@@ -42,6 +39,7 @@ class Defect(StrEnum):
     DAMAGED_FILE = "damaged_file"
     TOO_LONG = "too_long"
     OPEN_COMMENT = "open_comment"
+    OPEN_VARIATION = "open_variation"
     VARIANT = "variant"
     BAD_START = "bad_start"
     BAD_MOVE = "bad_move"
@@ -74,7 +72,10 @@ class RawGame(NamedTuple):
         tags, moves = self.sections()
         hides = b";" in moves or b"\n[" in moves or moves.startswith(b"[")
         plain = None if hides else without_comments(moves)
-        return id_of(_START.findall(tags), _NOT_MOVES.sub(b"", moves) if plain is None else plain)
+        plain = _NOT_MOVES.sub(b"", moves) if plain is None else plain
+        if not plain.isascii():
+            plain = decode(plain).translate(GLYPHS).encode()
+        return id_of(_START.findall(tags), plain)
 
     def sections(self) -> tuple[bytes, bytes]:
         """The tag section and the rest."""
@@ -104,31 +105,6 @@ def without_en_passant(moves: bytes) -> bytes:
     b'5. exf6 gxf6 6. bxa6'
     """
     return _EN_PASSANT.sub(rb"\1", moves) if b"p" in moves else moves
-
-
-def tickets_of(text: bytes, starts: Sequence[int], ends: Sequence[int]) -> NDArray[np.uint64]:
-    """A 64-bit hash of each game from `starts` to `ends` in a text, used to draw samples.
-
-    It depends only on the first `TICKET_BYTES` of the game without the white space at its end: their words,
-    each times its odd factor, are added up, and the sum is mixed by the finalizer of SplitMix64 (Steele, Lea
-    and Flood, 2014). Shorter games are padded with zeros.
-    """
-    first, end = np.asarray(starts, np.int64), np.asarray(ends, np.int64)
-    words = np.zeros((len(first), TICKET_BYTES // 8), "<u8")
-    # At most four of the last bytes are line ends, in almost all games. The others are looked at one by one.
-    last = end - 5
-    is_long = last - first >= TICKET_BYTES - 1
-    is_long[is_long] = np.ndarray(len(text), np.uint8, text)[last[is_long]] > ord(" ")
-    windows = np.ndarray(max(0, len(text) - TICKET_BYTES + 1), f"V{TICKET_BYTES}", text, strides=(1,))
-    words[is_long] = windows[first[is_long]].view("<u8").reshape(-1, TICKET_BYTES // 8)
-    for place in np.flatnonzero(~is_long).tolist():
-        game = text[starts[place] : ends[place]].rstrip()[:TICKET_BYTES]
-        words[place] = np.frombuffer(game.ljust(TICKET_BYTES, b"\0"), "<u8")
-    tickets: NDArray[np.uint64] = np.einsum("ij,j->i", words, _FACTORS)
-    for shift, factor in _MIXES:
-        tickets = (tickets ^ tickets >> shift) * factor
-    tickets ^= tickets >> np.uint64(31)
-    return tickets
 
 
 def id_of(start: list[bytes], moves: bytes) -> str:

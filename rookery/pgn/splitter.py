@@ -1,17 +1,17 @@
 """Splits lines into games, so that a broken game cannot affect its neighbours.
 
 Games are separated before they are parsed: an unclosed comment ends with its game, and a blank line inside
-the moves does not end the game. Chess rules are not used: `services.data.pgn.games` reads the text.
+the moves does not end the game. Chess rules are not used: `rookery.pgn.reader` reads the text.
 Whatever cannot be read becomes a `RawGame` with a defect, in its place among the others.
 
-This is the slow reader, a line at a time. `services.data.pgn.scanner` is fast and uses it for games that
-do not have the usual layout.
+This is the slow way, a line at a time. `services.data.pgn.scanner` is fast and uses it for games that do not
+have the usual layout.
 """
 
 import re
 from collections.abc import Iterator
 
-from services.data.pgn.rawgame import MAX_GAME_BYTES, Defect, RawGame
+from rookery.pgn.rawgame import MAX_GAME_BYTES, Defect, RawGame
 
 # A tag pair at the start of a line. `[%clk`, from a broken comment, is none.
 _TAG = re.compile(rb'\[([A-Za-z0-9][A-Za-z0-9_+#=:-]*)\s+"')
@@ -23,6 +23,16 @@ _LETTER = re.compile(rb"[A-Za-z]")
 _FIRST_MOVE = re.compile(rb"\s*1\s*\.(?!\.)")
 _RESULTS = (b"1-0", b"0-1", b"1/2-1/2", b"*")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def split(data: bytes) -> Iterator[RawGame]:
+    """The games of a file."""
+    splitter = Splitter()
+    for line in data.splitlines(keepends=True):
+        if game := splitter.feed(line):
+            yield game
+    if last := splitter.finish():
+        yield last
 
 
 class Splitter:
@@ -50,6 +60,9 @@ class Splitter:
         game = None
         if not line or line.isspace():
             self._blank = True
+            if self._in_comment and self._size < MAX_GAME_BYTES:  # it ends a paragraph
+                self._lines.append(b"")
+                self._size += 1
         elif not line.startswith(b"%"):
             tag = _TAG.match(line)
             game = self.finish() if self._begins_game(line, tag) else None
@@ -116,10 +129,8 @@ class Splitter:
 
     def _outside_comments(self, line: bytes) -> bytes:
         """The parts of the line that are not comments. Remembers whether a comment is left open."""
-        if not self._in_comment and b";" not in line:
-            moves = _COMMENT.sub(b"", line)
-            if b"{" not in moves:
-                return moves.rstrip()
+        if not self._in_comment and b";" not in line and line.rfind(b"{") <= line.rfind(b"}"):
+            return _COMMENT.sub(b"", line).rstrip()
         kept = []
         for part in _COMMENT_PART.findall(line):
             if self._in_comment:
