@@ -133,14 +133,13 @@ class Peers:
             state["reward"] = str(error)
         return state
 
-    async def answer(self, question: Question) -> dict[str, Any]:
-        """The player's answer with its verdict; of the engine, its move alone.
+    async def answer(self, question: Question, board: chess.Board) -> dict[str, Any]:
+        """The player's answer on the question's board, with its verdict; of the engine, its move alone.
 
         Raises:
-            InvalidInput: the position is not valid, or the game is over.
+            InvalidInput: the game is over.
             Unavailable: a service that is needed has no address, or does not answer.
         """
-        board = question.board()
         if board.is_game_over():
             raise InvalidInput(f"the game is over: {board.fen()!r}")
         if question.player == ENGINE:

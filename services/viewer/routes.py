@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -28,6 +28,8 @@ QUIET_LOOKS = 15
 """Looks without news after which a comment is sent, so that proxies keep the connection."""
 
 MAX_PAGE = 10**6
+
+READERS = 2
 
 _SETTINGS = (
     "model",
@@ -67,6 +69,8 @@ class Viewer:
     runs: Runs
     index: Index
     stopping: asyncio.Event
+    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READERS))
+    """Positions that are read at the same time. More would only keep the other requests from the CPU."""
 
 
 def _viewer(request: Request) -> Viewer:
@@ -224,9 +228,10 @@ def replay_dead(run: Run, id: str, viewer: Shared) -> Response:
 
 
 @router.post("/play/position", responses=_BODY, tags=["play"])
-def position(line: play.Line) -> Response:
+async def position(line: play.Line, viewer: Shared) -> Response:
     """A position and its legal moves, from a FEN or a PGN."""
-    return _json(play.position_of(line))
+    async with viewer.reading:
+        return _json(await asyncio.to_thread(play.position_of, line))
 
 
 @router.get("/runs/{run}/players", tags=["play"])
@@ -240,7 +245,9 @@ async def players(run: Run, viewer: Shared) -> Response:
 )
 async def ask(run: Run, question: play.Question, viewer: Shared) -> Response:
     """Asks a version of the policy, or the engine, for a move. Needs the token."""
-    return _json(await _peers(viewer, run).answer(question))
+    async with viewer.reading:
+        board = await asyncio.to_thread(question.board)
+    return _json(await _peers(viewer, run).answer(question, board))
 
 
 def _peers(viewer: Viewer, run: RunFolder) -> play.Peers:

@@ -39,7 +39,7 @@ def test_an_answer_is_judged_by_the_task_of_its_style(style: str, said: str) -> 
             serve_http(policy) as inference,
         ):
             question = Question(moves=["e4"], player="policy", style=style)
-            return await Peers(inference, reward).answer(question)
+            return await Peers(inference, reward).answer(question, question.board())
 
     reply = asyncio.run(ask())
     assert (reply["verdict"]["outcome"], reply["move"]) == ("legal", {"uci": "e7e5", "san": "e5"})

@@ -1,16 +1,21 @@
 """The viewer's API: who may do what, what it refuses, and what no answer of a model can do."""
 
+import asyncio
 import hashlib
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import chess
+import httpx
 import pytest
 from starlette.testclient import TestClient
 
 from rookery.access import TOKEN_VARIABLE
+from services.viewer import play
 from services.viewer.app import STATIC, create_app
+from services.viewer.routes import READERS
 from services.viewer.settings import ViewerSettings
 from tests.conftest import ROOT
 from tests.viewed_runs import HOSTILE, hostile_group, write_run
@@ -164,6 +169,27 @@ def test_side_lines_cost_nothing(client: TestClient, monkeypatch: pytest.MonkeyP
     pgn = "1. e4 e5 2. Nf3 " + "(2. f4 exf4 (2... d5) 3. Nf3) " * 500 + "Nc6 *"
     assert client.post("/api/play/position", json={"pgn": pgn}).json()["sans"] == ["e4", "e5", "Nf3", "Nc6"]
     assert read == ["e4", "e5", "Nf3", "Nc6"]
+
+
+async def test_few_positions_are_read_at_a_time(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or their threads would keep the CPU from all other requests, and the process from its end."""
+    reading: list[int] = [0]
+
+    def read(line: object) -> dict[str, int]:
+        reading.append(reading[-1] + 1)
+        time.sleep(0.01)
+        reading.append(reading[-1] - 1)
+        return {}
+
+    monkeypatch.setattr(play, "position_of", read)
+    app = create_app(ViewerSettings(runs_dir=str(runs)), folder=tmp_path)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answers = await asyncio.gather(*(client.post("/api/play/position", json={}) for _ in range(20)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert max(reading) <= READERS
 
 
 def test_the_bundle_is_of_its_sources() -> None:
