@@ -16,8 +16,9 @@ from rich.text import Text
 
 from commentary import Claim, Reading, Sentence, read
 from commentary.concept import CONCEPTS
+from rookery.epd import decoded
 from rookery.errors import InvalidInput
-from rookery.pgn.rawgame import decode
+from rookery.fen import read_fen
 from rookery.pgn.reader import read_games
 
 _EXAMPLES = """
@@ -135,11 +136,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _one(options: argparse.Namespace) -> Iterator[Checked]:
-    text = options.text if options.file is None else decode(_content(options.file)).removeprefix("\ufeff")
+    text = options.text if options.file is None else decoded(_content(options.file))
     if not text.strip():
         raise InvalidInput("there is no text")
     try:
-        yield Checked("", options.fen, text, read(options.fen, text))
+        fen = read_fen(options.fen).fen()
+        yield Checked("", fen, text, read(fen, text))
     except ValueError as error:
         raise InvalidInput(str(error)) from error
 

@@ -8,10 +8,14 @@ Source: database.lichess.org, `lichess_db_puzzle.csv.zst`, CC0.
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import chess
+
+from rookery.errors import InvalidInput
+from rookery.fen import read_fen
 
 COLUMNS = (
     "PuzzleId",
@@ -106,28 +110,31 @@ def parse(row: Mapping[str, str | None]) -> Puzzle:
         raise Unsound("bad_number", f"{name}: {error}") from error
 
 
-def playable(puzzle: Puzzle) -> Puzzle:
+def playable(puzzle: Puzzle, *, dropped: Counter[str] | None = None) -> Puzzle:
     """Checks all moves of a parsed puzzle, and returns it with the opponent's first move played.
+
+    `dropped` counts what is dropped from its position, as for `read_fen`.
 
     Raises:
         Unsound: the position or a move is not legal, or the last move is not the solver's.
     """
     try:
-        board = chess.Board(puzzle.fen)
-        if not board.is_valid():
-            raise Unsound("bad_position", f"{puzzle.id}: {puzzle.fen!r}: {board.status()!r}")
+        board = read_fen(puzzle.fen, dropped=dropped)
+        start = board.fen()
         moves = iter((puzzle.opponent_move, *puzzle.solution))
         _push(board, next(moves))
         fen = board.fen()
         for move in moves:
             _push(board, move)
+    except InvalidInput as error:
+        raise Unsound("bad_position", f"{puzzle.id}: {error}") from error
     except ValueError as error:
         raise Unsound("bad_move", f"{puzzle.id}: {error}") from error
     if len(puzzle.solution) % 2 == 0:
         raise Unsound(
             "no_last_move", f"{puzzle.id}: {len(puzzle.solution)} moves do not end with the solver's"
         )
-    return dataclasses.replace(puzzle, fen=fen, start=puzzle.fen)
+    return dataclasses.replace(puzzle, fen=fen, start=start)
 
 
 def _push(board: chess.Board, uci: str) -> None:

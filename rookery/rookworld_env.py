@@ -10,6 +10,7 @@ import chess
 
 from rookery import rookworld
 from rookery.errors import InvalidInput
+from rookery.fen import read_fen
 
 LEGAL_REWARD = 0.001
 WIN_REWARD = 1.0
@@ -28,13 +29,13 @@ def step(fen: str, move: str, *, recent: Sequence[str] = ()) -> rookworld.StateL
     ('R5k1/5ppp/8/8/8/8/8/6K1 b - - 1 1', 1.0, True, False)
 
     Raises:
-        InvalidInput: `fen` is not a FEN, or `move` is not in UCI.
+        InvalidInput: `fen` is not a FEN of a possible position, or `move` is not in UCI.
     """
     if not rookworld.is_fen(fen):
         raise InvalidInput(f"not a FEN: {fen[: rookworld.MAX_ANSWER_CHARS]!r}")
     if not rookworld.is_move(move):
         raise InvalidInput(f"not a move in UCI: {move[: rookworld.MAX_ANSWER_CHARS]!r}")
-    board = chess.Board(fen)
+    board = read_fen(fen)
     history = (*recent, move)[-rookworld.RECENT :]
     if move[:2] == move[2:4] or not board.is_legal(chess.Move.from_uci(move)):
         return rookworld.StateLine(fen, move, history, fen, ILLEGAL_REWARD, board.is_game_over(), True)

@@ -8,15 +8,15 @@ import hashlib
 import json
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import chess
 import httpx
 
 from rookery.access import OPEN, REMEDY, Access
 from rookery.errors import InvalidInput, PeerFault, SetupError, cause_message
+from rookery.fen import FenReport, read_fen
 from rookery.prompt import mover_board
 from rookery.trace import Phase, Position
 
@@ -26,11 +26,16 @@ _PAGE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The positions of an evaluation and their source. `file_sha256` is None if they come from a service."""
+    """The positions of an evaluation and their source. `file_sha256` is None if they come from a service.
+
+    `excluded` is how many others were left out because `--exclude` has them.
+    """
 
     positions: tuple[Position, ...]
     source: str
     file_sha256: str | None
+    excluded: int = 0
+    report: FenReport = field(default_factory=FenReport)
 
 
 def same_question(fen: str) -> str:
@@ -42,21 +47,32 @@ def same_question(fen: str) -> str:
     return " ".join(mover_board(fen).fen().split()[:4])
 
 
-def read_jsonl(path: Path) -> list[Position]:
+def read_jsonl(path: Path, *, report: FenReport | None = None) -> list[Position]:
     """The positions of a file with one per line, as `python -m services.data sample` writes them.
 
+    With a `report`, lines that are no possible position are left out and listed in it.
+
     Raises:
-        InvalidInput: the file cannot be read, or a line is not a position. The message names the line.
+        InvalidInput: the file cannot be read, or without a `report`, a line is no possible position. The
+            message names the line.
     """
     try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        form = "not JSON lines, as `rookery data sample --form jsonl` writes"
+        raise InvalidInput(f"positions {str(path)!r}: {form}: {error}") from error
+    except OSError as error:
         raise InvalidInput(f"positions {str(path)!r}: {error}") from error
-    return [
-        _position(line, place=f"{path}:{number}")
-        for number, line in enumerate(lines, start=1)
-        if line.strip()
-    ]
+    positions = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            if line.strip():
+                positions.append(_position(line, report))
+        except InvalidInput as error:
+            if report is None:
+                raise InvalidInput(f"{path}:{number}: {error}") from error
+            report.skip(f"{path.name}:{number}", error)
+    return positions
 
 
 async def fetch(url: str, *, count: int, seed: int, access: Access = OPEN) -> list[Position]:
@@ -90,7 +106,9 @@ async def _page(http: httpx.AsyncClient, *, count: int, offset: int, seed: int) 
     if not response.is_success:
         raise InvalidInput(f"GET {response.url}: {response.status_code} {response.text[:300]}")
     try:
-        return [_parse(item, place=str(response.url)) for item in response.json()["positions"]]
+        return [_parse(item) for item in response.json()["positions"]]
+    except InvalidInput as error:
+        raise InvalidInput(f"{response.url}: {error}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise PeerFault(f"GET {response.url}: {error!r} in {response.text[:300]!r}") from error
 
@@ -124,19 +142,20 @@ def fens_sha256(positions: Iterable[Position]) -> str:
     return hashlib.sha256("".join(f"{p.fen}\n" for p in positions).encode()).hexdigest()
 
 
-def _position(line: str, *, place: str) -> Position:
+def _position(line: str, report: FenReport | None) -> Position:
     try:
-        return _parse(json.loads(line), place=place)
-    except json.JSONDecodeError as error:
-        raise InvalidInput(f"{place}: not JSON: {line[:120]!r}") from error
+        item = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"not JSON: {line[:120]!r}") from error
+    return _parse(item, report)
 
 
-def _parse(item: Any, *, place: str) -> Position:
+def _parse(item: Any, report: FenReport | None = None) -> Position:
     try:
-        board = chess.Board(item["fen"])
+        board = read_fen(item["fen"], dropped=report.dropped if report else None)
         position = Position(
             id=str(item["id"]),
-            fen=item["fen"],
+            fen=board.fen(),
             ply=int(item["ply"]),
             phase=Phase(item["phase"]),
             game_id=str(item["game_id"]),
@@ -145,7 +164,7 @@ def _parse(item: Any, *, place: str) -> Position:
             black_elo=item.get("black_elo"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidInput(f"{place}: not a position: {error!r} in {json.dumps(item)[:200]}") from error
+        raise InvalidInput(f"not a position: {error!r} in {json.dumps(item)[:200]}") from error
     if not any(board.legal_moves):
-        raise InvalidInput(f"{place}: no legal move in {item['fen']!r}")
+        raise InvalidInput(f"no legal move in {item['fen']!r}")
     return position

@@ -59,6 +59,8 @@ def report_json(evaluation: Evaluation) -> dict[str, Any]:
         "source": chosen.source,
         "file_sha256": chosen.file_sha256,
         "fens_sha256": fens_sha256(chosen.positions),
+        "excluded": chosen.excluded,
+        **chosen.report.facts,
     }
     engines = {
         a.greedy.verdict.engine.id for s in evaluation.answers.values() for a in s if a.greedy.verdict.engine

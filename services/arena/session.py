@@ -1,6 +1,7 @@
 """Runs one evaluation, from settings to report files, with progress bars in the terminal."""
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -11,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rookery.clients import RewardClient
 from rookery.errors import InvalidInput
+from rookery.fen import FenReport
 from rookery.masking import mask_setting
 from services.arena.answer_store import ANSWERS_FILE, open_answers
 from services.arena.asking import Asker, BestMover, reward_version_of, style_of
@@ -18,7 +20,7 @@ from services.arena.pieces import BEST, RANDOM
 from services.arena.players.model import GUESS, GuessingPlayer, ModelPlayer
 from services.arena.players.player import Player, RandomPlayer
 from services.arena.players.spec import make_player
-from services.arena.positions import Chosen, choose, fetch, read_jsonl
+from services.arena.positions import Chosen, choose, fetch, read_jsonl, same_question
 from services.arena.report import PAGE_FILE, Evaluation, write
 from services.arena.sections.matches import match_sections
 from services.arena.sections.positions import MOVE, UNREASONED, Positions
@@ -27,6 +29,8 @@ from services.arena.sections.reasoning import reasoning_section
 from services.arena.sections.suites import Suite
 from services.arena.settings import EvaluateSettings, QuestionSettings
 from services.arena.tables import Section, terminal_table
+
+logger = logging.getLogger(__name__)
 
 REWARD_TIMEOUT_S = 120.0
 
@@ -92,16 +96,27 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
 async def held_out(settings: QuestionSettings) -> Chosen:
     """The positions that the settings name, from a file or a data service. Raises as `choose` and `fetch`."""
     seen = read_jsonl(settings.exclude) if settings.exclude else []
+    report = FenReport()
     if settings.positions is not None:
-        pool = read_jsonl(settings.positions)
+        pool = read_jsonl(settings.positions, report=report)
         source, digest = settings.positions.name, hashlib.sha256(settings.positions.read_bytes()).hexdigest()
     else:
         url = str(settings.data_url)
         # Twice as many as needed, because duplicates and excluded positions are removed.
         pool = await fetch(url, count=2 * settings.count, seed=settings.seed, access=settings.access)
         source, digest = mask_setting(url), None
+    _log(source, report)
+    questions = {same_question(position.fen) for position in seen}
+    excluded = sum(same_question(position.fen) in questions for position in pool) if seen else 0
+    if settings.exclude:
+        logger.warning("%s: left out because %s has them: %d", source, settings.exclude.name, excluded)
     positions = choose(pool, count=settings.count, seed=settings.seed, seen=seen)
-    return Chosen(tuple(positions), source, digest)
+    return Chosen(tuple(positions), source, digest, excluded, report)
+
+
+def _log(name: str, report: FenReport) -> None:
+    for line in report.lines(name):
+        logger.warning("%s", line)
 
 
 def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
@@ -121,6 +136,9 @@ def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
         sources += [Puzzles.read(path, count=count, seed=seed) for path in settings.puzzles]
     if "suites" in settings.asks:
         sources += [Suite.read(path, seed=settings.seed) for path in settings.suites]
+    for source in sources:
+        if not isinstance(source, Positions):
+            _log(source.name, source.report)
     names = [source.name for source in sources]
     if len(set(names)) < len(names):
         raise InvalidInput(f"two files have the same name: {', '.join(names)}")

@@ -3,15 +3,11 @@
 import re
 from collections.abc import Sequence
 
-import chess
-
 from rookery.errors import InvalidInput
+from rookery.fen import read_fen
 from rookery.prompt import render
 from rookery.trace import Position, Prompt
 from services.data.pgn.games import phase_of
-
-MAX_FEN_CHARS = 128
-"""The longest legal FEN has about 90 characters."""
 
 MAX_MOVES = 1024
 """The most moves that may come before a position; no known game is this long."""
@@ -25,7 +21,7 @@ def render_fen(fen: str, *, style: str, last_moves: Sequence[str] = ()) -> Promp
     Raises:
         InvalidInput: the FEN is not a legal position, the style does not exist, or a move is not UCI.
     """
-    board = _board(fen)
+    board = read_fen(fen)
     if len(last_moves) > MAX_MOVES:
         raise InvalidInput(f"{len(last_moves)} last moves: at most {MAX_MOVES}")
     for move in last_moves:
@@ -40,15 +36,3 @@ def render_fen(fen: str, *, style: str, last_moves: Sequence[str] = ()) -> Promp
         last_moves=tuple(last_moves),
     )
     return render(position, style=style)
-
-
-def _board(fen: str) -> chess.Board:
-    if len(fen) > MAX_FEN_CHARS:
-        raise InvalidInput(f"a FEN cannot have {len(fen)} characters: {fen[:MAX_FEN_CHARS]!r}...")
-    try:
-        board = chess.Board(fen)
-    except ValueError as error:
-        raise InvalidInput(f"not a FEN: {fen!r}: {error}") from error
-    if not board.is_valid():
-        raise InvalidInput(f"impossible position: {fen!r}: {board.status()!r}")
-    return board

@@ -1,8 +1,8 @@
-"""Validates a FEN and turns it into the FEN that the engine searches.
+"""Turns a FEN into the FEN that the engine searches. `rookery.fen` says which positions are possible.
 
-Impossible positions are refused, because Stockfish could crash on them. If Black is to move, the engine gets
-the mirrored board, so that a position and its mirror image have the same verdicts. Engines do not guarantee
-this by themselves, because their move ordering depends on the numbering of the squares.
+If Black is to move, the engine gets the mirrored board, so that a position and its mirror image have the same
+verdicts. Engines do not guarantee this by themselves, because their move ordering depends on the numbering of
+the squares.
 """
 
 from dataclasses import dataclass, field
@@ -11,16 +11,11 @@ from functools import lru_cache
 import chess
 
 from rookery.errors import InvalidInput
+from rookery.fen import read_fen
 from rookery.trace import Evaluation, Move
-
-MAX_FEN_CHARS = 128
-"""The longest FEN that is read. The longest legal one has about 90 characters."""
 
 DRAWN_CLOCK = 100
 """The half-move clock at which every engine scores a draw. The engine is given no larger one."""
-
-PAWNS = 8
-"""Pawns of each side at the start. No side can have more pawns and promoted pieces together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,111 +74,11 @@ def read_position(fen: str) -> Position:
     Raises:
         InvalidInput: `fen` is not a FEN, or the position is impossible or has no legal move.
     """
-    board = _board(fen)
+    board = read_fen(fen, chess960=True)
     if not any(board.generate_legal_moves()):
         end = "checkmate" if board.is_check() else "stalemate"
         raise InvalidInput(f"no legal move in {fen!r}: {end}")
     return Position(board, _key(board, fen.split(maxsplit=1)[0]))
-
-
-def _board(fen: str) -> chess.Board:
-    if len(fen) > MAX_FEN_CHARS:
-        raise InvalidInput(f"a FEN cannot have {len(fen)} characters: {fen[:MAX_FEN_CHARS]!r}...")
-    if not fen.isascii():  # python-chess would read U+212A, the Kelvin sign, as a king
-        raise InvalidInput(f"not a FEN: {fen!r}: characters beyond ASCII")
-    try:
-        board = _Board(fen)
-    except ValueError as error:
-        raise InvalidInput(f"not a FEN: {fen!r}: {error}") from error
-    board.promoted = chess.BB_EMPTY  # python-chess finds no king, so no check, if it is marked "~"
-    if flaws := _flaws(board):
-        raise InvalidInput(f"impossible position {fen!r}: {', '.join(flaws)}")
-    return board
-
-
-class _Board(chess.Board):
-    """A board that reads a valid piece placement in one pass.
-
-    python-chess sets each piece by itself, which takes as long as everything else in this module together.
-    """
-
-    def _set_board_fen(self, fen: str) -> None:
-        pieces = _bitboards(fen)
-        if pieces is None:
-            super()._set_board_fen(fen)
-            return
-        white, black = 0, 0
-        for symbol, squares in pieces.items():
-            if symbol.isupper():
-                white |= squares
-            else:
-                black |= squares
-        self.pawns = pieces["P"] | pieces["p"]
-        self.knights = pieces["N"] | pieces["n"]
-        self.bishops = pieces["B"] | pieces["b"]
-        self.rooks = pieces["R"] | pieces["r"]
-        self.queens = pieces["Q"] | pieces["q"]
-        self.kings = pieces["K"] | pieces["k"]
-        self.promoted = chess.BB_EMPTY
-        self.occupied_co = [black, white]
-        self.occupied = black | white
-
-
-def _bitboards(placement: str) -> dict[str, chess.Bitboard] | None:
-    """The squares of each piece symbol, or None if `placement` is not valid; python-chess then says why."""
-    ranks = placement.split("/")
-    if len(ranks) != len(chess.RANK_NAMES):
-        return None
-    pieces = dict.fromkeys("PNBRQKpnbrqk", chess.BB_EMPTY)
-    square = chess.BB_A8
-    for rank in ranks:
-        end, gap = square << 8, False
-        for symbol in rank:
-            if symbol in pieces:
-                pieces[symbol] |= square
-                square, gap = square << 1, False
-            elif "1" <= symbol <= "8" and not gap:
-                square, gap = square << int(symbol), True
-            else:
-                return None
-        if square != end:
-            return None
-        square >>= 16
-    return pieces
-
-
-def _flaws(board: chess.Board) -> list[str]:
-    """The reasons why `board` is impossible, if any. Sets `board.chess960` if its castling rights need it."""
-    status = board.status()
-    if status == chess.STATUS_BAD_CASTLING_RIGHTS:
-        board.chess960 = True
-        status = board.status() if _from_one_array(board) else status
-    flaws = [flag.name.lower().replace("_", " ") for flag in status if flag.name] if status else []
-    if any(_promotable(board, own) > PAWNS for own in board.occupied_co):
-        flaws.append("too many promoted pieces")
-    return flaws
-
-
-def _promotable(board: chess.Board, own: chess.Bitboard) -> int:
-    """The least number of the pieces `own` that are pawns or promoted pawns."""
-    spare = max(0, chess.popcount(own & board.queens) - 1)
-    for pieces in (board.rooks, board.bishops, board.knights):
-        spare += max(0, chess.popcount(own & pieces) - 2)
-    return spare + chess.popcount(own & board.pawns)
-
-
-def _from_one_array(board: chess.Board) -> bool:
-    """Whether one Chess960 starting position explains all castling rights: both sides on the same files."""
-    white = board.castling_rights & chess.BB_RANK_1
-    black = (board.castling_rights & chess.BB_RANK_8) >> 56
-    if not white or not black:
-        return True
-    king, other = board.king(chess.WHITE), board.king(chess.BLACK)
-    if king is None or other != chess.square_mirror(king):
-        return False
-    queenside = (white | black) & (chess.BB_SQUARES[king] - 1)
-    kingside = (white | black) & ~queenside
-    return chess.popcount(queenside) <= 1 and chess.popcount(kingside) <= 1
 
 
 def _key(board: chess.Board, placement: str) -> str:
@@ -193,9 +88,7 @@ def _key(board: chess.Board, placement: str) -> str:
         board = board.mirror()
         placement = "/".join(reversed(placement.swapcase().split("/")))
     castling = board.castling_shredder_fen() if board.chess960 else board.castling_xfen()
-    en_passant = (
-        chess.SQUARE_NAMES[board.ep_square] if board.ep_square and board.has_legal_en_passant() else "-"
-    )
+    en_passant = "-" if board.ep_square is None else chess.SQUARE_NAMES[board.ep_square]
     return f"{placement} w {castling} {en_passant} {min(board.halfmove_clock, DRAWN_CLOCK)} 1"
 
 

@@ -273,7 +273,7 @@ class Scorer:
         for number in numbers:
             read = self._parse_or_error(items[number])
             if isinstance(read, MoveAnswer) and read.scheme.needs_reading:
-                read = await asyncio.to_thread(with_reading, read, fen)
+                read = await asyncio.to_thread(with_reading, read, read_position(fen).board.fen())
             if isinstance(read, MoveAnswer):
                 moves[number] = read
             elif isinstance(read, str):

@@ -7,6 +7,7 @@ those with 6, 8 or 10 plies that Stockfish 15.1 finds within 50 centipawns at 60
 import csv
 import gzip
 import io
+import logging
 import random
 import zlib
 from collections.abc import Sequence
@@ -15,9 +16,12 @@ from pathlib import Path
 
 import chess
 
+from rookery.epd import decoded, epd_lines, read_epd
 from rookery.errors import InvalidInput
-from rookery.pgn.rawgame import decode
+from rookery.fen import FenReport
 from rookery.pgn.reader import read_game, read_games
+
+logger = logging.getLogger(__name__)
 
 BUILT_IN = Path(__file__).with_name("openings.tsv")
 
@@ -57,7 +61,7 @@ def read_openings(path: Path = BUILT_IN, *, plies: int = 16) -> list[Opening]:
         raise InvalidInput(f"openings {str(path)!r}: the name must end in one of {', '.join(_READERS)}")
     try:
         packed = path.read_bytes()
-        text = decode(gzip.decompress(packed) if path.suffix == ".gz" else packed).removeprefix("\ufeff")
+        text = decoded(gzip.decompress(packed) if path.suffix == ".gz" else packed)
         openings = reader(text, plies)
         over = next((opening for opening in openings if opening.board().is_game_over()), None)
     except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:
@@ -111,23 +115,18 @@ def _from_pgn(text: str, plies: int) -> list[Opening]:
 
 def _from_epd(text: str, plies: int) -> list[Opening]:
     del plies
-    openings = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not line.startswith("#"):
-            board, operations = _board_of(line)
-            if not board.is_valid():
-                raise ValueError(f"line {number}: not a legal position: {line!r}")
-            openings.append(Opening(str(operations.get("id", f"line {number}")), board.fen()))
+    openings, report = [], FenReport()
+    for number, line in epd_lines(text):
+        try:
+            epd = read_epd(line, dropped=report.dropped)
+            openings.append(Opening(epd.id or f"line {number}", epd.board.fen()))
+        except InvalidInput as error:
+            report.skip(f"line {number}", error)
+    if report.skipped_count:
+        raise ValueError(f"{report.skipped_count} lines cannot be used: {'; '.join(report.skipped)}")
+    for line in report.lines("openings"):
+        logger.warning("%s", line)
     return openings
-
-
-def _board_of(line: str) -> tuple[chess.Board, dict[str, object]]:
-    """The board of an EPD, or of a FEN with its two counters."""
-    fields = line.split()
-    if len(fields) == 6 and fields[4].isdecimal() and fields[5].isdecimal():
-        return chess.Board(line), {}
-    board = chess.Board()
-    return board, dict(board.set_epd(line))
 
 
 _READERS = {".tsv": _from_tsv, ".pgn": _from_pgn, ".epd": _from_epd, ".fen": _from_epd}

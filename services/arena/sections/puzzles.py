@@ -10,7 +10,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import chess
 import numpy as np
 
 from rookery.errors import InvalidInput
+from rookery.fen import FenReport
 from rookery.intervals import Z95
 from rookery.pgn.reader import read_games
 from rookery.puzzles import COLUMNS, Puzzle, Unsound, parse, playable
@@ -75,9 +76,6 @@ BIN = 200
 LEAST = 5
 """A theme with fewer puzzles has no row."""
 
-NAMED = 20
-"""The most rows of a file that report.json names because they are not puzzles."""
-
 _SOLVED = Metric("solved", "Solved", "all moves right")
 _FIRST = Metric("first_move", "First move right")
 _LEGAL = Metric("legal", "Legal moves", "share of the moves asked for")
@@ -101,12 +99,12 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Puzzles:
-    """A set of puzzles. `skipped` names the rows of the file that are not puzzles."""
+    """A set of puzzles. `report` names the rows of the file that are not puzzles."""
 
     name: str
     chosen: Sequence[Puzzle]
     seed: int = 0
-    skipped: Sequence[str] = ()
+    report: FenReport = field(default_factory=FenReport)
 
     @classmethod
     def read(cls, path: Path, *, count: int, seed: int) -> "Puzzles":
@@ -117,24 +115,25 @@ class Puzzles:
         Raises:
             InvalidInput: the file cannot be read, is not a table of puzzles, or has no sound puzzle.
         """
-        skipped: list[str] = []
+        report = FenReport()
         try:
             with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-                rows = _pgn(path, skipped) if path.suffix == ".pgn" else _csv(path, file, skipped)
+                rows = _pgn(path, report) if path.suffix == ".pgn" else _csv(path, file, report)
                 drawn = heapq.nsmallest(
-                    count, rows, key=lambda puzzle: hashlib.sha256(f"{seed}:{puzzle.id}".encode()).digest()
+                    count, rows, key=lambda row: hashlib.sha256(f"{seed}:{row[1].id}".encode()).digest()
                 )
         except (OSError, csv.Error) as error:
             raise InvalidInput(f"puzzles {str(path)!r}: {error}") from error
         chosen = []
-        for puzzle in drawn:
+        for place, puzzle in drawn:
             try:
-                chosen.append(playable(puzzle) if puzzle.opponent_move else puzzle)
+                chosen.append(playable(puzzle, dropped=report.dropped) if puzzle.opponent_move else puzzle)
             except Unsound as error:
-                skipped.append(": ".join(error.args))
+                report.skip(place, ": ".join(error.args))
         if not chosen:
-            raise InvalidInput(f"no puzzles in {str(path)!r}: {'; '.join(skipped[:3]) or 'it is empty'}")
-        return cls(f"puzzles/{path.stem}", chosen, seed, skipped)
+            said = "; ".join(report.skipped[:3]) or "it is empty"
+            raise InvalidInput(f"no puzzles in {str(path)!r}: {said}")
+        return cls(f"puzzles/{path.stem}", chosen, seed, report)
 
     def count(self, player: Player) -> int:
         """The number of questions to the player."""
@@ -179,7 +178,7 @@ class Puzzles:
             ),
         ]
         title = f"Puzzles: {self.name.partition('/')[2]}"
-        return Section(self.name, title, _NOTE, tables, {"skipped": self.skipped[:NAMED]})
+        return Section(self.name, title, _NOTE, tables, self.report.facts)
 
 
 def _of_parts(
@@ -229,24 +228,26 @@ def _themes(puzzles: Sequence[Puzzle]) -> dict[str, list[bool]]:
     return {theme: [theme in p.themes for p in puzzles] for theme in sorted(counts) if counts[theme] >= LEAST}
 
 
-def _csv(path: Path, lines: Iterator[str], skipped: list[str]) -> Iterator[Puzzle]:
+def _csv(path: Path, lines: Iterator[str], report: FenReport) -> Iterator[tuple[str, Puzzle]]:
+    """The puzzles with their places, whose positions and moves are still unchecked."""
     rows = csv.DictReader(lines)
     if missing := set(COLUMNS) - set(rows.fieldnames or ()):
         raise InvalidInput(f"not a table of puzzles: {str(path)!r} lacks the columns {sorted(missing)}")
     for row in rows:
+        place = f"{path.name}:{rows.line_num}"
         try:
-            yield parse(row)
+            yield place, parse(row)
         except Unsound as error:
-            skipped.append(": ".join(error.args))
+            report.skip(place, ": ".join(error.args))
 
 
-def _pgn(path: Path, skipped: list[str]) -> Iterator[Puzzle]:
+def _pgn(path: Path, report: FenReport) -> Iterator[tuple[str, Puzzle]]:
     for number, game in enumerate(read_games(path.read_bytes()), 1):
-        moves = tuple(move.uci() for move in game.moves)
+        place, moves = f"{path.name}: game {number}", tuple(move.uci() for move in game.moves)
         if game.faults:
-            skipped.append(f"game {number}: {game.faults[0]}")
+            report.skip(place, str(game.faults[0]))
         elif len(moves) % 2 == 0:
-            skipped.append(f"game {number}: no_last_move: {len(moves)} moves do not end with the solver's")
+            report.skip(place, f"no_last_move: {len(moves)} moves do not end with the solver's")
         else:
             fen = game.board.root().fen()
-            yield Puzzle(f"{path.stem}:{number}", fen, "", moves, 0, 0, 0, 0, (), "", start=fen)
+            yield place, Puzzle(f"{path.stem}:{number}", fen, "", moves, 0, 0, 0, 0, (), "", start=fen)

@@ -1,20 +1,19 @@
 """Test suites in EPD: positions with the best moves (`bm`), or with moves to avoid (`am`)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import chess
 
+from rookery.epd import decoded, epd_lines, read_epd
 from rookery.errors import InvalidInput
+from rookery.fen import FenReport
 from services.arena.asking import Asker
 from services.arena.players.player import Player
 from services.arena.stats import Ratio
 from services.arena.tables import Metric, Section, Table, compared
-
-NAMED = 20
-"""The most lines of a file that report.json names because they are not problems."""
 
 _NOTE = "A position counts if the move is one of the best moves (bm), or none of those to avoid (am)."
 
@@ -35,12 +34,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """The problems of an EPD file. `skipped` names the lines that are not problems."""
+    """The problems of an EPD file. `report` names the lines that are not problems."""
 
     name: str
     problems: Sequence[Problem]
     seed: int = 0
-    skipped: Sequence[str] = ()
+    report: FenReport = field(default_factory=FenReport)
 
     @classmethod
     def read(cls, path: Path, *, seed: int) -> "Suite":
@@ -50,19 +49,26 @@ class Suite:
             InvalidInput: the file cannot be read, or no line has a problem.
         """
         try:
-            lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+            text = decoded(path.read_bytes())
         except OSError as error:
             raise InvalidInput(f"suite {str(path)!r}: {error}") from error
-        problems, skipped = [], []
-        for number, line in enumerate(lines, start=1):
-            if line.strip() and not line.startswith("#"):
-                try:
-                    problems.append(_problem(line.strip(), f"{path.stem}:{number}"))
-                except ValueError as error:
-                    skipped.append(f"line {number}: {error}: {line[:120]!r}")
+        problems, report = [], FenReport()
+        for number, line in epd_lines(text):
+            try:
+                epd = read_epd(line, dropped=report.dropped)
+                if not epd.best and not epd.avoid:
+                    raise InvalidInput(f"neither bm nor am: {line[:120]!r}")
+                if not any(epd.board.legal_moves):
+                    raise InvalidInput(f"no legal move: {line[:120]!r}")
+            except InvalidInput as error:
+                report.skip(f"{path.name}:{number}", error)
+                continue
+            best, avoid = frozenset(epd.best), frozenset(epd.avoid)
+            problems.append(Problem(epd.id or f"{path.stem}:{number}", epd.board.fen(), best, avoid))
         if not problems:
-            raise InvalidInput(f"no problems in {str(path)!r}: {'; '.join(skipped[:3]) or 'it is empty'}")
-        return cls(f"suites/{path.stem}", problems, seed, skipped)
+            said = "; ".join(report.skipped[:3]) or "it is empty"
+            raise InvalidInput(f"no problems in {str(path)!r}: {said}")
+        return cls(f"suites/{path.stem}", problems, seed, report)
 
     def count(self, player: Player) -> int:
         """The number of questions to the player."""
@@ -98,18 +104,4 @@ class Suite:
         made = compared(rows, players=players, seed=self.seed)
         table = Table("metrics", f"{len(self.problems):,} positions", made)
         title = f"Test suite: {self.name.partition('/')[2]}"
-        return Section(self.name, title, _NOTE, [table], {"skipped": self.skipped[:NAMED]})
-
-
-def _problem(line: str, place: str) -> Problem:
-    board = chess.Board()
-    operations = board.set_epd(line)
-    best, avoid = (frozenset(move.uci() for move in _moves(operations.get(code))) for code in ("bm", "am"))
-    if not best and not avoid:
-        raise ValueError("neither bm nor am")
-    return Problem(str(operations.get("id", place)), board.fen(), best, avoid)
-
-
-def _moves(value: Any) -> list[chess.Move]:
-    """The moves of an operation; python-chess leaves what it cannot read as text."""
-    return [move for move in value if isinstance(move, chess.Move)] if isinstance(value, list) else []
+        return Section(self.name, title, _NOTE, [table], self.report.facts)

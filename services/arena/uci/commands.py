@@ -10,6 +10,7 @@ from typing import Any
 import chess
 
 from rookery.errors import InvalidInput
+from rookery.fen import read_fen
 
 _NUMBERS = frozenset(
     {"wtime", "btime", "winc", "binc", "movestogo", "movetime", "nodes", "depth", "mate", "perft"}
@@ -86,7 +87,7 @@ def parse_position(words: Sequence[str]) -> chess.Board:
     if start[:1] == ["startpos"]:
         board = chess.Board()
     elif start[:1] == ["fen"]:
-        board = _board(" ".join(start[1:]))
+        board = read_fen(" ".join(start[1:]))
     else:
         raise InvalidInput(f"no position in {' '.join(words)!r}: give startpos or fen FEN")
     for text in moves:
@@ -104,20 +105,6 @@ def _move(board: chess.Board, text: str) -> chess.Move:
     """A legal move, or the null move. As for Stockfish, capitals are small letters, and the king may take its
     own rook to castle."""
     return board.parse_uci(text.lower())
-
-
-def _board(fen: str) -> chess.Board:
-    try:
-        board = chess.Board(fen)
-    except ValueError as error:
-        raise InvalidInput(f"FEN {fen!r}: {error}") from error
-    board.castling_rights = board.clean_castling_rights()
-    if board.status() & chess.Status.INVALID_EP_SQUARE:
-        board.ep_square = None
-    if status := board.status():
-        faults = ", ".join(flag.name.lower() for flag in chess.Status if flag & status and flag.name)
-        raise InvalidInput(f"impossible position {fen!r}: {faults}")
-    return board
 
 
 def parse_option(words: Sequence[str]) -> tuple[str, str]:

@@ -14,13 +14,15 @@ from pathlib import Path
 
 from commentary import LENGTHS, VOICES
 from rookery.engines import EnginePool, find_engine
-from rookery.errors import RookeryError
+from rookery.epd import decoded, epd_lines, read_epd
+from rookery.errors import InvalidInput, RookeryError
+from rookery.fen import FenReport
 from rookery.processes.workers import process_pool
 from rookery.trace import Phase, Position
 from services.data.annotate.annotator import AHEAD
 from services.data.annotate.audit import Audit
 from services.data.annotate.compose import ANY, Manner
-from services.data.annotate.study import Effort
+from services.data.annotate.study import Effort, decidable
 from services.data.jobs import Progress
 from services.data.pgn.sources import SAMPLE
 
@@ -75,9 +77,16 @@ def _writers(options: argparse.Namespace) -> AbstractContextManager[ProcessPoolE
 def _positions(options: argparse.Namespace) -> Iterator[Position]:
     """Distinct positions from games, or those of a file with a FEN on each line."""
     if options.fens:
-        rows = Path(options.fens).read_text(encoding="utf-8").splitlines()
-        for number, fen in enumerate(row.strip() for row in rows[: options.count] if row.strip()):
-            yield Position(id=f"fen:{number}", fen=fen, ply=0, phase=Phase.MIDDLEGAME, game_id="")
+        report = FenReport()
+        lines = epd_lines(decoded(Path(options.fens).read_bytes()))
+        for number, line in islice(lines, options.count):
+            try:
+                fen = decidable(read_epd(line, dropped=report.dropped).board.fen()).fen()
+            except InvalidInput as error:
+                report.skip(f"line {number}", error)
+            else:
+                yield Position(id=f"fen:{number}", fen=fen, ply=0, phase=Phase.MIDDLEGAME, game_id="")
+        sys.stderr.writelines(f"{line}\n" for line in report.lines(options.fens))
         return
     from services.data.pgn.collection import GameCollection
     from services.data.pgn.sources import find_sources

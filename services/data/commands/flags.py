@@ -12,13 +12,14 @@ from typing import Any, TypeVar, cast, get_args
 import chess
 
 from rookery.errors import InvalidInput
+from rookery.fen import FenReport
 from rookery.masking import mask_setting
 from rookery.prompt import STYLES
 from rookery.trace import Position
 from services.data.pgn.collection import GameCollection
 from services.data.pgn.games import Split
 from services.data.pgn.sources import SAMPLE, find_sources
-from services.data.positions.dataset import POSITIONS
+from services.data.positions.dataset import read_positions
 from services.data.positions.distinct import PositionKeys, read_evaluation_files
 from services.data.positions.generator import PositionGenerator
 from services.data.positions.numbered import (
@@ -31,7 +32,7 @@ from services.data.positions.numbered import (
 from services.data.positions.recipe import Shares
 from services.data.store.datasets import MANIFEST
 from services.data.store.folders import open_file
-from services.data.store.parquet import SUFFIX, read_records
+from services.data.store.parquet import SUFFIX
 
 N = TypeVar("N", int, float)
 R = TypeVar("R")
@@ -186,7 +187,7 @@ def add_positions(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         metavar="PGN",
         help="files of games to sample from",
     )
-    either.add_argument("--positions", metavar="FILE", help="a Parquet file of positions")
+    either.add_argument("--positions", metavar="FILE", help="a file of positions, Parquet or JSON lines")
     group.add_argument(
         "--split",
         choices=("train", "heldout", "all"),
@@ -244,10 +245,12 @@ def _open_positions(
 ) -> Iterator[tuple[NumberedPositions, dict[str, Any]]]:
     if options.positions:
         folder, name = open_file(options.positions)
-        positions = list(_with_a_move(read_records(folder, name, POSITIONS), options.positions))
+        report = FenReport()
+        positions = list(_with_a_move(options.positions, report))
+        read = {"read": report.facts} if report.skipped_count or report.dropped else {}
         yield (
             NumberedPositions(positions.__getitem__, len(positions), excluded=excluded),
-            {"sha256": folder.sha256(name)},
+            {"sha256": folder.sha256(name), **read},
         )
     elif options.source:
         with closing(GameCollection(find_sources(options.source))) as games:
@@ -282,26 +285,22 @@ def _rare(order: PositionOrder, kind: RareKind, seed: int, number: int) -> Posit
     )
 
 
-def _with_a_move(positions: Iterator[Position], place: str) -> Iterator[Position]:
-    """Yields the positions in which the game is not over. Reports on stderr how many others there are.
+def _with_a_move(place: str, report: FenReport) -> Iterator[Position]:
+    """Yields the positions of a file in which the game is not over. Reports on stderr what is left out.
 
     Raises:
-        InvalidInput: a FEN is malformed or not a legal position.
+        InvalidInput: the file has no possible position.
     """
-    over = 0
-    for number, position in enumerate(positions, start=1):
-        try:
-            board = chess.Board(position.fen)
-        except ValueError as error:
-            raise InvalidInput(f"{place!r}, row {number}, {position.id!r}: {error}") from error
-        if not board.is_valid():
-            status = board.status().name
-            raise InvalidInput(f"{place!r}, row {number}, {position.id!r}: {position.fen!r}: {status}")
-        if board.is_game_over():
+    over = sound = 0
+    for position in read_positions(*open_file(place), report):
+        sound += 1
+        if chess.Board(position.fen).is_game_over():
             over += 1
         else:
             yield position
+    if report.skipped_count and not sound:
+        raise InvalidInput(f"no position in {place!r}: {'; '.join(report.skipped[:3])}")
+    name = mask_setting(place)
+    sys.stderr.writelines(f"{line}\n" for line in report.lines(str(name)))
     if over:
-        sys.stderr.write(
-            f"{over} positions of {mask_setting(place)!r} are left out because the game is over\n"
-        )
+        sys.stderr.write(f"{over} positions of {name!r} are left out because the game is over\n")

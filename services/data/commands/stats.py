@@ -3,28 +3,26 @@
 import argparse
 import json
 import sys
+from collections import Counter
 from typing import Any
 
-from pydantic import ValidationError
 from rich.bar import Bar
 from rich.console import Console
 from rich.table import Table
 
 from rookery.errors import InvalidInput
+from rookery.fen import FenReport
+from rookery.masking import mask_setting
 from rookery.processes.workers import Workers
-from rookery.trace import Position
 from services.data.commands.flags import add_jobs, add_number, command_parser, share
 from services.data.commands.inspect import Format, format_of
 from services.data.jobs import Progress
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import find_sources
-from services.data.positions.dataset import POSITIONS
+from services.data.positions.dataset import read_positions
 from services.data.positions.statistics import GameCounter, Statistics, count_positions
-from services.data.store.columns import adapter
 from services.data.store.files import STANDARD_INPUT
 from services.data.store.folders import open_file
-from services.data.store.jsonl import read_jsonl
-from services.data.store.parquet import read_records
 
 EXAMPLES = """  rookery data stats samples/lichess.pgn.zst --replay 1
   rookery data stats lichess_db_standard_rated_2024-08.pgn.zst --jobs 8
@@ -74,23 +72,21 @@ def _count(place: str, options: argparse.Namespace, workers: Workers, progress: 
     form = Format.PGN if place == STANDARD_INPUT else format_of(folder, name)
     if form in (Format.PARQUET, Format.JSONL):
         progress.begin(f"count {name}", unit="positions")
-        from_lines = (_position(row, place) for row in read_jsonl(folder, name))
-        positions = read_records(folder, name, POSITIONS) if form is Format.PARQUET else from_lines
-        return count_positions(positions, advance=progress.advance)
+        report = FenReport()
+        positions = read_positions(folder, name, report, chess960=True)
+        statistics = count_positions(positions, advance=progress.advance)
+        if report.skipped_count and not statistics.positions:
+            raise InvalidInput(f"no position in {place!r}: {'; '.join(report.skipped[:3])}")
+        sys.stderr.writelines(f"{line}\n" for line in report.lines(str(mask_setting(place))))
+        statistics.by |= {"dropped": report.dropped} if report.dropped else {}
+        statistics.by |= {"left_out": Counter(rows=report.skipped_count)} if report.skipped_count else {}
+        return statistics
     statistics = Statistics()
     progress.begin(f"count {name}", unit="games")
     for found in handle_file(place, GameCounter(place, options.replay), workers):
         progress.advance(found.games)
         statistics.merge(found)
     return statistics
-
-
-def _position(row: Any, place: str) -> Position:
-    try:
-        position: Position = adapter(Position).validate_python(row)
-    except ValidationError as error:
-        raise InvalidInput(f"{place!r}: not a position: {str(row)[:120]}") from error
-    return position
 
 
 def _show(summary: dict[str, Any], console: Console) -> None:

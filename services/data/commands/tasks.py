@@ -10,6 +10,7 @@ from typing import Any
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.formats import FORMATS
+from rookery.masking import mask_setting
 from rookery.rookworld import LAYOUTS
 from services.data.commands.engines import add_workers, made_parts
 from services.data.commands.flags import (
@@ -122,8 +123,11 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
         "exams": [exam.summary for exam in exams],
         "in_exams": counts.in_exams,
         "skipped": dict(sorted(counts.skipped.items())),
+        "dropped": dict(sorted(counts.dropped.items())),
         "by_theme": dict(by_theme.most_common()),
     }
+    name = mask_setting(options.puzzles)
+    sys.stderr.writelines(f"{name}: {kind} dropped: {n}\n" for kind, n in sorted(counts.dropped.items()))
     sys.stderr.writelines(f"  skipped {line}\n" for line in counts.first)
     return write_tasks(
         puzzle_examples(chosen, style=options.style),

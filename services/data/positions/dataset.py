@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import chess
+from pydantic import ValidationError
 
-from rookery.errors import InvalidInput
+from rookery.errors import InvalidInput, validation_message
+from rookery.fen import FenReport, read_fen
 from rookery.pgn.rawgame import RawGame, decode
 from rookery.prompt import game_text
 from rookery.trace import Phase, Position
@@ -28,11 +30,12 @@ from services.data.positions.candidates import Candidate, CandidateFinder, Candi
 from services.data.positions.distinct import read_evaluation_files
 from services.data.positions.recipe import Form, GamesRecipe, PositionRecipe, splitmix64
 from services.data.positions.sampling import PositionSampler, Reservoir, find_candidates
+from services.data.store.columns import adapter
 from services.data.store.datasets import write_manifest
 from services.data.store.files import Source
-from services.data.store.folders import open_folder
-from services.data.store.jsonl import jsonl_writer, write_jsonl
-from services.data.store.parquet import Kind, write_records
+from services.data.store.folders import Folder, open_folder
+from services.data.store.jsonl import jsonl_writer, read_jsonl, write_jsonl
+from services.data.store.parquet import Kind, is_parquet, read_values, write_records
 
 POSITIONS = Kind("positions", Position)
 
@@ -48,6 +51,32 @@ def position_value(position: Position) -> dict[str, Any]:
     value = asdict(position)
     del value["task"], value["move"], value["target"]
     return value
+
+
+def read_positions(
+    folder: Folder, name: str, report: FenReport, *, chess960: bool = False
+) -> Iterator[Position]:
+    """The positions of a file that `write_positions` or another program wrote: Parquet, or JSON lines.
+
+    Rows that are no possible position are left out and listed in `report`.
+
+    Raises:
+        InvalidInput: the file is neither, or has another kind of record.
+    """
+    from_parquet = is_parquet(folder, name)
+    rows = read_values(folder, name, POSITIONS) if from_parquet else read_jsonl(folder, name)
+    for number, row in enumerate(rows, start=1):
+        try:
+            if isinstance(row, dict) and "fen" in row:
+                row["fen"] = read_fen(row["fen"], dropped=report.dropped, chess960=chess960).fen()
+            position = adapter(Position).validate_python(row)
+        except InvalidInput as error:
+            report.skip(f"{name}, row {number}", error)
+        except ValidationError as error:
+            why = validation_message(error.errors(include_url=False)[:1], root="row")
+            report.skip(f"{name}, row {number}", f"not a position: {str(row)[:120]}: {why}")
+        else:
+            yield position
 
 
 def write_positions(

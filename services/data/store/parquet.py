@@ -12,9 +12,10 @@ from typing import IO, Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ValidationError
 
 import rookery
-from rookery.errors import InvalidInput
+from rookery.errors import InvalidInput, validation_message
 from services.data.store.columns import adapter, schema_of
 from services.data.store.folders import Folder, OutputFile, WrittenFile
 
@@ -113,6 +114,22 @@ def read_records(folder: Folder, name: str, kind: Kind[R]) -> Iterator[R]:
     """The records of a file, in order.
 
     Raises:
+        InvalidInput: the file is not Parquet, has another kind of record, or a row is not one.
+    """
+    records = adapter(kind.record)
+    for number, row in enumerate(read_values(folder, name, kind), start=1):
+        try:
+            record = records.validate_python(row)
+        except ValidationError as error:
+            why = validation_message(error.errors(include_url=False)[:1], root="row")
+            raise InvalidInput(f"{folder.place(name)!r}, row {number}: {why}") from error
+        yield record
+
+
+def read_values(folder: Folder, name: str, kind: Kind[R]) -> Iterator[dict[str, Any]]:
+    """The rows of a file of one kind, which may have missing or wrong values.
+
+    Raises:
         InvalidInput: the file is not Parquet, or has another kind of record.
     """
     with folder.read(name) as raw:
@@ -123,11 +140,9 @@ def read_records(folder: Folder, name: str, kind: Kind[R]) -> Iterator[R]:
                 f"{folder.place(name)!r} holds {described.kind!r} in version {described.version!r}: "
                 f"{kind.name!r} in version {str(kind.version)!r} is read here"
             )
-        records = adapter(kind.record)
         wanted = [name for name in schema_of(kind.record).names if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=min(kind.rows, _ROWS), columns=wanted):
-            for row in batch.to_pylist(maps_as_pydicts="strict"):
-                yield records.validate_python(row)
+            yield from batch.to_pylist(maps_as_pydicts="strict")
 
 
 _ROWS = 256
@@ -141,6 +156,12 @@ def read_rows(folder: Folder, name: str, columns: Collection[str] | None = None)
         wanted = [name for name in file.schema_arrow.names if columns is None or name in columns]
         for batch in file.iter_batches(batch_size=_ROWS, columns=wanted):
             yield from batch.to_pylist()
+
+
+def is_parquet(folder: Folder, name: str) -> bool:
+    """Whether a file is Parquet, or claims to be by its name."""
+    with folder.read(name) as raw:
+        return name.endswith(SUFFIX) or raw.read(4) == b"PAR1"
 
 
 def describe(folder: Folder, name: str) -> ParquetDescription:

@@ -18,6 +18,7 @@ import chess
 import pyarrow as pa
 
 from rookery.errors import InvalidInput, SetupError
+from rookery.fen import read_fen
 from rookery.prompt import POLICY_TASK, STATE_TASK
 from rookery.rookworld import parse_policy_line, parse_state_line, policy_answer, state_answer
 from rookery.trace import Position
@@ -100,7 +101,7 @@ class Lines:
         text = self._texts[row].as_py()
         if text.lstrip().startswith("P:"):
             policy = parse_policy_line(text)
-            if not chess.Board(policy.fen).is_legal(chess.Move.from_uci(policy.best)):
+            if not read_fen(policy.fen).is_legal(chess.Move.from_uci(policy.best)):
                 raise InvalidInput(f"the best move {policy.best!r} is not legal in {policy.fen!r}")
             return self._position(
                 row, policy.fen, (), task=POLICY_TASK, target=policy_answer(policy.answer, layout="compact")
@@ -114,12 +115,12 @@ class Lines:
     def _position(
         self, row: int, fen: str, last_moves: Sequence[str], *, task: str, target: str, move: str = ""
     ) -> Position:
-        board = chess.Board(fen)
-        if not board.is_valid() or not any(board.legal_moves):
-            raise InvalidInput(f"not a possible position with a legal move: {fen!r}")
+        board = read_fen(fen)
+        if not any(board.legal_moves):
+            raise InvalidInput(f"no legal move in {fen!r}")
         return Position(
             id=f"{self._id}:{row}",
-            fen=fen,
+            fen=board.fen(),
             ply=board.ply(),
             phase=phase_of(board),
             game_id="",

@@ -84,6 +84,8 @@ class PuzzleCounts:
     in_exams: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     first: list[str] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    """What was dropped from positions, as `read_fen` counts it."""
 
     def skip(self, reason: str, detail: str) -> None:
         """Counts a skipped row, and names it if it is one of the first."""
@@ -115,7 +117,7 @@ def read_puzzles(
             puzzle = parse(row)
             if not wanted.accepts(puzzle):
                 continue
-            puzzle = playable(puzzle)
+            puzzle = playable(puzzle, dropped=counts.dropped)
         except Unsound as error:
             counts.skip(*error.args)
         else:

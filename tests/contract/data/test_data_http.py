@@ -69,7 +69,7 @@ START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
     ("asked", "said"),
     [
         ({"fen": "x"}, "not a FEN: 'x'"),
-        ({"fen": "8/8/8/8/8/8/8/8 w - - 0 1"}, "impossible position: '8/8/8/8/8/8/8/8 w - - 0 1'"),
+        ({"fen": "8/8/8/8/8/8/8/8 w - - 0 1"}, "impossible position '8/8/8/8/8/8/8/8 w - - 0 1'"),
         ({"fen": START, "style": "poem"}, "no prompt style 'poem': choose from ascii, "),
         ({"fen": START, "last_moves": ["e4"]}, "last move 'e4' is not in UCI"),
         (

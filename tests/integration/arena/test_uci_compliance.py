@@ -180,10 +180,10 @@ def test_a_second_go_ends_the_first(asked: tuple[Uci, Policy]) -> None:
 @pytest.mark.parametrize(
     ("position", "why"),
     [
-        ("fen nonsense", "FEN 'nonsense'"),
-        ("fen", "FEN ''"),
-        ("fen 8/8/8/8/8/8/8/8 w - - 0 1", "no_white_king"),
-        ("fen 4k3/8/8/8/8/8/4R3/4K3 w - - 0 1", "opposite_check"),
+        ("fen nonsense", "not a FEN: 'nonsense'"),
+        ("fen", "not a FEN: ''"),
+        ("fen 8/8/8/8/8/8/8/8 w - - 0 1", "no white king"),
+        ("fen 4k3/8/8/8/8/8/4R3/4K3 w - - 0 1", "opposite check"),
         ("startpos moves e2e5", "e2e5"),
         ("startpos moves e2e4 e2e4", "e2e4"),
         ("startpos moves 0000", "null move"),
@@ -197,6 +197,18 @@ def test_impossible_positions_and_moves(engine: Uci, position: str, why: str) ->
     assert lines[-1] == "bestmove (none)"
     assert lines[0].startswith("info string error: ") and why in lines[0]
     assert is_legal(engine.ask("position startpos", "go nodes 1"), chess.Board())
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("1NBQKBNR w KQkq - 0 1", "1NBQKBNR w Kkq - 0 1"),
+        ("RNBQKBNR w KQkq e6 0 1", "RNBQKBNR w KQkq - 0 1"),
+    ],
+)
+def test_flags_nobody_can_use_are_dropped(engine: Uci, given: str, used: str) -> None:
+    pawns = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP"
+    assert is_legal(engine.ask(f"position fen {pawns}/{given}", "go nodes 1"), chess.Board(f"{pawns}/{used}"))
 
 
 @pytest.mark.parametrize(("fen", "score"), [(CHECKMATED, "mate 0"), (STALEMATE, "cp 0")])

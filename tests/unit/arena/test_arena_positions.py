@@ -10,8 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput, PeerFault
+from rookery.fen import FenReport
 from services.arena.positions import choose, fetch, read_jsonl, same_question
+from services.arena.session import held_out
+from services.arena.settings import QuestionSettings
 from tests.servers import serve_http
+from tests.unit.rookery.test_fen import UNUSABLE
 
 
 def write(path: Path, positions) -> Path:
@@ -48,6 +52,52 @@ def test_what_is_no_position_is_named(tmp_path: Path, line: str, said: str) -> N
     (tmp_path / "p.jsonl").write_text(line + "\n")
     with pytest.raises(InvalidInput, match=said.replace("[", r"\[")):
         read_jsonl(tmp_path / "p.jsonl")
+
+
+BAD = (
+    ("{", "not JSON"),
+    ("[]", "not a position"),
+    ({"fen": None}, "not a FEN: None"),
+    ({"fen": "4k3/8/8/8/8/8/4R3/4K3 w - - 0 1"}, "impossible position .* opposite check"),
+    ({"fen": "8/4P1k1/8/8/8/8/8/8 w - - 0 1"}, "no white king"),
+    ({"fen": "bqnbnrkr/pppppppp/8/8/8/8/PPPPPPPP/BQNBNRKR w HFhf - 0 1"}, "Chess960"),
+    ({"phase": "late"}, "not a position"),
+)
+
+
+def test_lines_that_are_no_possible_position_are_left_out_and_listed(tmp_path: Path, positions) -> None:
+    good, text, path = asdict(positions[0]), [json.dumps(asdict(positions[1]))], tmp_path / "p.jsonl"
+    text += [line if isinstance(line, str) else json.dumps(good | line) for line, _ in BAD]
+    path.write_text("\n".join([*text, json.dumps(good)]))
+    report = FenReport()
+    assert read_jsonl(path, report=report) == [positions[1], positions[0]]
+    assert report.skipped_count == len(BAD)
+    for number, (line, (_, why)) in enumerate(zip(report.skipped, BAD, strict=True), start=2):
+        assert re.match(rf"p\.jsonl:{number}: .*{why}", line), line
+    with pytest.raises(InvalidInput, match=r"p\.jsonl:2: not JSON"):
+        read_jsonl(path)  # nothing that is to be excluded may be passed over
+
+
+@pytest.mark.parametrize(("given", "used"), UNUSABLE)
+def test_flags_nobody_can_use_are_dropped_and_counted(
+    tmp_path: Path, positions, given: str, used: str
+) -> None:
+    report = FenReport()
+    [read] = read_jsonl(write(tmp_path / "p.jsonl", [replace(positions[0], fen=given)]), report=report)
+    assert (read.fen, report.dropped.total()) == (used, 1)
+
+
+async def test_what_is_excluded_is_counted(tmp_path: Path, positions, caplog) -> None:
+    asked = write(tmp_path / "asked.jsonl", positions)
+    mirrored = [replace(position, fen=chess.Board(position.fen).mirror().fen()) for position in positions[:3]]
+    seen = write(tmp_path / "seen.jsonl", mirrored)
+    settings = QuestionSettings(positions=asked, exclude=seen, count=1)
+    chosen = await held_out(settings)
+    assert (list(chosen.positions), chosen.excluded) == ([positions[3]], 3)
+    assert "asked.jsonl: left out because seen.jsonl has them: 3" in caplog.text
+    (tmp_path / "seen.parquet").write_bytes(b"PAR1\x15\x04\xff")
+    with pytest.raises(InvalidInput, match=r"seen\.parquet.*not JSON lines"):
+        await held_out(settings.model_copy(update={"exclude": tmp_path / "seen.parquet"}))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

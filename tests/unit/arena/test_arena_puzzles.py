@@ -113,7 +113,10 @@ def test_unsound_rows_are_named_and_skipped(table: Path) -> None:
     table.write_text(TABLE + "bad,8/8 w - - 0 1,a1a2 a2a3,1,1,1,1,,u,\nnumber,x,a1a2 a2a3,strong,1,1,1,,u,\n")
     puzzles = Puzzles.read(table, count=10, seed=0)
     assert len(puzzles.chosen) == 3
-    assert [line.partition(":")[0] for line in sorted(puzzles.skipped)] == ["bad_move", "bad_number"]
+    assert [line.split(": ")[:2] for line in sorted(puzzles.report.skipped)] == [
+        ["three.csv:5", "bad_position"],
+        ["three.csv:6", "bad_number"],
+    ]
 
 
 def test_games_of_a_pgn_that_are_no_puzzles_are_named_and_skipped(tmp_path: Path) -> None:
@@ -184,7 +187,7 @@ async def test_suites_with_best_moves_and_moves_to_avoid(
     (tmp_path / "s.epd").write_text(SUITE)
     suite = Suite.read(tmp_path / "s.epd", seed=0)
     assert [problem.id for problem in suite.problems] == ["push", "stay"]
-    assert [line.partition(":")[0] for line in suite.skipped] == ["line 4", "line 5"]
+    assert [line.partition(": ")[0] for line in suite.report.skipped] == ["s.epd:4", "s.epd:5"]
     asked = await suite.ask(asker, Scripted({"4k3/8/8/8/8/8/4P3/4K3 w": move}))
     rows = suite.section({"scripted": asked}, players=["scripted"]).tables[0].rows
     assert rows[0].cells["scripted"].estimate.mean == solved
@@ -192,5 +195,5 @@ async def test_suites_with_best_moves_and_moves_to_avoid(
 
 def test_a_suite_without_problems_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s.epd").write_text("no epd\n")
-    with pytest.raises(InvalidInput, match=r"no problems in .*s\.epd.*: line 1: "):
+    with pytest.raises(InvalidInput, match=r"no problems in .*s\.epd.*: s\.epd:1: "):
         Suite.read(tmp_path / "s.epd", seed=0)

@@ -1,11 +1,13 @@
 import gzip
 from pathlib import Path
 
+import chess
 import pytest
 
 from rookery.errors import InvalidInput
 from services.arena.matches.openings import BUILT_IN, Opening, draw, read_openings
 
+START = chess.STARTING_FEN
 PGN = '[ECO "C20"]\n\n1. e4 e5 2. Nf3 *\n\n[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"]\n[SetUp "1"]\n\n1. e4 *\n'
 
 
@@ -38,6 +40,23 @@ def test_openings_from_epd_and_fen(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"\ufeff{START}".encode(),
+        f"{START};".encode(),
+        f"{START} ;\r".encode(),
+        f'{START} c0 "Gr\u00fcnfeld";'.encode("latin-1"),
+        f"{START}".encode("utf-16"),
+        b"rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq e6 0 1",
+        b"rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq -; hmvc 0; fmvn 1",
+    ],
+)
+def test_books_as_other_programs_write_them(line: bytes, tmp_path: Path) -> None:
+    (tmp_path / "book.epd").write_bytes(line)
+    assert read_openings(tmp_path / "book.epd") == [Opening("line 1", START)]
+
+
 def test_openings_from_the_tables_of_lichess(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("eco\tname\tpgn\nA01\tNimzo-Larsen Attack\t1. b3 e5\n")
     assert read_openings(tmp_path / "a.tsv") == [Opening("A01 Nimzo-Larsen Attack", moves=("b2b3", "e7e5"))]
@@ -48,7 +67,14 @@ def test_openings_from_the_tables_of_lichess(tmp_path: Path) -> None:
     [
         ("book.txt", "", "the name must end in one of"),
         ("book.epd", "", "none"),
-        ("book.epd", "4k3/8/8/8/8/8/4P3/8 w - -", "line 1: not a legal position"),
+        (
+            "book.epd",
+            "4k3/8/8/8/8/8/4P3/8 w - -\n4k3/8/8/8/8/8/4R3/4K3 w - - 0 1\n",
+            "2 lines cannot be used: line 1: .*no white king; line 2: .*opposite check",
+        ),
+        ("book.epd", "bqnbnrkr/pppppppp/8/8/8/8/PPPPPPPP/BQNBNRKR w HFhf - 0 1", "line 1: .*Chess960"),
+        ("book.fen", f"{START} moves\n3+3 {START}", "line 2: not a FEN"),
+        ("book.fen", f"{START} 3+3", "line 1: no operation: '3.3'"),
         ("book.pgn", "1. e4 e4 *", "game 1: bad_move: illegal san"),
         ("book.pgn", "1. e4 *\n\n1. e4 e5 2. Sf3 *", "game 2: bad_move: no move: 'Sf3'"),
         ("book.pgn", '1. e4 {never closed\n\n[Event ""]\n\n1. e4 *', "game 1: open_comment"),

@@ -1,7 +1,10 @@
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import chess
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rookery.trace import Phase, Position
@@ -187,10 +190,21 @@ def test_a_small_set_has_as_many_as_were_asked_for(
     assert "3 positions {'opening': 1, 'middlegame': 2, 'endgame': 0}" in capsys.readouterr().err
 
 
-def positions(tmp_path: Path, *fens: str) -> str:
-    rows = [Position(f"t:{number}", fen, 0, Phase.ENDGAME, "game") for number, fen in enumerate(fens)]
-    write_records(open_folder(tmp_path), "some.parquet", POSITIONS, rows)
-    return str(tmp_path / "some.parquet")
+def positions(tmp_path: Path, *fens: str | None, form: str = "parquet") -> str:
+    """A file of positions, which may have nulls."""
+    rows = [
+        asdict(Position(f"t:{n}", "", 0, Phase.ENDGAME, "game")) | {"fen": fen} for n, fen in enumerate(fens)
+    ]
+    path = tmp_path / f"some.{form}"
+    if form == "jsonl":
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    else:
+        write_records(open_folder(tmp_path), path.name, POSITIONS, [])
+        schema = pq.read_schema(path)
+        fen = pa.field("fen", pa.string(), nullable=True)
+        schema = schema.set(schema.get_field_index("fen"), fen)
+        pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    return str(path)
 
 
 @pytest.mark.parametrize("task", ["next-fen", "legal-moves"])
@@ -208,19 +222,41 @@ def test_where_the_game_is_over_nothing_is_asked(
     ("fen", "why"),
     [
         ("7k/5KQ1/8/8/8/8/8 b - - 0 1", "expected 8 rows"),
-        ("8/5KQ1/8/8/8/8/8/8 b - - 0 1", "NO_BLACK_KING"),
-        ("bnrbkrqn/pppppppp/8/8/8/8/PPPPPPPP/BNRBKRQN w FCfc - 0 1", "BAD_CASTLING_RIGHTS"),
+        ("8/5KQ1/8/8/8/8/8/8 b - - 0 1", "no black king"),
+        ("bnrbkrqn/pppppppp/8/8/8/8/PPPPPPPP/BNRBKRQN w FCfc - 0 1", "Chess960"),
+        (None, "not a FEN: None"),
     ],
 )
-def test_an_impossible_position_is_named(
-    fen: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_an_impossible_position_is_left_out_and_named(
+    fen: str | None, why: str, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = positions(tmp_path, "7k/8/5KQ1/8/8/8/8/8 w - - 0 1", fen)
+    mate, pawn = "7k/8/5KQ1/8/8/8/8/8 w KQ e6 0 1", "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
+    file = positions(tmp_path, mate, fen, pawn, form=form)
     argv = ["tasks", "next-fen", "--count", "5", "--positions", file, "--out", str(tmp_path / "out")]
-    assert main(argv) == 1
+    assert main(argv) == 0
     said = capsys.readouterr().err
-    assert f"'{file}', row 2, 't:1'" in said
+    assert f"{file}: left out: 1\n  some.{form}, row 2: " in said
     assert why in said
+    assert f"{file}: castling flags dropped: 1\n{file}: en-passant squares dropped: 1\n" in said
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    read = manifest["terms"]["positions"]["read"]
+    assert (manifest["examples"], read["skipped_count"], list(read["dropped"].values())) == (2, 1, [1, 1])
+    assert main(["stats", file, "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)
+    if why != "Chess960":  # it can be counted
+        assert (counts["positions"], counts["left_out"]) == (2, {"rows": 1})
+    assert counts["dropped"] == read["dropped"]
+
+
+def test_a_file_without_a_possible_position_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = positions(tmp_path, "8/5KQ1/8/8/8/8/8/8 b - - 0 1")
+    tasks = ["tasks", "next-fen", "--count", "5", "--out", str(tmp_path / "out"), "--positions"]
+    for argv in (tasks, ["stats"]):
+        assert main([*argv, file]) == 1
+        assert f"no position in '{file}': some.parquet, row 1: impossible position" in capsys.readouterr().err
 
 
 def test_a_data_set_keeps_away_from_an_exam(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

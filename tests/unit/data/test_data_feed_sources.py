@@ -188,7 +188,7 @@ def test_faulty_lines_are_passed_over_and_named(tmp_path: Path, caplog: pytest.L
     assert {position.fen for position in drawn} == {START}
     assert f"passed over: {str(place)!r}, line 2: not a P: line: 'P: no line at all'" in caplog.text
     assert "line 4: the best move 'e2e5' is not legal" in caplog.text
-    assert "line 3: not a possible position with a legal move" in caplog.text
+    assert "line 3: no legal move in" in caplog.text
 
 
 def test_labels_that_contradict_their_evaluations_are_reported(

@@ -84,7 +84,7 @@ def test_filters(tmp_path: Path, wanted: PuzzleFilter, taken: list[str]) -> None
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (row("x", fen="8/8 w - - 0 1"), "bad_move"),
+        (row("x", fen="8/8 w - - 0 1"), "bad_position"),
         (row("x", fen="8/8/8/8/8/8/8/8 w - - 0 1"), "bad_position"),
         (row("x", moves="a2a3 b1b9"), "bad_move"),
         (row("x", moves="a2a3 0000"), "bad_move"),

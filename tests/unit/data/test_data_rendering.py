@@ -35,7 +35,7 @@ def test_the_answer_is_read_on_the_board_that_is_shown() -> None:
     [
         ("", "not a FEN: ''"),
         ("e4", "not a FEN: 'e4'"),
-        ("8/8/8/8/8/8/8/8 w - - 0 1", "impossible position: '8/8/8/8/8/8/8/8 w - - 0 1'"),
+        ("8/8/8/8/8/8/8/8 w - - 0 1", "impossible position '8/8/8/8/8/8/8/8 w - - 0 1'"),
         ("k7/8/8/8/8/8/8/KQ6 w - - 0 x", "not a FEN"),
     ],
 )
