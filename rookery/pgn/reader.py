@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import chess
 import chess.pgn
 
+from rookery.errors import InvalidInput
+from rookery.fen import read_fen
 from rookery.pgn.rawgame import GLYPHS, Defect, decode
 from rookery.pgn.splitter import split
 
@@ -132,14 +134,12 @@ def _start(tags: Mapping[str, str], *, chess960: bool) -> chess.Board:
         raise Unreadable(Defect.VARIANT, f"variant {tags['Variant']!r}")
     fen = tags.get("FEN", chess.STARTING_FEN)
     try:
-        board = chess.Board(fen, chess960=is_chess960)
-    except ValueError as error:
+        board = read_fen(fen, chess960=True)
+    except InvalidInput as error:
         raise Unreadable(Defect.BAD_START, str(error)) from error
-    board.chess960 = is_chess960 or board.has_chess960_castling_rights()
+    board.chess960 |= is_chess960
     if board.chess960 and not chess960:
         raise Unreadable(Defect.VARIANT, f"Chess960 castling rights in {fen!r}")
-    if not board.is_valid():
-        raise Unreadable(Defect.BAD_START, f"{fen!r}: {board.status()!r}")
     return board
 
 

@@ -27,7 +27,7 @@ from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.processes.ports import Ports
 from rookery.processes.workers import Workers, kept
 from rookery.trace import Verdict
-from services.data.commands.flags import numbered_positions, positive
+from services.data.commands.flags import numbered_positions, positive, report_exams
 from services.data.jobs import Progress, WorkerEngine, engine_name
 from services.data.positions.numbered import SHARD_SIZE, Record, Shard, make_parts
 from services.data.store.datasets import Parts
@@ -104,7 +104,10 @@ def made_parts(
         shards = partial(workers.map, partial(work, engine))
         with Progress() as progress:
             progress.begin(stage, unit=kind.name, total=options.count)
-            make_parts(positions, parts, shards, wanted=options.count, advance=progress.advance)
+            in_exams = make_parts(positions, parts, shards, wanted=options.count, advance=progress.advance)
+        if options.exam:
+            origin["in_exams"] = in_exams
+            report_exams(in_exams)
         yield parts, terms
         parts.clear()
 

@@ -20,7 +20,8 @@ from services.data.pgn.collection import GameCollection
 from services.data.pgn.games import Split
 from services.data.pgn.sources import SAMPLE, find_sources
 from services.data.positions.dataset import read_positions
-from services.data.positions.distinct import PositionKeys, read_evaluation_files
+from services.data.positions.distinct import PositionKeys
+from services.data.positions.exams import read_evaluation_files
 from services.data.positions.generator import PositionGenerator
 from services.data.positions.numbered import (
     RARE_KINDS,
@@ -114,8 +115,13 @@ def add_exams(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None
         action=_Collect,
         default=(),
         metavar="FILE",
-        help="files of evaluations whose positions are left out: FEN, EPD, JSON lines, PGN tags, puzzles",
+        help="files of evaluations whose positions are left out: FEN, EPD, CSV, JSON, PGN or Parquet",
     )
+
+
+def report_exams(count: int) -> None:
+    """Says on stderr how many positions are left out for --exam."""
+    sys.stderr.write(f"left out because --exam files have them: {count}\n")
 
 
 def add_style(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, default: str) -> None:

@@ -16,6 +16,7 @@ from services.data.commands.flags import (
     command_parser,
     positive,
     recipe_of,
+    report_exams,
     share,
 )
 from services.data.commands.sample import add_filters, filters_of
@@ -121,9 +122,10 @@ def moves(argv: list[str]) -> int:
 def _report_moves(manifest: dict[str, Any], *, wanted: int) -> None:
     lines, skipped = manifest["lines"], manifest["skipped"]
     sys.stderr.write(f"{lines} lines from {manifest['games']} games, {skipped['games']} games skipped\n")
+    if manifest["terms"]["exams"]:
+        report_exams(manifest["in_exams"])
     if lines < wanted:
-        left = f", {manifest['in_exams']} more are in --exam files" * bool(manifest["in_exams"])
-        sys.stderr.write(f"{wanted} were asked for; there are {manifest['by_phase']}{left}\n")
+        sys.stderr.write(f"{wanted} were asked for; there are {manifest['by_phase']}\n")
     sys.stderr.writelines(f"  skipped {line}\n" for line in skipped["first"])
 
 

@@ -6,15 +6,11 @@ bytes of a Parquet file, and lines are counted only on request.
 """
 
 import argparse
-import codecs
 import json
 import os
-import re
 import sys
-from collections.abc import Generator, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from itertools import islice
 from typing import Any
 
@@ -23,14 +19,13 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
-from rookery.errors import InvalidInput
 from rookery.masking import mask_setting
 from services.data.commands.flags import add_number, command_parser, natural
 from services.data.pgn.reader import read_raw_games
 from services.data.store.datasets import MANIFEST, ManifestCheck, check_manifest, read_manifest
-from services.data.store.files import BLOCK_BYTES, plain_text, read_chunks
 from services.data.store.folders import Folder, open_file, open_folder
-from services.data.store.jsonl import parse_json, read_jsonl, text_lines
+from services.data.store.formats import Format, format_of
+from services.data.store.jsonl import read_json, read_jsonl, text_lines
 from services.data.store.parquet import describe, read_rows
 from services.data.traces.archive import TraceArchive
 
@@ -41,23 +36,7 @@ EXAMPLES = """  rookery data inspect runs/pairs/pairs.parquet
 """
 
 
-# A tag or a first move, after any blank lines, comments, escaped lines and bracketed words that are no tag.
-_PGN = re.compile(rb'(?:\s|\xef\xbb\xbf|\{[^}]*\}|[;%][^\n]*+|\[[^\]"\n]*\])*+(?:\[[A-Za-z]\w*\s+"|1\s*\.)')
-_JSON = re.compile(rb'[\[{]\s*(?:["\[\]{}0-9-]|true|false|null|\Z)')
-_MAX_JSON_BYTES = 256 << 20
 _COMPRESSED = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip", b"BZh": "bzip2"}
-
-
-class Format(StrEnum):
-    """The format of a file or folder."""
-
-    PARQUET = "parquet"
-    JSONL = "jsonl"
-    JSON = "json"
-    PGN = "pgn"
-    TEXT = "text"
-    ARCHIVE = "archive of traces"
-    FOLDER = "folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,28 +99,6 @@ def _archive(archive: TraceArchive) -> Inspection:
     return Inspection(archive.folder.url, Format.ARCHIVE, facts, schema)
 
 
-def format_of(folder: Folder, name: str) -> Format:
-    """The format of a file, from its first bytes.
-
-    Raises:
-        SetupError: the file does not exist or cannot be read.
-    """
-    with folder.read(name) as file:
-        if file.read(4) == b"PAR1":
-            return Format.PARQUET
-    with closing(_blocks(folder, name)) as blocks:
-        start = next(blocks, b"").removeprefix(codecs.BOM_UTF8).lstrip()
-    if _PGN.match(start):
-        return Format.PGN
-    if not _JSON.match(start):
-        return Format.TEXT
-    if start.startswith(b"{"):
-        with suppress(ValueError):
-            json.loads(start.partition(b"\n")[0])
-            return Format.JSONL
-    return Format.JSON
-
-
 def _file(folder: Folder, name: str, *, items: int, count: bool) -> Inspection:
     form = format_of(folder, name)
     with folder.read(name) as file:
@@ -187,26 +144,11 @@ def _first(
         first = list(islice(values, items))
         return first, {"lines": len(first) + sum(1 for _ in values)} if count else {}
     if form is Format.JSON:
-        whole = parse_json(_whole(folder, name), folder.place(name))
+        whole = read_json(folder, name)
         return (whole[:items], {"items": len(whole)}) if isinstance(whole, list) else ([whole], {})
     if form is Format.PGN:
         return [raw.text for raw in islice(read_raw_games(folder.place(name)), items)], {}
     return [line.decode(errors="replace") for line in islice(text_lines(folder, name), items)], {}
-
-
-def _whole(folder: Folder, name: str) -> bytes:
-    held, size = [], 0
-    for block in _blocks(folder, name):
-        held.append(block)
-        size += len(block)
-        if size > _MAX_JSON_BYTES:
-            raise InvalidInput(f"{folder.place(name)!r} is JSON of more than {_MAX_JSON_BYTES >> 20} MiB")
-    return b"".join(held)
-
-
-def _blocks(folder: Folder, name: str) -> Generator[bytes]:
-    with folder.read(name) as file:
-        yield from plain_text(read_chunks(file, BLOCK_BYTES))
 
 
 def main(argv: list[str]) -> int:

@@ -23,6 +23,7 @@ from services.data.commands.flags import (
     natural,
     positive,
     recipe_of,
+    report_exams,
     share,
 )
 from services.data.pgn.games import Game
@@ -85,6 +86,8 @@ def _report(manifest: dict[str, Any], *, wanted: int) -> None:
     if left := {name: count for name, count in games["rejected"].items() if name != "split"}:
         read += f", left out by filters: {left}"
     sys.stderr.write(f"{manifest['positions']} positions {manifest['by_phase']} from {read}\n")
+    if manifest["terms"]["exams"]:
+        report_exams(manifest["in_exams"])
     if manifest["positions"] < wanted:
         sys.stderr.write(f"{wanted} were asked for; there are no more\n")
     sys.stderr.writelines(f"  skipped {line}\n" for line in skipped["first"])

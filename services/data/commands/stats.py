@@ -15,7 +15,6 @@ from rookery.fen import FenReport
 from rookery.masking import mask_setting
 from rookery.processes.workers import Workers
 from services.data.commands.flags import add_jobs, add_number, command_parser, share
-from services.data.commands.inspect import Format, format_of
 from services.data.jobs import Progress
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import find_sources
@@ -23,6 +22,7 @@ from services.data.positions.dataset import read_positions
 from services.data.positions.statistics import GameCounter, Statistics, count_positions
 from services.data.store.files import STANDARD_INPUT
 from services.data.store.folders import open_file
+from services.data.store.formats import Format, format_of
 
 EXAMPLES = """  rookery data stats samples/lichess.pgn.zst --replay 1
   rookery data stats lichess_db_standard_rated_2024-08.pgn.zst --jobs 8

@@ -24,9 +24,10 @@ from services.data.commands.flags import (
     natural,
     positive,
     recipe_of,
+    report_exams,
     share,
 )
-from services.data.positions.distinct import read_evaluation_files
+from services.data.positions.exams import read_evaluation_files
 from services.data.store.files import identify
 from services.data.store.folders import open_folder
 from services.data.tasks.dataset import ROOKWORLD, TaskRecipe, needs_engine, task_shard, write_tasks
@@ -126,9 +127,11 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
         "dropped": dict(sorted(counts.dropped.items())),
         "by_theme": dict(by_theme.most_common()),
     }
+    if exams:
+        report_exams(counts.in_exams)
     name = mask_setting(options.puzzles)
     sys.stderr.writelines(f"{name}: {kind} dropped: {n}\n" for kind, n in sorted(counts.dropped.items()))
-    sys.stderr.writelines(f"  skipped {line}\n" for line in counts.first)
+    sys.stderr.writelines(f"  skipped {name} {line}\n" for line in counts.first)
     return write_tasks(
         puzzle_examples(chosen, style=options.style),
         open_folder(options.out),

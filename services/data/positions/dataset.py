@@ -27,7 +27,7 @@ from services.data.pgn.games import Game, Played
 from services.data.pgn.pieces import with_tags
 from services.data.pgn.sources import find_sources, nothing_to_sample, skipped_facts, sources_terms
 from services.data.positions.candidates import Candidate, CandidateFinder, CandidateFindings
-from services.data.positions.distinct import read_evaluation_files
+from services.data.positions.exams import read_evaluation_files
 from services.data.positions.recipe import Form, GamesRecipe, PositionRecipe, splitmix64
 from services.data.positions.sampling import PositionSampler, Reservoir, find_candidates
 from services.data.store.columns import adapter

@@ -208,12 +208,12 @@ class NumberedPositions:
 
 
 def new_positions(
-    positions: NumberedPositions, *, done: Container[int], seen: set[int]
+    positions: NumberedPositions, *, done: Container[int], seen: set[int], in_exams: Counter[int]
 ) -> Iterator[tuple[int, Position]]:
     """Yields the positions of unfinished parts with their numbers, without repeated and excluded ones.
 
-    `seen` contains the keys of earlier positions; those of new ones are added to it. Ends with the positions,
-    or when there are hardly any new ones.
+    `seen` contains the keys of earlier positions; those of new ones are added to it. `in_exams` counts the
+    excluded ones by part. Ends with the positions or, if they never end, when there are hardly any new ones.
     """
     old = 0
     for part in count():
@@ -223,14 +223,19 @@ def new_positions(
         for number in numbers if part not in done else ():
             position = positions.position(number)
             key = position_key(position.fen)
-            if key in seen or key in positions.excluded:
+            is_excluded = key in positions.excluded
+            if is_excluded or key in seen:
+                in_exams[part] += is_excluded
                 old += 1
-                if old > MAX_REPEATED:
+                if old > MAX_REPEATED and positions.size is None:
                     return
                 continue
             old = 0
             seen.add(key)
             yield number, position
+
+
+_IN_EXAMS = "in_exams"
 
 
 class Record(Protocol):
@@ -249,17 +254,20 @@ Work: TypeAlias = Callable[[Iterable[Shard]], Iterator[list[tuple[int, R | None]
 
 def make_parts(
     supply: NumberedPositions, parts: Parts[R], work: Work[R], *, wanted: int, advance: Callable[[int], None]
-) -> None:
+) -> int:
     """Makes the missing parts until there are `wanted` records, or no more new positions.
 
     No position has two records. The records depend only on the positions and the work, so work that was
-    interrupted continues from the finished parts and ends the same. A part's counts are its `positions` and
-    `records`. `advance` is called with the number of new records, those of finished parts first.
+    interrupted continues from the finished parts and ends the same. A part's counts are its `positions`,
+    `records` and `in_exams`: positions left out because they are excluded. Returns these of all parts.
+    `advance` is called with the number of new records, those of finished parts first.
     """
     made = sum(parts.counts(part)["records"] for part in parts.done)
     advance(made)
     seen = {position_key(fen) for part in parts.done for fen in _fens(supply, parts, part)}
-    results = _until(wanted - made, new_positions(supply, done=parts.done, seen=seen), work)
+    in_exams = Counter({part: parts.counts(part).get(_IN_EXAMS, 0) for part in parts.done})
+    new = new_positions(supply, done=parts.done, seen=seen, in_exams=in_exams)
+    results = _until(wanted - made, new, work)
     for part, group in groupby(results, key=lambda one: one[0] // PART_SIZE):
         records, counts = list[R](), Counter(positions=0, records=0)
         for _, record in group:
@@ -268,7 +276,9 @@ def make_parts(
                 records.append(record)
                 counts["records"] += 1
                 advance(1)
+        counts[_IN_EXAMS] = in_exams[part]
         parts.write(part, records, counts=counts)
+    return in_exams.total()
 
 
 def _fens(supply: NumberedPositions, parts: Parts[R], part: int) -> Iterator[str]:

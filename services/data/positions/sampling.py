@@ -172,12 +172,10 @@ class PositionSampler:
             position = candidate.value
             reservoir = self._kept[position.phase]
             rank = splitmix64(seed, candidate.key)
-            if not reservoir.wants(rank):
-                continue
             if candidate.key in self._excluded:
                 self.counts["in_exams"] += 1
-                continue
-            reservoir.add(rank, _record(number, candidate.number, position))
+            elif reservoir.wants(rank):
+                reservoir.add(rank, _record(number, candidate.number, position))
         self.counts["candidates"] += len(found.candidates)
         found.candidates = []
         self.found.merge(found)

@@ -12,6 +12,7 @@ from services.data.store.files import BLOCK_BYTES, plain_text, read_chunks, spli
 from services.data.store.folders import Folder, OutputFile, WrittenFile
 
 _LEVEL = 6
+_MAX_JSON_BYTES = 256 << 20
 
 
 class JsonlWriter:
@@ -73,8 +74,32 @@ def read_jsonl(folder: Folder, name: str) -> Iterator[Any]:
 
 def text_lines(folder: Folder, name: str) -> Iterator[bytes]:
     """The lines of a text file, compressed or not, without line ends."""
+    with text_blocks(folder, name) as blocks:
+        yield from split_lines(blocks)
+
+
+@contextmanager
+def text_blocks(folder: Folder, name: str) -> Iterator[Iterator[bytes]]:
+    """The text of a file, compressed or not, in blocks."""
     with folder.read(name) as file:
-        yield from split_lines(plain_text(read_chunks(file, BLOCK_BYTES)))
+        yield plain_text(read_chunks(file, BLOCK_BYTES))
+
+
+def read_json(folder: Folder, name: str) -> Any:
+    """The value in a file, which is read as a whole.
+
+    Raises:
+        InvalidInput: it is not JSON, or too large.
+    """
+    held, size = [], 0
+    with text_blocks(folder, name) as blocks:
+        for block in blocks:
+            held.append(block)
+            size += len(block)
+            if size > _MAX_JSON_BYTES:
+                place = folder.place(name)
+                raise InvalidInput(f"{place!r} is JSON of more than {_MAX_JSON_BYTES >> 20} MiB")
+    return parse_json(b"".join(held), folder.place(name))
 
 
 def parse_json(text: bytes, place: str) -> Any:

@@ -35,7 +35,8 @@ from services.data.pgn.games import Game, SkippedGame, Split, in_split
 from services.data.pgn.native import read_games
 from services.data.pgn.reader import read_raw_games
 from services.data.pgn.sources import nothing_to_sample, skipped_facts, sources_terms
-from services.data.positions.distinct import PositionKeys, position_key, read_evaluation_files
+from services.data.positions.distinct import PositionKeys, position_key
+from services.data.positions.exams import read_evaluation_files
 from services.data.positions.recipe import Shares
 from services.data.store.datasets import write_manifest
 from services.data.store.files import STANDARD_INPUT, Source, identify

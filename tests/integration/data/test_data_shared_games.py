@@ -17,7 +17,7 @@ from services.data.pgn.native import PlayedNatively
 from services.data.pgn.parser import parse
 from services.data.pgn.pieces import pieces_of
 from services.data.pgn.reader import read_raw_games
-from services.data.positions.distinct import read_evaluation_files
+from services.data.positions.exams import read_evaluation_files
 from services.data.store.files import identify
 
 pytestmark = pytest.mark.shared_data
@@ -163,4 +163,4 @@ def test_exams_of_every_kind_are_read(shared_data: Path) -> None:
     names = ["puzzles_lichess_kagi/puzzles_dev_999.csv", "puzzles_mate_in_n/mate_in_2.pgn"]
     names += ["epd_suites/sarona/wac.epd", "epd_suites/sarona/nite-odds-masterlist-1000.epd"]
     _, exams = read_evaluation_files([str(shared_data / name) for name in names])
-    assert [exam.positions for exam in exams] == [5869, 166, 299, 1000]
+    assert [exam.positions for exam in exams] == [5869, 664, 299, 1000]

@@ -140,7 +140,7 @@ def test_wrong_flags_are_refused(argv: list[str]) -> None:
         (["--ply-min", "9", "--ply-max", "8"], "plies from 9 to 8"),
         (["--games", "0"], "games 0.0 is not in (0, 1]"),
         (["--elo-min", "1600"], "games left out: 2 by elo"),
-        (["--exam", "samples/README.md"], "'samples/README.md' holds no position"),
+        (["--exam", "samples/README.md"], "'samples/README.md', line 3: no position in"),
     ],
 )
 def test_wrong_values_are_quoted(
@@ -304,7 +304,7 @@ def test_moves_keep_away_from_an_exam(
     assert main([*argv, "--out", str(tmp_path / "out")]) == 0
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert (manifest["lines"], manifest["in_exams"]) == (9, 1)
-    assert "1 more are in --exam files" in capsys.readouterr().err
+    assert "left out because --exam files have them: 1" in capsys.readouterr().err
 
 
 def test_a_service_without_games_does_not_start(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ import pytest
 from rookery.errors import InvalidInput
 from rookery.trace import Position
 from services.data.__main__ import main
-from services.data.positions.distinct import PositionKeys, position_key
+from services.data.positions.distinct import MAX_REPEATED, PositionKeys, position_key
 from services.data.positions.generator import PositionGenerator
 from services.data.positions.numbered import PART_SIZE, NumberedPositions, Shard, make_parts
 from services.data.positions.recipe import Shares
@@ -89,7 +89,7 @@ def test_puzzles_are_filtered_and_the_broken_named(
     assert manifest["terms"]["puzzles"]["rows"] == 3
     assert manifest["terms"]["skipped"] == {"bad_move": 1}
     said = capsys.readouterr().err
-    assert "skipped row 3: bad_move: broken: " in said
+    assert f"skipped {table} row 3: bad_move: broken: " in said
     assert "9 were asked for; there are only 1" in said
 
 
@@ -101,13 +101,15 @@ def test_puzzles_of_an_exam_are_left_out_and_the_themes_counted(
         "other,4k3/8/8/8/8/8/q7/1R2K3 b - - 0 30,a2a3 b1b8,900,75,94,1000,short fork,https://lichess.org/d#1,"
     )
     table.write_text(f"{PUZZLES}{other}\n")
-    exam.write_text(PUZZLES)
+    exam.write_text(PUZZLES.replace("b1b9", "b1b8"))
     flags = ["puzzle", "--puzzles", str(table), "--count", "9", "--balance-themes", "--exam", str(exam)]
     terms = run(*flags, out=tmp_path / "out")["terms"]
     assert [example.id for example in examples_in(tmp_path / "out")] == ["puzzle:other:0"]
     assert (terms["in_exams"], terms["by_theme"]) == (2, {"short": 1, "fork": 1})
     assert [one["path"] for one in terms["exams"]] == ["exam.csv"]
-    assert "9 were asked for; there are only 1" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "9 were asked for; there are only 1" in said
+    assert "left out because --exam files have them: 2" in said
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,9 +202,20 @@ def test_no_question_comes_twice_nor_from_an_exam(tmp_path: Path) -> None:
         positions.__getitem__, size=len(positions), excluded=PositionKeys([position_key(asked.fen)])
     )
     parts = Parts(open_folder(tmp_path), EXAMPLES, terms={})
-    make_parts(supply, parts, in_turn(TaskRecipe("next-fen")), wanted=100, advance=lambda count: None)
+    work = in_turn(TaskRecipe("next-fen"))
+    for _ in range(2):  # the second time, the part is done
+        assert make_parts(supply, parts, work, wanted=100, advance=lambda count: None) == 1
     made = [example.id for part in sorted(parts.done) for example in parts.read(part)]
     assert made == [first.id, "0", OPENINGS.position(2).id]
+
+
+def test_the_end_of_a_file_is_reached_however_many_positions_come_again(tmp_path: Path) -> None:
+    first, last = OPENINGS.position(0), OPENINGS.position(1)
+    positions = [*[first] * (MAX_REPEATED + 2), last]
+    parts = Parts(open_folder(tmp_path), EXAMPLES, terms={})
+    supply = NumberedPositions(positions.__getitem__, size=len(positions))
+    make_parts(supply, parts, in_turn(TaskRecipe("next-fen")), wanted=2, advance=lambda count: None)
+    assert [example.id for part in sorted(parts.done) for example in parts.read(part)] == [first.id, last.id]
 
 
 def test_positions_that_only_come_again_are_an_end(tmp_path: Path) -> None:
