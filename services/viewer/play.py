@@ -12,6 +12,7 @@ from pydantic import Field
 from rookery.access import OPEN, Access
 from rookery.clients import InferenceClient
 from rookery.errors import InvalidInput, PeerFault, RookeryError, Unavailable, cause_message
+from rookery.fen import read_fen
 from rookery.middleware import StrictBody
 from rookery.pgn.reader import read_game
 from rookery.pgn.splitter import split
@@ -54,13 +55,7 @@ class Line(StrictBody):
     def _start(self) -> chess.Board:
         if self.pgn.strip():
             return self._end_of_pgn()
-        try:
-            board = chess.Board(self.fen) if self.fen.strip() else chess.Board()
-        except ValueError as error:
-            raise InvalidInput(f"not a FEN: {self.fen!r} ({error})") from error
-        if not board.is_valid():
-            raise InvalidInput(f"an impossible position: {self.fen!r} ({board.status()!r})")
-        return board
+        return read_fen(self.fen) if self.fen.strip() else chess.Board()
 
     def _end_of_pgn(self) -> chess.Board:
         games = list(islice(split(self.pgn.encode(errors="replace")), 2))

@@ -125,12 +125,12 @@ def test_games_of_a_pgn_that_are_no_puzzles_are_named_and_skipped(tmp_path: Path
     (tmp_path / "p.pgn").write_text("\n\n".join(tags + game for game in games))
     puzzles = Puzzles.read(tmp_path / "p.pgn", count=10, seed=0)
     assert [(puzzle.id, puzzle.solution) for puzzle in puzzles.chosen] == [("p:1", ("g1f3",))]
-    assert [line.split(":")[:2] for line in puzzles.skipped] == [
-        ["game 2", " bad_move"],
-        ["game 3", " no_last_move"],
-        ["game 4", " null_move"],
-        ["game 5", " bad_move"],
-        ["game 6", " bad_move"],
+    assert [line.split(": ")[1:3] for line in puzzles.report.skipped] == [
+        ["game 2", "bad_move"],
+        ["game 3", "no_last_move"],
+        ["game 4", "null_move"],
+        ["game 5", "bad_move"],
+        ["game 6", "bad_move"],
     ]
 
 

@@ -38,7 +38,7 @@ def skipped(text: str) -> SkippedGame:
         (game(Variant="Chess960"), Defect.VARIANT, "'Chess960'"),
         (game(FEN="nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w BGbg - 0 1"), Defect.VARIANT, "Chess960"),
         (game(FEN="nonsense"), Defect.BAD_START, "nonsense"),
-        (game(FEN="8/8/8/8/8/8/8/8 w - - 0 1"), Defect.BAD_START, "NO_WHITE_KING"),
+        (game(FEN="8/8/8/8/8/8/8/8 w - - 0 1"), Defect.BAD_START, "no white king"),
         (game("*"), Defect.NO_MOVES, "no moves"),
         (game("{ nothing } *"), Defect.NO_MOVES, "no moves"),
         ("", Defect.NO_MOVES, "no moves"),
@@ -76,7 +76,7 @@ def test_absurd_numbers_stop_nobody() -> None:
     absurd = [f"{digits}. e4 e5 *", f"1. e4 ${digits} e5 *", f"1. e4 {{[%clk {digits}:00:00]}} e5 *"]
     for moves in absurd:
         assert len(sound(game(moves, Result=digits, WhiteElo=digits)).moves) == 2
-    assert len(skipped(game(FEN=f"4k3/8/8/8/8/8/8/4K3 w - - {digits} 1")).detail) == 300
+    assert len(skipped(game(FEN=f"4k3/8/8/8/8/8/8/4K3 w - - {digits} 1")).detail) < 300
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_a_position_of_ones_own(client: TestClient) -> None:
         ({"pgn": "1. e4 *\n\n1. d4 *"}, "a PGN of one game"),
         ({"pgn": "{e4}"}, "no move and no FEN"),
         ({"pgn": '[Variant "Crazyhouse"]\n\n1. e4 *'}, "variant 'Crazyhouse'"),
-        ({"pgn": '[FEN "8/8/8/8/8/8/4P3/4K3 w - - 0 1"]\n\n*'}, "NO_BLACK_KING"),
+        ({"pgn": '[FEN "8/8/8/8/8/8/4P3/4K3 w - - 0 1"]\n\n*'}, "no black king"),
         ({"pgn": "1. Nf3 Nf6 2. Ng1 Ng8 " * 151}, "too_long: more than 600 half-moves"),
         ({"moves": ["e4", "--"]}, "'--' is not a legal move"),
         ({"moves": ["0000"]}, "'0000' is not a legal move"),
