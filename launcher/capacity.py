@@ -1,5 +1,6 @@
 """`rookery plan`: estimates what a run would need and cost on other machines, from measured points."""
 
+import logging
 import math
 import sys
 from collections.abc import Mapping
@@ -14,6 +15,8 @@ from pydantic_settings import SettingsConfigDict
 from rookery.errors import SetupError
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 WORKERS = (1, 10, 100, 300, 1000)
 PAUSE_S = 0.2
@@ -114,8 +117,13 @@ def _points_of(run: Path) -> dict[str, float]:
         completions = row["completions"] * row["completion_length"]
         return float(completions + row["groups"] * row.get("prompt_length", 0.0))
 
+    if any("devices" not in row for row in rows):
+        logger.warning(
+            "--like %s: an older run, which does not say how many devices trained; 1 is assumed", run
+        )
     return {
-        "training_tokens_per_s": sum(map(tokens, rows)) / sum(row["train_s"] for row in rows),
+        "training_tokens_per_s": sum(map(tokens, rows))
+        / sum(row["train_s"] * row.get("devices", 1) for row in rows),
         "overhead_s": fmean(row["commit_s"] + row["settle_s"] + row["publish_s"] for row in rows),
     }
 

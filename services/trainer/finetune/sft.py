@@ -57,10 +57,12 @@ def all_alternatives_loss(batch: TokenBatch, logprobs_N: torch.Tensor) -> torch.
     Its gradient moves probability from all other tokens to the targets, and more to those that are likelier.
     """
     places = batch.ids_BT.numel()
-    mass = logprobs_N.new_zeros(places).index_add(0, batch.predictor_N, logprobs_N.exp())
+    # In log space, because exp underflows below -87. Subtracting the largest changes no gradient.
+    highest = logprobs_N.new_full((places,), -math.inf)
+    highest_N = highest.scatter_reduce(0, batch.predictor_N, logprobs_N.detach(), "amax")[batch.predictor_N]
+    mass = logprobs_N.new_zeros(places).index_add(0, batch.predictor_N, (logprobs_N - highest_N).exp())
     number = logprobs_N.new_zeros(places).index_add(0, batch.predictor_N, torch.ones_like(logprobs_N))
-    mass_N, number_N = mass[batch.predictor_N], number[batch.predictor_N]
-    return -(mass_N.clamp_min(torch.finfo(mass.dtype).tiny).log() / number_N).sum()
+    return -((mass[batch.predictor_N].log() + highest_N) / number[batch.predictor_N]).sum()
 
 
 def run(settings: SftSettings) -> Path:

@@ -63,15 +63,25 @@ class WeightCounts:
 
 
 def count_weights(model: Any) -> WeightCounts:
-    """Counts the weights of a causal LM, with or without an adapter. Embeddings are not multiplied."""
+    """Counts the weights of a causal LM, with or without an adapter. Embeddings are not multiplied.
+
+    The experts of a layer are one tensor, [experts, out, in]; a token is multiplied with some of them.
+    """
     config, head = model.config, model.get_output_embeddings().weight
     apart = {id(head), *(id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Embedding))}
-    matrices = [p for p in model.parameters() if p.ndim == 2 and id(p) not in apart]
+    matrices = [p for p in model.parameters() if p.ndim in (2, 3) and id(p) not in apart]
     heads = int(config.num_attention_heads)
     width = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+
+    def multiplied(weight: Any) -> int:
+        if weight.ndim == 3:
+            return weight[0].numel() * int(config.num_experts_per_tok)
+        # Two weights of 4 bits are one number, and `quant_state` has the matrix's shape.
+        return math.prod(getattr(getattr(weight, "quant_state", None), "shape", weight.shape))
+
     return WeightCounts(
-        frozen=sum(p.numel() for p in matrices if not p.requires_grad),
-        trained=sum(p.numel() for p in matrices if p.requires_grad),
+        frozen=sum(multiplied(p) for p in matrices if not p.requires_grad),
+        trained=sum(multiplied(p) for p in matrices if p.requires_grad),
         head=head.numel(),
         head_trained=head.requires_grad,
         attention=int(config.num_hidden_layers) * heads * width,
@@ -154,6 +164,7 @@ class SpeedMeter:
             "tokens_per_s": tokens / train_s,
             "tflops": flops / 1e12,
             "mfu": flops / train_s / (self._peak.flops() * self._devices),
+            "devices": self._devices,
             **self._memory,
         }
 

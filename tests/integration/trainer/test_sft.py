@@ -76,6 +76,17 @@ def test_a_soft_target_costs_its_cross_entropy(tiny_model: Path) -> None:
     assert sums["loss"].item() == pytest.approx(loss.item() - 3 * any_of_them.item(), rel=1e-5)
 
 
+def test_alternatives_that_are_next_to_impossible_still_have_a_gradient() -> None:
+    soft = SoftTargets.of([8], {0: {8: 0.5, 7: 0.5}})
+    batch = collate_examples(pack_rows([Example([9], ([8],), soft_targets=soft)]))
+    logprobs_2 = torch.tensor([-200.0, -201.0], requires_grad=True)
+    loss = sft.all_alternatives_loss(batch, logprobs_2)
+    loss.backward()
+    both = torch.tensor([-200.0, -201.0])
+    assert loss.item() == pytest.approx(-both.logsumexp(0).item())
+    torch.testing.assert_close(logprobs_2.grad, -both.softmax(0))
+
+
 def test_a_second_loss_leaves_less_to_what_is_no_alternative(tiny_model: Path, tmp_path: Path) -> None:
     """The same steps with it and without: more of the probability is on the alternatives together."""
     moves = ["e2e4", "d2d4", "g1f3", "e2e3"]

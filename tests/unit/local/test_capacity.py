@@ -50,7 +50,7 @@ def test_prices_count_per_sample() -> None:
     assert found["cost of a million samples"] == pytest.approx(14 / 3600 / found["samples/s"] * 1e6)
 
 
-def test_a_run_gives_its_points_and_flags_win(tmp_path: Path) -> None:
+def test_a_run_gives_its_points_and_flags_win(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     row = {"step": 1, "completions": 40, "completion_length": 20.0, "groups": 10, "prompt_length": 20.0}
     row |= {"train_s": 2.0, "commit_s": 0.1, "settle_s": 0.2, "publish_s": 0.3}
     cold = row | {"train_s": 99.0}
@@ -61,6 +61,12 @@ def test_a_run_gives_its_points_and_flags_win(tmp_path: Path) -> None:
     assert points["overhead_s"] == pytest.approx(0.6)
     assert CapacitySettings(like=tmp_path, overhead_s=0.0).points()["overhead_s"] == 0.0
     assert CapacitySettings(gpus=0).points()["generation_tokens_per_s"] == 3900.0
+    assert "1 is assumed" in caplog.text, "an older run"
+    caplog.clear()
+    lines = [json.dumps(json.loads(line) | {"devices": 4.0}) for line in lines]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    assert CapacitySettings(like=tmp_path).points()["training_tokens_per_s"] == pytest.approx(125.0)
+    assert not caplog.text
     (tmp_path / "metrics.jsonl").write_text(lines[0] + "\n")
     for folder, said in ((tmp_path, "no more than 5 steps"), (tmp_path / "no", "no metrics.jsonl")):
         with pytest.raises(SetupError, match=said):

@@ -15,6 +15,7 @@ from services.trainer.batches.rows import prepare_batch
 from services.trainer.model import base_model
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
+from services.trainer.records.flops import count_weights
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training.step import RunningState, train_step
@@ -84,6 +85,7 @@ def test_it_takes_so_many_bits_instead_of_32(small: Policy, bits: int, whole: Po
         return sum(p.untyped_storage().nbytes() for p in frozen)
 
     assert held(small) == held(whole) * bits / 32
+    assert count_weights(small.model) == count_weights(whole.model)
 
 
 def test_nothing_of_the_whole_weights_stays_in_memory(
