@@ -114,6 +114,7 @@ def _switches(settings: ServerSettings, *, cpu: bool) -> list[str]:
         SetupError: the server shall sleep, on a CPU.
     """
     switches = ["--enable-prefix-caching", "--disable-uvicorn-access-log", "--no-enable-prompt-embeds"]
+    switches.append("--no-trust-remote-code")
     if not settings.full_weights:
         switches.append("--enable-lora")
     if settings.sleep:

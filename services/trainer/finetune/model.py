@@ -20,7 +20,13 @@ from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.distributed.placement import device_named
 from services.trainer.examples.chats import PLAIN_TEMPLATE
 from services.trainer.examples.rows import TokenBatch
-from services.trainer.model.base_model import Head, check_length, config_without_dropout
+from services.trainer.model.base_model import (
+    Head,
+    check_length,
+    check_text_only,
+    config_without_dropout,
+    named_in_errors,
+)
 from services.trainer.model.lora import with_adapter
 from services.trainer.settings import FinetuneSettings
 
@@ -29,8 +35,13 @@ _CHUNK_LOGITS = 1 << 26
 
 
 def load_tokenizer(path: Path) -> Any:
-    """Loads the model's tokenizer. If it has no chat template, it gets `PLAIN_TEMPLATE`."""
-    tokenizer = AutoTokenizer.from_pretrained(path)
+    """Loads the model's tokenizer. If it has no chat template, it gets `PLAIN_TEMPLATE`.
+
+    Raises:
+        SetupError: there is none.
+    """
+    with named_in_errors(path):
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.chat_template is None:
         tokenizer.chat_template = PLAIN_TEMPLATE
     return tokenizer
@@ -40,18 +51,26 @@ def load_sequence_classifier(path: Path, *, dtype: torch.dtype, pad_id: int) -> 
     """Loads a model with a head of one number, `score`. The head is new unless the directory has one.
 
     Raises:
-        SetupError: the directory lacks other weights.
+        SetupError: there is no such model, it also reads images or sound, or it lacks other weights.
     """
-    config = config_without_dropout(path)
+    with named_in_errors(path):
+        config = config_without_dropout(path)
     config.num_labels, config.pad_token_id = 1, pad_id
     level = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()  # it would report a new head as missing
     try:
-        model, loaded = AutoModelForSequenceClassification.from_pretrained(
-            path, config=config, dtype=dtype, use_safetensors=True, output_loading_info=True
-        )
+        with named_in_errors(path):
+            model, loaded = AutoModelForSequenceClassification.from_pretrained(
+                path,
+                config=config,
+                dtype=dtype,
+                use_safetensors=True,
+                output_loading_info=True,
+                trust_remote_code=False,
+            )
     finally:
         transformers_logging.set_verbosity(level)
+    check_text_only(model, path)
     if missing := sorted(name for name in loaded["missing_keys"] if not name.startswith("score.")):
         raise SetupError(f"{str(path)!r} lacks weights of its model, such as {missing[0]!r}")
     return model

@@ -15,7 +15,8 @@ Gemma caps with `final_logit_softcapping`. A model that does anything else is re
 
 import importlib.util
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,19 +92,48 @@ _STRETCHED = ("linear", "dynamic", "yarn")
 """Rotary scalings whose factor extends the model beyond the limit in its config."""
 
 
+@contextmanager
+def named_in_errors(path: Path) -> Iterator[None]:
+    """Raises `SetupError`, which names the model, for what transformers raises while it loads files."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = str(error).strip().splitlines()[0]
+        if "custom code" in why:
+            why = "it needs code of its own (auto_map), which is never run"
+        raise SetupError(f"no model in {str(path)!r} (--model): {why}") from error
+
+
+def check_text_only(model: Any, path: Path) -> None:
+    """Checks that the model has no parts besides the one for text: they would get adapters too.
+
+    Raises:
+        SetupError: it has.
+    """
+    if (text := model.config.get_text_config()) is not model.config:
+        raise SetupError(
+            f"{str(path)!r} (--model) is a {type(model).__name__}, which reads more than text, so it cannot "
+            f"be trained: save its {text.model_type} as a model of its own"
+        )
+
+
 def load_causal_lm(path: Path, *, dtype: torch.dtype, **loading: Any) -> Any:
     """Loads the language model of a directory or a Hugging Face id. Passes `loading` to `from_pretrained`.
 
     Raises:
-        SetupError: there is no such model, or its logits differ from those of `Head`.
+        SetupError: there is no such model, it also reads images or sound, or its logits differ from those of
+            `Head`.
     """
-    try:
+    with named_in_errors(path):
         model = AutoModelForCausalLM.from_pretrained(
-            path, config=config_without_dropout(path), dtype=dtype, use_safetensors=True, **loading
+            path,
+            config=config_without_dropout(path),
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            **loading,
         )
-    except (OSError, ValueError) as error:
-        why = str(error).strip().splitlines()[0]
-        raise SetupError(f"no model in {str(path)!r} (--model): {why}") from error
+    check_text_only(model, path)
     # In evaluation mode, bitsandbytes would pack 4-bit weights for a product on CPUs that has no gradient.
     check_logits(model.train())
     return model
@@ -142,9 +172,15 @@ def load_quantised(path: Path, *, bits: int, dtype: torch.dtype, device: torch.d
     return model
 
 
+def experts_of(model: Any) -> list[torch.nn.Parameter]:
+    """Returns the weights of the experts of a mixture: one tensor [experts, out, in] for those of a layer."""
+    convolutions = {id(module.weight) for module in model.modules() if isinstance(module, torch.nn.Conv1d)}
+    return [p for p in model.parameters() if p.ndim == 3 and id(p) not in convolutions]
+
+
 def config_without_dropout(path: Path) -> Any:
     """Returns the config of a model with dropout off, so that a loss depends on weights and tokens only."""
-    config = AutoConfig.from_pretrained(path)
+    config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     for name, value in vars(config).items():
         if "drop" in name and isinstance(value, float):
             setattr(config, name, 0.0)

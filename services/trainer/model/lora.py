@@ -5,6 +5,7 @@ reward model's server nor a policy whose weights are all trained needs it.
 """
 
 import json
+import logging
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +13,10 @@ from typing import Any
 import torch
 
 from rookery.errors import SetupError
+from services.trainer.model.base_model import experts_of
 from services.trainer.versions.files import Content, StoredTensor, TensorFile
+
+logger = logging.getLogger(__name__)
 
 
 def with_adapter(
@@ -21,9 +25,11 @@ def with_adapter(
     """Returns `model`, frozen, with a new adapter in float32. Modules in `trained_whole` are trained too.
 
     `targets` are module names separated by commas, or `all-linear`: every linear layer except the head.
+    Experts that are one tensor a layer are no linear layers, and get none.
 
     Raises:
-        SetupError: the model has no module of that name, or it is the head or the embeddings.
+        SetupError: the model has no linear layer of that name, or it is the head or the embeddings; PEFT
+            would give adapters to experts.
     """
     from peft import LoraConfig, get_peft_model
 
@@ -33,9 +39,7 @@ def with_adapter(
     linear = {
         name.split(".")[-1]
         for name, module in model.named_modules()
-        if module is not head
-        # Conv1D is GPT-2's linear layer in transformers.
-        and (isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D")
+        if module is not head and _is_linear(module)
     } - set(trained_whole)
     # Not PEFT's `all-linear`, because it lists the layers of a small model one by one.
     names = linear if targets == "all-linear" else _checked(model, targets.split(","), linear)
@@ -52,7 +56,29 @@ def with_adapter(
         config._register_custom_module({torch.nn.Linear: LoraLinear})
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "fan_in_fan_out")  # PEFT corrects it for GPT-2's Conv1D
-        return get_peft_model(model, config)
+        warnings.filterwarnings("ignore", ".*_pattern keys did not match")  # of names that are refused below
+        try:
+            adapted = get_peft_model(model, config)
+        except ValueError as error:
+            raise SetupError(f"--lora-targets {targets}: {error}") from error
+    # PEFT takes the names of linear layers for those of experts if a model had them in an older transformers.
+    if moved := names - set(adapted.peft_config["default"].target_modules):
+        raise SetupError(
+            f"--lora-targets {targets}: PEFT would give the adapters of {', '.join(sorted(moved))} to the "
+            f"experts of a {type(model).__name__}, which is not supported: use "
+            f"--lora-targets {','.join(sorted(linear - moved))}"
+        )
+    if experts := sum(weight.numel() for weight in experts_of(model)):
+        logger.warning(
+            "--lora-targets %s: the experts of a %s, %d weights, get no adapter",
+            targets, type(model).__name__, experts,
+        )  # fmt: skip
+    return adapted
+
+
+def _is_linear(module: Any) -> bool:
+    # Conv1D is GPT-2's linear layer in transformers.
+    return isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D"
 
 
 def _checked(model: Any, targets: list[str], linear: set[str]) -> set[str]:
@@ -74,6 +100,8 @@ def _checked(model: Any, targets: list[str], linear: set[str]) -> set[str]:
             raise SetupError(
                 f"--lora-targets {target}: servers do not support adapters on the head or the embeddings"
             )
+        if others := [module for module in named if not _is_linear(module)]:
+            raise SetupError(f"--lora-targets {target}: a {type(others[0]).__name__} is not a linear layer")
     return set(targets)
 
 
@@ -88,6 +116,7 @@ def adapter_files(model: Any, *, base_model: str) -> Mapping[str, Content]:
     config = model.peft_config["default"].to_dict()
     config["base_model_name_or_path"] = base_model
     config["inference_mode"] = True
-    config["target_modules"] = sorted(config["target_modules"])
+    # PEFT keeps names in sets: modules, and an empty one for a mixture of experts.
+    config |= {name: sorted(value) for name, value in config.items() if isinstance(value, set)}
     text = json.dumps(config, indent=2, sort_keys=True, default=str)
     return {"adapter_model.safetensors": TensorFile(weights), "adapter_config.json": text.encode()}

@@ -20,6 +20,7 @@ import torch
 
 from rookery.trace import TraceGroup
 from services.trainer.batches.rows import carries_loss
+from services.trainer.model.base_model import experts_of
 from services.trainer.model.policy import Policy
 from services.trainer.records.memory import levels
 
@@ -65,23 +66,22 @@ class WeightCounts:
 def count_weights(model: Any) -> WeightCounts:
     """Counts the weights of a causal LM, with or without an adapter. Embeddings are not multiplied.
 
-    The experts of a layer are one tensor, [experts, out, in]; a token is multiplied with some of them.
+    Of the experts of a layer, those count with which one token is multiplied.
     """
     config, head = model.config, model.get_output_embeddings().weight
     apart = {id(head), *(id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Embedding))}
-    matrices = [p for p in model.parameters() if p.ndim in (2, 3) and id(p) not in apart]
+    matrices = [p for p in model.parameters() if p.ndim == 2 and id(p) not in apart]
     heads = int(config.num_attention_heads)
     width = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
-
-    def multiplied(weight: Any) -> int:
-        if weight.ndim == 3:
-            return weight[0].numel() * int(config.num_experts_per_tok)
-        # Two weights of 4 bits are one number, and `quant_state` has the matrix's shape.
-        return math.prod(getattr(getattr(weight, "quant_state", None), "shape", weight.shape))
-
+    sizes = {False: 0, True: 0}
+    for p in matrices:
+        # Two weights of 4 bits are one number; `quant_state` has the shape of their matrix.
+        sizes[p.requires_grad] += math.prod(getattr(getattr(p, "quant_state", None), "shape", p.shape))
+    for p in experts_of(model):
+        sizes[p.requires_grad] += p[0].numel() * int(getattr(config, "num_experts_per_tok", 1))
     return WeightCounts(
-        frozen=sum(multiplied(p) for p in matrices if not p.requires_grad),
-        trained=sum(multiplied(p) for p in matrices if p.requires_grad),
+        frozen=sizes[False],
+        trained=sizes[True],
         head=head.numel(),
         head_trained=head.requires_grad,
         attention=int(config.num_hidden_layers) * heads * width,

@@ -199,7 +199,7 @@ def test_neither_pickles_nor_pages_nor_embeddings_nor_adapters_by_name_are_taken
     assert option(command, "--load-format") == "safetensors"
     assert option(command, "--allowed-origins") == "[]"
     assert "--no-enable-prompt-embeds" in command
-    assert "--trust-remote-code" not in command
+    assert "--no-trust-remote-code" in command
     assert variables["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "0"
     assert variables["VLLM_MAX_N_SEQUENCES"] == "1024"
     given = vllm_command.environment(chosen, {"VLLM_MAX_N_SEQUENCES": "2048"}, cpu=True)
