@@ -5,8 +5,10 @@ The model directory needs neither the run nor the base model. Its manifest says 
 
 import json
 import logging
+import math
 import os
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -16,7 +18,15 @@ from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
 from rookery import __version__
 from rookery.errors import InvalidInput, SetupError
-from rookery.hub import CONFIG_FILE, DIGEST, MANIFEST_FILE, model_folder, prompt_style, weights_digest
+from rookery.hub import (
+    CONFIG_FILE,
+    DIGEST,
+    MANIFEST_FILE,
+    model_folder,
+    prompt_style,
+    weight_files,
+    weights_digest,
+)
 from rookery.prompt import StyleName
 from rookery.remote import PathOrUrl, run_version
 from rookery.settings import Settings
@@ -37,19 +47,22 @@ class MergeSettings(Settings):
     """Where the base model is, if it is not where the run found it. Its weights must be the same."""
     style: StyleName | None = None
     """Prompt style for the manifest. Default: that of the run or, if it names none, of the base model."""
-    save_dtype: Literal["bfloat16", "float32"] = "bfloat16"
-    """Data type of the weights."""
+    save_dtype: Literal["base", "bfloat16", "float32"] = "base"
+    """Data type of the weights; `base`: that of the base model's. bfloat16 rounds the version."""
 
 
 def run(settings: MergeSettings) -> None:
     """Writes the model directory. It appears only when it is complete.
 
     Raises:
-        InvalidInput: the base model has other weights than the run's.
+        InvalidInput: the base model has other weights than the run's, or the run is of a reward model.
         SetupError: there is no such run, version or base model; `out` exists or cannot be written.
     """
+    import torch
+
+    from services.trainer.model.policies import tokenizer_files
     from services.trainer.versions import commits
-    from services.trainer.versions.files import sync_files, sync_folder
+    from services.trainer.versions.files import save_model, sync_files, sync_folder
 
     out = settings.out.resolve()
     if out.exists():
@@ -62,7 +75,7 @@ def run(settings: MergeSettings) -> None:
         logger.warning("%s was trained on %s weights; it is merged into the full ones", version, trained_on)
     manifest = {
         "style": settings.style or _style(folder) or prompt_style(base),
-        "base": f"{Path(name).name if Path(name).is_absolute() else name}@{DIGEST}{digest}",
+        "base": f"{Path(name).name if Path(name).is_absolute() else name}@{weights_digest(base)}",
         "run": folder.resolve().name,
         "version": state["number"],
         "version_sha256": state["sha256"],
@@ -70,13 +83,17 @@ def run(settings: MergeSettings) -> None:
         "made_with": {"rookery": __version__, **{p: installed(p) for p in ("peft", "torch", "transformers")}},
     }
     logger.info("merging %s, version %d, into %s", settings.run, state["number"], base)
-    model = _merged(base, version)
+    model = _merged(base, version, dtype=settings.save_dtype)
+    if model.dtype != torch.float32:
+        logger.warning("the weights are rounded to %s; --save-dtype float32 keeps them", model.dtype)
     temporary = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         temporary = out.with_name(f".merge.{out.name}.{os.getpid()}")
         temporary.mkdir()
-        _write_model(model, temporary, base=base, dtype=settings.save_dtype)
+        save_model(model, temporary)
+        for name, data in tokenizer_files(base).items():
+            (temporary / name).write_bytes(data)
         (temporary / MANIFEST_FILE).write_text(json.dumps(manifest, indent=2) + "\n")
         sync_files(temporary)
         temporary.rename(out)
@@ -96,43 +113,52 @@ def _base(chosen: str, *, name: str, digest: str, version: Path) -> Path:
     except SetupError as error:
         said = f"--base {chosen}" if chosen else f"the base model of {version}"
         raise SetupError(f"{said}: {error}" + ("" if chosen else "; --base says where it is")) from error
-    if (found := weights_digest(base)) != f"{DIGEST}{digest}":
-        trained = f"{DIGEST}{digest}" if digest else f"{name!r}, whose digest it does not name"
-        raise InvalidInput(f"{base} has the weights {found}, but {version} was trained on {trained}")
+    if not digest:  # of a release whose sft and dpo named only the path
+        logger.warning("%s does not say which weights %s had", version, name)
+    elif (found := weights_digest(base)) != f"{DIGEST}{digest}":
+        raise InvalidInput(f"{base} has the weights {found}, but {version} was trained on {DIGEST}{digest}")
     return base
 
 
 def _style(run: Path) -> str | None:
-    """The prompt style in the settings that `rookery up` keeps beside a run."""
+    """The prompt style that `rookery up` keeps beside a run, or of the model that `sft` or `dpo` wrote."""
     path = run / "settings.json"
     try:
         kept: Mapping[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
-        return "rookworld" if kept.get("task") == "rookworld" else kept.get("style")
+        style = "rookworld" if kept.get("task") == "rookworld" else kept.get("style")
+        return style or prompt_style(run / "model")
     except (ValueError, AttributeError) as error:
         raise SetupError(f"{path}: {error}") from error
 
 
-def _merged(base: Path, version: Path) -> Any:
-    """The model in float32."""
+def _merged(base: Path, version: Path, *, dtype: str) -> Any:
+    """The model, merged in float32, then of type `dtype`."""
     import torch
-    from peft import PeftModel
+    from peft import PeftConfig, PeftModel
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
     whole = (version / CONFIG_FILE).is_file()  # a version that is served as a whole model
+    if not whole and PeftConfig.from_pretrained(version).task_type != "CAUSAL_LM":
+        raise InvalidInput(f"{version} is the adapter of a reward model, which is already merged beside it")
     model: Any = AutoModelForCausalLM.from_pretrained(
-        version if whole else base, dtype=torch.float32, use_safetensors=True
+        version if whole else base, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
     )
-    return model if whole else PeftModel.from_pretrained(model, version).merge_and_unload()
+    if not whole:
+        model = PeftModel.from_pretrained(model, version).merge_and_unload()
+    return model.to(_stored_dtype(base) if dtype == "base" else getattr(torch, dtype))
 
 
-def _write_model(model: Any, out: Path, *, base: Path, dtype: str) -> None:
+def _stored_dtype(folder: Path) -> Any:
+    """The type of most of a model's weights, as stored; float32 if they are no numbers of 16 bits."""
     import torch
+    from safetensors import safe_open
 
-    from services.trainer.model.policies import tokenizer_files
-    from services.trainer.versions.files import save_model
-
-    save_model(model.to(getattr(torch, dtype)), out)
-    for name, data in tokenizer_files(base).items():
-        (out / name).write_bytes(data)
+    sizes = Counter[str]()
+    for path in weight_files(folder):
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - not a mapping
+                stored = file.get_slice(name)
+                sizes[stored.get_dtype()] += math.prod(stored.get_shape())
+    return {"BF16": torch.bfloat16, "F16": torch.float16}.get(sizes.most_common(1)[0][0], torch.float32)

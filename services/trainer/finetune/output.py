@@ -218,7 +218,9 @@ def export(
         root = settings.out / "adapters"
         shutil.rmtree(root, ignore_errors=True)  # left by a run that was killed before it wrote the model
         adapter = adapter_files(model, base_model=str(settings.model))
-        commits.write(root, number=1, files=adapter, ledger=(), fingerprint=fingerprint(settings))
+        named = fingerprint(settings)
+        named["model"] = identity(named["model"])  # for `rookery merge`
+        commits.write(root, number=1, files=adapter, ledger=(), fingerprint=named)
     final, temporary = settings.out / "model", settings.out / "model.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     whole = model.merge_and_unload() if settings.lora_rank else model

@@ -76,7 +76,7 @@ class FinetuneSettings(
     save_every: PositiveInt = 500
     """Steps between checkpoints."""
     save_dtype: Literal["bfloat16", "float32"] = "bfloat16"
-    """Data type of the exported weights."""
+    """Data type of the exported weights. bfloat16 rounds what was learnt."""
 
     mlflow: bool = False
     """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""

@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from rookery.hub import identity
 from services.trainer.examples.rows import Example, collate_examples, pack_rows
 from services.trainer.finetune import dpo
 from services.trainer.finetune.model import prepare_model
@@ -74,6 +75,8 @@ def test_it_comes_to_prefer_the_chosen_and_leaves_an_adapter_for_the_servers(
     assert json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"] == str(
         small_model
     )
+    state = json.loads((adapter / "state.json").read_text())
+    assert state["fingerprint"]["model"] == identity(str(small_model)), "`rookery merge` compares it"
     moved = AutoModelForCausalLM.from_pretrained(out / "model", dtype=torch.float32)
     base = AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32)
     assert not torch.equal(moved.model.layers[0].mlp.up_proj.weight, base.model.layers[0].mlp.up_proj.weight)

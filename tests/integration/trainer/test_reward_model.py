@@ -10,9 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rookery.errors import SetupError
+from rookery.errors import InvalidInput, SetupError
+from services.trainer import merge
 from services.trainer.examples.rows import Example, collate_examples, pack_rows
 from services.trainer.finetune.model import load_sequence_classifier
+from services.trainer.merge import MergeSettings
 from services.trainer.reward_model import training
 from services.trainer.reward_model.report import ScoredPair, read_card, report_on
 from services.trainer.settings import RewardModelSettings
@@ -35,6 +37,9 @@ def test_it_learns_what_tells_good_moves_from_bad(small_model: Path, tmp_path: P
     assert (out / "calibration.png").read_bytes().startswith(b"\x89PNG")
     last = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["eval_accuracy"] == pytest.approx(report["held_out"]["accuracy"])
+    if lora_rank:
+        with pytest.raises(InvalidInput, match="is the adapter of a reward model"):
+            merge.run(MergeSettings(run=str(out), out=tmp_path / "merged"))
 
 
 def test_a_score_is_that_of_transformers_classifier(small_model: Path) -> None:

@@ -12,12 +12,15 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rookery.errors import InvalidInput
-from rookery.hub import MANIFEST_FILE
+from rookery.hub import MANIFEST_FILE, weights_digest
+from services.trainer import merge
 from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.rows import Example, SoftTargets, collate_examples, pack_rows, shuffled_batches
 from services.trainer.finetune import sft
 from services.trainer.finetune.output import model_manifest
+from services.trainer.merge import MergeSettings
 from services.trainer.settings import SftSettings
+from tests.unit.trainer.other_models import write_mixture
 
 BOARD = "RNBQKBNRPPPPPPPP................................pppppppprnbqkbnr KQkq -"
 
@@ -253,6 +256,36 @@ def test_an_adapter_is_left_as_the_servers_read_it_and_merged(
     assert not torch.equal(
         moved["model.layers.0.mlp.up_proj.weight"], start["model.layers.0.mlp.up_proj.weight"]
     )
+
+
+@pytest.mark.parametrize("kind", ["dense", "mixture of experts"])
+def test_its_adapter_merges_into_the_same_model(
+    kind: str, tiny_model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = tiny_model if kind == "dense" else write_mixture(tmp_path / "base", tiny_model)
+    out = sft.run(_settings(model, data, tmp_path / "out", lora_rank=2, lora_targets="q_proj,o_proj")).parent
+    (out / "model" / MANIFEST_FILE).write_text('{"style": "mover-pieces"}')
+    settings = MergeSettings(run=str(out), out=tmp_path / "merged", save_dtype="float32")
+    merge.run(settings)
+    merged, exported = (load_file(path / "model.safetensors") for path in (settings.out, out / "model"))
+    assert merged.keys() == exported.keys()
+    for name, tensor in exported.items():
+        torch.testing.assert_close(merged[name], tensor)
+    manifest = json.loads((settings.out / MANIFEST_FILE).read_text())
+    assert manifest["style"] == "mover-pieces"
+    assert manifest["base"] == f"{model.name}@{weights_digest(model)}"
+    assert "rounded" not in caplog.text
+
+    state = out / "adapters" / "policy-v000001" / "state.json"
+    state.write_text(state.read_text().replace(f"@{weights_digest(model)}", ""))
+    sums = state.with_name("SHA256SUMS")
+    lines = [line for line in sums.read_text().splitlines() if not line.endswith("state.json")]
+    sums.write_text("\n".join(lines) + "\n")
+    merge.run(settings.model_copy(update={"out": tmp_path / "older", "save_dtype": "base"}))
+    assert "does not say which weights" in caplog.text
+    base = torch.float32 if kind == "dense" else torch.bfloat16
+    assert {t.dtype for t in load_file(tmp_path / "older" / "model.safetensors").values()} == {base}
+    assert ("rounded to torch.bfloat16" in caplog.text) == (base == torch.bfloat16)
 
 
 @pytest.mark.parametrize("lora_rank", [0, 2])
