@@ -1,6 +1,7 @@
 r"""Finds the answer in a completion: the content of the last closed `\boxed{...}` after the reasoning.
 
-In a text that continues a game, the answer is the first line. Only the completion is read, never the prompt.
+In a text that continues a game, the answer is the first line. Only the completion is read, never the prompt:
+reasoning that the prompt opens has its mark at the beginning of the text (see `clients.inference`).
 Whether the text is a move is decided in `notation`; this module does not use a board. Its time is linear
 in the length of the completion.
 """
@@ -41,6 +42,15 @@ _MANGLED_LETTERS = {"\b": r"\b", "\t": r"\t", "\f": r"\f"}
 # Zero-width spaces and joiners, marks of writing direction, the soft hyphen, the byte order mark.
 _INVISIBLE = dict.fromkeys(
     [0xAD, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2065), 0xFEFF]
+)
+
+OPENINGS = ("<think>", "[THINK]")
+"""Marks with which a chat template may open the reasoning, at the end of the prompt."""
+
+# Magistral's marks, and the channels of gpt-oss. All are as long as the tag of `<think>` or longer.
+_FOREIGN_MARK = re.compile(
+    r"(\[THINK\]|<\|channel\|>(?!final)[^<]{0,80}<\|message\|>)"
+    r"|\[/THINK\]|(?:<\|end\|><\|start\|>assistant)?<\|channel\|>final[^<]{0,80}<\|message\|>"
 )
 
 _FONT = (
@@ -116,18 +126,34 @@ def first_line(response: str, *, truncated: bool = False) -> Answer:
     return Answer(line.strip()) if line.strip() else Answer(missing=Outcome.NO_BOX)
 
 
+def with_think_tags(response: str) -> str:
+    """`response` with the marks of reasoning of all models as `<think>` and `</think>`. Places do not change.
+
+    >>> with_think_tags("[THINK]a[/THINK]b")
+    '<think>a</think>b'
+    >>> with_think_tags("<|channel|>analysis<|message|>a<|channel|>final<|message|>b")
+    '<think>                       a</think>                   b'
+    """
+    return _FOREIGN_MARK.sub(lambda m: ("<think>" if m[1] else "</think>").ljust(len(m[0])), response)
+
+
 def after_reasoning(response: str) -> str:
     """The text after the last `</think>`, up to a `<think>` that is not closed.
 
     >>> after_reasoning("a<think>b</think>c<think>d")
     'c'
     """
+    response = with_think_tags(response)
     tail = response[response.rfind("</think>") + len("</think>") :] if "</think>" in response else response
     return tail.partition("<think>")[0]
 
 
 def before_answer(response: str) -> str:
-    """The beginning of `response`, up to the last box. Without a box, only a text with `<think>` counts."""
+    """The beginning of `response`, up to the last box. Without a box, only a text with `<think>` counts.
+
+    The marks are those of `with_think_tags`.
+    """
+    response = with_think_tags(response)
     boxes = [match.start() for match in _OPEN_BOX.finditer(response)]
     if boxes:
         return response[: boxes[-1]]

@@ -15,12 +15,13 @@ import chess
 from rookery.pgn.rawgame import GLYPHS
 from rookery.trace import Outcome
 
-VERSION = 2
+VERSION = 3
 """Increased whenever this module or `parse` reads a text differently. It is a part of `reward_version`."""
 
 _NULL_MOVES = frozenset({"--", "Z0", "z0", "0000", "@@@@"})  # python-chess reads most of them as moves
 
 _COORDINATES = re.compile(r"([a-h][1-8])[-x]?([a-h][1-8])=?\(?([qrbnQRBN]?)\)?")
+_KING_MOVE = re.compile(r"[Kk]([a-h][1-8])-?([a-h][1-8])")
 
 # UCI with one character wrong or missing, which python-chess would read as SAN: "q3a4" as a queen on the
 # third rank; "2e4", "ee4" and "e-e4" as pawn moves, though SAN never names a pawn's rank, and its file only
@@ -141,6 +142,10 @@ def _read_one(text: str, board: chess.Board) -> Reading:
         return Reading(Outcome.NULL_MOVE)
     if match := _COORDINATES.fullmatch(text):
         return _read_coordinates("".join(match.groups()).lower(), board)
+    if match := _KING_MOVE.fullmatch(text):
+        move = chess.Move.from_uci("".join(match.groups()))
+        if board.is_castling(move):  # which python-chess does not read in long algebraic notation
+            return _read_coordinates(move.uci(), board)
     if _MISTYPED_UCI.fullmatch(text):
         return Reading(Outcome.UNPARSABLE)
     return _read_san(_canonical_san(text), board)

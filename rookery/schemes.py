@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 
+from rookery.answers import with_think_tags
 from rookery.errors import InvalidInput
 from rookery.trace import Evaluation, Outcome
 
@@ -223,7 +224,7 @@ _BOX = re.compile(r"\\boxed\s*\{")
 
 def _format(inputs: TermInput) -> float:
     """1 for one `<think>` that is not empty, then text with one box and no other tag; else 0."""
-    if _THOUGHT.fullmatch(inputs.response) is None:
+    if _THOUGHT.fullmatch(with_think_tags(inputs.response)) is None:
         return 0.0
     return 1.0 if len(_BOX.findall(inputs.response)) == 1 else 0.0
 

@@ -123,7 +123,10 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A completion. `logprobs[i]` is log p(token_ids[i]) under the policy that sampled it."""
+    """A completion. `logprobs[i]` is log p(token_ids[i]) under the policy that sampled it.
+
+    If the prompt ends with a mark that opens reasoning, such as `<think>`, `text` begins with it.
+    """
 
     text: str
     token_ids: tuple[int, ...]

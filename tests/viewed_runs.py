@@ -29,7 +29,7 @@ from services.data.traces.archive import TraceArchive
 START_MS = 1763721014000
 SIZE, BATCH, STEPS = 4, 4, 8
 MODEL = "models/rook-tiny"
-REWARD_VERSION = "delta-1/parser-2/lichess-k0.00368208/nodes-1000/hash-1/stockfish-15.1"
+REWARD_VERSION = "delta-1/parser-3/lichess-k0.00368208/nodes-1000/hash-1/stockfish-15.1"
 
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 HOSTILE = {

@@ -17,6 +17,7 @@ import httpx
 
 URL_VARIABLE = "ROOKERY_REWARD_URL"
 TOKEN_VARIABLE = "ROOKERY_TOKEN"  # noqa: S105 (the name of a variable)
+OPENING_VARIABLE = "ROOKERY_OPENING"
 DEFAULT_URL = "http://localhost:8080"
 
 MAX_ITEMS = 1024
@@ -98,14 +99,17 @@ class Verdict:
 class RewardClient:
     """Asks the reward service at `url` (default: `ROOKERY_REWARD_URL`, then localhost:8080).
 
-    `token` (default: `ROOKERY_TOKEN`) is sent as a bearer token. `scheme` is for answers that name none. The
-    client holds no connection: it can be pickled, forked and used from any thread and event loop.
+    `token` (default: `ROOKERY_TOKEN`) is sent as a bearer token. `scheme` is for answers that name none.
+    `opening` (default: `ROOKERY_OPENING`) is put before each answer without a task: `<think>` if the chat
+    template ends prompts with it, else a box in unfinished reasoning would be judged. The client holds no
+    connection: it can be pickled, forked and used from any thread and event loop.
     """
 
     url: str = ""
     token: str = field(default="", repr=False)
     scheme: str = ""
     timeout_s: float = 120.0
+    opening: str = ""
 
     def score(self, answers: Iterable[Answer]) -> list[Verdict]:
         """Verdicts in the order of `answers`, asked for in one request (of at most 1024 answers).
@@ -163,11 +167,13 @@ class RewardClient:
 
     def _body(self, batch: Sequence[Answer]) -> dict[str, Any]:
         default = {"scheme": self.scheme} if self.scheme else {}
+        opening = self.opening or os.environ.get(OPENING_VARIABLE, "")
         # Empty fields are left out: the service has the defaults.
         return {
             "items": [
                 default
-                | {name: value for name, value in asdict(answer).items() if value or name == "response"}
+                | {name: value for name, value in asdict(answer).items() if value}
+                | {"response": answer.response if answer.task else opening + answer.response}
                 for answer in batch
             ]
         }

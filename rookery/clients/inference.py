@@ -1,15 +1,18 @@
 """HTTP client of one inference server: completions, the served policy, reloads."""
 
-import math
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import httpx
 
 from rookery.access import OPEN, REMEDY, Access
+from rookery.answers import OPENINGS
+from rookery.clients.completions import CHAT, LINE, read_completion
 from rookery.errors import (
     Conflict,
     InvalidInput,
@@ -21,8 +24,13 @@ from rookery.errors import (
 )
 from rookery.http_pool import HttpPool
 from rookery.masking import MASK
-from rookery.prompt import GAME_STYLES, LINES
+from rookery.prompt import LINES
 from rookery.trace import Adapter, Completion, PolicyVersion, Prompt, Sampling
+
+logger = logging.getLogger(__name__)
+
+_TAIL_TOKENS = 8
+"""More tokens than a mark of reasoning has, with the white space behind it."""
 
 POLICY_TIMEOUT_S = 5.0
 """`GET /policy` is one dictionary look-up: a server that is slower than this counts as down."""
@@ -42,8 +50,24 @@ class InferenceClient:
     The token of `access` is masked in errors.
     """
 
-    def __init__(self, url: str, *, access: Access = OPEN, timeout_s: float = 600.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        access: Access = OPEN,
+        timeout_s: float = 600.0,
+        fields: Mapping[str, str] = MappingProxyType({}),
+        opening: str | None = None,
+    ) -> None:
+        """
+        Args:
+            fields: what this server calls fields of a request, such as max_tokens; empty: left out.
+            opening: the mark of reasoning at the end of its prompts, `<think>`, with which answers then begin
+                here; None: none or, of vLLM, the mark that it says.
+        """
         self.url = url.rstrip("/")
+        self.fields, self.opening = fields, opening
+        self._openings: dict[bool | None, str] = {}  # by `thinking`
         self._http = HttpPool(self.url, timeout_s=timeout_s, access=access)
         self._is_vllm: bool | None = None
 
@@ -116,10 +140,10 @@ class InferenceClient:
                 completions: fewer choices, a finish reason other than `stop` and `length`, log-probabilities
                 that are missing or not finite.
         """
-        kind = _LINE if prompt.style in LINES else _CHAT
+        api = LINE if prompt.style in LINES else CHAT
         request: dict[str, Any] = {
             "model": model,
-            **kind.asks(prompt),
+            **api.asks(prompt),
             "n": count,
             "seed": seed,
             "temperature": sampling.temperature,
@@ -128,25 +152,47 @@ class InferenceClient:
         }
         if tokens:
             request |= {
-                **kind.logprobs,
+                **api.logprobs,
                 "top_k": sampling.top_k if sampling.top_k else -1,
                 "min_p": 0.0,
                 "return_token_ids": True,
                 "skip_special_tokens": False,
             }
-        if thinking is not None and kind is _CHAT:
+        if thinking is not None and api is CHAT:
             request["chat_template_kwargs"] = {"enable_thinking": thinking}
-        response = await self._request("POST", kind.path, request)
+        request = {self.fields.get(name, name): value for name, value in request.items()}
+        request.pop("", None)
+        response = await self._request("POST", api.path, request)
         with _parsing(response):
             body = _body(response)
+            opening = ""
+            if "messages" in request and "continue_final_message" not in request:
+                opening = self.opening or ""
+                if tokens and self.opening is None:
+                    opening = await self._opening_of(body, thinking=thinking)
             choices = sorted(body["choices"], key=lambda choice: int(choice["index"]))
             indices = [int(choice["index"]) for choice in choices]
             if indices != list(range(count)):
                 raise ValueError(f"{len(indices)} choices instead of {count}: {indices}")
             return Generation(
-                prompt_token_ids=kind.prompt_token_ids(body) if tokens else (),
-                completions=tuple(_completion(kind, c, seed=seed, tokens=tokens) for c in choices),
+                prompt_token_ids=api.prompt_token_ids(body) if tokens else (),
+                completions=tuple(
+                    read_completion(api, c, seed=seed, tokens=tokens, opening=opening) for c in choices
+                ),
             )
+
+    async def _opening_of(self, answered: dict[str, Any], *, thinking: bool | None) -> str:
+        """The mark of reasoning at the end of the prompt, which a chat template ends alike every time."""
+        if thinking not in self._openings:
+            tail = list(answered["prompt_token_ids"][-_TAIL_TOKENS:])
+            response = await self._request("POST", "/detokenize", {"tokens": tail})
+            text = ""
+            if response.is_client_error:
+                logger.warning("%s: no /detokenize, so whether prompts open reasoning is unknown", self.url)
+            else:
+                text = str(_body(response)["prompt"]).rstrip()
+            self._openings[thinking] = next((mark for mark in OPENINGS if text.endswith(mark)), "")
+        return self._openings[thinking]
 
     async def reload(self, adapter: Adapter, *, rollback: bool = False) -> dict[str, Any]:
         """Makes the server serve `adapter`; returns the timings of the stages in seconds.
@@ -247,71 +293,3 @@ def _body(response: httpx.Response) -> dict[str, Any]:
         said = said.replace(key, MASK)  # servers quote a wrong key
     remedy = f" ({REMEDY}; for a player, key-env or key-file)" if response.status_code == 401 else ""
     raise kind(f"{request.method} {request.url}: {response.status_code} {said[:500]}{remedy}")
-
-
-class _Chat:
-    """The chat completions API. A last message of the assistant is continued, which vLLM alone can do."""
-
-    path = "/v1/chat/completions"
-    logprobs: Mapping[str, Any] = {"logprobs": True, "top_logprobs": 0}
-
-    def asks(self, prompt: Prompt) -> dict[str, Any]:
-        messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
-        if not messages or messages[-1]["role"] != "assistant":
-            return {"messages": messages}
-        return {"messages": messages, "add_generation_prompt": False, "continue_final_message": True}
-
-    def prompt_token_ids(self, body: dict[str, Any]) -> tuple[int, ...]:
-        return tuple(body["prompt_token_ids"])
-
-    def text(self, choice: dict[str, Any]) -> str:
-        return str(choice["message"]["content"] or "")
-
-    def token_logprobs(self, choice: dict[str, Any]) -> list[float]:
-        return [token["logprob"] for token in choice["logprobs"]["content"]]
-
-
-class _Line:
-    """The plain completions API."""
-
-    path = "/v1/completions"
-    logprobs: Mapping[str, Any] = {"logprobs": 0}
-
-    def asks(self, prompt: Prompt) -> dict[str, Any]:
-        line_ends = {"stop": ["\n"]} if prompt.style in GAME_STYLES else {}
-        return {"prompt": "".join(m.content for m in prompt.messages), **line_ends}
-
-    def prompt_token_ids(self, body: dict[str, Any]) -> tuple[int, ...]:
-        return tuple(body["choices"][0]["prompt_token_ids"])
-
-    def text(self, choice: dict[str, Any]) -> str:
-        return str(choice["text"])
-
-    def token_logprobs(self, choice: dict[str, Any]) -> list[float]:
-        return list(choice["logprobs"]["token_logprobs"])
-
-
-_CHAT, _LINE = _Chat(), _Line()
-
-
-_FINISHED = ("stop", "length")
-"""vLLM says `abort` of what it gave up, with status 200, and nothing of what it has not finished."""
-
-
-def _completion(kind: _Chat | _Line, choice: dict[str, Any], *, seed: int, tokens: bool) -> Completion:
-    """Raises ValueError where it is not whole."""
-    where = f"choice {choice['index']}"
-    if choice["finish_reason"] not in _FINISHED:
-        raise ValueError(f"{where}: finish_reason {choice['finish_reason']!r} is none of {_FINISHED}")
-    token_ids, logprobs = (choice["token_ids"], kind.token_logprobs(choice)) if tokens else ((), ())
-    if len(token_ids) != len(logprobs):
-        raise ValueError(f"{where}: {len(token_ids)} tokens, {len(logprobs)} logprobs")
-    if not all(map(math.isfinite, logprobs)):
-        raise ValueError(f"{where}: a log-probability is not finite: {logprobs}")
-    return Completion(
-        text=kind.text(choice),
-        token_ids=tuple(token_ids),
-        logprobs=tuple(map(float, logprobs)),
-        finish_reason=choice["finish_reason"],
-        seed=seed + int(choice["index"]),
-    )

@@ -164,7 +164,12 @@ class Peers:
         url = _known(self.inference_url, "inference")
         async with InferenceClient(url, access=self.access, timeout_s=TIMEOUT_S) as client:
             made = await client.complete(
-                prompt, model=question.player, count=1, sampling=sampling, seed=0, tokens=False
+                prompt,
+                model=question.player,
+                count=1,
+                sampling=sampling,
+                seed=0,
+                tokens=await client.tells_tokens(),
             )
         return made.completions[0]
 

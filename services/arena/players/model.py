@@ -41,6 +41,7 @@ class ModelPlayer:
 
     `source` says what the endpoint serves, such as `run:runs/demo@42`. With it, `describe` leaves out the
     address, which changes whenever the model is served again. `thinking` None: as the chat template has it.
+    `renamed` and `opening` are `fields` and `opening` of the client.
     """
 
     name: str
@@ -50,6 +51,8 @@ class ModelPlayer:
     sampling: Sampling
     source: str = ""
     thinking: bool | None = None
+    renamed: Mapping[str, str] | None = None
+    opening: str | None = None
 
     def describe(self) -> Mapping[str, object]:
         """See `Player.describe`. A field that is added here decides answers, so it is described too."""

@@ -22,6 +22,8 @@ from services.arena.players.player import EpsilonRandomPlayer, FirstLegalPlayer,
 
 _ENGINE_OPTION = "option."
 _UNSERVED = ("model:", "run:")
+_OMITTED = "(seed|temperature|top_p|max_tokens)"
+"""A field of a request that a player may leave out."""
 
 
 def make_player(spec: str) -> Player:
@@ -180,6 +182,9 @@ class _Http(_Spec):
     key_file: Path | None = None
     source: str = ""
     thinking: bool | None = None
+    omit: str = Field(default="", pattern=rf"^({_OMITTED}(\+{_OMITTED})*)?$")
+    tokens_field: str = Field(default="max_tokens", pattern=r"^\w{1,40}$")
+    opening: str | None = Field(default=None, max_length=40)
 
     @property
     def called(self) -> str:
@@ -189,16 +194,22 @@ class _Http(_Spec):
         url, _, model = self.place.partition("#")
         if not model:
             raise InvalidInput("the model's name is missing: http://HOST:PORT#MODEL")
+        fields = {"max_tokens": self.tokens_field} if self.tokens_field != "max_tokens" else {}
+        fields |= dict.fromkeys(filter(None, self.omit.split("+")), "")
         # Our certificates, which are not secret, but the player's own key: the server may be anybody's.
         access = AccessSettings().access.with_key(self.key_env, self.key_file)
         return ModelPlayer(
             name=self.called,
-            client=InferenceClient(url.rstrip("/").removesuffix("/v1"), access=access),
+            client=InferenceClient(
+                url.rstrip("/").removesuffix("/v1"), access=access, fields=fields, opening=self.opening
+            ),
             model=model,
             style=self.style,
             sampling=Sampling(self.temperature, self.top_p, self.top_k, self.max_tokens),
             source=self.source,
             thinking=self.thinking,
+            renamed=fields or None,
+            opening=self.opening,
         )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, NonNegativeInt
 
 from rookery import logs
 from rookery.errors import EngineFault, InvalidInput, RookeryError, Unavailable, validation_message
@@ -77,6 +77,12 @@ class _Lease(BaseModel):
 
     version: int = Field(ge=0)
     seconds: float = Field(gt=0, le=MAX_LEASE_S)
+
+
+class _Tokens(BaseModel):
+    """Body of `POST /detokenize`."""
+
+    tokens: list[NonNegativeInt] = Field(max_length=64)
 
 
 class _ProblemRoute(APIRoute):
@@ -151,6 +157,15 @@ async def end_lease(version: int, request: Request) -> dict[str, Any]:
     """Ends the lease of a version, if there is one."""
     _state(request).policies.end_lease(version)
     return {"version": version}
+
+
+@router.post("/detokenize")
+async def detokenize(body: _Tokens, request: Request) -> dict[str, str]:
+    """The text of a few tokens, like vLLM's route, which takes any number. Clients ask how prompts end."""
+    tokenizer = _state(request).client.get_tokenizer()
+    if body.tokens and max(body.tokens) >= len(tokenizer):
+        raise InvalidInput(f"no token {max(body.tokens)}: there are {len(tokenizer)}")
+    return {"prompt": tokenizer.decode(body.tokens)}
 
 
 @router.get("/policy")

@@ -23,6 +23,7 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from rookery.advantages import group_advantages
+from rookery.answers import OPENINGS
 from rookery.errors import SetupError
 from rookery.hub import model_folder
 from rookery.trace import Completion, ProcessReward, Trace, TraceGroup
@@ -154,7 +155,11 @@ def token_spans(tokenizer: Tokenizer, completion: Completion) -> list[tuple[int,
             return []
         spans.append((len(text), len(text) + len(piece)))
         text += piece
-    for lead in ("", " "):  # SentencePiece drops the first space
+    for lead in (
+        "",
+        " ",
+        *OPENINGS,
+    ):  # SentencePiece drops the first space; the prompt may open the reasoning
         if (lead + text).startswith(completion.text):
             return [(start + len(lead), end + len(lead)) for start, end in spans]
     return []

@@ -183,7 +183,8 @@ class AdapterSettings(Settings):
     lora_alpha: PositiveInt = 32
     """The adapter is scaled by alpha / rank."""
     lora_targets: str = "all-linear"
-    """Modules that get an adapter, separated by commas; never the head or the embeddings."""
+    """Linear layers that get an adapter, separated by commas; never the head, the embeddings or a mixture's
+    experts."""
 
 
 class MemorySettings(Settings):

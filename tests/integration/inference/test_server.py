@@ -55,6 +55,8 @@ def server(
     model = build_tiny(
         tmp_path_factory.mktemp("model") / "tiny", hidden_size=64, layers=2, intermediate_size=128
     )
+    template = model / "chat_template.jinja"
+    template.write_text(template.read_text().replace("'<|assistant|>' }}", "'<|assistant|><think>' }}"))
     flags = ("--max-loras", "3", "--max-lora-rank", "8", "--leases", "1", "--adapter-url", elsewhere[1])
     server = Server(model, tmp_path_factory.mktemp("adapters"), redis_url, flags, ACCESS, spawns=True)
     try:
@@ -123,6 +125,7 @@ async def test_a_group_comes_with_its_tokens_logprobs_and_seeds(client: Inferenc
     assert [c.text for c in shifted.completions[:3]] == [c.text for c in one.completions[1:]]
     assert len(one.prompt_token_ids) > 64
     for completion in one.completions:
+        assert completion.text.startswith("<think>"), "which the prompt opens"
         assert len(completion.token_ids) == len(completion.logprobs) > 0
         assert all(logprob <= 0.0 for logprob in completion.logprobs)
 
@@ -399,7 +402,7 @@ async def test_no_route_answers_without_the_token(server: Server) -> None:
 
 
 CLOSED = (
-    "/invocations", "/tokenize", "/detokenize", "/load", "/pause", "/resume",
+    "/invocations", "/tokenize", "/load", "/pause", "/resume",
     "/update_weights", "/collective_rpc", "/reset_prefix_cache", "/server_info", "/v1/load_lora_adapter",
     "/v1/unload_lora_adapter", "/v1/responses", "/v1/messages", "/v1/systemone", "/generative_scoring",
     "/v1/chat/completions/render", "/v1/chat/completions/derender", "/v1/chat/completions/batch",
@@ -428,12 +431,20 @@ async def test_what_we_do_not_need_of_vllm_is_closed(server: Server) -> None:
         assert "access-control-allow-origin" not in (await http.options("/reload", headers=preflight)).headers
 
 
+async def test_only_the_text_of_a_few_known_tokens_is_told(server: Server) -> None:
+    async with httpx.AsyncClient(base_url=server.url, headers=ACCESS.headers) as http:
+        for tokens, status in (([], 200), ([0] * 64, 200), ([0] * 65, 422), ([-1], 422), ([1 << 40], 422)):
+            answer = await http.post("/detokenize", json={"tokens": tokens})
+            assert (tokens, answer.status_code) == (tokens, status)
+
+
 async def test_hostile_callers_do_not_harm_it(server: Server, client: InferenceClient) -> None:
     paths = [
         "/reload",
         "/lease",
         "/lease/0",
         "/policy",
+        "/detokenize",
         "/v1/models/x",
         "/v1/completions",
         "/v1/chat/completions",

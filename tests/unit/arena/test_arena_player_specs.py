@@ -42,6 +42,8 @@ from tests.certificates import Authority
         ("http://h:1", "the model's name is missing"),
         ("http://h:1#m,style=prose", "style: choose from .* \\(got 'prose'\\)"),
         ("http://h:1#m,max_tokens=3", "'max_tokens=3' is not NAME=VALUE"),
+        ("http://h:1#m,omit=seed+n", "omit: .*pattern"),
+        ("http://h:1#m,tokens-field=", "tokens-field: .*pattern"),
         ("http://h:1#m,spec=3", "'spec=3' is not NAME=VALUE"),
         ("model:models/rook-tiny", "it needs a server: `rookery evaluate` and `rookery uci` start one"),
         ("run:runs/demo@3", "it needs a server"),
@@ -90,6 +92,7 @@ def test_passwords_and_keys_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -
 OPTIONS = {
     "place": "http://h:1#other", "style": "fen", "temperature": "0.5", "top_p": "0.5", "top_k": "5",
     "max_tokens": "9", "source": "run:demo", "thinking": "off",
+    "omit": "seed", "tokens_field": "max_completion_tokens", "opening": "<think>",
 }  # fmt: skip
 
 
@@ -121,6 +124,16 @@ def test_a_served_model_is_described_by_what_it_is_not_where() -> None:
     assert player.name == "demo@3"
     assert player.describe()["source"] == "run:runs/demo@3:abc"
     assert "url" not in player.describe()
+
+
+def test_what_an_endpoint_does_not_take_is_renamed_or_left_out() -> None:
+    player = make_player(
+        "http://h:1#o3,tokens-field=max_completion_tokens,omit=seed+temperature,opening=<think>"
+    )
+    assert isinstance(player, ModelPlayer)
+    fields = {"max_tokens": "max_completion_tokens", "seed": "", "temperature": ""}
+    assert (player.client.fields, player.client.opening) == (fields, "<think>")
+    assert player.describe()["renamed"] == fields
 
 
 async def test_players_that_the_watcher_describes_are_closed(
@@ -215,7 +228,7 @@ def test_a_player_behind_tls_is_checked_by_the_authority_and_gets_no_token_but_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Access] = []
-    monkeypatch.setattr(spec_module, "InferenceClient", lambda _, access: seen.append(access))
+    monkeypatch.setattr(spec_module, "InferenceClient", lambda _, access, **options: seen.append(access))
     monkeypatch.setenv("ROOKERY_TOKEN", "of-the-run-0123456789")
     monkeypatch.setenv("ROOKERY_TLS_CA", str(Authority(tmp_path).ca))
     make_player("https://h:1#m")

@@ -75,6 +75,12 @@ def test_one_request_with_token_and_scheme(service: Service, monkeypatch: pytest
     ]
     assert "secret" not in repr(RewardClient(token="secret"))
 
+    monkeypatch.setenv("ROOKERY_OPENING", "<think>")
+    service.answers = [verdicts(VERDICT, VERDICT)]
+    RewardClient().score([Answer(FEN, "\\boxed{e8}"), Answer(FEN, "M: e8", task="P")])
+    sent = [item["response"] for item in json.loads(service.requests[-1].content)["items"]]
+    assert sent == ["<think>\\boxed{e8}", "M: e8"]
+
 
 @pytest.mark.parametrize(
     "first",

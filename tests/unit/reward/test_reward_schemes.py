@@ -105,6 +105,12 @@ def test_mate_is_worth_more_the_nearer_it_is(mate: int | None, value: float) -> 
         (r"<think>a</think><think>b</think>\boxed{Rxa8}", 0.0),
         (r"Hello <think>a</think>\boxed{Rxa8}", 0.0),
         (r"<think>a</think>", 0.0),
+        (r"[THINK]a[/THINK]\boxed{Rxa8}", 1.0),
+        (r"[THINK]a[/THINK][THINK]b[/THINK]\boxed{Rxa8}", 0.0),
+        (
+            r"<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>\boxed{Rxa8}",
+            1.0,
+        ),
     ],
 )
 def test_format_is_one_thought_then_one_box(response: str, value: float) -> None:

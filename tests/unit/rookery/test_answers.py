@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.answers import MAX_BOX_CHARS, Answer, extract, peel
+from rookery.answers import MAX_BOX_CHARS, Answer, extract, peel, reasoning_of, text_to_read
 from rookery.trace import Outcome
+
+ANALYSIS, FINAL = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
+"""Of gpt-oss."""
 
 
 @pytest.mark.parametrize(
@@ -20,6 +23,10 @@ from rookery.trace import Outcome
         (r"<think>a</think><think>b \boxed{a3}</think> \boxed{e4}", "e4"),
         (r"no opening tag, the template had it</think>\boxed{e4}", "e4"),
         (r"\boxed{e4}<think>\boxed{d4}", "e4"),
+        (r"[THINK]\boxed{d4}[/THINK]\boxed{e4}", "e4"),
+        (r"\boxed{e4}[THINK]\boxed{d4}", "e4"),
+        (ANALYSIS + r"\boxed{d4}<|end|><|start|>assistant" + FINAL + r"\boxed{e4}<|return|>", "e4"),
+        (FINAL + r"\boxed{e4}<|end|><|start|>assistant" + ANALYSIS + r"\boxed{d4}", "e4"),
         (r"\boxed{\mathbf{\text{Nf3}}}", "Nf3"),
         (r"\boxed{\boxed{Nf3}}", "Nf3"),
         (r"\boxed{{Nf3}}", "Nf3"),
@@ -78,6 +85,8 @@ def test_finds_the_answer(response: str, text: str) -> None:
         (r"<think>\boxed{e4}</think>", True, Outcome.TRUNCATED),
         (r"<think>I will play \boxed{e4}", False, Outcome.NO_BOX),
         (r"<think>I will play \boxed{e4}", True, Outcome.TRUNCATED),
+        (r"[THINK]I will play \boxed{e4}", True, Outcome.TRUNCATED),
+        (ANALYSIS + r"I will play \boxed{e4}", True, Outcome.TRUNCATED),
         (r"\boxed{e4", False, Outcome.TRUNCATED),
         (r"\boxed{\text{e4}", False, Outcome.TRUNCATED),
         (r"\boxed{}", False, Outcome.EMPTY_BOX),
@@ -111,6 +120,10 @@ UNITS = {
     "thinks": "<think>",
     "ends of thinking": "</think>",
     "thoughts": r"<think>\boxed{e4}</think>",
+    "thoughts of Magistral": r"[THINK]\boxed{e4}[/THINK]",
+    "channels": "<|channel|>",
+    "channels of spaces": "<|channel|>" + " " * 90,
+    "ends of channels": "<|end|><|start|>assistant",
     "commands in a box": r"\text{",
     "stars": "**",
     "spaces": " ",
@@ -154,3 +167,16 @@ def test_peeling_is_final(text: str) -> None:
 @given(st.text(alphabet=st.characters(exclude_characters="\\{}"), max_size=MAX_BOX_CHARS))
 def test_what_stands_before_the_box_does_not_matter(noise: str) -> None:
     assert extract(rf"{noise}</think>{noise.replace('<', '')}\boxed{{e4}}") == Answer("e4")
+
+
+@pytest.mark.parametrize(
+    ("opened", "closed"), [("[THINK]", "[/THINK]"), (ANALYSIS, f"<|end|><|start|>assistant{FINAL}")]
+)
+def test_reasoning_in_other_marks_is_read_at_its_place(opened: str, closed: str) -> None:
+    response = f"{opened}e4 wins.{closed}Well: \\boxed{{e4}}"
+    text = text_to_read(response, "e2e4", chars=1000)
+    assert text.startswith("<think>") and text.count("</think>") == 1
+    assert [text.index(word) for word in ("e4 wins", "Well")] == [
+        response.index(word) for word in ("e4 wins", "Well")
+    ]
+    assert reasoning_of(f"{opened}no box") == "no box"

@@ -189,20 +189,24 @@ def test_a_knight_is_no_pawn() -> None:
     assert_reads("e2e4", START, r"\boxed{Pe4}", r"\boxed{Pe2e4}", r"\boxed{Pe2-e4}")
 
 
-@pytest.mark.parametrize("text", ["O-O", "0-0", "o-o", "O-O+", "e1g1", "e1h1", "O\u2013O", "O-O (e1g1)"])
+@pytest.mark.parametrize(
+    "text", ["O-O", "0-0", "o-o", "O-O+", "e1g1", "e1h1", "O\u2013O", "O-O (e1g1)", "Ke1g1", "Ke1-g1+"]
+)
 def test_castling_in_every_spelling(text: str) -> None:
     assert_reads("e1g1", CASTLE, rf"\boxed{{{text}}}")
     assert_refuses(Outcome.ILLEGAL, NO_CASTLE, rf"\boxed{{{text.split()[0]}}}")
 
 
-@pytest.mark.parametrize("text", ["O-O-O", "0-0-0", "o-o-o", "O-O-O#", "e1c1", "e1a1", "0\u20110\u20110"])
+@pytest.mark.parametrize(
+    "text", ["O-O-O", "0-0-0", "o-o-o", "O-O-O#", "e1c1", "e1a1", "0\u20110\u20110", "Ke1-c1"]
+)
 def test_castling_long_in_every_spelling(text: str) -> None:
     assert_reads("e1c1", CASTLE, rf"\boxed{{{text}}}")
     assert_refuses(Outcome.ILLEGAL, NO_CASTLE, rf"\boxed{{{text}}}")
 
 
 def test_castling_is_not_a_king_move_in_algebraic_notation() -> None:
-    assert_refuses(Outcome.ILLEGAL, CASTLE, r"\boxed{Kg1}", r"\boxed{Kc1}", r"\boxed{Kxh1}", r"\boxed{Ke1g1}")
+    assert_refuses(Outcome.ILLEGAL, CASTLE, r"\boxed{Kg1}", r"\boxed{Kc1}", r"\boxed{Kxh1}", r"\boxed{Keg1}")
 
 
 @pytest.mark.parametrize("piece", "QRBN")

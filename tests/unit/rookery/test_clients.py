@@ -5,6 +5,7 @@ import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import grpc
@@ -122,13 +123,21 @@ ADAPTER = Adapter(PolicyVersion(7, "ab"), "/adapters/7", "rook-tiny")
 
 
 class ScriptedServer:
-    """Stands where the network is: keeps each request, answers with what it was given."""
+    """Stands where the network is: keeps each request, answers with what it was given.
+
+    Its prompts end with `tail`; if that is None, it does not say how.
+    """
 
     def __init__(self, answer: httpx.Response | httpx.HTTPError) -> None:
         self.answer = answer
         self.requests: list[httpx.Request] = []
+        self.tail: str | None = None
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/detokenize":
+            return (
+                httpx.Response(404) if self.tail is None else httpx.Response(200, json={"prompt": self.tail})
+            )
         self.requests.append(request)
         if isinstance(self.answer, httpx.HTTPError):
             raise self.answer
@@ -142,7 +151,11 @@ class ScriptedServer:
 
 @asynccontextmanager
 async def inference(
-    monkeypatch: pytest.MonkeyPatch, answer: httpx.Response | httpx.HTTPError, *, access: Access = OPEN
+    monkeypatch: pytest.MonkeyPatch,
+    answer: httpx.Response | httpx.HTTPError,
+    *,
+    access: Access = OPEN,
+    **options: Any,
 ) -> AsyncIterator[tuple[InferenceClient, ScriptedServer]]:
     server = ScriptedServer(answer)
     real = httpx.AsyncClient
@@ -151,7 +164,7 @@ async def inference(
         return real(**kwargs, transport=httpx.MockTransport(server))
 
     monkeypatch.setattr(httpx, "AsyncClient", client_on_the_server)
-    async with InferenceClient("http://inference:8000/", access=access) as client:
+    async with InferenceClient("http://inference:8000/", access=access, **options) as client:
         yield client, server
 
 
@@ -260,6 +273,77 @@ async def test_other_servers_are_sent_only_what_they_know(monkeypatch: pytest.Mo
     assert generation.completions == (Completion("", (), (), "length", 3),)
     assert server.sent.keys() == {"model", "messages", "n", "seed", "temperature", "top_p", "max_tokens"}
     assert server.requests[-1].headers["Authorization"] == "Bearer sk-1"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab"),
+        (
+            [
+                {"type": "thinking", "thinking": [{"type": "text", "text": "\\boxed{e4}"}]},
+                {"type": "text", "text": "\\boxed{d4}"},
+            ],
+            "<think>\\boxed{e4}</think>\\boxed{d4}",
+        ),
+        ([{"type": "thinking", "thinking": "\\boxed{e4}"}], "<think>\\boxed{e4}</think>"),
+        ([], ""),
+        ([{"type": "image_url", "image_url": "a"}], None),
+        ([{"type": "thinking", "thinking": [{"type": "image_url"}]}], None),
+        ({"text": "a"}, None),
+        (7, None),
+    ],
+)
+async def test_content_in_chunks_is_read_as_text(
+    monkeypatch: pytest.MonkeyPatch, content: Any, text: str | None
+) -> None:
+    answer = {"index": 0, "message": {"content": content}, "finish_reason": "stop"}
+    reply = httpx.Response(200, json={"choices": [answer]})
+    ask: dict[str, Any] = {"model": "m", "count": 1, "sampling": Sampling(), "seed": 3, "tokens": False}
+    async with inference(monkeypatch, reply) as (client, _):
+        if text is None:
+            with pytest.raises(PeerFault, match="cannot read the answer"):
+                await client.complete(PROMPT, **ask)
+        else:
+            assert (await client.complete(PROMPT, **ask)).completions[0].text == text
+
+
+@pytest.mark.parametrize(
+    ("tail", "reasoning", "text"),
+    [
+        ("<|im_start|>assistant\n<think>\n", None, "<think>text 0"),
+        ("[/INST][THINK]", None, "[THINK]text 0"),
+        ("<|im_start|>assistant\n<think>\n\n</think>\n\n", None, "text 0"),
+        ("<|im_start|>assistant\n", None, "text 0"),
+        (None, None, "text 0"),
+        ("<think>", "taken out by the server", "text 0"),
+    ],
+)
+async def test_answers_begin_with_the_mark_that_the_prompt_ends_with(
+    monkeypatch: pytest.MonkeyPatch, tail: str | None, reasoning: str | None, text: str
+) -> None:
+    answer = choice(0)
+    answer["message"]["reasoning"] = reasoning
+    body = {"prompt_token_ids": [1, 2], "choices": [answer]}
+    async with inference(monkeypatch, httpx.Response(200, json=body)) as (client, server):
+        server.tail = tail
+        ask = partial(client.complete, model="m", count=1, sampling=Sampling(), seed=0)
+        assert [(await ask(PROMPT)).completions[0].text for _ in range(2)] == [text] * 2
+        begun = replace(PROMPT, messages=(*PROMPT.messages, Message("assistant", "\\boxed{")))
+        assert (await ask(begun)).completions[0].text == "text 0"
+        client.opening = "<think>"
+        assert (await ask(PROMPT, tokens=False)).completions[0].text == (
+            "text 0" if reasoning else "<think>text 0"
+        )
+
+
+async def test_fields_are_renamed_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}
+    reply = httpx.Response(200, json={"choices": [answer]})
+    fields = {"max_tokens": "max_completion_tokens", "seed": "", "temperature": ""}
+    async with inference(monkeypatch, reply, fields=fields) as (client, server):
+        await client.complete(PROMPT, model="m", count=1, sampling=Sampling(), seed=3, tokens=False)
+    assert server.sent.keys() == {"model", "messages", "n", "top_p", "max_completion_tokens"}
 
 
 async def test_only_vllm_tells_tokens(monkeypatch: pytest.MonkeyPatch) -> None:

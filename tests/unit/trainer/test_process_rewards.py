@@ -70,6 +70,8 @@ def test_spans_are_those_of_the_text() -> None:
         "<think>", "e2", "e4", " ", "d2", "d4", " ", "g1", "f3", "</think>", "\\boxed{", "e2", "e4", "}", "",
     ]  # fmt: skip
     assert token_spans(TOKENIZER, replace(completion, text="something else")) == []
+    opened = replace(completion, token_ids=completion.token_ids[1:])  # the prompt ends with <think>
+    assert token_spans(TOKENIZER, opened) == spans[1:]
 
 
 def test_spans_count_special_tokens_characters_and_a_lost_space() -> None:

@@ -1,0 +1,107 @@
+"""The two APIs of OpenAI for completions: what they are asked, and how their answers are read."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rookery.prompt import GAME_STYLES
+from rookery.trace import Completion, Prompt
+
+
+class _Chat:
+    """The chat completions API. A last message of the assistant is continued, which vLLM alone can do."""
+
+    path = "/v1/chat/completions"
+    logprobs: Mapping[str, Any] = {"logprobs": True, "top_logprobs": 0}
+
+    def asks(self, prompt: Prompt) -> dict[str, Any]:
+        messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
+        if not messages or messages[-1]["role"] != "assistant":
+            return {"messages": messages}
+        return {"messages": messages, "add_generation_prompt": False, "continue_final_message": True}
+
+    def prompt_token_ids(self, body: dict[str, Any]) -> tuple[int, ...]:
+        return tuple(body["prompt_token_ids"])
+
+    def text(self, choice: dict[str, Any], opening: str) -> str:
+        message = choice["message"]
+        if message.get("reasoning") or message.get("reasoning_content"):
+            opening = ""  # the server has taken the reasoning out
+        return opening + _text_of(message["content"])
+
+    def token_logprobs(self, choice: dict[str, Any]) -> list[float]:
+        return [token["logprob"] for token in choice["logprobs"]["content"]]
+
+
+class _Line:
+    """The plain completions API."""
+
+    path = "/v1/completions"
+    logprobs: Mapping[str, Any] = {"logprobs": 0}
+
+    def asks(self, prompt: Prompt) -> dict[str, Any]:
+        line_ends = {"stop": ["\n"]} if prompt.style in GAME_STYLES else {}
+        return {"prompt": "".join(m.content for m in prompt.messages), **line_ends}
+
+    def prompt_token_ids(self, body: dict[str, Any]) -> tuple[int, ...]:
+        return tuple(body["choices"][0]["prompt_token_ids"])
+
+    def text(self, choice: dict[str, Any], opening: str) -> str:
+        return opening + str(choice["text"])
+
+    def token_logprobs(self, choice: dict[str, Any]) -> list[float]:
+        return list(choice["logprobs"]["token_logprobs"])
+
+
+CHAT, LINE = _Chat(), _Line()
+
+
+def _text_of(content: Any) -> str:
+    """The text of a message. Of one in chunks, as Mistral's, the reasoning is in a `<think>`.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts = []
+    for chunk in content:
+        match chunk:
+            case {"type": "thinking", "thinking": [*thoughts]}:
+                texts.append(f"<think>{''.join(thought['text'] for thought in thoughts)}</think>")
+            case {"type": "thinking", "thinking": str(thought)}:
+                texts.append(f"<think>{thought}</think>")
+            case {"text": str(text)}:
+                texts.append(text)
+            case _:
+                raise TypeError(f"a chunk without text: {repr(chunk)[:100]}")
+    return "".join(texts)
+
+
+_FINISHED = ("stop", "length")
+"""vLLM says `abort` of what it gave up, with status 200, and nothing of what it has not finished."""
+
+
+def read_completion(
+    api: _Chat | _Line, choice: dict[str, Any], *, seed: int, tokens: bool, opening: str
+) -> Completion:
+    """One of an answer's choices, after the `opening` of its text.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not whole.
+    """
+    where = f"choice {choice['index']}"
+    if choice["finish_reason"] not in _FINISHED:
+        raise ValueError(f"{where}: finish_reason {choice['finish_reason']!r} is none of {_FINISHED}")
+    token_ids, logprobs = (choice["token_ids"], api.token_logprobs(choice)) if tokens else ((), ())
+    if len(token_ids) != len(logprobs):
+        raise ValueError(f"{where}: {len(token_ids)} tokens, {len(logprobs)} logprobs")
+    if not all(map(math.isfinite, logprobs)):
+        raise ValueError(f"{where}: a log-probability is not finite: {logprobs}")
+    return Completion(
+        text=api.text(choice, opening),
+        token_ids=tuple(token_ids),
+        logprobs=tuple(map(float, logprobs)),
+        finish_reason=choice["finish_reason"],
+        seed=seed + int(choice["index"]),
+    )
