@@ -252,7 +252,13 @@ def _evaluation(proto: verdict_pb2.Evaluation) -> Evaluation:
 
 def _sentence(proto: verdict_pb2.Sentence) -> Sentence:
     claims = tuple(
-        Claim(claim.concept, claim.start, claim.end, claim.true if claim.HasField("true") else None)
+        Claim(
+            claim.concept,
+            claim.start,
+            claim.end,
+            claim.true if claim.HasField("true") else None,
+            weight=claim.weight if claim.HasField("weight") else None,
+        )
         for claim in proto.claims
     )
     return Sentence(proto.start, proto.end, proto.read, claims)

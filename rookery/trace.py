@@ -166,12 +166,17 @@ class EngineStamp:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a text says about the board at `text[start:end]`. `true` is None if only an engine could tell."""
+    """What a text says about the board at `text[start:end]`. `true` is None if only an engine could tell.
+
+    `weight`, from 0 to 1, is what it counts for in the term `truth` if it is true: 0 for what is given. None
+    in records that do not have it, where each counts 1.
+    """
 
     concept: str
     start: int
     end: int
     true: bool | None = None
+    weight: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

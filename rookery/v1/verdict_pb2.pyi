@@ -55,16 +55,18 @@ class Engine(_message.Message):
     def __init__(self, id: _Optional[str] = ..., nodes: _Optional[int] = ...) -> None: ...
 
 class Claim(_message.Message):
-    __slots__ = ("concept", "start", "end", "true")
+    __slots__ = ("concept", "start", "end", "true", "weight")
     CONCEPT_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     TRUE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
     concept: str
     start: int
     end: int
     true: bool
-    def __init__(self, concept: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., true: bool = ...) -> None: ...
+    weight: float
+    def __init__(self, concept: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., true: bool = ..., weight: _Optional[float] = ...) -> None: ...
 
 class Sentence(_message.Message):
     __slots__ = ("start", "end", "read", "claims")

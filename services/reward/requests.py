@@ -101,6 +101,8 @@ class ClaimBody(_Answer):
     end: int
     true: bool | None
     """Null if only an engine could tell."""
+    weight: float | None
+    """What it counts for in `truth` if it is true, from 0 to 1; 0 for what is given. This service sets it."""
 
 
 class SentenceBody(_Answer):

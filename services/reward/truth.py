@@ -55,8 +55,8 @@ def truth_of(reading: commentary.Reading) -> float:
     """
     weights: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for claim in reading.claims:
-        if claim.true and claim.concept not in GIVEN:
-            weights[claim.concept][claim.key] = min(1.0, claim.weight)
+        if claim.true:
+            weights[claim.concept][claim.key] = _weight(claim)
     truths = sum(
         weight * 0.5**repeated
         for by_key in weights.values()
@@ -66,6 +66,10 @@ def truth_of(reading: commentary.Reading) -> float:
     return max(-1.0, truths / (truths + HALF) - falsehoods / FALSE_CLAIMS)
 
 
+def _weight(claim: commentary.Claim) -> float:
+    return 0.0 if claim.concept in GIVEN else min(1.0, claim.weight)
+
+
 def sentences_of(reading: commentary.Reading) -> tuple[Sentence, ...]:
     """The sentences as a verdict lists them."""
     return tuple(
@@ -73,7 +77,10 @@ def sentences_of(reading: commentary.Reading) -> tuple[Sentence, ...]:
             sentence.start,
             sentence.end,
             sentence.status not in ("partly", "unread"),
-            tuple(Claim(claim.concept, claim.start, claim.end, claim.true) for claim in sentence.claims),
+            tuple(
+                Claim(claim.concept, claim.start, claim.end, claim.true, weight=_weight(claim))
+                for claim in sentence.claims
+            ),
         )
         for sentence in reading.sentences
     )

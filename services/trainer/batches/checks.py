@@ -33,7 +33,12 @@ def check_group(group: TraceGroup) -> None:
     except ValueError as error:
         raise WireError(f"group {group.id!r}: {error}") from error
     for slot, trace in enumerate(group.traces):
-        rewards = (trace.verdict.reward, *(step.reward for step in trace.verdict.process_rewards))
+        claims = (claim for sentence in trace.verdict.sentences for claim in sentence.claims)
+        rewards = (
+            trace.verdict.reward,
+            *(step.reward for step in trace.verdict.process_rewards),
+            *(claim.weight or 0.0 for claim in claims),
+        )
         if wrong := [reward for reward in rewards if not abs(reward) <= _LARGEST]:  # NaN compares false
             raise ArithmeticError(f"group {group.id}: reward of completion {slot} is {wrong[0]!r}")
         for place, logprob in enumerate(trace.completion.logprobs):

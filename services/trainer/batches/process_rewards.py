@@ -2,9 +2,10 @@
 
 The k-th named moves of a group's answers are compared with each other, as GRPO compares whole answers,
 whatever the baseline of the answers is. They are divided by their standard deviation if the answers are. So
-are the k-th sentences. A sentence's reward is the mean of its claims': a false one has -1, a true one 1 / n,
-where n sentences of the group truly claim something of its kind (fitness sharing, Goldberg and Richardson
-1987). Otherwise the policy would soon say only what is easy to say truly.
+are the k-th sentences. A sentence's reward is the mean of its claims': a false one has -1, a true one weight
+/ n, where the weight is that of the term `truth`, 0 for what is given, and n sentences of the group truly
+claim something of its kind (fitness sharing, Goldberg and Richardson 1987). Otherwise the policy would soon
+say only what is easy to say truly.
 
 The tokens of a move get its advantage, other tokens of a sentence that of the sentence, and all others that
 of the answer. This is the process supervision of DeepSeekMath (arXiv 2402.03300, section 4.1.3), which also
@@ -130,7 +131,7 @@ def _sentence_rewards(trace: Trace, told: Mapping[str, int]) -> list[ProcessRewa
     rewards = list[ProcessReward | None]()
     for sentence in trace.verdict.sentences:
         values = [
-            1 / told[claim.concept] if claim.true else -1.0
+            (1.0 if claim.weight is None else claim.weight) / told[claim.concept] if claim.true else -1.0
             for claim in sentence.claims
             if claim.true is not None
         ]

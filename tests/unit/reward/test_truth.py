@@ -56,6 +56,14 @@ def test_what_the_prompt_says_earns_nothing_but_costs_if_it_is_false() -> None:
     assert set(CONCEPTS) >= GIVEN
 
 
+def test_a_verdicts_claims_have_the_weights_that_the_term_pays() -> None:
+    """Process rewards are made of these: what is given must be worth no more there than in the reward."""
+    said = (TRUE[0], TRUE[1], "White is to move.", FALSE[0])
+    reading = read_reasoning(FEN, f"<think>{' '.join(said)}</think> \\boxed{{f3g5}}", "f3g5")
+    weights = [claim.weight for sentence in sentences_of(reading) for claim in sentence.claims]
+    assert weights == [1.0, 0.8, 0.0, 1.0]
+
+
 @given(st.lists(st.sampled_from(TRUE + FALSE + UNREAD), max_size=12), st.randoms())
 def test_order_and_repetition_change_nothing(said: list[str], rng: random.Random) -> None:
     shuffled = [*said, *said]

@@ -46,7 +46,14 @@ positions = st.builds(
     move=texts,
     target=texts,
 )
-claims = st.builds(Claim, concept=texts, start=uint32, end=uint32, true=st.none() | st.booleans())
+claims = st.builds(
+    Claim,
+    concept=texts,
+    start=uint32,
+    end=uint32,
+    true=st.none() | st.booleans(),
+    weight=st.none() | finite,
+)
 sentences = st.builds(
     Sentence, start=uint32, end=uint32, read=st.booleans(), claims=st.lists(claims, max_size=2).map(tuple)
 )
@@ -148,7 +155,7 @@ GROUP = TraceGroup(
                 components={"regret": -0.125, "format": 0.0},
                 engine=EngineStamp("Stockfish 17", 2000),
                 process_rewards=(ProcessReward(3, 7, -0.25),),
-                sentences=(Sentence(1, 18, read=True, claims=(Claim("loose piece", 1, 17, true=False),)),),
+                sentences=(Sentence(1, 18, True, (Claim("loose piece", 1, 17, true=False, weight=0.5),)),),
             ),
         ),
         Trace(

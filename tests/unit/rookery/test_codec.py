@@ -21,7 +21,7 @@ from rookery.codec import (
     verdict_to_proto,
 )
 from rookery.errors import WireError
-from rookery.trace import Draw, Outcome, Phase, Position, TraceGroup, Verdict
+from rookery.trace import Claim, Draw, Outcome, Phase, Position, Sentence, TraceGroup, Verdict
 from rookery.v1 import position_pb2, trace_pb2, verdict_pb2
 from tests.unit.rookery.records import GROUP, POSITION, groups, positions, verdicts
 
@@ -49,7 +49,10 @@ def test_a_group_comes_back(group: TraceGroup) -> None:
     assert decode_group(encode_group(group)) == group
 
 
-_FIRST = GROUP.traces[0]
+_SENTENCES = (Sentence(1, 18, read=True, claims=(Claim("loose piece", 1, 17, true=False),)),)
+_FIRST = replace(GROUP.traces[0], verdict=replace(GROUP.traces[0].verdict, sentences=_SENTENCES))
+PROCESS_GROUP = replace(GROUP, traces=(_FIRST, *GROUP.traces[1:]))
+"""As it was before claims had weights."""
 TARGET_GROUP = replace(
     GROUP,
     traces=(replace(_FIRST, verdict=replace(_FIRST.verdict, process_rewards=())), *GROUP.traces[1:]),
@@ -85,7 +88,8 @@ PLAIN_GROUP = replace(TASK_GROUP, position=PLAIN_POSITION)
         ("trace_group_draw", encode_group(DRAW_GROUP)),
         ("trace_group_sentences", encode_group(SENTENCES_GROUP)),
         ("trace_group_target", encode_group(TARGET_GROUP)),
-        ("trace_group_process", encode_group(GROUP)),
+        ("trace_group_process", encode_group(PROCESS_GROUP)),
+        ("trace_group_weight", encode_group(GROUP)),
     ],
 )
 def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
@@ -101,7 +105,8 @@ def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
         ("trace_group_draw", DRAW_GROUP),
         ("trace_group_sentences", SENTENCES_GROUP),
         ("trace_group_target", TARGET_GROUP),
-        ("trace_group_process", GROUP),
+        ("trace_group_process", PROCESS_GROUP),
+        ("trace_group_weight", GROUP),
     ],
 )
 def test_old_bytes_read_as_they_were_meant(name: str, group: TraceGroup) -> None:

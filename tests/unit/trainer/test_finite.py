@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.trace import TraceGroup
+from rookery.trace import Claim, Sentence, TraceGroup
 from services.trainer.batches.advantages import RewardAverages
 from services.trainer.batches.checks import check_group
 from services.trainer.batches.micro_batches import Partition
@@ -18,7 +18,7 @@ from tests.unit.trainer.groups import make_group
 
 def _with(group: TraceGroup, slot: int, **changed: object) -> TraceGroup:
     traces = list(group.traces)
-    verdict = replace(traces[slot].verdict, **{k: v for k, v in changed.items() if k == "reward"})
+    verdict = replace(traces[slot].verdict, **{k: v for k, v in changed.items() if k != "logprobs"})
     completion = replace(traces[slot].completion, **{k: v for k, v in changed.items() if k == "logprobs"})
     traces[slot] = replace(traces[slot], verdict=verdict, completion=completion)
     return replace(group, traces=tuple(traces))
@@ -29,6 +29,9 @@ def test_a_reward_that_is_no_number_is_stopped(bad: float) -> None:
     check_group(make_group(2))
     with pytest.raises(ArithmeticError, match=r"group group-2: reward of completion 3 is -?(nan|inf|1e)"):
         check_group(_with(make_group(2), 3, reward=bad))
+    said = (Sentence(0, 1, True, (Claim("pin", 0, 1, True, bad),)),)
+    with pytest.raises(ArithmeticError, match=r"group group-2: reward of completion 3 is -?(nan|inf|1e)"):
+        check_group(_with(make_group(2), 3, sentences=said))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

@@ -116,11 +116,11 @@ def test_candidates_are_compared_with_those_of_the_same_place() -> None:
     assert third[:4] == pytest.approx([0.5, -0.1, -0.1, 0.5])
 
 
-def said(name: str, reward: float, *claims: Sequence[tuple[str, bool | None]]) -> Trace:
-    """A trace with two sentences, each with the claims given: their concept and whether they are true."""
+def said(name: str, reward: float, *claims: Sequence[tuple[str, *tuple[bool | float | None, ...]]]) -> Trace:
+    """A trace with two sentences, each with the claims given: their concept, whether true, and the weight."""
     text = r"<think>-?.</think>d2d4 -.\boxed{d2d4}"
     sentences = tuple(
-        Sentence(start, end, True, tuple(Claim(concept, start, end, true) for concept, true in own))
+        Sentence(start, end, True, tuple(Claim(concept, start, end, *more) for concept, *more in own))
         for (start, end), own in zip(((7, 10), (18, 25)), claims, strict=True)
     )
     verdict = Verdict(reward, Outcome.LEGAL, "v", move=Move("d2d4", "d4"), sentences=sentences)
@@ -151,6 +151,14 @@ def test_answers_that_say_the_same_share_its_reward() -> None:
     twice = said("a", 0.0, [("king shelter", True)], [("king shelter", True)])
     made = group(twice, said("b", 0.0, [("pin", True)], [("fork", True)]))
     assert advantages(made, normalise=False)[0][1] == pytest.approx(-0.25)
+
+
+def test_a_true_claim_earns_what_the_term_truth_counts_it_for() -> None:
+    """What a FEN says counts 0 there, and a vague claim little."""
+    weights = {"side to move": 0.0, "attack": 0.8, "pin": None, "own piece": 0.0}
+    traces = [said(concept, 0.0, [(concept, True, weight)], []) for concept, weight in weights.items()]
+    rewards = [row[1] for row in advantages(group(*traces), normalise=False)]
+    assert rewards == pytest.approx([-0.45, 0.35, 0.55, -0.45])
 
 
 def test_a_candidate_within_a_sentence_keeps_its_own_advantage() -> None:
