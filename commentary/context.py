@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import chess
 
 from commentary import predicates
-from commentary.study import Line, Study
+from commentary.study import Line, Score, Study
 from commentary.token import NAMES, Token, parse_move
 
 _OURS = ("my", "our", "i", "we", "me", "us")
@@ -283,19 +283,19 @@ class Context:
         value = self.evidence().score.value
         return value if side == self.start.turn else -value
 
-    def value(self, move: chess.Move) -> int:
-        """The capped score of a move of the root position, for its mover."""
+    def score(self, move: chess.Move) -> Score:
+        """The score of a move of the root position, for its mover."""
         line = self.study.line_of(move.uci())
         if line is None:
             raise Unknown(move.uci())
-        return line.score.capped
+        return line.score
 
     @property
-    def best_value(self) -> int:
+    def best_score(self) -> Score:
         """The same of the best move."""
         if self.study.best is None:
             raise Unknown("no best move")
-        return self.study.best.score.capped
+        return self.study.best.score
 
 
 def _replayed(

@@ -46,6 +46,30 @@ def _recapture(
     return max(0, standing - _recapture(board, square, not side, worth(board, origin), rest))
 
 
+_A_PIECE = 2
+_A_ROOK = 5
+_NEAR_KING = 2
+"""Squares from the enemy king within which giving a piece for a pawn may be a sacrifice."""
+
+
+def is_absurd(board: chess.Board, move: chess.Move) -> bool:
+    """Whether one sees at a glance that a move only loses: nobody would look at it without a reason.
+
+    It gives a piece for less, and takes nothing near the enemy king; or, without check, it leaves more to be
+    taken, by a rook, than it takes; or a pawn becomes a bishop or a rook.
+    """
+    if move.promotion in (chess.BISHOP, chess.ROOK):
+        return True
+    king = board.king(not board.turn)
+    near = king is not None and chess.square_distance(move.to_square, king) <= _NEAR_KING
+    if gain(board, move) <= -_A_PIECE and not (near and board.is_capture(move)):
+        return True
+    after = board.copy(stack=False)
+    after.push(move)
+    taken = worth(board, move.to_square) + (VALUES[move.promotion] if move.promotion else 0)
+    return not after.is_check() and best_gain(after) - taken >= _A_ROOK
+
+
 def best_gain(board: chess.Board) -> int:
     """The most that one capture or promotion of the side to move gains, 0 when none pays."""
     return max((gain(board, move) for move in _noisy(board)), default=0)

@@ -37,6 +37,15 @@ class Score:
         return max(-CEILING_CP, min(CEILING_CP, self.value))
 
     @property
+    def rank(self) -> tuple[int, int]:
+        """What orders moves: the capped value, then how near a mate is.
+
+        >>> Score(mate=1).rank > Score(mate=4).rank > Score(cp=1500).rank == Score(cp=1200).rank
+        True
+        """
+        return self.capped, self.value if self.mate is not None else 0
+
+    @property
     def win(self) -> float:
         """The win probability of the side to move, by Lichess's formula, in [0, 1].
 

@@ -8,7 +8,7 @@ from commentary import predicates
 from commentary.concept import CONCEPTS, Finding, Values, move_concept, when
 from commentary.concepts.mates import Foe, mating_moves
 from commentary.concepts.tactics import undefended
-from commentary.context import Context
+from commentary.context import Context, Unknown
 from commentary.exchange import passed_turn, worth
 from commentary.naming import bare
 from commentary.step import Step
@@ -27,7 +27,13 @@ def _stops(context: Context, foe: Foe) -> bool:
     board = context.passed(context.before)
     feared = foe(board)
     parried = feared in predicates.mating_moves(board) and not predicates.mating_moves(context.board)
-    return parried or not context.board.is_legal(feared)
+    return parried or _is_ruled_out(context, feared)
+
+
+def _is_ruled_out(context: Context, feared: chess.Move) -> bool:
+    if context.board.is_check():
+        raise Unknown("a check may only delay it")
+    return not context.board.is_legal(feared)
 
 
 move_concept("parries", detect=_parries, holds=_stops, weight=9.0).says(
@@ -44,7 +50,7 @@ def _no_check(context: Context, foe: Foe) -> bool:
     feared = foe(board)
     if not board.gives_check(feared):
         return False
-    return not context.board.is_legal(feared) or not context.board.gives_check(feared)
+    return _is_ruled_out(context, feared) or not context.board.gives_check(feared)
 
 
 def stopped(step: Step, threat: chess.Move) -> Iterator[Finding]:
@@ -97,7 +103,8 @@ def _escapes(step: Step) -> Iterator[Values]:
     if step.kind == chess.KING or step.castles:
         return
     attackers = step.before.attackers_mask(not step.mover, step.origin)
-    if not attackers or step.after.attackers_mask(not step.mover, step.target):
+    taken = attackers & chess.BB_SQUARES[step.target]  # the capture says so itself
+    if not attackers or taken or step.after.attackers_mask(not step.mover, step.target):
         return
     cheapest = min(chess.scan_forward(attackers), key=lambda square: worth(step.before, square))
     if undefended(step.before, step.origin) or worth(step.before, cheapest) < worth(step.before, step.origin):

@@ -44,7 +44,7 @@ def _opposite_bishops(board: chess.Board) -> bool:
     weight=lambda board, values: 1.8 if board.knights | board.rooks | board.queens else 4.0,
 ).says(
     "there are (bishops of opposite colours|opposite-coloured bishops)( on the board)?",
-    "the bishops ~(be of|run on||travel on) opposite colours",
+    "the bishops (are of|run on||travel on) opposite colours",
     "||(bishops of opposite colours|opposite-coloured bishops) ~be on the board",
 )
 def _opposite(context: Context) -> bool:
@@ -67,9 +67,9 @@ def _ending(board: chess.Board) -> Iterator[Values]:
 @concept("ending", detect=_ending, weight=4.2).says(
     "(it|this) ~be a {kind} (ending|endgame)( now)?",
     "(it|this) ~be a pure {pure:kind} (ending|endgame)",
-    "only {others:kind}s and pawns ~be left( besides the kings)?",
+    "only {others:kind}s and pawns are left( besides the kings)?",
     "||{side} ~have a (pure )?{kind} (ending|endgame)",
-    "||only kings and {pure:kind}s ~be left",
+    "||only kings and {pure:kind}s are left",
 )
 def _is_ending(context: Context, side: bool | None = None, **named: int) -> bool:
     (kind,) = named.values()
@@ -87,7 +87,7 @@ def _queens_off(board: chess.Board) -> bool:
 
 
 @concept("queens off", detect=when(_queens_off), weight=1.4).says(
-    "(the queens|queens) (are off|are off the board||have come off|have gone|come off)( the board)?",
+    "(the queens|queens) (are off|are off the board||have come off|have gone)( the board)?",
     "(the )?queens have been (exchanged||traded|swapped)( off)?",
     "there are no queens( left)? on the board",
 )

@@ -7,7 +7,7 @@ import chess
 from commentary.concept import move_concept, of_topic
 from commentary.concepts.material import fits, minors_alike, more
 from commentary.context import Context, Unknown
-from commentary.predicates import all_of
+from commentary.predicates import all_of, attackers
 from commentary.slots import KINDS
 
 concept = of_topic("lines")
@@ -76,7 +76,7 @@ concept("threat", holds=_is_line, weight=2.0).says(
     "the threat is {line:threat}",
     "left alone, {them:side} ~play {line:threat}",
     "with a free move, {them:side} would play {line:threat}",
-    "if {us:side} (passes|does nothing|waits||passed|pass|do nothing|wait), {line:threat}( (comes|follows|would follow))?",
+    "if {us:side} ~(pass|do nothing|wait), {line:threat}( (comes|follows|would follow))?",
     "there is a threat: {line:threat}",
     "||given a free move, {them:side} (would )?~play {line:threat}",
     "||{them:side} ~(want|intend|plan|mean) (to play )?{line:threat}",
@@ -173,14 +173,25 @@ def _costs_the_exchange(context: Context) -> bool:
     return any(_costs(context, minor, won=_ROOK) for minor in _MINORS)
 
 
-@concept("queens come off").says("the queens (come off|disappear|leave the board||are exchanged|are traded)")
+@concept("queens come off").says(
+    "the queens (come off|disappear|leave the board||are exchanged|are traded)( the board)?",
+    "||queens (come off|disappear|leave the board|are exchanged|are traded)( the board)?",
+)
 def _queens_gone(context: Context) -> bool:
+    """Both sides had one where the text began, and none is left.
+
+    Raises:
+        Unknown: a queen can be taken, so that they may come off; or they came off before.
+    """
     had = [all_of(context.start, side, "queen") for side in chess.COLORS]
-    return all(had) and not any(all_of(context.board, side, "queen") for side in chess.COLORS)
+    left = [square for side in chess.COLORS for square in all_of(context.board, side, "queen")]
+    if any(attackers(context.board, square) for square in left) or not any(had):
+        raise Unknown("an exchange of queens that is offered, or over")
+    return all(had) and not left
 
 
 @concept("it is mate", weight=3.0).says(
-    "(it|that) ~be (mate||checkmate)( on the spot)?",
+    "(it||that) ~be (mate||checkmate)( on the spot)?",
     "{mated:side} ~be (mated||checkmated)",
     "||the game ~be over",
     "||{mated:side} ~get mated",

@@ -182,15 +182,38 @@ concept("unbalanced material", holds=lambda c: all(surplus(c.board, side) for si
 )
 
 
+def _has_for(context: Context, side: bool, more: Counter[str], less: Counter[str]) -> bool:
+    ours, theirs = surplus(context.board, side), surplus(context.board, not side)
+    readings = ((ours, theirs), minors_alike(ours, theirs))
+    return any(fits(more, one) and fits(less, other) for one, other in readings)
+
+
 @_of_balance("one for another").says(
     "{side} ~have {more:units} (for|against) {less:units}",
     "the material is unbalanced: {even:side} ~have {more:units} for {less:units}",
 )
-def _has_for(context: Context, more: Counter[str], less: Counter[str], **sides: bool) -> bool:
+def _has_against(context: Context, more: Counter[str], less: Counter[str], **sides: bool) -> bool:
+    """What one side has more of than the other, or with all pawns: "a rook and two against a bishop and four".
+
+    Raises:
+        Unknown: pawns are counted, and pieces are there of which nothing is said.
+    """
     (side,) = sides.values()
-    ours, theirs = surplus(context.board, side), surplus(context.board, not side)
-    readings = ((ours, theirs), minors_alike(ours, theirs))
-    return any(fits(more, one) and fits(less, other) for one, other in readings)
+    armies = list(_with_all_pawns(context.board, side))
+    right = _has_for(context, side, more, less) or any(fits(more, o) and fits(less, t) for o, t in armies)
+    if right and {*more, *less} == {"pawn"} and set(+armies[0][0]) != {"pawn"}:
+        raise Unknown("pawns alone")
+    return right
+
+
+def _with_all_pawns(board: chess.Board, side: bool) -> Iterator[list[Counter[str]]]:
+    """All pawns of both sides, with all pieces, with those that the other has not, and alone."""
+    sides = (side, not side)
+    whole = [Counter({name: count(board, colour, name) for name in KINDS}) for colour in sides]
+    ours, theirs = surplus(board, side), surplus(board, not side)
+    nothing: Counter[str] = Counter()
+    for pieces in (whole, (ours, theirs), minors_alike(ours, theirs), (nothing, nothing)):
+        yield [Counter({**one, "pawn": all_["pawn"]}) for one, all_ in zip(pieces, whole, strict=True)]
 
 
 @_of_balance("material ahead").says(
@@ -208,7 +231,7 @@ def _is_ahead(
     if not units and minor not in (*KINDS, "piece", ""):
         return False
     named = units or Counter({minor or chess.piece_name(extra): 1})
-    return _has_for(context, named, Counter(), side=side)
+    return _has_for(context, side, named, Counter())
 
 
 @_of_balance("far ahead").says(

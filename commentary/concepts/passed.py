@@ -217,9 +217,3 @@ def _stops_passer(step: Step) -> Iterator[Values]:
 move_concept(
     "blockades", detect=_stops_passer, holds=of_moved(_passed_but_blocked, "blocker"), weight=3.0
 ).says("~(blockade|stand in the way of||block|halt|stop) {pawn}( for now)?")
-
-
-move_concept("recaptures", holds=lambda context: context.victim is not None, weight=3.0).says(
-    "~(recapture|take back)",
-    "~(recapture|take back) on {here:square}",
-)

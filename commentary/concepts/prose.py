@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from commentary import predicates
 from commentary.concept import every, of_topic
+from commentary.concepts.strikes import is_gain
 from commentary.context import Context, Unknown
 
 concept = of_topic("prose")
@@ -79,4 +80,9 @@ move_concept(
     "captures a kind",
     holds=lambda c, kind: c.victim is not None and c.before.piece_type_at(c.victim) == kind,
     weight=0.5,
-).says("||~(capture|take|win|grab|remove|eliminate|pick up) (a|an) (black |white |enemy |free )?{kind}")
+).says("||~(capture|take|remove|eliminate) (a|an) (black |white |enemy |free )?{kind}")
+move_concept(
+    "gains a kind",
+    holds=lambda c, kind: c.victim is not None and c.before.piece_type_at(c.victim) == kind and is_gain(c),
+    weight=0.5,
+).says("||~(win|grab|pick up) (a|an) (black |white |enemy |free )?{kind}")

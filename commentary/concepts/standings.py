@@ -103,8 +103,8 @@ concept("with equality", holds=_is_equal).says(
     "with (equal chances|equality|balanced play|roughly equal play||even chances|roughly equal chances|an equal game)"
 )
 concept("advantage for", holds=lambda c, word, side: word in _WORDS and _is(_WORDS[word], c, side)).says(
-    "with a {word} (edge|advantage|plus) for {side:object}",
-    "||(a|an) {word} (edge|advantage|plus) for {side:object}",
+    "with a {word} advantage for {side:object}",
+    "||(with )?(a|an) {word} (edge|advantage|plus) for {side:object}",
 )
 
 

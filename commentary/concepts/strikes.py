@@ -8,8 +8,8 @@ from commentary import predicates
 from commentary.concept import Values, move_concept, when
 from commentary.concepts.mates import AT_ONCE, is_threat, mating_moves, would_mate
 from commentary.concepts.tactics import undefended
-from commentary.context import Context
-from commentary.exchange import VALUES, passed_turn
+from commentary.context import Context, Unknown
+from commentary.exchange import VALUES, gain, passed_turn
 from commentary.naming import bare
 from commentary.step import Step
 
@@ -61,20 +61,21 @@ def _captures(step: Step) -> Iterator[Values]:
     kind = step.before.piece_type_at(step.victim)
     passing = step.before.is_en_passant(step.move)
     loose = undefended(step.before, step.victim) and not passing
-    trade = not loose and kind == step.kind and kind != chess.PAWN
-    names = ["passing"] if passing else ["loose", "free"] if loose else ["plain"]
-    traded = {"own": step.origin} if trade else {}
-    yield {"victim": step.victim, "kind": kind, **dict.fromkeys(names, step.victim), **traded}
+    trade = not loose and kind == step.kind and kind != chess.PAWN and gain(step.before, step.move) == 0
+    names = ["passing"] if passing else ["loose", "free"] if loose else ["traded"] if trade else ["plain"]
+    own = {"own": step.origin} if trade else {}
+    yield {"victim": step.victim, "kind": kind, **dict.fromkeys(names, step.victim), **own}
 
 
 @move_concept("captures", detect=_captures, weight=lambda board, v: 8.0 + VALUES[v["kind"]] / 2).says(
     "~take {passing:before} en passant",
     "~capture {passing:before} en passant",
     "~(take|capture) {loose:before}, which nothing (defends||protects|guards)",
-    "~(pick up|collect|grab||win) {free:before}",
+    "~(pick up|collect|grab||win|pocket|snatch) {free:before}",
     "~(take|capture|remove||eliminate|eat) {plain:before}",
-    "~(exchange|trade||give up|part with) {own:before} for {victim:before}",
-    "||(simply |just )?~(take|capture|remove|grab|collect|snatch|pocket|eat|eliminate|pick up) {victim:before}( en passant)?",
+    "~(exchange|trade||give up|part with) {own:before} for {traded:before}",
+    "||(simply |just )?~(take|capture|remove|eat|eliminate) {victim:before}( en passant)?",
+    "||(simply |just )~(win|grab|collect|snatch|pocket|pick up) {free:before}",
 )
 def _takes(context: Context, own: int | None = None, **named: int) -> bool:
     ((how, square),) = named.items()
@@ -83,7 +84,46 @@ def _takes(context: Context, own: int | None = None, **named: int) -> bool:
         return False
     if how == "passing" and not before.is_en_passant(context.move):
         return False
-    return context.victim == square and own in (None, context.origin)
+    if context.victim != square or own not in (None, context.origin):
+        return False
+    return how != "free" or is_gain(context)
+
+
+def is_gain(context: Context) -> bool:
+    """Whether what the move takes is gained: it is loose, or worth more than what takes it.
+
+    Raises:
+        Unknown: it may be an exchange.
+    """
+    before, victim = context.before, context.victim
+    if victim is None:
+        return False
+    dearer = predicates.worth_at(before, victim) > predicates.worth_at(before, context.origin)
+    if predicates.defenders(before, victim) and not dearer:
+        raise Unknown("an exchange")
+    return True
+
+
+@move_concept("recaptures", weight=3.0).says(
+    "~(recapture|take back)",
+    "~(recapture|take back) on {here:square}",
+)
+def _retakes(context: Context) -> bool:
+    """Takes what has itself just taken there.
+
+    Raises:
+        Unknown: the move before is not known, and it may have been a capture.
+    """
+    before, square = context.before, context.victim
+    if square is None or before.halfmove_clock or before.ep_square is not None or context.is_threat:
+        return False  # the move before was no capture
+    uci = context.moves[-2].uci() if len(context.moves) > 1 else context.study.last
+    if uci is None:
+        raise Unknown("the move before")
+    last = chess.Move.from_uci(uci)
+    pawn = last.promotion is not None or predicates.is_pawn(before, last.to_square)
+    straight = chess.square_file(last.from_square) == chess.square_file(last.to_square)
+    return last.to_square == square and not (pawn and straight)
 
 
 def _checks(step: Step) -> Iterator[Values]:

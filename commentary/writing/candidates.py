@@ -145,7 +145,8 @@ def _judge(writer: Writer, topic: Topic, best: str | None) -> list[str]:
     it = "it" if writer.topic == topic.name else topic.name
     judged = _verdict(writer, candidate, best)
     parts = [sentence(f"{it} {judged}")] if judged else []
-    if candidate.loss >= Loss.SOME and writer.chance(0.45 if parts else 0.75):
+    bad = candidate.loss >= (Loss.MUCH if candidate.degree > 0 else Loss.SOME)
+    if bad and writer.chance(0.45 if parts else 0.75):
         parts += writer.talk("dropped")
     return parts
 
@@ -155,10 +156,12 @@ def _verdict(writer: Writer, candidate: Candidate, best: str | None) -> str | No
     top, own = writer.case.best, candidate
     if own.loss == Loss.NOTHING:
         return writer.does("as good") if writer.chance(0.7) else None
-    weaker = best is not None and own.score.capped < top.score.capped
+    weaker = best is not None and own.score.rank < top.score.rank
+    if weaker and 0 < (top.score.mate or 0) < (own.score.mate or 0):
+        return f"{writer.does('mates by force')}, but {writer.does('slower mate', other=best)}"
     if own.degree == WINNING:
         # A move that wins is not dropped without a reason.
-        return writer.does("wins the game") + (f", but is weaker than {best}" if weaker else "")
+        return writer.does("wins too") + (f", but is weaker than {best}" if weaker else "")
     if not writer.chance(0.8):
         return None
     compared = writer.does("weaker", other=best) if weaker else None

@@ -11,7 +11,7 @@ import chess
 from commentary.concept import CONCEPTS, Finding, move_findings, position_findings
 from commentary.concepts.defence import stopped
 from commentary.concepts.standings import degree
-from commentary.exchange import gain, passed_turn
+from commentary.exchange import is_absurd, passed_turn
 from commentary.step import Step
 from commentary.study import Line, Score, Study, sound_board
 from commentary.writing.play import Play
@@ -28,14 +28,15 @@ _A_PIECE = 2
 _RETAKING = 6.0
 """The weight of taking back."""
 
-_ABSURD = -4
-"""In pawns: a move that simply gives so much away is no candidate, unless it is the best."""
+_MUCH_WORSE_CP, _LOST_CP = 100, 200
+"""What is absurd at a glance is no candidate if it is so much worse than the best move; nor is a quiet move
+instead of taking back."""
 
 WINNING, LOST = 4, -4
 STRONG = 1.5
 """The weight from which on an effect needs no excuse to be told."""
 
-_AIMED = ("attacks", "forks", "adds an attacker", "targets a weakness", "captures")
+_AIMED = ("attacks", "forks", "adds an attacker", "targets a weakness", "captures", "pawn strikes", "pins")
 _FAINT = ("covers squares", "centralises", "denies a square", "takes a file")
 STATES = (
     *("checks", "discovers check"),
@@ -51,8 +52,8 @@ class Loss(IntEnum):
 
     @classmethod
     def of(cls, best: Score, played: Score) -> Self:
-        """The degree of a loss: up to 0.06, 0.15, 0.30, or more."""
-        if best.capped - played.capped <= _AS_GOOD_CP:
+        """The degree of a loss: up to 0.06, 0.15, 0.30, or more. To mate later gives something away."""
+        if best.capped - played.capped <= _AS_GOOD_CP and best.mate == played.mate:
             return cls.NOTHING
         return cls(1 + sum(best.win - played.win >= bound for bound in (0.06, 0.15, 0.30)))
 
@@ -114,11 +115,11 @@ class Case:
             raise ValueError(f"no line to write about in {study.fen!r}")
         others = [line for line in study.lines[1:] if line.score.value <= best.score.value + _NOISE_CP]
         worse = [line for line in study.refuted if best.score.value - line.score.value >= _CLEARLY_WORSE_CP]
-        natural = [line for line in (*others, *worse) if not _is_absurd(board, line)]
+        taken = _taken_on(board, study.last)
+        natural = [line for line in (*others, *worse) if _is_natural(board, line, best, taken)]
         rest = sorted(natural, key=lambda line: -line.score.value)
         threat = _threat(board, study)
         feared = threat.moves[0] if threat else None
-        taken = _taken_on(board, study.last)
         found = (_candidate(board, line, best, feared, taken) for line in (best, *rest))
         return cls(board, study, tuple(found), threat)
 
@@ -143,11 +144,14 @@ class Case:
         return self.board.legal_moves.count() == 1
 
 
-def _is_absurd(board: chess.Board, line: Line) -> bool:
-    """Nobody looks at a move that only gives a piece away; a check or capture may be a sacrifice."""
-    move = chess.Move.from_uci(line.moves[0])
-    least = _ABSURD if board.is_capture(move) or board.gives_check(move) else _ABSURD // 2
-    return gain(board, move) <= least
+def _is_natural(board: chess.Board, line: Line, best: Line, taken: chess.Square | None) -> bool:
+    """Whether a player would look at a move: not if it only gives material away, or does not take back."""
+    move, first = (chess.Move.from_uci(one.moves[0]) for one in (line, best))
+    worse = best.score.value - line.score.value
+    if worse >= _MUCH_WORSE_CP and is_absurd(board, move):
+        return False
+    must = taken is not None and first.to_square == taken != move.to_square
+    return not must or worse < _LOST_CP or board.gives_check(move)
 
 
 def _taken_on(board: chess.Board, last: str | None) -> chess.Square | None:
@@ -216,9 +220,11 @@ def _covers(told: Finding, effect: Finding, step: Step) -> bool:
         return True
     if name == "checks":
         return other == "forks" and step.after.king(not step.mover) in told.values["targets"]
+    if name == "takes a file":
+        return other in ("doubles on a file", "castles")
     if name in ("parries", "avoids a check"):
         return other == "parries"
-    if name in _AIMED and other in _AIMED and name != "captures":
+    if name in _AIMED and other in _AIMED and name not in ("captures", "pins"):
         return bool(set(effect.squares) & set(told.squares))
     if name == "activates the moved piece":
         return True  # a reason only where there is no better one

@@ -48,9 +48,9 @@ async def _check(options: argparse.Namespace) -> int:
             manner = Manner(options.voice, options.length, options.box, options.seed)
             effort = Effort.of(options.nodes, lines=options.lines)
             audit = Audit(Path(options.out), pool, manner, effort, writers=writers)
-            fens = (position.fen for position in _positions(options))
+            positions = ((one.fen, next(reversed(one.last_moves), None)) for one in _positions(options))
             ahead = AHEAD * options.engines
-            tally = await audit.run(fens, ahead=ahead, advance=progress.advance)
+            tally = await audit.run(positions, ahead=ahead, advance=progress.advance)
     summary = json.dumps(tally.summary(), indent=2)
     (audit.folder / "summary.json").write_text(summary + "\n", encoding="utf-8")
     sys.stdout.write(summary + "\n")

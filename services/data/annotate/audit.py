@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -77,17 +78,24 @@ class Audit:
     writers: Executor | None = None
 
     async def run(
-        self, fens: Iterable[str], *, ahead: int, advance: Callable[[int], None] = lambda count: None
+        self,
+        positions: Iterable[tuple[str, str | None]],
+        *,
+        ahead: int,
+        advance: Callable[[int], None] = lambda count: None,
     ) -> Tally:
-        """Works through positions that have no line yet, `ahead` of them at once; the tally of all."""
+        """Works through positions that have no line yet, `ahead` of them at once; the tally of all.
+
+        A position is a FEN and the move that led to it, if that is known.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         tally, done = self._resume()
         advance(done)
-        waiting = iter(list(fens)[done:])
+        waiting = iter(list(positions)[done:])
         with (self.folder / LOG).open("a", encoding="utf-8") as log:
-            while batch := [fen for _, fen in zip(range(ahead), waiting, strict=False)]:
+            while batch := list(islice(waiting, ahead)):
                 numbered = enumerate(batch, start=tally.texts)
-                for line in await asyncio.gather(*(self._line(number, fen) for number, fen in numbered)):
+                for line in await asyncio.gather(*(self._line(number, *one) for number, one in numbered)):
                     log.write(json.dumps(line) + "\n")
                     tally.add(line)
                 log.flush()
@@ -100,8 +108,8 @@ class Audit:
             tally.add(line)
         return tally, tally.texts
 
-    async def _line(self, number: int, fen: str) -> dict[str, Any]:
-        found = await study(fen, self.engines, self.effort)
+    async def _line(self, number: int, fen: str, last: str | None) -> dict[str, Any]:
+        found = await study(fen, self.engines, self.effort, last=last)
         arguments = (found, self.manner, f"check:{number}", self.plants and number % 10 == 0)
         if self.writers is None:
             return examined(*arguments)

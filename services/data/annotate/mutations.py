@@ -120,10 +120,11 @@ def _other_move(boards: _Boards, place: _Place, letter: str) -> bool:
 
 
 def _other_count(boards: _Boards, place: _Place, word: str) -> bool:
-    """Not what either side has more of anywhere: a line that costs two pawns may cost one first."""
+    """Not what either side has or has more of anywhere: a line that costs two pawns may cost one first."""
     noun = place["noun"].removesuffix("s")
-    leads = [count(board, True, noun) - count(board, False, noun) for board in boards]
-    apart = {abs(lead - before) for lead in leads for before in (0, leads[0])}
+    pairs = [(count(board, True, noun), count(board, False, noun)) for board in boards]
+    leads = [ours - theirs for ours, theirs in pairs]
+    apart = {abs(lead - before) for lead in leads for before in (0, leads[0])}.union(*pairs)
     return noun not in _NAME.split("|") or NUMBERS.index(word) not in apart
 
 

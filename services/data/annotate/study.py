@@ -15,7 +15,7 @@ import chess
 
 from commentary import Line, Score, Study
 from commentary.concepts.pieces import at_home
-from commentary.exchange import gain, passed_turn, worth
+from commentary.exchange import gain, is_absurd, passed_turn, worth
 from commentary.study import sound_board
 from rookery import uci
 from rookery.errors import EngineFault, InvalidInput
@@ -25,8 +25,6 @@ _LURE_OF_CHECK = 1.5
 _LURE_OF_CASTLING = 1.2
 _LURE_OF_DEVELOPMENT = 1.0
 _LEAST_LURE = 0.9
-_ABSURD = -4
-"""In pawns: nobody looks at a move that gives away so much."""
 
 
 class Engines(Protocol):
@@ -135,10 +133,9 @@ def tempting_moves(board: chess.Board, *, leave_out: Set[chess.Move], count: int
 
 
 def _lure(board: chess.Board, move: chess.Move) -> float:
-    gained = gain(board, move)
-    if gained <= _ABSURD:
+    if is_absurd(board, move):
         return 0.0
-    lure = 0.0
+    gained, lure = gain(board, move), 0.0
     if board.is_capture(move):
         bite = max(1, worth(board, move.to_square))
         lure += 0.8 + 0.3 * bite + (1.0 if gained >= 0 else -0.15 * worth(board, move.from_square))

@@ -17,7 +17,7 @@ from rookery.trace import Position
 from rookery.uci import Query
 from rookery.winprob import win_probability
 from services.data.annotate import Annotator, Effort, Manner
-from services.data.annotate.audit import Audit
+from services.data.annotate.audit import LOG, Audit
 from services.data.pgn.collection import GameCollection
 from services.data.pgn.sources import find_sources
 from services.data.positions.numbered import PositionOrder
@@ -59,12 +59,14 @@ def sampled(count: int) -> list[Position]:
 
 
 async def test_no_first_draft_says_anything_false(stockfish_path: str, tmp_path: Path) -> None:
-    fens = [*SPECIAL, *(position.fen for position in sampled(150))]
+    positions = [(fen, None) for fen in SPECIAL]
+    positions += [(one.fen, next(reversed(one.last_moves), None)) for one in sampled(150)]
     async with engines(stockfish_path) as pool:
-        tally = await Audit(tmp_path, pool, effort=EFFORT, plants=False).run(fens, ahead=12)
-    assert tally.texts == len(fens)
+        tally = await Audit(tmp_path, pool, effort=EFFORT, plants=False).run(positions, ahead=12)
+    assert tally.texts == len(positions)
     assert (tally.false, tally.unread) == (0, 0)
-    assert tally.claims > 20 * len(fens)
+    assert tally.claims > 20 * len(positions)
+    assert "recaptur" in (tmp_path / LOG).read_text()
 
 
 async def test_no_blunder_is_recommended(stockfish_path: str) -> None:
@@ -85,9 +87,9 @@ async def test_no_blunder_is_recommended(stockfish_path: str) -> None:
 async def test_tactical_positions_are_no_exception(
     stockfish_path: str, shared_data: Path, tmp_path: Path
 ) -> None:
-    fens = list(islice(_puzzles(shared_data), 60))
+    positions = [(fen, None) for fen in islice(_puzzles(shared_data), 60)]
     async with engines(stockfish_path) as pool:
-        tally = await Audit(tmp_path, pool, effort=EFFORT).run(fens, ahead=12)
+        tally = await Audit(tmp_path, pool, effort=EFFORT).run(positions, ahead=12)
     assert (tally.false, tally.unread) == (0, 0)
     assert tally.summary()["caught"] > 0.8
 

@@ -90,6 +90,116 @@ def test_an_ending(text: str, holds: bool) -> None:
     assert bool(reading.false) != holds
 
 
+# Black has just taken on d5, by the clock; Black's pawn on c6 and White's on c4 and e4 could take there.
+AMID = "rnbqkb1r/pp3ppp/2p2n2/3p4/2P1P3/2N5/PP3PPP/R1BQKBNR w KQkq - 0 6"
+
+
+@pytest.mark.parametrize(
+    ("text", "last", "true"),
+    [
+        ("cxd5 recaptures.", "e6d5", True),
+        ("cxd5 takes back on d5.", "e6d5", True),
+        ("cxd5 recaptures.", "d7d5", False),
+        ("cxd5 recaptures.", "f8e7", False),
+        ("cxd5 recaptures.", None, None),
+        ("After 6.cxd5, 6...cxd5 recaptures.", None, True),
+        ("After 6.a3, 6...dxc4 recaptures.", None, False),
+        ("Be2 recaptures.", None, False),
+    ],
+)
+def test_what_takes_back_has_been_taken_from(text: str, last: str | None, true: bool | None) -> None:
+    claims = read(Study(AMID, last=last), text).claims
+    assert [claim.true for claim in claims if claim.concept == "recaptures"] == [true]
+
+
+def test_by_a_running_clock_nothing_was_taken() -> None:
+    [claim] = read(AMID.replace(" 0 6", " 1 6"), "cxd5 recaptures.").claims
+    assert claim.true is False
+    [claim] = read(AMID.replace("- 0 6", "d6 0 6"), "cxd5 recaptures.").claims
+    assert claim.true is False
+
+
+QUEENS = "rnbqkbnr/ppp2ppp/8/3pp3/3PP3/8/PPP2PPP/RNBQKBNR w KQkq - 0 3"
+
+
+@pytest.mark.parametrize(
+    ("text", "true"),
+    [
+        ("3.dxe5 dxe4 4.Qxd8+ Kxd8, and now the queens come off.", True),
+        ("3.dxe5 dxe4 4.Qxd8+, and now the queens come off.", None),
+        ("3.dxe5 dxe4, and now the queens come off.", None),
+        ("3.a3 a6, and now the queens come off.", False),
+        ("The queens come off.", False),
+        ("The queens are off the board.", False),
+        ("dxe5 wins a pawn.", True),
+        ("dxe5 wins the pawn on e5.", True),
+        ("exd5 wins a pawn.", None),
+        ("exd5 picks up the pawn on d5.", None),
+        ("exd5 captures a pawn.", True),
+        ("exd5 takes the pawn on d5.", True),
+        ("Qd3 stops ...Qf6.", False),
+        ("Bb5+ stops ...Qf6.", None),
+    ],
+)
+def test_what_is_only_offered_or_put_off_cannot_be_known(text: str, true: bool | None) -> None:
+    assert read(QUEENS, text).claims[-1].true is true
+
+
+# White has a rook and two pawns, Black a bishop and four.
+UNEVEN = "6k1/1p3pbp/1p6/8/8/4P3/5P2/R5K1 w - - 0 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("White has a rook and two pawns against a bishop and four pawns.", True),
+        ("Black has a bishop and four pawns for a rook and two pawns.", True),
+        ("White has a rook against a bishop and two pawns.", True),
+        ("White has two pawns against four pawns.", None),
+        ("White has a rook and two pawns against a bishop and two pawns.", False),
+        ("White has a rook and a pawn against a bishop and three pawns.", False),
+        ("White has a rook and three pawns against a bishop and four pawns.", False),
+        ("White is a rook up.", False),
+        ("Black is two pawns up.", False),
+    ],
+)
+def test_material_is_told_with_all_pawns_or_with_what_one_side_has_more(
+    text: str, holds: bool | None
+) -> None:
+    reading = read(UNEVEN, text)
+    assert [claim.true for claim in reading.claims] == [holds]
+
+
+MATES = Study(
+    "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1",
+    (
+        Line(Score(mate=1), ("d1d8",)),
+        Line(Score(mate=4), ("g2g3",)),
+        Line(Score(cp=1500), ("h2h3",)),
+        Line(Score(cp=1490), ("h2h4",)),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("g3 is a close second.", False),
+        ("g3 is just as good.", False),
+        ("1.g3 is the best move.", False),
+        ("1.g3 is weaker than Rd8#.", True),
+        ("Rd8# is better than 1.g3.", True),
+        ("1.g3 mates more slowly than Rd8#.", True),
+        ("1.h3 takes longer than 1.g3.", False),
+        ("1.g3 is better than 1.h3.", True),
+        ("1.h3 is as good as 1.h4.", True),
+        ("1.g3 turns the tables.", False),
+    ],
+)
+def test_the_nearer_mate_is_better(text: str, holds: bool) -> None:
+    assert [claim.true for claim in read(MATES, text).claims] == [holds]
+
+
 def test_claims_have_their_place() -> None:
     text = "The game is young. It's a rook ending, and White's rook on c1 holds the open c-file!"
     reading = read(ENDING, text)

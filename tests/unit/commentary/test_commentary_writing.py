@@ -157,7 +157,9 @@ def test_taking_back_is_no_gain() -> None:
         (Score(cp=100), Score(cp=0), Loss.SOME),
         (Score(cp=100), Score(cp=-150), Loss.MUCH),
         (Score(mate=2), Score(cp=0), Loss.EVERYTHING),
-        (Score(mate=2), Score(cp=1400), Loss.NOTHING),
+        (Score(mate=2), Score(cp=1400), Loss.LITTLE),
+        (Score(mate=1), Score(mate=4), Loss.LITTLE),
+        (Score(cp=1600), Score(cp=1200), Loss.NOTHING),
     ],
 )
 def test_what_a_move_gives_away(best: Score, played: Score, loss: Loss) -> None:

@@ -156,14 +156,14 @@ def test_a_manner_must_exist(wrong: dict[str, str]) -> None:
 
 
 async def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    fens = [MATE, BLACK] * 6
-    whole = await Audit(tmp_path / "whole", Engine()).run(fens, ahead=4)
-    first = await Audit(tmp_path / "parts", Engine()).run(fens[:5], ahead=2)
+    positions = [(MATE, None), (BLACK, None)] * 6
+    whole = await Audit(tmp_path / "whole", Engine()).run(positions, ahead=4)
+    first = await Audit(tmp_path / "parts", Engine()).run(positions[:5], ahead=2)
     assert first.texts == 5
     log = tmp_path / "parts" / LOG
     log.write_bytes(log.read_bytes()[:-20])  # a torn last line comes again
     engine, seen = Engine(), []
-    second = await Audit(tmp_path / "parts", engine).run(fens, ahead=3, advance=seen.append)
+    second = await Audit(tmp_path / "parts", engine).run(positions, ahead=3, advance=seen.append)
     assert second.summary() == whole.summary()
     assert second.texts == 12
     assert sum(seen) == 12
