@@ -14,7 +14,7 @@ import chess
 Person = Literal["third", "i", "we"]
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 _THIRD = {"have": "has", "be": "is", "do": "does", "go": "goes"}
-_DOUBLES = "pin hit step put get let shut set run cut win sit stop drop grab chip"
+_DOUBLES = "pin unpin hit step put get let shut set run cut win sit stop drop grab chip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ def plural(infinitive: str) -> str:
 def gerund(infinitive: str) -> str:
     """The form in -ing.
 
-    >>> [gerund(verb) for verb in ("take", "pin", "parry", "be", "tie", "free")]
-    ['taking', 'pinning', 'parrying', 'being', 'tying', 'freeing']
+    >>> [gerund(verb) for verb in ("take", "unpin", "parry", "be", "tie", "free")]
+    ['taking', 'unpinning', 'parrying', 'being', 'tying', 'freeing']
     """
     if infinitive in _DOUBLES.split():
         return infinitive + infinitive[-1] + "ing"
@@ -205,7 +205,7 @@ class Naming:
         piece = board.piece_at(square)
         if piece is None:
             raise ValueError(f"no piece on {chess.square_name(square)} in {board.fen()!r}")
-        again = self._again(board, square, piece)
+        again = self._again(board, square, piece) if piece == self.board.piece_at(square) else None
         self._recent.append((square, piece.piece_type))
         return again or self._first(board, square, piece)
 

@@ -58,8 +58,8 @@ def _can_be_taken(context: Context, attacker: int | None = None) -> bool:
 
 
 def _spoils(step: Step) -> Iterator[Values]:
-    """The moved pawn is isolated or doubled now, and was not before."""
-    if step.arrived != chess.PAWN:
+    """The moved pawn is isolated or doubled now, and was not before; not if it may be taken at once."""
+    if step.arrived != chess.PAWN or step.after.attackers_mask(not step.mover, step.target):
         return
     before, after = (board.pieces_mask(chess.PAWN, step.mover) for board in (step.before, step.after))
     if before & neighbours(step.origin) and not after & neighbours(step.target):

@@ -152,7 +152,7 @@ def _active(board: chess.Board) -> Iterator[Values]:
 
 
 @concept("active king", detect=_active, weight=2.0, favours="side").says(
-    "{king} ~be (already )?(well up the board||active|in play|in the fight)",
+    "{king} ~be (already )?(active||well up the board|in play|in the fight)",
     "{king} ~have already come out( into play)?",
     "||{king} ~have (already )?(walked out|marched|come out) (into play|to the middle|up the board)",
 )

@@ -79,7 +79,7 @@ concept("isolated pawn", detect=_isolated, holds=isolated, weight=_isolated_weig
     "{side} ~have an isolated pawn on {pawn:square}",
     "{side} ~have to live with an isolated pawn on {pawn:square}",
     "{pawn} ~have no (neighbours|fellow pawn on either neighbouring file)",
-    "{pawns:pieces} ~be (isolated|all isolated||both isolated)",
+    "{pawns:pieces} ~be (isolated||all isolated|both isolated)",
     "{side} ~have isolated pawns on {pawns:squares}",
 )
 

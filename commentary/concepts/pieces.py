@@ -115,12 +115,13 @@ def _are_at_home(context: Context, number: int | None = None, late: Any = None, 
 def _bad_bishops(board: chess.Board) -> Iterator[Values]:
     """Bishops with few squares behind own pawns of their colour that cannot move."""
     for side in chess.COLORS:
-        pawns, own = board.pieces_mask(chess.PAWN, side), board.occupied_co[side]
+        pawns = board.pieces_mask(chess.PAWN, side)
         blocked = pawns & (board.occupied >> 8 if side else board.occupied << 8) & chess.BB_ALL
         for square in board.pieces(chess.BISHOP, side):
             light = chess.BB_LIGHT_SQUARES & chess.BB_SQUARES[square]
             colour = chess.BB_LIGHT_SQUARES if light else chess.BB_DARK_SQUARES
-            free = board.attacks_mask(square) & ~own
+            diagonals = chess.BB_DIAG_MASKS[square] & board.pawns
+            free = chess.BB_DIAG_ATTACKS[square][diagonals] & ~pawns
             if (blocked & colour).bit_count() >= 3 and free.bit_count() <= _HEMMED_SQUARES:
                 yield {"bishop": square, "side": side}
 

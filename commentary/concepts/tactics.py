@@ -73,11 +73,15 @@ def _through(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Square, c
 
 
 def pins(board: chess.Board) -> Iterator[Values]:
-    """Behind the pinned piece stands its king, or something worth more than it and the pinner."""
+    """Behind the pinned piece stands its king, or something worth more than it and the pinner.
+
+    What can take a pinner that is worth as much opposes it.
+    """
     for slider, first, second in _through(board):
         attacker, front, prize = (worth(board, square) for square in (slider, first, second))
         own = board.color_at(first) == board.color_at(second)
-        if own and prize > front and (prize > attacker or prize == VALUES[chess.KING]):
+        opposed = attacker >= front and board.attacks_mask(first) & chess.BB_SQUARES[slider]
+        if own and not opposed and prize > front and (prize > attacker or prize == VALUES[chess.KING]):
             yield {"side": board.color_at(first), "pinned": first, "pinner": slider, "behind": second}
 
 

@@ -32,6 +32,9 @@ _REFUTED = (
 )
 _BUT = ("but {them} {have} {line}, and {outcome}", "it runs into {line}, and {outcome}")
 
+_AFTER = ("after ", "following ")
+"""How lines begin that are no sentences by themselves."""
+
 _SPEAKING = ("passed pawn", "connected passed pawns", "rook on the seventh", "isolated pawn", "doubled pawns")
 """Concepts that may be worth a word when a line has brought them about."""
 
@@ -80,6 +83,8 @@ class Outcome:
         if material is not None and ", but " in material:
             return material
         if not parts or (len(parts) < 2 and (not brief or self.writer.chance(0.35))):
+            if feature and self.feature and self.feature.favours not in (None, self._leader):
+                return f"{self.writer.together(parts)}, but {self.verdict()}"
             parts.append(self.verdict())
         return self.writer.together(parts)
 
@@ -109,7 +114,7 @@ class Outcome:
         if self.back:
             return True
         before, after = (lead(board, self.mover) for board in (self.play.boards[0], self.play.end))
-        return abs(after) < abs(before) and before * after >= 0
+        return abs(after) < abs(before)
 
     def _material(self) -> str | None:
         """What was won, unless that would sound as if it told who is better when it does not."""
@@ -193,7 +198,9 @@ def follow(writer: Writer, topic: Topic, *, warned: bool) -> list[str]:
         writer.topic = said
         return [sentence(said)]
     if not end.tells and writer.chance(0.35):
-        return [sentence(f"{_line(writer, line)}, {writer.ending(candidate.score, writer.case.mover)}")]
+        played = _line(writer, line)
+        verdict = writer.verdict if played.startswith(_AFTER) else writer.ending
+        return [sentence(f"{played}, {verdict(candidate.score, writer.case.mover)}")]
     outcome = end.clauses(brief=writer.length.remarks <= 3)
     if candidate.loss >= Loss.MUCH and writer.chance(0.7):
         options = (*_REFUTED, *(() if warned else (*_PROBLEMS, *_BUT)))
@@ -219,7 +226,7 @@ def _line(writer: Writer, line: tuple[chess.Board, Sequence[chess.Move]]) -> str
 
 def _after(writer: Writer, line: tuple[chess.Board, Sequence[chess.Move]], outcome: str) -> str:
     said = _line(writer, line)
-    if said.startswith(("after ", "following ")):
+    if said.startswith(_AFTER):
         return f"{said}, {outcome}"
     joints = ("{said}, and {outcome}", "notebook|{said}; {outcome}", "{said}, when {outcome}")
     return writer.pick(joints, said=said, outcome=outcome)

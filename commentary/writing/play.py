@@ -10,7 +10,7 @@ from typing import Self
 
 import chess
 
-from commentary.concepts.material import counts, points
+from commentary.concepts.material import counts, lead, points
 from commentary.exchange import best_gain, passed_turn
 
 _MORE_PLIES = 5
@@ -18,6 +18,9 @@ _MORE_PLIES = 5
 
 _PIECE = 2
 """In pawns, at least: a pawn that hangs is no unrest."""
+
+_MUCH_BETTER = 3
+"""From this degree on a line is to show what decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +92,37 @@ class Play:
         rests = [ply for ply in range(1, min(most, len(self.moves)) + 1) if at_rest(self.boards[ply])]
         if not rests:
             later = range(most + 1, min(most + _MORE_PLIES, len(self.moves)) + 1)
-            return self.cut(next((ply for ply in later if at_rest(self.boards[ply])), most))
+            return self.cut(next((ply for ply in later if at_rest(self.boards[ply])), self._taken_back(most)))
         final = _all_counts(self.boards[rests[-1]])
         for ply in rests:
             if ply >= least and _all_counts(self.boards[ply]) == final:
                 return self.cut(ply)
         return self.cut(rests[-1])
+
+    def _taken_back(self, ply: int) -> int:
+        """`ply`, or later if what was taken there is taken back at once."""
+        squares = [move.to_square for move in self.moves]
+        while 0 < ply < len(squares) and squares[ply] == squares[ply - 1]:
+            ply += 1
+        return ply
+
+    def to_the_point(self, told: "Play", side: chess.Color, degree: int) -> "Play":
+        """`told`, or a longer beginning if that one does not show why `side` stands as it does, from -4 to 4.
+
+        A piece that was given up comes back, and who stands much better wins one or mates. A line that never
+        shows it stays as it was told.
+        """
+        leader = side if degree > 0 or (degree == 0 and told.swing(side).points < 0) else not side
+        much = abs(degree) >= _MUCH_BETTER
+        longer = (self.cut(ply) for ply in range(len(told.moves), len(self.moves) + 1))
+        return next((play for play in longer if play.shows(leader, much=much)), told)
+
+    def shows(self, leader: chess.Color, *, much: bool) -> bool:
+        """Whether its end shows that `leader` stands no worse, or `much` better."""
+        if self.end.is_checkmate():
+            return True
+        won = lead(self.end, leader) >= _PIECE if much else self.swing(leader).points > -_PIECE
+        return won and at_rest(self.end)
 
 
 def at_rest(board: chess.Board) -> bool:

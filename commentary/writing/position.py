@@ -1,8 +1,10 @@
 """What the position is about: the findings worth saying, in an order that leads from one to the next."""
 
+import re
 from collections.abc import Sequence
 
 from commentary.concept import Finding
+from commentary.exchange import best_gain
 from commentary.wording import TALK
 from commentary.writing.case import Case
 from commentary.writing.writer import Writer, sentence
@@ -51,6 +53,8 @@ _ALIKE = (
     {"pressed piece", "pin"},
     {"pressed piece", "loose piece", "fork"},
     {"pressed piece", "overloaded piece"},
+    {"pressed piece", "pressure on a file"},
+    {"loose piece", "pressure on a file"},
     {"king without pawns", "king in the centre"},
     {"king without pawns", "file towards the king"},
     {"king shelter", "weak back rank"},
@@ -60,6 +64,10 @@ _ALIKE = (
 
 _ONCE = {"loose piece", "pressed piece"}
 """Concepts of which two findings about a piece are not told either."""
+
+_BALANCES = {"level material", "one for another", "material ahead", "far ahead", "exchange up"}
+_A_PIECE = 2
+"""In pawns, at least."""
 
 _FILES = {"open file", "held open file", "file towards the king", "pressure on a file"}
 
@@ -93,6 +101,8 @@ def _chosen(writer: Writer) -> list[Finding]:
     ]
     told = writer.chance(_TOLD_MATES)
     ranked = [(w, f) for w, f in ranked if told or f.concept.name != "mate in one"]
+    if _takes_piece(writer.case):
+        ranked = [(w, f) for w, f in ranked if f.concept.name not in _BALANCES]
     ranked.sort(key=lambda pair: -pair[0])
     chosen: list[Finding] = []
     for weight, finding in ranked:
@@ -103,6 +113,11 @@ def _chosen(writer: Writer) -> list[Finding]:
         if len(chosen) == writer.length.remarks:
             break
     return _with_staples(chosen, [finding for _, finding in ranked], writer.length.remarks)
+
+
+def _takes_piece(case: Case) -> bool:
+    """Whether a piece is about to be taken, or taken back: how the material stands until then misleads."""
+    return case.best.retakes or best_gain(case.board) >= _A_PIECE
 
 
 def _weight(finding: Finding, case: Case) -> float:
@@ -197,7 +212,11 @@ def _flow(writer: Writer, clauses: list[tuple[str, Finding]]) -> list[str]:
 
 
 def _may_share(first: str, second: str) -> bool:
-    return len(first) < _LONG_CLAUSE and len(second) < _LONG_CLAUSE and not {":", ";"} & set(first + second)
+    return (
+        len(first) < _LONG_CLAUSE
+        and len(second) < _LONG_CLAUSE
+        and not re.search(":|;|, and ", first + second)
+    )
 
 
 def _sided(one: Finding, other: Finding) -> bool:

@@ -32,7 +32,7 @@ _ALIKE = ("and", "and", ";")
 _AGAINST = ("but", "while", "but")
 _ALIKE_OPENERS = (
     "also|besides|moreover|what is more|on top of that|in addition|at the same time|beyond that"
-    "|apart from that|for one thing"
+    "|apart from that"
 )
 _AGAINST_OPENERS = (
     "but|still|nevertheless|granted|on the other hand|then again|against that|in return|that said|even so"
@@ -114,7 +114,8 @@ class Writer:
         """Several effects of a move as one verb phrase with marked verbs."""
         self.naming.look_at_move(step.before, step.after, step.target)
         parts = [self._part(finding, last=finding is effects[-1]) for finding in effects]
-        joint = ", and " if any(" and ~" in part for part in parts) else " and "
+        clause = any(" and ~" in part for part in parts) or any("," in part for part in parts[:-1])
+        joint = ", and " if clause else " and "
         return joint.join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
 
     def _part(self, finding: Finding, *, last: bool) -> str:
@@ -131,7 +132,8 @@ class Writer:
         """Names a candidate, as briefly as can be read, and cuts its line to the length of the text."""
         board, plies = self.case.board, self.length.plies + (1 if candidate.is_best else 0)
         name = numbered(board, [candidate.move]) if self.numbers else bare(board, candidate.move)
-        return Topic(candidate, name, candidate.full.rest(least=min(2, plies), most=plies))
+        play = candidate.full.rest(least=min(2, plies), most=plies)
+        return Topic(candidate, name, candidate.full.to_the_point(play, self.case.mover, candidate.degree))
 
     # -- sentences -------------------------------------------------------------------------------
 

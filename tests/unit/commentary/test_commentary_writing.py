@@ -21,6 +21,7 @@ from commentary import (
     write,
 )
 from commentary.concept import move_findings
+from commentary.exchange import is_absurd
 from commentary.naming import numbered
 from commentary.step import Step
 from commentary.template import finite
@@ -31,10 +32,16 @@ from commentary.writing.text import Text, draft
 from commentary.writing.voices import Length
 from commentary.writing.writer import Writer
 from services.data.annotate.mutations import mutations
+from services.data.annotate.study import tempting_moves
 from tests.unit.commentary.boards import walked
 from tests.unit.commentary.studies import random_study
 
 NAMES = sorted(VOICES)
+DISAGREES = re.compile(
+    r"\b(we|I|you|bishops|knights|rooks|queens|kings|pawns|sides) (is|has|waits|passes|does)\b"
+    r"|([Aa]fter|[Ff]ollowing) [^,]*, with |\b(are|and [a-h][1-8]) all isolated|(?<!\w)\w*[a-z]pining\b"
+)
+"""A verb that does not go with its subject, or a sentence without one."""
 MATE = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"
 
 
@@ -48,6 +55,7 @@ def drafted(seed: int, **changes: str) -> Text:
 def test_every_text_is_read_back_whole_and_true(seed: int) -> None:
     text = drafted(seed)
     assert not text.reading.unread
+    assert not DISAGREES.search(str(text))
     assert all(claim.true for claim in text.reading.claims)
     assert len(text.reading.claims) >= 3
     assert str(text).count("\\boxed{") == 1
@@ -136,6 +144,79 @@ def test_what_nobody_would_consider_is_no_candidate() -> None:
     gift = Line(Score(cp=-900), ("f3g5", "d5g5"))
     case = Case.of(Study(board, (Line(Score(cp=20), ("e1g1",)),), (quiet, gift)))
     assert [candidate.move.uci() for candidate in case.candidates] == ["e1g1", "d1d3"]
+
+
+NAJDORF = "rnbqkb1r/1p2pppp/p2p1n2/8/3NP3/2N5/PPP2PPP/R1BQKB1R w KQkq - 0 6"
+
+
+def test_a_piece_is_given_only_near_the_king_or_if_the_engine_likes_it() -> None:
+    board = chess.Board(NAJDORF)
+    assert is_absurd(board, board.parse_san("Bxa6"))
+    assert not is_absurd(board, board.parse_san("Be3"))
+    greek = chess.Board("r1bq1rk1/ppp1nppp/2n1p3/3pP3/3P4/3B1N2/PPP2PPP/R1BQK2R w KQ - 0 9")
+    assert not is_absurd(greek, greek.parse_san("Bxh7+"))
+    assert "f1a6" not in {move.uci() for move in tempting_moves(board, leave_out=set(), count=9)}
+    best, gift = Line(Score(cp=40), ("c1e3", "e7e5")), ("f1a6", "b7a6")
+    for score, told in ((Score(cp=-250), False), (Score(cp=0), True)):
+        case = Case.of(Study(NAJDORF, (best,), (Line(score, gift),)))
+        assert ("f1a6" in {candidate.move.uci() for candidate in case.candidates}) == told
+
+
+def test_instead_of_taking_back_only_a_check_is_looked_at() -> None:
+    fen = "r1bqkbnr/1ppp1ppp/p1B5/4p3/4P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 0 4"
+    others = (Line(Score(cp=-320), ("g8f6", "c6a4")), Line(Score(cp=-350), ("f8b4", "c6a4")))
+    study = Study(fen, (Line(Score(cp=0), ("d7c6", "b1c3")),), others, last="b5c6")
+    assert [candidate.move.uci() for candidate in Case.of(study).candidates] == ["d7c6"]
+
+
+def test_a_later_mate_is_not_called_as_good() -> None:
+    lines = (Line(Score(mate=1), ("d1d8",)), Line(Score(mate=4), ("g2g3", "g8f8")))
+    texts = [
+        str(draft(Study(MATE, lines), voice=NAMES[n % 4], length="long", seed=str(n))) for n in range(24)
+    ]
+    assert not any(
+        re.search("close second|as good|good too|next to nothing|to choose", text) for text in texts
+    )
+    assert any(re.search("slow|longer", text) for text in texts)
+
+
+def test_a_sacrifice_is_told_to_its_point() -> None:
+    """Legal's mate, of which the first moves only lose the queen; and a piece that comes back late."""
+    fen = "r2qkbnr/ppp2p1p/2np2p1/4N3/2B1P1b1/2N5/PPPP1PPP/R1BQK2R b KQkq - 0 6"
+    legal = Play.of(chess.Board(fen), ("g4d1", "c4f7", "e8e7", "c3d5"), longest=14)
+    assert legal.to_the_point(legal.cut(1), chess.BLACK, -4).end.is_checkmate()
+    board = chess.Board("r2q1rk1/pb1nbppp/1p2pn2/8/3P4/2NB1N2/PP3PPP/R1BQ1RK1 w - - 0 12")
+    quiet = Play.of(board, ("c1g5", "h7h6", "g5h4", "f6h5"), longest=14)
+    assert quiet.to_the_point(quiet.cut(2), chess.WHITE, 3) == quiet.cut(2)
+    gift = Play.of(chess.Board("6k1/5ppp/4p3/8/8/8/2B2PPP/3r1BK1 w - - 0 1"), ("c2h7",), longest=14)
+    assert gift.to_the_point(gift, chess.WHITE, 1) == gift
+
+
+def test_a_line_does_not_stop_where_the_last_move_is_taken_back() -> None:
+    board = chess.Board("2kr1b1r/pp3ppp/5n2/1N2N3/4q3/8/PPPPQPbP/R1B1K1R1 w Q - 0 15")
+    line = Play.of(board, ("e2e4", "g2e4", "e5f7", "f8b4"), longest=9)
+    assert line.rest(least=1, most=1) == line.cut(2)
+
+
+def test_what_is_taken_is_not_named_as_if_it_were_the_piece_that_takes() -> None:
+    board = chess.Board(NAJDORF.replace("p2p1n2/8", "p4n2/3p4"))
+    step = Step.of(board, board.parse_san("exd5"))
+    [captures] = [finding for finding in move_findings(step) if finding.concept.name == "captures"]
+    case = Case.of(Study(board.fen(), (Line(Score(cp=0), ("e4d5",)),)))
+    for seed in range(20):
+        phrase = Writer(case, VOICES["coach"], Length.of("long"), random.Random(seed)).phrase(
+            step, [captures]
+        )
+        assert "that pawn" not in phrase
+
+
+def test_several_take_the_plural() -> None:
+    board, texts = chess.Board("4k3/2b2p2/8/8/8/8/2B2P2/4K3 w - - 0 1"), set()
+    for seed in range(9):
+        said = position_statements(board, random.Random(seed), voice="annotator")
+        texts |= {text for one in said for text in one.sentences}
+    assert {"The bishops are of opposite colours.", "Only bishops and pawns are left."} < texts
+    assert not any(map(DISAGREES.search, texts))
 
 
 def test_taking_back_is_no_gain() -> None:
@@ -253,6 +334,7 @@ def test_every_statement_is_read_back_whole_and_true(seed: int) -> None:
     for text in texts:
         [sentence] = read(board.fen(), text).sentences
         assert sentence.status == "claims", text
+        assert not DISAGREES.search(text), text
         assert all(claim.true for claim in sentence.claims), text
 
 
