@@ -21,6 +21,7 @@ from typing import Any
 import chess
 import httpx
 
+from rookery.config.viewer import ViewerSettings
 from rookery.trace import (
     Completion,
     Message,
@@ -38,7 +39,6 @@ from rookery.trace import (
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
 from services.viewer.app import create_app
-from services.viewer.settings import ViewerSettings
 
 GROUP_SIZE, FILE_GROUPS, BATCH = 8, 1024, 32
 START_MS = 1763721014000

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from launcher.services import MODULES, SUBCOMMANDS
+from launcher.services import SERVICES
 from rookery import __version__
 
 if TYPE_CHECKING:
@@ -127,11 +127,11 @@ def _serve(rest: list[str]) -> int:
         from launcher.serve_players import PlayersSettings, serve_until_eof
 
         return serve_until_eof(PlayersSettings.parse(flags, prog="rookery serve players"))
-    if service not in MODULES:
+    if service not in SERVICES:
         said = f"error: no service {service!r}\n\n" if service else ""
         sys.stderr.write(said + SERVE_USAGE)
         return 2
-    return _become(MODULES[service], *SUBCOMMANDS.get(service, ()), *flags)
+    return _become(SERVICES[service].module, *SERVICES[service].arguments, *flags)
 
 
 def _become(module: str, *arguments: str) -> int:

@@ -17,9 +17,10 @@ from rich.console import Console
 from launcher.plan import HOST
 from launcher.runs import HELD_OUT_FILE, write_held_out
 from launcher.serve_players import batches, serve
-from launcher.services import MODULES, PORTS, as_flags
+from launcher.services import SERVICES, as_flags
 from launcher.supervisor import running
 from rookery.access import AccessSettings
+from rookery.config.data import SAMPLE
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command
 from rookery.processes.ports import Ports
@@ -46,7 +47,7 @@ class EvaluateSettings(Settings):
     """Which sections, separated by commas: positions, reasoning, puzzles, suites, matches."""
     positions: Path | None = None
     """JSONL file with one position per line. Default: positions of held-out games of --source."""
-    source: PathOrUrl = "samples/lichess.pgn.zst"
+    source: PathOrUrl = SAMPLE
     """Games to draw held-out positions from: a file (.pgn, .pgn.zst, .gz or .bz2) or its URL."""
     count: PositiveInt = 500
     """Number of positions."""
@@ -125,10 +126,10 @@ def reward_service(log: Path, **flags: object) -> Iterator[tuple[Child, Mapping[
         SetupError: it does not start.
     """
     with Ports(HOST) as free:
-        ports = {name: free.choose(default) for name, default in PORTS["reward"].items()}
+        ports = {name: free.choose(default) for name, default in SERVICES["reward"].ports.items()}
         command = Command(
             "reward service",
-            (sys.executable, "-m", MODULES["reward"], *as_flags({"host": HOST, **ports, **flags})),
+            (sys.executable, "-m", SERVICES["reward"].module, *as_flags({"host": HOST, **ports, **flags})),
             log,
             probe_url=f"{AccessSettings().access.scheme}://{HOST}:{ports['port']}/readyz",
         )

@@ -1,36 +1,39 @@
-"""The commands, flags and ports of a run's processes. This module starts nothing."""
+"""The commands, settings and ports of a run's processes. This module starts nothing."""
 
-import re
 import sys
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from launcher import redis_server
 from launcher.devices import count_gpus, place
-from launcher.services import MODULES, PORTS, SUBCOMMANDS, as_flags, environment_variable
+from launcher.services import SERVICES, ServiceSettings, resolve
 from launcher.settings import Overrides, UpSettings
 from rookery import hub
 from rookery.errors import SetupError, Unavailable
-from rookery.masking import is_secret, mask_setting
+from rookery.masking import mask_setting
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
 from rookery.remote import is_url, local_folder
-from rookery.settings import read_preset
+from rookery.schemes import find_scheme
+from rookery.settings import CONFIG_VARIABLE, read_preset
 from rookery.streams import RunStreams
+
+if TYPE_CHECKING:
+    from rookery.config.inference import ServerSettings
+    from rookery.config.reward import RewardSettings
+    from rookery.config.trainer import TrainerSettings
 
 HOST = "127.0.0.1"
 _REWARD_MODEL_CARD = "reward_model.json"
 """The file by which a reward model is recognised."""
 
-_DEFAULT_RANK = 16
-"""The trainer's default and the server's."""
-
 STAGES = (
     ("redis", "reward-model"),
-    ("feed", "archive", "reward", "inference", "trainer", "arena"),
+    ("feed", "archive", "reward", "trainer", "inference", "arena"),
     ("rollouts", "viewer"),
 )
 """A stage starts once the previous one is ready. Trainer and inference share a stage, because inference
@@ -46,7 +49,20 @@ class Plan:
     redis_url: str
     scheme: str
     ports: Mapping[str, Mapping[str, int]]
-    commands: Mapping[str, Command]
+    commands: dict[str, Command] = field(default_factory=dict)
+    settings: dict[str, ServiceSettings] = field(default_factory=dict)
+    """The settings of each service."""
+
+    def settings_file(self, service: str) -> Path:
+        """The TOML file that the service reads its settings from."""
+        return self.run_dir / "settings" / f"{service}.toml"
+
+    def write_settings(self) -> None:
+        """Writes the settings of all services to their files."""
+        for service, settings in self.settings.items():
+            path = self.settings_file(service)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(settings.toml)
 
     @property
     def stages(self) -> list[list[Command]]:
@@ -85,9 +101,6 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
             f"{str(settings.reward_model)!r} is not a reward model: it has no {_REWARD_MODEL_CARD} "
             "(--reward-model)"
         )
-    _check_scheme(settings, overrides)
-    if overrides.is_on("trainer", "sleep_inference") and not overrides.is_on("inference", "sleep"):
-        raise SetupError("trainer.sleep_inference needs a server that may sleep: --set inference.sleep=true")
     commands = {}
     redis_url = settings.redis_url
     if redis_url is None:
@@ -106,25 +119,31 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     for name in (name for stage in STAGES for name in stage):
         if name in left_out:
             continue
-        commands[name] = service_command(name, settings, draft, overrides)
+        draft.settings[name] = _resolve(name, settings, draft, overrides)
+        commands[name] = _command(name, draft)
+    _check_together(draft)
     return draft
 
 
-def _check_scheme(settings: UpSettings, overrides: Overrides) -> None:
-    named = overrides.given("reward", "preset") or settings.preset
-    preset = read_preset(named).get("reward", {}) if named else {}
-    scheme = str(overrides.given("reward", "scheme") or preset.get("scheme", "delta"))
-    has_model = settings.reward_model or overrides.given("reward", "model_url") or preset.get("model_url")
-    if re.search(r"\bmodel\b", scheme) and not has_model:
+def _check_together(plan: Plan) -> None:
+    """Raises `SetupError` if services have settings that do not fit together."""
+    trainer = cast("TrainerSettings", plan.settings["trainer"].values)
+    reward = cast("RewardSettings", plan.settings["reward"].values)
+    server = cast("ServerSettings", plan.settings["inference"].values)
+    if trainer.sleep_inference and not server.sleep:
+        raise SetupError("trainer.sleep_inference needs a server that may sleep: --set inference.sleep=true")
+    if server.max_lora_rank < trainer.lora_rank and not server.full_weights:
         raise SetupError(
-            f"scheme {scheme!r} needs a reward model: name its directory with --reward-model, or choose "
-            "another scheme, such as --set reward.scheme=delta"
+            f"the trainer's adapters have rank {trainer.lora_rank}, and the server accepts "
+            f"{server.max_lora_rank} at most (--set trainer.lora_rank, inference.max_lora_rank)"
         )
-    if overrides.is_on("trainer", "process_rewards") and not re.search(r"\b(candidates|truth)\b", scheme):
-        raise SetupError(
-            f"trainer.process_rewards needs a scheme with candidates or truth, not {scheme!r}: "
-            "--set reward.scheme=delta+0.2*candidates"
-        )
+    if trainer.process_rewards and not reward.schemes:
+        scheme = find_scheme(reward.scheme)
+        if not (scheme.candidates or scheme.needs_reading):
+            raise SetupError(
+                f"trainer.process_rewards needs a scheme with candidates or truth, not {reward.scheme!r}: "
+                "--set reward.scheme=delta+0.2*candidates"
+            )
 
 
 def _has_viewer(settings: UpSettings) -> bool:
@@ -184,29 +203,38 @@ def is_gpt2(model: str) -> bool:
     return hub.is_gpt2(Path(_model(model)))  # if not downloaded yet or invalid, the services report it
 
 
-def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) -> Command:
-    """The command that starts one service.
-
-    Passwords and tokens are passed as environment variables, because other users can see flags.
-
-    Raises:
-        SetupError: `--set` has a value that the run decides.
-    """
-    governed = {key: str(value) for key, value in _governed(name, settings, plan, overrides).items()}
-    values = governed | overrides.values(name, governed=governed)
-    secret = {key for key, value in values.items() if is_secret(key) or mask_setting(value) != value}
-    flags = as_flags({key: value for key, value in values.items() if key not in secret})
+def _command(name: str, plan: Plan) -> Command:
+    """The command that starts one service, which reads its settings from a file."""
+    service = SERVICES[name]
     return Command(
         name,
-        (sys.executable, "-m", MODULES[name], *SUBCOMMANDS.get(name, ()), *flags),
+        (sys.executable, "-m", service.module, *service.arguments),
         plan.run_dir / "logs" / f"{name}.log",
         probe_url=f"{plan.url(name)}/readyz",
-        env={environment_variable(name, key): values[key] for key in secret},
+        env={
+            **plan.settings[name].child_environment(),
+            CONFIG_VARIABLE: str(plan.settings_file(name)),
+        },
         addresses=tuple((HOST, port) for port in plan.ports[name].values()),
     )
 
 
-def _governed(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) -> dict[str, object]:
+def _resolve(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) -> ServiceSettings:
+    """The settings of one service.
+
+    Raises:
+        SetupError: one is wrong, or `--set` has one that the run decides.
+    """
+    decided, assigned = _decided(name, settings, plan), overrides.values(name)
+    resolved = resolve(name, decided, assigned)
+    if name == "inference" and "max_lora_rank" not in resolved.origins:
+        rank = cast("TrainerSettings", plan.settings["trainer"].values).lora_rank
+        if rank and not decided.get("full_weights"):
+            resolved = resolve(name, {**decided, "max_lora_rank": served_rank(rank)}, assigned)
+    return resolved
+
+
+def _decided(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     """The settings of a service that the run decides. `--set` cannot change them."""
     model = _model(settings.model)
     listening: dict[str, object] = {"host": HOST, **plan.ports[name], **settings.access_values}
@@ -227,7 +255,7 @@ def _governed(name: str, settings: UpSettings, plan: Plan, overrides: Overrides)
         return {**member, "out": plan.run_dir / "archive"}
     if name == "inference":
         adapters = plan.run_dir / "adapters"
-        chosen = {"full_weights": True} if is_gpt2(model) else _rank_setting(settings, overrides)
+        chosen: dict[str, object] = {"full_weights": True} if is_gpt2(model) else {}
         chosen |= _thinking(settings)
         device = _device(name, settings)
         leases = {"leases": 1} if settings.evaluate_every else {}
@@ -247,29 +275,6 @@ def _governed(name: str, settings: UpSettings, plan: Plan, overrides: Overrides)
             "seed": settings.seed,
         }
     return {**member, **_asking(name, settings, plan)}
-
-
-def _rank_setting(settings: UpSettings, overrides: Overrides) -> dict[str, object]:
-    """The setting of the highest rank that the server accepts: the trainer's, unless the user gave one.
-
-    Raises:
-        SetupError: the server would refuse the trainer's adapters.
-    """
-    preset = read_preset(settings.preset).get("trainer", {}) if settings.preset else {}
-    trained = overrides.given("trainer", "lora_rank") or preset.get("lora_rank")
-    served = overrides.given("inference", "max_lora_rank")
-    if trained is None and served is None:
-        return {}
-    rank = str(trained or _DEFAULT_RANK)
-    if not rank.isdecimal() or int(rank) == 0:
-        return {}  # the trainer says what is wrong, or trains all weights
-    highest = str(served or served_rank(int(rank)))
-    if highest.isdecimal() and int(highest) < int(rank):
-        raise SetupError(
-            f"the trainer's adapters have rank {rank}, and the server accepts {highest} at most "
-            "(--set trainer.lora_rank, inference.max_lora_rank)"
-        )
-    return {} if served else {"max_lora_rank": highest}
 
 
 def served_rank(rank: int) -> int:
@@ -328,9 +333,9 @@ def _device(name: str, settings: UpSettings) -> str:
 
 def _ports(ports: Ports, overrides: Overrides) -> dict[str, dict[str, int]]:
     chosen: dict[str, dict[str, int]] = {}
-    for service, defaults in PORTS.items():
+    for service in SERVICES:
         chosen[service] = {}
-        for key, default in defaults.items():
+        for key, default in SERVICES[service].ports.items():
             asked, setting = overrides.port(service, key)
             chosen[service][key] = ports.choose(default, asked=asked, setting=setting)
     return chosen

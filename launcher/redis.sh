@@ -7,6 +7,8 @@
 # transaction then commits both at the following load, so some changes take effect twice. To prevent this, the bytes
 # after the last complete transaction are moved to a file of their own before Redis starts.
 set -eu
+mkdir -p "$1"
+chmod 700 "$1" # it holds the socket
 cd "$1"
 server=$2
 shift 2

@@ -67,8 +67,6 @@ def redis_argv(folder: Path) -> tuple[str, ...]:
         raise SetupError(
             "bash is needed to start Redis: install it, or give the URL of a running Redis with --redis-url"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
     server = find_redis_server()
     version = _version(server) if (folder / _NEW_DATA).exists() else None
     if version and version.number < (7, 0, 0):

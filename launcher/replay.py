@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from launcher.redis_server import redis_argv, redis_url
-from launcher.services import MODULES
+from launcher.services import SERVICES
 from rookery.errors import RookeryError, SetupError, Unavailable
 from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.settings import CONFIG_VARIABLE, Settings
@@ -75,11 +75,11 @@ def replay(settings: ReplaySettings, console: Console) -> int:
         _await(start("redis", *redis_argv(out / "redis")), streams)
         console.print(f"logs and versions are in {out}")
         feeding = start(
-            "republish", *module, MODULES["data"], "republish", settings.archive, "--to", "replay",
+            "republish", *module, SERVICES["data"].module, "republish", settings.archive, "--to", "replay",
             "--run", settings.run or settings.run_dir.resolve().name, "--redis-url", url,
         )  # fmt: skip
         training = start(
-            "trainer", *module, MODULES["trainer"], "--run-dir", str(out), "--redis-url", url,
+            "trainer", *module, SERVICES["trainer"].module, "--run-dir", str(out), "--redis-url", url,
             "--run", "replay", "--inference-urls", "", "--adapter-store", "", "--store", "", "--no-mlflow",
             "--no-rest", "--port", "0", env={CONFIG_VARIABLE: str(config)},
         )  # fmt: skip

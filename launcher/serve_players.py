@@ -24,7 +24,7 @@ from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from launcher.devices import count_gpus, place
 from launcher.plan import HOST, served_rank
 from launcher.runs import SETTINGS_FILE
-from launcher.services import MODULES, as_flags
+from launcher.services import SERVICES, as_flags
 from launcher.supervisor import running
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
@@ -240,19 +240,20 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
         "host": HOST,
         "port": port,
         "device": device,
+        "follow": False,
         "adapter_root": os.path.commonpath([v.folder.parent for v in adapters]) if adapters else log.parent,
     }
     lora = [version for version in adapters if not version.whole]
     if lora:
         rank = max(version.rank for version in lora)
         flags |= {"max_loras": len(lora) + 1, "max_lora_rank": served_rank(rank)}
+    else:  # a model without adapters is served faster without LoRA, and a GPT-2 not at all with it
+        flags["full_weights"] = True
     if device.isdecimal():
         flags["gpu_memory"] = round(share, 3)
-    # A model without adapters is served faster without LoRA, and a GPT-2 not at all with it.
-    switches = ["--no-follow", *([] if lora else ["--full-weights"])]
     return Command(
         "inference server",
-        (sys.executable, "-m", MODULES["inference"], *as_flags(flags), *switches),
+        (sys.executable, "-m", SERVICES["inference"].module, *as_flags(flags)),
         log,
         probe_url=f"{AccessSettings().access.scheme}://{HOST}:{port}/readyz",
     )

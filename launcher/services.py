@@ -1,64 +1,143 @@
-"""The services: their modules, subcommands and default ports, and how settings are passed to them."""
+"""The services: their modules and settings, and how settings reach them."""
 
+import difflib
+import importlib
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
 
-MODULES = {
-    "feed": "services.data.feed",
-    "data": "services.data",
-    "archive": "services.data.archiver",
-    "reward": "services.reward",
-    "reward-model": "services.trainer",
-    "inference": "services.inference.server",
-    "trainer": "services.trainer",
-    "rollouts": "services.inference.rollouts",
-    "arena": "services.arena",
-    "viewer": "services.viewer",
+from pydantic import TypeAdapter, ValidationError
+
+from rookery.errors import SetupError
+from rookery.masking import mask_setting
+from rookery.origins import Origins, as_toml, last_origins
+from rookery.settings import SHARED, Settings, annotated_toml, shared_variable
+
+_BOOLEAN = TypeAdapter(bool)
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service: `python -m MODULE ARGUMENTS`. `settings` is its class below `rookery.config`."""
+
+    module: str
+    settings: str
+    arguments: tuple[str, ...] = ()
+
+    @cached_property
+    def settings_class(self) -> type[Settings]:
+        """The class of its settings, imported on first use."""
+        module, _, name = self.settings.rpartition(".")
+        kind: type[Settings] = getattr(importlib.import_module(f"rookery.config.{module}"), name)
+        return kind
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Its default ports by setting."""
+        fields = self.settings_class.model_fields
+        return {name: fields[name].default for name in ("port", "grpc_port") if name in fields}
+
+
+SERVICES = {
+    "feed": Service("services.data.feed", "data.FeedSettings"),
+    "data": Service("services.data", "data.DataSettings"),
+    "archive": Service("services.data.archiver", "data.ArchiverSettings"),
+    "reward": Service("services.reward", "reward.RewardSettings"),
+    "reward-model": Service("services.trainer", "finetune.RewardServerSettings", ("serve-reward-model",)),
+    "inference": Service("services.inference.server", "inference.ServerSettings"),
+    "trainer": Service("services.trainer", "trainer.TrainerSettings"),
+    "rollouts": Service("services.inference.rollouts", "rollouts.RolloutsSettings"),
+    "arena": Service("services.arena", "arena.WatchSettings", ("watch",)),
+    "viewer": Service("services.viewer", "viewer.ViewerSettings"),
 }
 
-PORTS = {
-    "feed": {"port": 8005},
-    "data": {"port": 8001, "grpc_port": 50052},
-    "reward": {"port": 8080, "grpc_port": 50051},
-    "reward-model": {"port": 8007},
-    "inference": {"port": 8000},
-    "trainer": {"port": 8003},
-    "rollouts": {"port": 8004},
-    "archive": {"port": 8006},
-    "arena": {"port": 8009},
-    "viewer": {"port": 8010},
-}
-"""Default ports by service and setting."""
 
-SUBCOMMANDS = {"reward-model": ("serve-reward-model",), "arena": ("watch",)}
-"""The words after the module's name, where a module has several commands."""
+@dataclass(frozen=True)
+class ServiceSettings:
+    """The settings of one service of a run, and the source of each."""
+
+    values: Settings
+    origins: Origins
+
+    @property
+    def toml(self) -> str:
+        """All settings as a TOML file that the service reads. Passwords are left out."""
+        return as_toml(self.values, self.values.table(), unread=self.values.unread())
+
+    @property
+    def annotated_toml(self) -> str:
+        """All settings as TOML, each with its source, for --dry-run."""
+        return annotated_toml(self.values, self.origins)
+
+    def child_environment(self) -> dict[str, str | None]:
+        """What to change in the environment of a child that reads these settings from a TOML file.
+
+        Variables come before the file, so those of these settings are removed. Secrets, which must not be in
+        the file, and the settings that all members of a run share are variables.
+        """
+        values = self.values.model_dump(mode="json")
+        names = {self.values.variable(name): name for name in values}
+        changes: dict[str, str | None] = {key: None for key in os.environ if key.upper() in names}
+        for variable, name in names.items():
+            value = values[name]
+            if name in SHARED:
+                changes[shared_variable(name)] = None if value in (None, "") else str(value)
+            elif mask_setting(value) != value:
+                changes[variable] = str(value)
+        return changes
 
 
-def table(service: str) -> str:
-    """The service's table in a TOML file."""
-    return "reward_server" if service == "reward-model" else service  # `rookery reward-model` trains one
+def resolve(
+    service: str, decided: Mapping[str, object], assigned: Mapping[str, str] = MappingProxyType({})
+) -> ServiceSettings:
+    """The settings of a service as it would read them itself.
 
+    `decided` are those that the run decides, `assigned` those of `--set`, as text.
 
-def environment_variable(service: str, key: str) -> str:
-    """The variable that sets a service's setting.
-
-    >>> environment_variable("reward", "port"), environment_variable("reward-model", "port")
-    ('REWARD_PORT', 'REWARD_SERVER_PORT')
+    Raises:
+        SetupError: there is no such setting, its value is wrong, or the run decides it.
     """
-    return f"{table(service)}_{key}".upper()
+    kind = SERVICES[service].settings_class
+    values = dict(decided)
+    for name, text in assigned.items():
+        if name not in kind.model_fields:
+            close = difflib.get_close_matches(name, kind.model_fields, n=1)
+            raise SetupError(
+                f"{service} has no setting {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+            )
+        if name in decided:
+            raise SetupError(f"--set {service}.{name}: the run decides this; see `rookery up --help`")
+        values[name] = _boolean(service, name, text) if _is_boolean(kind, name) else text
+    settings = kind.parse(as_flags(values), prog=service)
+    origins = {**last_origins(), **dict.fromkeys(decided, "the run"), **dict.fromkeys(assigned, "--set")}
+    return ServiceSettings(settings, origins)
+
+
+def _is_boolean(kind: type[Settings], name: str) -> bool:
+    return kind.model_fields[name].annotation in (bool, bool | None)
+
+
+def _boolean(service: str, name: str, text: str) -> bool:
+    try:
+        return _BOOLEAN.validate_python(text)
+    except ValidationError as error:
+        raise SetupError(f"{service}: {name}: {text[:200]!r} is neither true nor false") from error
 
 
 def as_flags(values: Mapping[str, object]) -> list[str]:
     """Settings as command-line arguments. Each value of a tuple has a flag of its own.
 
     >>> as_flags({"max_tokens": 9, "follow": True, "suites": ("a", "b"), "k": 1})
-    ['--max-tokens', '9', '--follow', '--suites', 'a', '--suites', 'b', '-k', '1']
+    ['--max-tokens=9', '--follow', '--suites=a', '--suites=b', '-k=1']
     """
     flags: list[str] = []
     for key, value in values.items():
         name = key.replace("_", "-")
-        for text in map(str, value if isinstance(value, tuple) else (value,)):
-            if text.lower() in ("true", "false"):
-                flags.append(f"--{name}" if text.lower() == "true" else f"--no-{name}")
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, bool):
+                flags.append(f"--{name}" if item else f"--no-{name}")
             else:
-                flags += [f"--{name}" if len(name) > 1 else f"-{name}", text]
+                flags.append(f"--{name}={item}" if len(name) > 1 else f"-{name}={item}")
     return flags

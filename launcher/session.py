@@ -191,6 +191,7 @@ class Session:
         self._display.show("  ".join(parts), self._supervisor.members, self._observer.snapshot)
 
     def _remember(self) -> None:
+        self.plan.write_settings()
         write_json(self.plan.run_dir / SETTINGS_FILE, self.settings.model_dump(mode="json"))
         endpoints = {
             "run": self.settings.run,

@@ -14,15 +14,15 @@ from typing import Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from launcher.services import MODULES, environment_variable, table
+from launcher.services import SERVICES
 from rookery.access import AccessSettings
+from rookery.config.data import SAMPLE
 from rookery.errors import SetupError
 from rookery.prompt import StyleName
 from rookery.remote import PathOrUrl, is_url
 from rookery.settings import HIGHEST_PORT, Assignments, PresetSettings, RedisUrl, configured
 
-_SAMPLES = "samples/lichess.pgn.zst"
-_OVERRIDE = re.compile(rf"({'|'.join(MODULES)})\.[a-z][a-z0-9_]*=.*")
+_OVERRIDE = re.compile(rf"({'|'.join(SERVICES)})\.[a-z][a-z0-9_]*=.*")
 
 
 class UpSettings(PresetSettings, AccessSettings):
@@ -37,7 +37,7 @@ class UpSettings(PresetSettings, AccessSettings):
 
     model: str = "models/rook-tiny"
     """Model to start from: a directory, a Hugging Face id, or the URL of a folder, as s3://bucket/sft/model."""
-    source: PathOrUrl = _SAMPLES
+    source: PathOrUrl = SAMPLE
     """Games to draw positions from: a file (.pgn, .pgn.zst, .gz or .bz2) or its URL. Or `generated`:
     positions of openings and random moves. Or, for --task rookworld, a file of P: and A: lines with their
     answers: .txt, .jsonl or .parquet."""
@@ -119,7 +119,7 @@ class UpSettings(PresetSettings, AccessSettings):
         lines = self.task == "rookworld" and not {".txt", ".jsonl", ".parquet"}.isdisjoint(
             Path(self.source).suffixes
         )
-        return _SAMPLES if self.generated or lines else self.source
+        return SAMPLE if self.generated or lines else self.source
 
     @property
     def shown_style(self) -> str:
@@ -132,7 +132,7 @@ class UpSettings(PresetSettings, AccessSettings):
         for assignment in assignments:
             if not _OVERRIDE.fullmatch(assignment):
                 raise ValueError(
-                    f"{assignment!r} is not SERVICE.SETTING=VALUE for one of {', '.join(MODULES)}"
+                    f"{assignment!r} is not SERVICE.SETTING=VALUE for one of {', '.join(SERVICES)}"
                 )
         return assignments
 
@@ -183,18 +183,10 @@ class Overrides:
             service, key = target.split(".", 1)
             self._values.setdefault(service, {})[key] = value
 
-    def values(self, service: str, *, governed: Iterable[str]) -> dict[str, str]:
-        """The overrides of a service, except its ports (see `port`).
-
-        Raises:
-            SetupError: an override is in `governed`, the settings that the run decides.
-        """
-        own = self._values.get(service, {})
-        values = {key: value for key, value in own.items() if key not in ("port", "grpc_port")}
-        for key in values:
-            if key in governed:
-                raise SetupError(f"--set {service}.{key}: the run decides this; see `rookery up --help`")
-        return values
+    def values(self, service: str) -> dict[str, str]:
+        """The overrides of a service, except its ports (see `port`)."""
+        values = self._values.get(service, {})
+        return {key: value for key, value in values.items() if key not in ("port", "grpc_port")}
 
     def port(self, service: str, key: str) -> tuple[int | None, str]:
         """The port that the user set for a service, or None, and how to set it, for error messages.
@@ -202,19 +194,13 @@ class Overrides:
         Raises:
             SetupError: the value is not a port.
         """
-        setting = f"--set {service}.{key}=PORT or {environment_variable(service, key)}"
-        asked = self.given(service, key)
+        kind = SERVICES[service].settings_class
+        variable = kind.variable(key)
+        setting = f"--set {service}.{key}=PORT or {variable}"
+        asked = self._values.get(service, {}).get(key) or os.environ.get(variable)
+        asked = asked or configured(kind.table()).get(key)
         if asked is None:
             return None, setting
         if not (str(asked).isdecimal() and int(asked) <= HIGHEST_PORT):
             raise SetupError(f"{asked!r} is not a port ({setting})")
         return int(asked), setting
-
-    def is_on(self, service: str, key: str) -> bool:
-        """Whether a setting that may be true or false is given as true."""
-        return str(self.given(service, key)).lower() in {"true", "1", "yes", "on", "t", "y"}  # as in pydantic
-
-    def given(self, service: str, key: str) -> Any:
-        """What `--set`, the environment or the TOML file says of a setting, or None."""
-        asked = self._values.get(service, {}).get(key) or os.environ.get(environment_variable(service, key))
-        return asked or configured(table(service)).get(key)

@@ -16,7 +16,7 @@ from launcher import dashboard
 from launcher.observer import Observer, Snapshot
 from launcher.plan import HOST
 from launcher.runs import ENDPOINTS_FILE, latest_endpoints
-from launcher.services import PORTS
+from launcher.services import SERVICES
 from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
@@ -44,10 +44,10 @@ class RunPlace(AccessSettings):
             SetupError: there is no such run.
         """
         if self.redis_url is not None:
-            hosts = {name: self.host.replace("{service}", name) for name in PORTS}
+            hosts = {name: self.host.replace("{service}", name) for name in SERVICES}
             probes = {
-                name: f"{self.access.scheme}://{hosts[name]}:{ports['port']}/readyz"
-                for name, ports in PORTS.items()
+                name: f"{self.access.scheme}://{hosts[name]}:{service.ports['port']}/readyz"
+                for name, service in SERVICES.items()
             }
             return {"run": self.run or "default", "redis_url": self.redis_url, "probes": probes}
         named = self.runs_dir / self.run / ENDPOINTS_FILE if self.run else None

@@ -8,7 +8,6 @@ halves of all runs, and no interaction of two changes is mistaken for the effect
 import json
 import shlex
 import sys
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -20,14 +19,15 @@ from rich.console import Console
 from rich.text import Text
 
 from launcher.demo import demo
+from launcher.plan import HOST, make_plan
 from launcher.plots.command import print_comparison
 from launcher.plots.comparison import NO_CHANGE, compare, effects
 from launcher.plots.runs import REPORT_FILE, Configuration, Run, find_runs
 from launcher.runs import write_json
 from launcher.settings import DemoSettings
-from launcher.up import resolve_services
 from rookery.errors import SetupError, validation_message
 from rookery.origins import last_origins
+from rookery.processes.ports import Ports
 from rookery.settings import Assignments
 
 _ROWS = ("++-", "+++-+--", "++-+++---+-")
@@ -114,7 +114,8 @@ class SweptRun:
             SetupError: one of them is wrong.
         """
         try:
-            deque(resolve_services(self.settings), maxlen=0)
+            with Ports(HOST) as ports:
+                make_plan(self.settings, ports)
         except SetupError as error:
             raise SetupError(f"{self}: {error}") from error
 

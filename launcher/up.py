@@ -1,10 +1,6 @@
 """`rookery up`: runs all services on this machine until --steps, --minutes or Ctrl-C."""
 
-import os
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
 
 from rich.console import Console
 
@@ -12,7 +8,6 @@ from launcher.plan import HOST, make_plan
 from launcher.runs import HELD_OUT_FILE, kept_origins, settle_settings, write_held_out
 from launcher.session import End, Session
 from launcher.settings import UpSettings
-from rookery.errors import SetupError
 from rookery.origins import last_origins
 from rookery.processes.ports import Ports
 
@@ -58,44 +53,20 @@ def up(given: UpSettings, console: Console) -> int:
 
 
 def print_services(given: UpSettings) -> None:
-    """Prints the run's settings, then the output of `--dry-run` of feed, reward, rollouts and trainer.
+    """Prints the run's settings, then those of each of its services.
 
     Raises:
         SetupError: a setting of the run or of a service is wrong.
     """
     now = last_origins()
     settings, kept = settle_settings(given), kept_origins(given)
-    found = {"run": "a new name", "style": "the model's manifest"}
-    found = {name: text for name, text in found.items() if getattr(settings, name) != getattr(given, name)}
-    origins = {**found, **last_origins(), **kept, **now}
+    changed = {"run": "a new name", "style": "the model's manifest"}
+    changed = {k: text for k, text in changed.items() if getattr(settings, k) != getattr(given, k)}
+    origins = {**changed, **last_origins(), **kept, **now}
     if "set" in now and settings.set != given.set:
         origins["set"] = f"{now['set']}, {kept['set']}"
-    settings.print_resolved(origins)
-    for resolved in resolve_services(settings):
-        sys.stdout.write("\n" + resolved)
-
-
-def resolve_services(settings: UpSettings) -> Iterator[str]:
-    """The output of `--dry-run` of feed, reward, rollouts and trainer.
-
-    Raises:
-        SetupError: a setting of the run or of a service is wrong.
-    """
     with Ports(HOST) as ports:
         plan = make_plan(settings, ports)
-    # `make_plan` creates a folder for Redis, which is not started here.
-    for folder in (plan.run_dir / "redis", plan.run_dir, settings.runs_dir):
-        with suppress(OSError):  # not empty, so it was there before
-            folder.rmdir()
-    for name in ("feed", "reward", "rollouts", "trainer"):
-        command = plan.commands[name]
-        done = subprocess.run(
-            [*command.argv, "--dry-run"],
-            env={**os.environ, **command.env},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise SetupError(f"{name}: {done.stderr.strip().removeprefix('error: ')}")
-        yield done.stdout
+    settings.print_resolved(origins)
+    for service in plan.settings.values():
+        sys.stdout.write("\n" + service.annotated_toml)

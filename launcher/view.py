@@ -13,7 +13,7 @@ from rich.console import Console
 
 from launcher.plan import HOST
 from launcher.runs import latest_endpoints
-from launcher.services import MODULES, PORTS, as_flags
+from launcher.services import SERVICES, as_flags
 from launcher.supervisor import running
 from rookery.access import TOKEN_VARIABLE, AccessSettings
 from rookery.errors import SetupError
@@ -63,11 +63,11 @@ def view(settings: ViewSettings, console: Console) -> int:
     access = settings.access
     token = "" if access.token else secrets.token_urlsafe(16)
     with Ports(HOST) as ports, TemporaryDirectory(prefix="rookery-view-") as folder:
-        port = ports.choose(PORTS["viewer"]["port"], asked=settings.port, setting="--port")
+        port = ports.choose(SERVICES["viewer"].ports["port"], asked=settings.port, setting="--port")
         flags = ("--host", HOST, "--port", str(port), *place, *as_flags(settings.access_values))
         command = Command(
             "viewer",
-            (sys.executable, "-m", MODULES["viewer"], *flags),
+            (sys.executable, "-m", SERVICES["viewer"].module, *flags),
             Path(folder) / "viewer.log",
             probe_url=f"{access.scheme}://{HOST}:{port}/readyz",
             env={TOKEN_VARIABLE: token} if token else {},

@@ -63,8 +63,8 @@ class Settings(BaseSettings):
         """The sources by precedence: flags, environment, TOML file, preset."""
         shared = {
             name: value
-            for name in _SHARED
-            if name in settings_cls.model_fields and (value := os.environ.get(f"ROOKERY_{name.upper()}"))
+            for name in SHARED
+            if name in settings_cls.model_fields and (value := os.environ.get(shared_variable(name)))
         }
         sources = [init_settings, env_settings, SharedEnvironment(settings_cls, shared)]
         if values := configured(cls.table()):
@@ -77,6 +77,11 @@ class Settings(BaseSettings):
     def table(cls) -> str:
         """The name of the service's table in a TOML file, for example `trainer`."""
         return cls.model_config.get("env_prefix", "").rstrip("_").lower()
+
+    @classmethod
+    def variable(cls, name: str) -> str:
+        """The environment variable of a setting, such as `TRAINER_LR`."""
+        return f"{cls.model_config.get('env_prefix', '')}{name}".upper()
 
     @classmethod
     def preset_values(cls, name: str) -> dict[str, Any]:
@@ -105,6 +110,10 @@ class Settings(BaseSettings):
         """The TOML file's values to use, given those of sources with higher precedence. Default: all."""
         del stronger
         return dict(values)
+
+    def unread(self) -> Mapping[str, str]:
+        """Settings that have no effect because of other settings, and the text that says which ones."""
+        return {}
 
     @classmethod
     def parse(cls, argv: list[str], *, prog: str, show: Callable[[Self], None] | None = None) -> Self:
@@ -232,10 +241,6 @@ class PresetSettings(Settings):
         del stronger
         return None
 
-    def unread(self) -> Mapping[str, str]:
-        """Settings that have no effect because of other settings, and the text that says which ones."""
-        return {}
-
     def write_resolved(self, folder: Path) -> None:
         """Writes the settings to `folder`, as a TOML file that can be used with ROOKERY_CONFIG."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -243,8 +248,14 @@ class PresetSettings(Settings):
 
     def print_resolved(self, origins: Origins) -> None:
         """Prints the settings as TOML, each with its source (--dry-run)."""
-        preset = self.preset_values(self.preset) if self.preset else {}
-        sys.stdout.write(as_toml(self, self.table(), origins, unread=self.unread(), preset=preset))
+        sys.stdout.write(annotated_toml(self, origins))
+
+
+def annotated_toml(settings: Settings, origins: Origins) -> str:
+    """The settings as TOML, each with its source."""
+    name = getattr(settings, "preset", None)
+    preset = settings.preset_values(name) if name else {}
+    return as_toml(settings, settings.table(), origins, unread=settings.unread(), preset=preset)
 
 
 HIGHEST_PORT = 65535
@@ -315,7 +326,7 @@ class RunSettings(Settings):
     """Name of the run: the prefix of its Redis keys, and the name of its folder in `runs/`."""
 
 
-_SHARED = (
+SHARED = (
     "redis_url",
     "run",
     "token_file",
@@ -325,6 +336,12 @@ _SHARED = (
     "tls_ca",
     "allowed_models",
 )
+"""The settings that a variable of all members of a run sets too: see `shared_variable`."""
+
+
+def shared_variable(name: str) -> str:
+    """The environment variable that sets a setting for all members of a run, such as `ROOKERY_RUN`."""
+    return f"ROOKERY_{name.upper()}"
 
 
 def fail(error: RookeryError) -> int:

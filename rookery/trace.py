@@ -6,6 +6,7 @@ They are frozen dataclasses. `rookery.codec` converts them to protobuf and back.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 TRACE_VERSION = 1
 """Incremented with every incompatible change of `TraceGroup`. Readers refuse other versions."""
@@ -17,6 +18,10 @@ class Phase(StrEnum):
     OPENING = "opening"
     MIDDLEGAME = "middlegame"
     ENDGAME = "endgame"
+
+
+Split = Literal["train", "heldout", "all"]
+"""Games to draw from: a twentieth of them, by a hash of the moves, is held out."""
 
 
 class Outcome(StrEnum):

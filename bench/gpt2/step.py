@@ -13,9 +13,9 @@ import torch
 
 from bench.train.ours import trace_group
 from bench.train.work import Work
+from rookery.config.trainer import TrainerSettings
 from services.trainer.gpt2.generate import generate
 from services.trainer.model.policies import Gpt2Policy
-from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training.step import RunningState, train_step
 

@@ -88,6 +88,7 @@ def _plan(work: Workload, runs: Path, name: str, ports: Ports, *, just_in_time: 
         ),
     )
     plan = make_plan(settings, ports)
+    plan.write_settings()
     if work.nodes:
         return plan
     listening = plan.ports["reward"]

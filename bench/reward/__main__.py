@@ -23,8 +23,8 @@ from bench.reward.agreement import agreement_tables, run_agreement
 from bench.reward.outcome import CALM_CORES, Case, targets
 from bench.reward.throughput import REPEATS, ROUTES, WARM_QUESTIONS, Effort, run_case
 from bench.reward.workload import KINDS, Workload, positions
+from rookery.config.reward import RewardSettings
 from rookery.engines import find_engine
-from services.reward.settings import RewardSettings
 
 SECTIONS = ("throughput", "agreement")
 

@@ -18,10 +18,10 @@ import psutil
 from rich.table import Table
 
 from bench.usage import Result, Usage, measure
+from rookery.config.reward import RewardSettings
 from rookery.trace import Verdict
 from services.reward import LocalScorer
 from services.reward.scorer import Item
-from services.reward.settings import RewardSettings
 
 LEAST_VALUES = 5
 """Distinct ones among the moves of a position: fewer cannot be ranked."""

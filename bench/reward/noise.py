@@ -26,10 +26,10 @@ from rich.table import Table
 from bench.reward.agreement import scored
 from bench.reward.workload import positions
 from rookery.advantages import group_advantages
+from rookery.config.reward import RewardSettings
 from rookery.trace import Verdict
 from services.reward import LocalScorer
 from services.reward.scorer import Item
-from services.reward.settings import RewardSettings
 
 GROUP = 8
 TEMPERATURE = 0.05

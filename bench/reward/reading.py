@@ -27,9 +27,9 @@ from bench.reward.workload import positions
 from commentary import read
 from commentary.concept import position_findings
 from commentary.naming import Naming
+from rookery.config.reward import RewardSettings
 from rookery.trace import Verdict
 from services.reward.scorer import Item
-from services.reward.settings import RewardSettings
 from services.reward.truth import READ_CHARS, read_reasoning
 
 SOURCE = Path("samples/lichess.pgn.zst")

@@ -36,8 +36,8 @@ def run_grpo(work: Work) -> Measured:
     """Steps on the work's groups: as many sequences a forward pass as TRL has, `work.group`."""
     import torch
 
+    from rookery.config.trainer import TrainerSettings
     from services.trainer.model.policy import Policy
-    from services.trainer.settings import TrainerSettings
     from services.trainer.training import optimizer as adam
     from services.trainer.training.step import RunningState, train_step
 
@@ -77,9 +77,9 @@ def run_sft(work: Work, chats: Path) -> Measured:
     """`rookery sft` itself; its metrics.jsonl has the seconds of each step."""
     import shutil
 
+    from rookery.config.finetune import SftSettings
     from services.trainer.finetune import sft
     from services.trainer.finetune.output import MetricsLog
-    from services.trainer.settings import SftSettings
 
     before, cpu_s, write = resident_mib(), [time.process_time()], MetricsLog.write
 

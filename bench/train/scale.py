@@ -111,9 +111,9 @@ def run(case: Scale) -> Reached:
     import torch
 
     from bench.train.ours import trace_group
+    from rookery.config.trainer import TrainerSettings
     from services.trainer.model.policy import Policy
     from services.trainer.records.flops import SpeedMeter
-    from services.trainer.settings import TrainerSettings
     from services.trainer.training import optimizer as adam
     from services.trainer.training.step import RunningState, train_step
 

@@ -19,15 +19,16 @@ logger = logging.getLogger(__name__)
 class Command:
     """How to start a service.
 
-    `probe_url` answers 200 once the service is ready; None means that it is ready at once. `env` is added to
-    this process's environment. `addresses` are the host and port of each of the service's listeners.
+    `probe_url` answers 200 once the service is ready; None means that it is ready at once. `env` changes this
+    process's environment for it; None removes a variable. `addresses` are the host and port of each of the
+    service's listeners.
     """
 
     name: str
     argv: tuple[str, ...]
     log: Path
     probe_url: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Mapping[str, str | None] = field(default_factory=dict, repr=False)
     addresses: tuple[tuple[str, int], ...] = ()
 
 
@@ -82,7 +83,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **command.env},
+                env={k: v for k, v in {**os.environ, **command.env}.items() if v is not None},
                 process_group=0,
             )
         self._released = False

@@ -5,10 +5,10 @@ import importlib
 import inspect
 import sys
 
+from rookery.config import arena as settings
 from rookery.errors import RookeryError
 from rookery.logs import configure
 from rookery.settings import Settings, fail
-from services.arena import settings
 
 _USAGE = """usage: python -m services.arena {evaluate,watch,curve,match,tournament,elo,uci} ...
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery import __version__
+from rookery.config.arena import CurveSettings, EvaluateSettings
 from rookery.errors import InvalidInput, NotFound
 from rookery.plots.picture import Theme, overview
 from rookery.plots.steps import METRICS_FILE, read_metrics, strength_steps
@@ -21,7 +22,6 @@ from services.arena.answers import Answers
 from services.arena.page import render_page
 from services.arena.pieces import RANDOM
 from services.arena.positions import Chosen, fens_sha256
-from services.arena.settings import CurveSettings, EvaluateSettings
 from services.arena.stats import LEVEL, RESAMPLES
 from services.arena.tables import Section, section_json
 

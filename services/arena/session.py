@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rookery.clients import RewardClient
+from rookery.config.arena import EvaluateSettings, QuestionSettings
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
 from rookery.masking import mask_setting
@@ -27,7 +28,6 @@ from services.arena.sections.positions import MOVE, UNREASONED, Positions
 from services.arena.sections.puzzles import Puzzles
 from services.arena.sections.reasoning import reasoning_section
 from services.arena.sections.suites import Suite
-from services.arena.settings import EvaluateSettings, QuestionSettings
 from services.arena.tables import Section, terminal_table
 
 logger = logging.getLogger(__name__)

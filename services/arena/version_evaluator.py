@@ -9,6 +9,7 @@ from rich.console import Console
 
 from rookery.access import AccessSettings
 from rookery.clients import RewardClient
+from rookery.config.arena import MatchSettings, WatchSettings
 from rookery.errors import PeerFault
 from rookery.plots.steps import read_strength
 from rookery.settings import RunSettings
@@ -27,7 +28,6 @@ from services.arena.positions import Chosen, fens_sha256
 from services.arena.sections.positions import MOVE
 from services.arena.sections.reasoning import distinct_share
 from services.arena.session import REWARD_TIMEOUT_S, held_out
-from services.arena.settings import MatchSettings, WatchSettings
 from services.arena.stats import Bootstrap, Ratio
 from services.arena.tables import estimate_json
 

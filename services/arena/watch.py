@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.clients import InferenceClient
+from rookery.config.arena import WatchSettings
 from rookery.errors import NotFound, RookeryError, SetupError, Unavailable
 from rookery.logs import configure
 from rookery.metrics import EVALUATED_VERSION, EVALUATION, EVALUATION_S
@@ -25,7 +26,6 @@ from rookery.serving import background_service, serve
 from rookery.streams import RunStreams
 from rookery.trace import PolicyVersion
 from services.arena.report import replace_file
-from services.arena.settings import WatchSettings
 from services.arena.version_evaluator import VersionEvaluator
 
 logger = logging.getLogger("services.arena.watch")

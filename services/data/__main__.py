@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     try:
-        from services.data.settings import DataSettings
+        from rookery.config.data import DataSettings
 
         settings = DataSettings.parse(argv, prog="python -m services.data")
         from services.data.service import run

@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rookery import __version__
 from rookery.middleware import StrictBody
 from rookery.serving import add_probes, add_problem_handlers
-from rookery.trace import Phase, Prompt
-from services.data.pgn.games import Split
+from rookery.trace import Phase, Prompt, Split
 from services.data.positions.numbered import PositionOrder
 from services.data.rendering import MAX_MOVES, render_fen
 

@@ -21,13 +21,13 @@ from typing import TypeVar
 
 from rookery import metrics
 from rookery.codec import decode_group
+from rookery.config.data import ArchiverSettings
 from rookery.errors import Conflict, RookeryError, Unavailable, WireError
 from rookery.failpoints import reach
 from rookery.logs import configure
 from rookery.serving import background_service, serve
 from rookery.settings import fail
 from rookery.streams import Entry, RunStreams
-from services.data.settings import ArchiverSettings
 from services.data.store.folders import WrittenFile, open_folder
 from services.data.traces.archive import FileBatch, FileLimits, TraceArchive, stream_id
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
 
+from rookery.config.data import GENERATED, FeedSettings
 from rookery.errors import RookeryError, Unavailable
 from rookery.logs import configure
 from rookery.metrics import FEED_WAIT_S
@@ -23,10 +24,10 @@ from rookery.streams import RunStreams
 from rookery.streams.state import FeedState
 from rookery.trace import Draw, Position
 from services.data.pgn.collection import GameCollection
+from services.data.pgn.sources import setting_sources
 from services.data.positions.generator import PositionGenerator
 from services.data.positions.numbered import PositionOrder, Rounds, fixed_pool
-from services.data.positions.recipe import Repeats
-from services.data.settings import GENERATED, FeedSettings
+from services.data.positions.recipe import Repeats, Shares
 from services.data.tasks.lines import Lines
 from services.data.tasks.rookworld import RookworldMix, assign_task
 
@@ -108,10 +109,10 @@ def numbered_positions(settings: FeedSettings) -> Iterator[Callable[[int], Posit
     Raises:
         SetupError: a source cannot be read, or has too few positions.
     """
-    size, seed = settings.max_positions, settings.seed
+    size, seed, shares = settings.max_positions, settings.seed, Shares(*settings.shares)
     with ExitStack() as files:
         if settings.sources == GENERATED:
-            position = PositionGenerator(seed, settings.shares, least_moves=2).position
+            position = PositionGenerator(seed, shares, least_moves=2).position
         elif settings.has_lines:
             lines = Lines(settings.sources)
             read = lines.position if settings.targets else lambda row: replace(lines.position(row), target="")
@@ -120,8 +121,8 @@ def numbered_positions(settings: FeedSettings) -> Iterator[Callable[[int], Posit
             if settings.targets:
                 lines.warn_of_labels()
         else:
-            games = files.enter_context(closing(GameCollection(settings.paths)))
-            order = PositionOrder(games, shares=settings.shares, split=settings.split)
+            games = files.enter_context(closing(GameCollection(setting_sources(settings.sources))))
+            order = PositionOrder(games, shares=shares, split=settings.split)
             position = partial(_mixed, order, seed, settings.mate_share)
         yield fixed_pool(position, size, seed=seed) if size else position
 
@@ -167,14 +168,16 @@ def main(argv: list[str] | None = None) -> int:
 
 async def _serve(settings: FeedSettings) -> None:
     streams = RunStreams(settings.redis_url, settings.run)
+    mix = RookworldMix(settings.state_share, settings.illegal_share, settings.ending_share)
+    repeats = Repeats(settings.repeat_share, settings.repeat_half_life)
     with numbered_positions(settings) as position:
         feed = Feed(
             streams,
             position,
             seed=settings.seed,
             depth=settings.depth,
-            mix=settings.mix,
-            repeats=settings.repeats,
+            mix=mix if settings.mixes_lines else None,
+            repeats=repeats if settings.repeat_share else None,
         )
         await serve(
             background_service(

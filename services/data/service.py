@@ -9,16 +9,17 @@ from typing import Any
 import grpc
 
 from rookery.codec import position_to_proto, prompt_to_proto
+from rookery.config.data import DataSettings
 from rookery.errors import InvalidInput
 from rookery.serving import Service, grpc_errors, serve
-from rookery.trace import Position
+from rookery.trace import Position, Split
 from rookery.v1 import data_pb2, data_pb2_grpc
 from services.data.app import create_app
 from services.data.pgn.collection import GameCollection
-from services.data.pgn.games import Split
+from services.data.pgn.sources import setting_sources
 from services.data.positions.numbered import PositionOrder
+from services.data.positions.recipe import Shares
 from services.data.rendering import render_fen
-from services.data.settings import DataSettings
 
 SERVICE_NAME = data_pb2.DESCRIPTOR.services_by_name["DataService"].full_name
 
@@ -96,8 +97,8 @@ async def run(settings: DataSettings) -> None:
     Raises:
         SetupError: there is nothing to sample, or a port is taken.
     """
-    with closing(GameCollection(settings.paths)) as games:
-        order = PositionOrder(games, shares=settings.shares, split=settings.split)
+    with closing(GameCollection(setting_sources(settings.sources))) as games:
+        order = PositionOrder(games, shares=Shares(*settings.shares), split=settings.split)
         await serve(data_service(order, settings))
 
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
+    from rookery.config.reward import RewardSettings
     from rookery.errors import RookeryError
     from rookery.trace import Verdict
     from services.reward.scorer import Item
-    from services.reward.settings import RewardSettings
 
 __all__ = ["LocalScorer", "reward", "verdict"]
 
@@ -117,7 +117,7 @@ def shared_scorer() -> LocalScorer:
     global _shared
     with _lock:
         if _shared is None or not _shared.alive:
-            from services.reward.settings import RewardSettings
+            from rookery.config.reward import RewardSettings
 
             _shared = LocalScorer(RewardSettings.parse([], prog="services.reward"))
             atexit.register(_close, _shared)

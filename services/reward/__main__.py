@@ -4,9 +4,9 @@ import asyncio
 import gc
 import sys
 
+from rookery.config.reward import RewardSettings
 from rookery.errors import SetupError
 from rookery.settings import fail
-from services.reward.settings import RewardSettings
 
 PROG = "python -m services.reward"
 

@@ -15,12 +15,12 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from rookery.config.reward import RewardSettings
 from rookery.errors import InvalidInput, RookeryError, problem, validation_message
 from rookery.trace import Evaluation, Move, Verdict
 from services.reward import LocalScorer
 from services.reward.requests import ScoreRequest
 from services.reward.scorer import Item
-from services.reward.settings import RewardSettings
 
 _CHUNK = 256
 

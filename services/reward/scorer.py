@@ -33,8 +33,8 @@ from services.reward.rookworld_judge import RookworldJudge, judged_by_target
 from services.reward.truth import reader_id
 
 if TYPE_CHECKING:
+    from rookery.config.reward import RewardSettings
     from rookery.shared_cache import SharedCache
-    from services.reward.settings import RewardSettings
 
 MOVE = "move"
 TASKS = (MOVE, GAME_TASK, *ROOKWORLD_TASKS)

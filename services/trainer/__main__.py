@@ -16,25 +16,29 @@ from rookery.logs import configure
 from rookery.settings import Settings, fail
 
 FINETUNE_COMMANDS = {
-    "sft": ("rookery sft", "settings.SftSettings", "finetune.sft"),
-    "reward-model": ("rookery reward-model", "settings.RewardModelSettings", "reward_model.training"),
-    "dpo": ("rookery dpo", "settings.DpoSettings", "finetune.dpo"),
+    "sft": ("rookery sft", "rookery.config.finetune.SftSettings", "finetune.sft"),
+    "reward-model": (
+        "rookery reward-model",
+        "rookery.config.finetune.RewardModelSettings",
+        "reward_model.training",
+    ),
+    "dpo": ("rookery dpo", "rookery.config.finetune.DpoSettings", "finetune.dpo"),
 }
 """Commands that train on a file: the program, the settings, and the module whose `run` takes the settings."""
 
 COMMANDS = FINETUNE_COMMANDS | {
     "serve-reward-model": (
         "rookery serve reward-model",
-        "settings.RewardServerSettings",
+        "rookery.config.finetune.RewardServerSettings",
         "reward_model.server",
     ),
-    "merge": ("rookery merge", "merge.MergeSettings", "merge"),
-    "autobatch": ("rookery autobatch", "settings.AutobatchSettings", "autobatch"),
-    "scaling": ("python -m services.trainer scaling", "scaling.ScalingSettings", "scaling"),
-    "tiny": ("python -m services.trainer tiny", "tiny.TinySettings", "tiny"),
+    "merge": ("rookery merge", "services.trainer.merge.MergeSettings", "merge"),
+    "autobatch": ("rookery autobatch", "rookery.config.trainer.AutobatchSettings", "autobatch"),
+    "scaling": ("python -m services.trainer scaling", "services.trainer.scaling.ScalingSettings", "scaling"),
+    "tiny": ("python -m services.trainer tiny", "services.trainer.tiny.TinySettings", "tiny"),
 }
 
-TRAIN = ("rookery serve trainer", "settings.TrainerSettings", "process")
+TRAIN = ("rookery serve trainer", "rookery.config.trainer.TrainerSettings", "process")
 
 
 def main() -> int:
@@ -44,7 +48,7 @@ def main() -> int:
         if name is not None and name not in COMMANDS:
             raise SetupError(f"no command {name!r}: choose from {', '.join(COMMANDS)}, or none to train")
         prog, kind, module = COMMANDS[name] if name is not None else TRAIN
-        place, _, class_name = f"services.trainer.{kind}".rpartition(".")
+        place, _, class_name = kind.rpartition(".")
         settings_class: type[Settings] = getattr(importlib.import_module(place), class_name)
         settings = settings_class.parse(argv, prog=prog)
         if name is None or name in FINETUNE_COMMANDS:

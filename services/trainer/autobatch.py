@@ -13,12 +13,12 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from rookery.config.trainer import AutobatchSettings, TrainerSettings
 from rookery.errors import InvalidInput, SetupError
 from services.trainer.memory_probe import TARGET, GroupShape, Profile, probe
 from services.trainer.model.base_model import check_length, max_positions
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
-from services.trainer.settings import AutobatchSettings, TrainerSettings
 from services.trainer.versions.files import make_folder, read_object
 
 logger = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from rookery.failpoints import reach
 from rookery.streams import RunStreams
@@ -27,7 +28,6 @@ from services.trainer.records.flops import SpeedMeter
 from services.trainer.records.memory import release_cached
 from services.trainer.records.report import StepReporter, json_row, write_token_figures
 from services.trainer.records.tracking import track
-from services.trainer.settings import TrainerSettings
 from services.trainer.training.attempts import Attempts, GroupsAtFault
 from services.trainer.training.policy_trainer import PolicyTrainer
 from services.trainer.training.ranks import RankZeroTrainer

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 import torch
 
+from rookery.config.trainer import TrainerSettings
 from rookery.trace import (
     Completion,
     Message,
@@ -35,7 +36,6 @@ from services.trainer.records.memory import (
     resident_bytes,
     watch,
 )
-from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training.step import RunningState, train_step
 

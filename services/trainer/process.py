@@ -11,6 +11,7 @@ from fastapi import FastAPI, HTTPException
 from fastapi.responses import FileResponse
 
 from rookery import __version__
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import RookeryError
 from rookery.hub import check_allowed
 from rookery.plots.steps import METRICS_FILE, read_metrics
@@ -23,7 +24,6 @@ from services.trainer.distributed.placement import device_named, own_device
 from services.trainer.distributed.process_group import Follower, World, join_processes
 from services.trainer.loop import check_resumable, train
 from services.trainer.model.policies import build_policy
-from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training.ranks import follow
 from services.trainer.versions import commits

@@ -3,9 +3,9 @@
 import asyncio
 import sys
 
+from rookery.config.viewer import ViewerSettings
 from rookery.errors import RookeryError
 from rookery.settings import fail
-from services.viewer.settings import ViewerSettings
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -13,11 +13,11 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rookery import __version__
+from rookery.config.viewer import ViewerSettings
 from rookery.serving import add_probes, add_problem_handlers
 from services.viewer.index import Index
 from services.viewer.routes import Viewer, router
 from services.viewer.runs import Runs
-from services.viewer.settings import ViewerSettings
 
 STATIC = Path(__file__).parent / "static"
 

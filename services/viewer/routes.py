@@ -12,6 +12,7 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from rookery.access import Access
+from rookery.config.viewer import ViewerSettings
 from services.viewer import account, play, queries
 from services.viewer.filters import Filter
 from services.viewer.group import json_safe, whole_group
@@ -19,7 +20,6 @@ from services.viewer.index import Index
 from services.viewer.queries import Sort
 from services.viewer.rescoring import rescore
 from services.viewer.runs import RunFolder, Runs
-from services.viewer.settings import ViewerSettings
 
 LIVE_S = 1.0
 """Seconds between two looks at a run that a page follows."""

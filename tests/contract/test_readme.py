@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 
 from launcher.settings import UpSettings
+from rookery.config.data import FeedSettings
+from rookery.config.inference import ServerSettings
+from rookery.config.reward import RewardSettings
+from rookery.config.rollouts import RolloutsSettings
+from rookery.config.trainer import TrainerSettings
 from rookery.settings import Settings
-from services.data.settings import FeedSettings
-from services.inference.rollouts.settings import RolloutsSettings
-from services.inference.server.settings import ServerSettings
-from services.reward.settings import RewardSettings
-from services.trainer.settings import TrainerSettings
 from tests.conftest import ROOT
 from tests.curl import curls, run_curl
 from tests.processes import serving

@@ -235,10 +235,10 @@ def test_every_trace_was_sampled_by_the_version_it_names(loop: Loop, tmp_path: P
     """The named adapter gives the server's log-probabilities to 1e-5 in the mean, its neighbours do not."""
     import torch
 
+    from rookery.config.trainer import TrainerSettings
     from services.trainer.batches.micro_batches import collate
     from services.trainer.batches.rows import make_rows
     from services.trainer.model.policy import Policy
-    from services.trainer.settings import TrainerSettings
 
     policy = Policy(TrainerSettings(model=ROOT / "models/rook-tiny", run_dir=tmp_path, device="cpu"))
 

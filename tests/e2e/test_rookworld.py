@@ -165,11 +165,11 @@ def test_whole_versions_are_served_one_at_a_time(seen: Seen) -> None:
 def test_each_group_has_the_log_probabilities_of_the_version_it_names(seen: Seen) -> None:
     import torch
 
+    from rookery.config.trainer import TrainerSettings
     from services.trainer.batches.micro_batches import collate
     from services.trainer.batches.rows import make_rows
     from services.trainer.gpt2 import loader
     from services.trainer.model.policies import Gpt2Policy
-    from services.trainer.settings import TrainerSettings
 
     base = seen.run_dir.parent / "tiny-gpt2"
     policy = Gpt2Policy(TrainerSettings(model=base, run_dir=seen.run_dir, device="cpu", lora_rank=0))

@@ -13,11 +13,11 @@ import psutil
 import pytest
 from rich.console import Console
 
+from rookery.config.arena import MatchSettings
 from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.processes import workers as rookery_workers
 from rookery.processes.workers import Workers
 from services.arena.matches.session import run_match
-from services.arena.settings import MatchSettings
 from services.data.__main__ import main
 from services.data.jobs import Progress
 from services.data.store.folders import open_folder

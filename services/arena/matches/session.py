@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rookery.config.arena import EloSettings, GameSettings, MatchSettings, TournamentSettings
 from rookery.errors import InvalidInput
 from services.arena.matches import llm_chess
 from services.arena.matches.game import Game, Rules
@@ -28,7 +29,6 @@ from services.arena.matches.report import (
 )
 from services.arena.matches.tournament import SCHEDULES, Played, fixtures, play_all
 from services.arena.matches.workers import Cast, open_players, playing
-from services.arena.settings import EloSettings, GameSettings, MatchSettings, TournamentSettings
 from services.arena.strength.fit import Ratings, fit
 from services.arena.strength.pentanomial import SCORES
 from services.arena.strength.sprt import Sprt

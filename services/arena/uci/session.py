@@ -10,9 +10,9 @@ from pathlib import PurePath
 
 import chess
 
+from rookery.config.arena import UciSettings
 from rookery.errors import SetupError
 from services.arena.players.player import Player
-from services.arena.settings import UciSettings
 from services.arena.uci.engine import UciEngine
 
 _IN, _OUT = 0, 1

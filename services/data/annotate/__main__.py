@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from commentary import LENGTHS, VOICES
+from rookery.config.data import SAMPLE
 from rookery.engines import EnginePool, find_engine
 from rookery.epd import decoded, epd_lines, read_epd
 from rookery.errors import InvalidInput, RookeryError
@@ -24,7 +25,6 @@ from services.data.annotate.audit import Audit
 from services.data.annotate.compose import ANY, Manner
 from services.data.annotate.study import Effort, decidable
 from services.data.jobs import Progress
-from services.data.pgn.sources import SAMPLE
 
 _DEADLINE_S = 60.0
 _EXAMPLES = """examples:

@@ -11,14 +11,14 @@ from typing import Any, TypeVar, cast, get_args
 
 import chess
 
+from rookery.config.data import SAMPLE
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
 from rookery.masking import mask_setting
 from rookery.prompt import STYLES
-from rookery.trace import Position
+from rookery.trace import Position, Split
 from services.data.pgn.collection import GameCollection
-from services.data.pgn.games import Split
-from services.data.pgn.sources import SAMPLE, find_sources
+from services.data.pgn.sources import find_sources
 from services.data.positions.dataset import read_positions
 from services.data.positions.distinct import PositionKeys
 from services.data.positions.exams import read_evaluation_files

@@ -20,7 +20,8 @@ from typing import get_args
 from rookery.errors import NotFound
 from rookery.metrics import GAMES_SKIPPED
 from rookery.pgn.rawgame import RawGame
-from services.data.pgn.games import Game, SkippedGame, Split, in_split
+from rookery.trace import Split
+from services.data.pgn.games import Game, SkippedGame, in_split
 from services.data.pgn.index import GAME_ID, Index, find_index
 from services.data.pgn.parser import parse, skip
 from services.data.pgn.reader import read_raw_games

@@ -8,14 +8,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import chess
 
 from rookery.pgn.rawgame import Defect
-from rookery.trace import Phase, Position
-
-Split = Literal["train", "heldout", "all"]
+from rookery.trace import Phase, Position, Split
 
 OPENING_PLIES = 24
 """A position belongs to the opening only if fewer half-moves than this come before it."""

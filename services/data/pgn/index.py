@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.pgn.rawgame import Defect, RawGame
-from services.data.pgn.games import FIRST_HELDOUT, Split
+from rookery.trace import Split
+from services.data.pgn.games import FIRST_HELDOUT
 from services.data.pgn.pieces import Piece
 from services.data.pgn.scanner import Scanner
 from services.data.store.files import STANDARD_INPUT, Source, open_bytes

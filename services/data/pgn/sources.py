@@ -11,12 +11,10 @@ from typing import Any
 
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
-from services.data.pgn.games import SkippedGame, Split
+from rookery.trace import Split
+from services.data.pgn.games import SkippedGame
 from services.data.store.files import STANDARD_INPUT, Source
 from services.data.store.folders import open_folder
-
-SAMPLE = "samples/lichess.pgn.zst"
-"""The games that come with the repository."""
 
 SUFFIXES = (".pgn", ".pgn.zst", ".pgn.gz", ".pgn.bz2")
 """The files that a folder is searched for."""
@@ -33,6 +31,18 @@ def find_sources(names: Iterable[str | Path]) -> list[str]:
     """
     found = dict.fromkeys(file for name in names for file in _files_of(str(name).strip()))
     return list(found)
+
+
+def setting_sources(sources: str) -> list[str]:
+    """The files that the setting `sources` names: like `find_sources`, separated by commas.
+
+    Raises:
+        SetupError: no file matches a name.
+    """
+    try:
+        return find_sources(sources.split(","))
+    except SetupError as error:
+        raise SetupError(f"{error}: set --sources (DATA_SOURCES)") from error
 
 
 def _files_of(name: str) -> list[str]:

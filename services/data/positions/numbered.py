@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from rookery.errors import SetupError
 from rookery.metrics import POSITIONS_SAMPLED
-from rookery.trace import Phase, Position
+from rookery.trace import Phase, Position, Split
 from services.data.jobs import batched
 from services.data.pgn.collection import GameCollection
-from services.data.pgn.games import Game, Split, phase_of
+from services.data.pgn.games import Game, phase_of
 from services.data.pgn.sources import nothing_to_sample
 from services.data.positions.distinct import MAX_REPEATED, PositionKeys, distinct, position_key
 from services.data.positions.recipe import Shares

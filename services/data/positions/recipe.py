@@ -8,8 +8,7 @@ from typing import Literal
 
 from rookery.errors import InvalidInput
 from rookery.prompt import GAME_STYLES
-from rookery.trace import Draw, Phase
-from services.data.pgn.games import Split
+from rookery.trace import Draw, Phase, Split
 from services.data.pgn.tags import Filters
 
 

@@ -29,9 +29,9 @@ from rookery.errors import InvalidInput
 from rookery.pgn.rawgame import RawGame
 from rookery.processes.workers import Workers
 from rookery.prompt import mirrored_move, render
-from rookery.trace import Phase, Position, Prompt
+from rookery.trace import Phase, Position, Prompt, Split
 from services.data.jobs import Progress, batched
-from services.data.pgn.games import Game, SkippedGame, Split, in_split
+from services.data.pgn.games import Game, SkippedGame, in_split
 from services.data.pgn.native import read_games
 from services.data.pgn.reader import read_raw_games
 from services.data.pgn.sources import nothing_to_sample, skipped_facts, sources_terms

@@ -5,11 +5,11 @@ import json
 import logging
 import sys
 
+from rookery.config.rollouts import RolloutsSettings
 from rookery.errors import RookeryError, SetupError
 from rookery.logs import configure
 from rookery.masking import mask_setting
 from rookery.settings import fail
-from services.inference.rollouts.settings import RolloutsSettings
 
 logger = logging.getLogger("services.inference.rollouts")
 

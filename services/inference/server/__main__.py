@@ -7,9 +7,9 @@ import os
 import sys
 from contextlib import suppress
 
+from rookery.config.inference import ServerSettings
 from rookery.errors import SetupError, Unavailable
 from rookery.settings import fail
-from services.inference.server.settings import ServerSettings
 
 
 def main(argv: list[str]) -> int:

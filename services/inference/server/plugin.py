@@ -19,6 +19,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field, NonNegativeInt
 
 from rookery import logs
+from rookery.config.inference import ServerSettings
 from rookery.errors import EngineFault, InvalidInput, RookeryError, Unavailable, validation_message
 from rookery.hub import weights_digest
 from rookery.middleware import RequireToken
@@ -34,7 +35,6 @@ from services.inference.server.follower import POLL_S, PolicyFollower
 from services.inference.server.full_weights import FullWeightsRules
 from services.inference.server.full_weights_policies import FullWeightsPolicies
 from services.inference.server.policies import Policies, Rules
-from services.inference.server.settings import ServerSettings
 from services.inference.server.sleep import Sleeper
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from rookery.config.inference import SAMPLING_DEFAULTS, ServerSettings
 from rookery.errors import SetupError
 from rookery.hub import cached, model_folder
-from services.inference.server.settings import SAMPLING_DEFAULTS, ServerSettings
 
 LAUNCHER = "vllm.entrypoints.launchers.api_server.entry"
 

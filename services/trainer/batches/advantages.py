@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from rookery.advantages import EPSILON, group_advantages, leave_one_out
-from services.trainer.settings import Baseline
+from rookery.config.objective import Baseline
 
 
 @dataclass(frozen=True, slots=True)

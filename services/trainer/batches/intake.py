@@ -16,6 +16,7 @@ from typing import Self
 
 from rookery.advantages import zero_variance
 from rookery.codec import decode_group
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError, Unavailable, WireError
 from rookery.failpoints import reach
 from rookery.metrics import ROLLOUT_WAIT_S, TRAINER_GROUPS
@@ -23,7 +24,6 @@ from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
 from rookery.waits import STEP_S, waiting
 from services.trainer.batches.checks import check_group
-from services.trainer.settings import TrainerSettings
 from services.trainer.versions.commits import Commit
 
 logger = logging.getLogger(__name__)

@@ -25,10 +25,10 @@ from tokenizers.decoders import DecodeStream
 
 from rookery.advantages import group_advantages
 from rookery.answers import OPENINGS
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from rookery.hub import model_folder
 from rookery.trace import Completion, ProcessReward, Trace, TraceGroup
-from services.trainer.settings import TrainerSettings
 
 logger = logging.getLogger(__name__)
 

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
+from rookery.config.objective import LossWeights
+from rookery.config.trainer import TrainerSettings
 from rookery.trace import Trace, TraceGroup
 from services.trainer.batches.advantages import RewardAverages, advantages
 from services.trainer.batches.process_rewards import token_advantages
-from services.trainer.settings import LossWeights, TrainerSettings
 
 
 @dataclass(frozen=True, slots=True)

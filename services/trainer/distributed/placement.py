@@ -12,8 +12,9 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 
+from rookery.config.finetune import FinetuneSettings
+from rookery.config.trainer import Sharding, TrainerSettings
 from rookery.errors import SetupError
-from services.trainer.settings import FinetuneSettings, Sharding, TrainerSettings
 
 S = TypeVar("S", bound=TrainerSettings | FinetuneSettings)
 

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from rookery.config.finetune import FinetuneSettings
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError, Unavailable
 from services.trainer.distributed.placement import device_named
-from services.trainer.settings import FinetuneSettings, TrainerSettings
 
 logger = logging.getLogger(__name__)
 

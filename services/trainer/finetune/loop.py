@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from transformers.utils.logging import disable_progress_bar
 
+from rookery.config.finetune import FinetuneSettings
 from rookery.errors import InvalidInput, SetupError
 from rookery.hub import model_folder
 from rookery.remote import open_store
@@ -41,7 +42,6 @@ from services.trainer.finetune import output
 from services.trainer.finetune.output import MetricsLog, trained_parameters
 from services.trainer.records.memory import MIB, levels, release_free, resident_bytes
 from services.trainer.records.tracking import Tracker
-from services.trainer.settings import FinetuneSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.versions.files import make_folder
 

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from rookery.config.finetune import FinetuneSettings
 from rookery.errors import SetupError
 from services.trainer.attention import hugging_face
 from services.trainer.attention.hugging_face import BlockAttention
@@ -28,7 +29,6 @@ from services.trainer.model.base_model import (
     named_in_errors,
 )
 from services.trainer.model.lora import with_adapter
-from services.trainer.settings import FinetuneSettings
 
 _CHUNK_LOGITS = 1 << 26
 """Logits in memory at once: 256 MiB in float32."""

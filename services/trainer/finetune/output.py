@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from rookery import __version__
+from rookery.config.finetune import FinetuneSettings
 from rookery.errors import InvalidInput, RookeryError
 from rookery.hub import MANIFEST_FILE, identity, model_folder, prompt_style
 from rookery.masking import mask_setting
@@ -26,7 +27,6 @@ from rookery.remote import upload
 from services.trainer.distributed.process_group import is_rank_zero
 from services.trainer.examples import data_style, local_path
 from services.trainer.model.lora import adapter_files
-from services.trainer.settings import FinetuneSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.versions import commits
 from services.trainer.versions.files import (

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from rookery.config.finetune import SftSettings
 from services.trainer.examples import local_path
 from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.rows import Example, TokenBatch
@@ -17,7 +18,6 @@ from services.trainer.finetune.model import answer_logprobs, base_dtype, load_to
 from services.trainer.finetune.output import export, model_manifest
 from services.trainer.model.base_model import load_causal_lm
 from services.trainer.records.tracking import track
-from services.trainer.settings import SftSettings
 
 
 class SftTask(FinetuneTask[SftSettings]):

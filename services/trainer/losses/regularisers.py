@@ -31,7 +31,7 @@ from typing import Literal
 
 import torch
 
-from services.trainer.settings import ObjectiveSettings
+from rookery.config.objective import ObjectiveSettings
 
 Divergence = Literal["policy_reference", "reference_policy", "symmetric"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
-from services.trainer.settings import ObjectiveName
+from rookery.config.objective import ObjectiveName
 
 _MAX_LOG_RATIO = 40.0
 """Far beyond any clip range."""

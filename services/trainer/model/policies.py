@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from rookery.hub import CONFIG_FILE, WEIGHTS_FILE, is_gpt2, model_folder
 from services.trainer.batches.micro_batches import MicroBatch
@@ -21,7 +22,6 @@ from services.trainer.gpt2 import loader
 from services.trainer.gpt2.model import Gpt2
 from services.trainer.model.base_model import Head
 from services.trainer.model.policy import Policy
-from services.trainer.settings import TrainerSettings
 from services.trainer.versions.files import Content, StoredTensor, TensorFile
 
 TOKENIZER_FILES = (

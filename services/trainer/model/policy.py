@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from safetensors.torch import load
 from transformers.utils.logging import disable_progress_bar
 
+from rookery.config.trainer import TrainerSettings
 from services.trainer.attention import hugging_face
 from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.batches.micro_batches import MicroBatch
@@ -18,7 +19,6 @@ from services.trainer.distributed.placement import device_named, is_fast_in_bf16
 from services.trainer.model.base_model import Head, load_causal_lm, load_quantised
 from services.trainer.model.head import TokenScores, WithGradient, score_tokens
 from services.trainer.model.lora import adapter_files, with_adapter
-from services.trainer.settings import TrainerSettings
 from services.trainer.versions.files import Content, StoredTensor, TensorFile
 
 VALUE_HEAD_FILE = "value_head.safetensors"

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from prometheus_client import Gauge
 
+from rookery.config.trainer import TrainerSettings
 from rookery.metrics import (
     GROUP_AGE,
     KL_BY_AGE,
@@ -36,7 +37,6 @@ from services.trainer.batches.rows import FiguresByTrace
 from services.trainer.records.describe import BEST_MOVES, COMPONENT, GROUPS, MOVES
 from services.trainer.records.memory import MIB
 from services.trainer.records.tracking import Tracker
-from services.trainer.settings import TrainerSettings
 
 logger = logging.getLogger(__name__)
 

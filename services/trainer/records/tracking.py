@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from rookery.config.objective import KL_ALIASES
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
 from rookery.mlflow_run import (
@@ -36,7 +37,6 @@ from rookery.plots.panels import choose
 from rookery.plots.picture import Curve, draw
 from rookery.plots.steps import METRICS_FILE, keys_of, read_metrics
 from services.trainer.distributed.process_group import is_rank_zero
-from services.trainer.settings import KL_ALIASES
 from services.trainer.versions import commits
 from services.trainer.versions.files import read_object
 

@@ -19,11 +19,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import rookery
+from rookery.config.finetune import RewardModelSettings
 from rookery.errors import SetupError
 from rookery.intervals import wilson
 from rookery.masking import mask_setting
 from services.trainer.examples import data_manifest, data_style, local_path
-from services.trainer.settings import RewardModelSettings
 from services.trainer.versions.files import file_sha256, read_object
 
 CARD = "reward_model.json"

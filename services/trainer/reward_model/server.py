@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 from transformers.utils.logging import disable_progress_bar
 
 from rookery import __version__, metrics
+from rookery.config.finetune import RewardServerSettings
 from rookery.errors import InvalidInput, RookeryError, Unavailable
 from rookery.middleware import StrictBody
 from rookery.remote import local_folder
@@ -26,7 +27,6 @@ from services.trainer.examples.chats import Chat, Messages, tokenize
 from services.trainer.finetune.model import load_sequence_classifier, load_tokenizer
 from services.trainer.model.base_model import max_positions
 from services.trainer.reward_model.report import read_card
-from services.trainer.settings import RewardServerSettings
 
 _WIDTH = 32
 """Widths are multiples of this many tokens."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from rookery.config.finetune import RewardModelSettings
 from services.trainer.distributed.process_group import is_rank_zero
 from services.trainer.examples import local_path
 from services.trainer.examples.pairs import PairExamples, TokenPair, read_pairs
@@ -36,7 +37,6 @@ from services.trainer.reward_model.report import (
     draw_calibration,
     report_on,
 )
-from services.trainer.settings import RewardModelSettings
 
 logger = logging.getLogger(__name__)
 

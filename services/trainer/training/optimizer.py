@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from safetensors.torch import load
 
+from rookery.config.conditions import LrSchedule
 from rookery.errors import SetupError
 from services.trainer.distributed.placement import shard_like
-from services.trainer.settings import LrSchedule
 from services.trainer.versions import commits
 from services.trainer.versions.files import StoredTensor, TensorFile
 

@@ -16,13 +16,13 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import NotFound, RookeryError
 from rookery.trace import TraceGroup, policy_name
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import make_rows
 from services.trainer.distributed.process_group import World
 from services.trainer.model.policy import Policy
-from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training.step import RunningState, StepStats, train_step
 from services.trainer.versions.files import Content

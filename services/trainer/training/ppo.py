@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from rookery.config.trainer import TrainerSettings
 from services.trainer.batches.advantages import gae, token_rewards
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import Batch, FiguresByTrace, Row
 from services.trainer.losses.surrogate import value_losses
 from services.trainer.model.policy import Policy
-from services.trainer.settings import TrainerSettings
 from services.trainer.training.statistics import MicroBatchStats, PendingStats, batch_stats
 from services.trainer.training.update import (
     OptimizerStats,

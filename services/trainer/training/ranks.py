@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rookery.codec import decode_group, encode_group
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from rookery.trace import TraceGroup
 from services.trainer.distributed.process_group import Follower
 from services.trainer.model.policy import Policy
-from services.trainer.settings import TrainerSettings
 from services.trainer.training.policy_trainer import PolicyTrainer
 from services.trainer.training.step import RunningState, StepStats
 from services.trainer.versions.files import Content, pieces

@@ -13,6 +13,8 @@ from typing import Any, Self
 import torch
 
 from rookery.advantages import zero_variance
+from rookery.config.objective import ObjectiveSettings
+from rookery.config.trainer import TrainerSettings
 from rookery.trace import TraceGroup
 from services.trainer.batches.advantages import RewardAverages, updated_averages
 from services.trainer.distributed.process_group import World
@@ -24,7 +26,6 @@ from services.trainer.losses.regularisers import (
     updated_controller,
     updated_entropy_controller,
 )
-from services.trainer.settings import ObjectiveSettings, TrainerSettings
 from services.trainer.training.ppo import ppo_update
 from services.trainer.training.update import StepInput, UpdateStats, single_update
 

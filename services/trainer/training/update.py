@@ -18,6 +18,8 @@ from typing import Self
 
 import torch
 
+from rookery.config.objective import KlKind, ObjectiveName, ObjectiveSettings
+from rookery.config.trainer import TrainerSettings
 from rookery.trace import TraceGroup
 from services.trainer.batches.advantages import RewardAverages
 from services.trainer.batches.micro_batches import MicroBatch, Partition, collate, partition
@@ -28,7 +30,6 @@ from services.trainer.losses import regularisers
 from services.trainer.losses.surrogate import RatioBounds, surrogate_losses
 from services.trainer.model.head import TokenScores, WithGradient
 from services.trainer.model.policy import Policy
-from services.trainer.settings import KlKind, ObjectiveName, ObjectiveSettings, TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training.statistics import MicroBatchStats, PendingStats, batch_stats
 

@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from rookery.access import AccessSettings
+from rookery.config.data import ArchiverSettings, DataSettings, FeedSettings
 from rookery.pgn.rawgame import Defect
 from rookery.trace import Prompt
 from services.data.__main__ import main
 from services.data.app import MAX_COUNT, GameBody, PositionBody, PositionsBody, PositionsQuery, RenderRequest
-from services.data.settings import ArchiverSettings, DataSettings, FeedSettings
 from tests.commands import call
 from tests.conftest import ROOT
 from tests.contract.running_service import RunningService

@@ -6,9 +6,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from rookery.config.reward import RewardSettings
 from services.reward.app import create_app
 from services.reward.scorer import Scorer
-from services.reward.settings import RewardSettings
 from tests.contract.running_service import RunningService, services
 
 

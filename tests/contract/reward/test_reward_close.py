@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from rookery.clients import RewardClient, ScoreItem
+from rookery.config.reward import RewardSettings
 from rookery.trace import Verdict
 from services.reward import LocalScorer
 from services.reward.scorer import Item
-from services.reward.settings import RewardSettings
 from tests.contract.running_service import RunningService
 
 pytestmark = pytest.mark.stockfish

@@ -13,12 +13,12 @@ import pytest
 
 from rookery.access import AccessSettings
 from rookery.answers import MAX_BOX_CHARS
+from rookery.config.reward import RewardSettings
 from rookery.middleware import MAX_BODY_BYTES
 from rookery.schemes import TERMS, find_scheme
 from rookery.trace import Outcome
 from services.reward import shared_scorer
 from services.reward.requests import MAX_ITEMS, ScoreRequest, VerdictBody
-from services.reward.settings import RewardSettings
 from tests.curl import run_curl
 
 pytestmark = pytest.mark.stockfish

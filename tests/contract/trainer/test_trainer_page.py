@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rookery.config.finetune import RewardModelSettings, RewardServerSettings
 from services.trainer.__main__ import FINETUNE_COMMANDS
-from services.trainer.settings import RewardModelSettings, RewardServerSettings
 from tests.conftest import ROOT
 from tests.curl import curls, run_curl
 from tests.servers import serve_http

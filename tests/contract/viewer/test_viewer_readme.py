@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 
 from rookery.access import AccessSettings
-from services.viewer.settings import ViewerSettings
+from rookery.config.viewer import ViewerSettings
 from tests.conftest import ROOT
 from tests.curl import run_curl
 from tests.processes import serving

@@ -13,19 +13,19 @@ import pytest
 from fastapi import FastAPI, HTTPException, Request
 from rich.console import Console
 
+from rookery.config.arena import EvaluateSettings
+from rookery.config.reward import RewardSettings
 from rookery.errors import InvalidInput, NotFound, PeerFault
 from rookery.formats import FORMATS
 from rookery.trace import Phase, Position
 from services.arena.pieces import BEST, RANDOM
 from services.arena.session import run
-from services.arena.settings import EvaluateSettings
 from services.data.app import create_app
 from services.data.pgn.collection import GameCollection
 from services.data.positions.numbered import PositionOrder
 from services.data.positions.recipe import Shares
 from services.reward.scorer import Scorer
 from services.reward.servicer import RewardServicer
-from services.reward.settings import RewardSettings
 from tests.boards import random_boards
 from tests.format_readers import READERS
 from tests.servers import serve_http, serve_reward

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from rookery.config.arena import MatchSettings, TournamentSettings
 from services.arena.matches.journal import read_games
 from services.arena.matches.session import run_match, run_tournament
-from services.arena.settings import MatchSettings, TournamentSettings
 from tests.conftest import ROOT
 from tests.waiting import until
 

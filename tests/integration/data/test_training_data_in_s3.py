@@ -54,8 +54,8 @@ def test_a_store_out_of_reach_is_named(bucket: str, monkeypatch: pytest.MonkeyPa
 
 def test_models_go_to_a_bucket_and_come_from_there(bucket: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
+    from rookery.config.finetune import SftSettings
     from services.trainer.finetune import sft
-    from services.trainer.settings import SftSettings
     from services.trainer.tiny import build_tiny
 
     upload(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from services.data.settings import FeedSettings
+from rookery.config.data import FeedSettings
 from tests.conftest import ROOT, require
 
 pytestmark = pytest.mark.compose

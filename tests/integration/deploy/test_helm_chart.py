@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from services.inference.server.settings import ServerSettings
-from services.trainer.settings import TrainerSettings
+from rookery.config.inference import ServerSettings
+from rookery.config.trainer import TrainerSettings
 from tests.conftest import ROOT, require
 
 pytestmark = pytest.mark.helm

@@ -36,6 +36,7 @@ class Embedded:
 
     def start(self) -> None:
         argv = redis_argv(self.folder)
+        self.folder.mkdir(exist_ok=True)
         with (self.folder / "log").open("a") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log)
         until(self._answers, of=self._process, log=self.folder / "log")
@@ -157,7 +158,7 @@ def test_data_of_a_newer_server_is_not_lost(tmp_path: Path, monkeypatch: pytest.
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert str(tmp_path / "redis-server") in redis_argv(tmp_path / "data")
-    (tmp_path / "data" / "appendonlydir").mkdir()
+    (tmp_path / "data" / "appendonlydir").mkdir(parents=True)
     with pytest.raises(SetupError, match=r"Redis 6\.2\.20, which cannot read .*appendonlydir"):
         redis_argv(tmp_path / "data")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rookery.config.reward import RewardSettings
 from services.reward import LocalScorer
-from services.reward.settings import RewardSettings
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,10 @@ import chess
 import pytest
 from pydantic import ValidationError
 
+from rookery.config.reward import RewardSettings
 from rookery.trace import Verdict
 from services.reward import LocalScorer
 from services.reward.scorer import Item
-from services.reward.settings import RewardSettings
 
 pytestmark = pytest.mark.stockfish
 

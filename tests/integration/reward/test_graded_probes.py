@@ -13,6 +13,7 @@ from statistics import fmean
 import chess
 import pytest
 
+from rookery.config.reward import RewardSettings
 from rookery.engines import EnginePool
 from rookery.rookworld import PolicyAnswer, PolicyLine, policy_answer, policy_prompt
 from rookery.trace import Verdict
@@ -20,7 +21,6 @@ from services.data.positions.generator import PositionGenerator
 from services.data.tasks.rookworld import RookworldMix, labelled_line
 from services.reward import LocalScorer
 from services.reward.scorer import Item
-from services.reward.settings import RewardSettings
 
 pytestmark = pytest.mark.stockfish
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from rookery.config.reward import RewardSettings
 from rookery.errors import InvalidInput, PeerFault, SetupError
 from rookery.http_pool import HttpPool
 from rookery.trace import Verdict
 from services.reward import custom_schemes
 from services.reward.scorer import Item, Scorer
-from services.reward.settings import RewardSettings
 
 pytestmark = pytest.mark.stockfish
 

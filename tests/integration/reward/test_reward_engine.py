@@ -13,13 +13,13 @@ import chess
 import pytest
 
 from rookery import metrics
+from rookery.config.reward import RewardSettings
 from rookery.engines import EnginePool, find_engine
 from rookery.engines.fair_queue import MAX_CRASHES
 from rookery.errors import EngineFault, Quarantined, RookeryError, SetupError, Unavailable
 from rookery.trace import Outcome, Verdict
 from rookery.uci import Analysis, Query
 from services.reward.scorer import Item, Scorer
-from services.reward.settings import RewardSettings
 from tests.boards import random_boards
 from tests.waiting import eventually, until
 
@@ -311,7 +311,7 @@ def test_a_missing_engine_says_what_to_type(monkeypatch: pytest.MonkeyPatch, tmp
 def test_engines_die_with_their_parent_even_by_sigkill(stockfish_path: str) -> None:
     code = (
         "import sys, time; from services.reward import LocalScorer; from pathlib import Path;"
-        "from services.reward.settings import RewardSettings;"
+        "from rookery.config.reward import RewardSettings;"
         "s = LocalScorer(RewardSettings(engines=2, engine_path=Path(sys.argv[1])));"
         "print(*s._scorer.pool.pids, flush=True); time.sleep(60)"
     )

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 import services.reward
+from rookery.config.reward import RewardSettings
 from rookery.trace import Evaluation, Outcome, Verdict
 from services.reward import LocalScorer
 from services.reward.app import create_app
 from services.reward.scorer import Item, Scorer
-from services.reward.settings import RewardSettings
 from tests.boards import random_boards
 
 pytestmark = pytest.mark.stockfish

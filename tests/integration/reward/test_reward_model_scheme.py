@@ -13,13 +13,13 @@ import chess
 import httpx
 import pytest
 
+from rookery.config.reward import RewardSettings
 from rookery.errors import InvalidInput, PeerFault, SetupError
 from rookery.prompt import render
 from rookery.serving import Service
 from rookery.trace import Outcome, Verdict
 from services.reward.app import create_app
 from services.reward.scorer import Item, Scorer
-from services.reward.settings import RewardSettings
 from tests.builders import position
 from tests.conftest import free_port
 from tests.processes import started
@@ -30,10 +30,10 @@ pytestmark = [pytest.mark.stockfish, pytest.mark.torch]
 
 torch = pytest.importorskip("torch")
 
+from rookery.config.finetune import RewardModelSettings  # noqa: E402
 from services.trainer.reward_model import training  # noqa: E402
 from services.trainer.reward_model.server import BatchQueue, RewardScorer  # noqa: E402
 from services.trainer.reward_model.server import create_app as create_model_app  # noqa: E402
-from services.trainer.settings import RewardModelSettings  # noqa: E402
 
 FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"
 MOVES = ("a2a3", "b2b4", "f3g5", "h2h4", "g2g3")

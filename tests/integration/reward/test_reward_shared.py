@@ -6,9 +6,9 @@ import pytest
 import redis.asyncio
 
 from rookery import metrics, shared_cache
+from rookery.config.reward import RewardSettings
 from rookery.errors import EngineFault
 from services.reward.scorer import Item, Scorer
-from services.reward.settings import RewardSettings
 
 pytestmark = [pytest.mark.stockfish, pytest.mark.redis]
 

@@ -5,12 +5,12 @@ import math
 
 import pytest
 
+from rookery.config.reward import RewardSettings
 from rookery.errors import InvalidInput
 from rookery.trace import Verdict
 from rookery.uci import Query
 from services.reward import LocalScorer
 from services.reward.scorer import Item, Scorer
-from services.reward.settings import RewardSettings
 from services.reward.truth import reader_id
 
 pytestmark = pytest.mark.stockfish

@@ -11,17 +11,17 @@ import pytest
 from fastapi import FastAPI, Request
 
 from rookery.clients import RewardClient
+from rookery.config.data import FeedSettings
+from rookery.config.reward import RewardSettings
 from rookery.rookworld import policy_prompt, state_answer
 from rookery.rookworld_env import step
 from rookery.streams import RunStreams
 from rookery.trace import Sampling, TraceGroup
 from services.data.feed import Feed, numbered_positions
-from services.data.settings import FeedSettings
 from services.inference.rollouts.group_generator import GroupGenerator
 from services.inference.rollouts.peers import Peers
 from services.reward.scorer import Scorer
 from services.reward.servicer import RewardServicer
-from services.reward.settings import RewardSettings
 from tests.builders import ROLLOUTS, read
 from tests.gpt2 import rookworld_lines, write_rookworld_model
 from tests.integration.rollouts.conftest import START
@@ -85,7 +85,7 @@ async def test_a_line_is_asked_judged_by_its_answer_and_learned(
     file.write_text("\n".join(LINES))
     settings = FeedSettings(task="rookworld", sources=str(file), depth=len(LINES))
     with numbered_positions(settings) as position:
-        Feed(streams, position, seed=0, depth=settings.depth, mix=settings.mix).top_up()
+        Feed(streams, position, seed=0, depth=settings.depth).top_up()
     entries = read(streams, "positions", len(LINES), **ROLLOUTS)
     settings = RewardSettings(engine_path=Path(stockfish_path), engines=1)
     app = answering(Inference(), lambda text: tokenizer(text)["input_ids"])
@@ -129,10 +129,10 @@ def _learns(groups: list[TraceGroup], model: Path, folder: Path) -> None:
     """After some steps, the right answers are likelier, and the others are not."""
     import torch
 
+    from rookery.config.trainer import TrainerSettings
     from services.trainer.batches.micro_batches import collate
     from services.trainer.batches.rows import make_rows
     from services.trainer.model.policies import build_policy
-    from services.trainer.settings import TrainerSettings
     from services.trainer.training.step import RunningState, train_step
 
     settings = TrainerSettings(

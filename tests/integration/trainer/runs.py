@@ -9,11 +9,11 @@ from typing import Any
 
 import redis
 
+from rookery.config.trainer import TrainerSettings
 from rookery.streams import RunStreams
 from rookery.trace import Position, TraceGroup
 from services.trainer import loop
 from services.trainer.model.policies import build_policy
-from services.trainer.settings import TrainerSettings
 from services.trainer.versions.publisher import Publisher
 from tests.builders import ROLLOUTS, read
 

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rookery.config.trainer import TrainerSettings
 from services.trainer.distributed.process_group import World, join_processes
 from services.trainer.model.policies import build_policy
-from services.trainer.settings import TrainerSettings
 from services.trainer.training.policy_trainer import PolicyTrainer
 from services.trainer.training.step import RunningState
 from tests.unit.trainer.contents import contents

@@ -7,10 +7,10 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
+from rookery.config.finetune import DpoSettings, RewardModelSettings, SftSettings
 from services.trainer.distributed.process_group import join_processes
 from services.trainer.finetune import dpo, loop, sft
 from services.trainer.reward_model import training as reward_model
-from services.trainer.settings import DpoSettings, RewardModelSettings, SftSettings
 
 BOTH = {
     "batch_size": 7, "steps": 4, "lr": 1e-3, "warmup_steps": 1, "bf16": False, "threads": 1, "eval_every": 2,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rookery.config.finetune import SftSettings
 from services.trainer.finetune import sft
-from services.trainer.settings import SftSettings
 from services.trainer.tiny import build_tiny
 
 CHATS = [(f"a{n} b{n}", "c1 d2 e3"[: 2 + 3 * (n % 3)]) for n in range(1, 9)]

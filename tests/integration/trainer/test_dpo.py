@@ -7,11 +7,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from rookery.config.finetune import DpoSettings
 from rookery.hub import identity
 from services.trainer.examples.rows import Example, collate_examples, pack_rows
 from services.trainer.finetune import dpo
 from services.trainer.finetune.model import prepare_model
-from services.trainer.settings import DpoSettings
 from tests.unit.trainer.preferences import write_pairs
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from rookery.config.finetune import DpoSettings, RewardModelSettings, SftSettings
 from rookery.mlflow_run import source_tags
-from services.trainer.settings import DpoSettings, RewardModelSettings, SftSettings
 from tests.unit.trainer.preferences import write_pairs
 
 pytest.importorskip("mlflow")

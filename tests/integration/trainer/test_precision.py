@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import prepare_batch
 from services.trainer.model.policies import build_policy
-from services.trainer.settings import TrainerSettings
 from services.trainer.tiny import build_tiny
 from services.trainer.training.step import RunningState, train_step
 from tests.gpt2 import write_rookworld_model

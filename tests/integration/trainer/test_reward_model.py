@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from rookery.config.finetune import RewardModelSettings
 from rookery.errors import InvalidInput, SetupError
 from services.trainer import merge
 from services.trainer.examples.rows import Example, collate_examples, pack_rows
@@ -17,7 +18,6 @@ from services.trainer.finetune.model import load_sequence_classifier
 from services.trainer.merge import MergeSettings
 from services.trainer.reward_model import training
 from services.trainer.reward_model.report import ScoredPair, read_card, report_on
-from services.trainer.settings import RewardModelSettings
 from tests.unit.trainer.preferences import write_pairs
 
 

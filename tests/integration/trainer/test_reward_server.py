@@ -11,12 +11,12 @@ import httpx
 import pytest
 import torch
 
+from rookery.config.finetune import RewardModelSettings
 from rookery.errors import RookeryError
 from rookery.serving import Service
 from services.trainer.reward_model import training
 from services.trainer.reward_model.report import CARD
 from services.trainer.reward_model.server import BatchQueue, RewardScorer, create_app
-from services.trainer.settings import RewardModelSettings
 from services.trainer.tiny import build_tiny
 from services.trainer.versions.files import file_sha256
 from tests import hostile, openapi

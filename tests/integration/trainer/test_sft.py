@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from rookery.config.finetune import SftSettings
 from rookery.errors import InvalidInput
 from rookery.hub import MANIFEST_FILE, weights_digest
 from services.trainer import merge
@@ -19,7 +20,6 @@ from services.trainer.examples.rows import Example, SoftTargets, collate_example
 from services.trainer.finetune import sft
 from services.trainer.finetune.output import model_manifest
 from services.trainer.merge import MergeSettings
-from services.trainer.settings import SftSettings
 from tests.unit.trainer.other_models import write_mixture
 
 BOARD = "RNBQKBNRPPPPPPPP................................pppppppprnbqkbnr KQkq -"

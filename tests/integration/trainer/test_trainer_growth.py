@@ -5,12 +5,12 @@ from pathlib import Path
 
 import torch
 
+from rookery.config.trainer import TrainerSettings
 from services.trainer.model.policy import Policy
 from services.trainer.records.describe import describe_step
 from services.trainer.records.flops import SpeedMeter
 from services.trainer.records.memory import MIB, resident_bytes
 from services.trainer.records.report import StepReporter
-from services.trainer.settings import TrainerSettings
 from services.trainer.tiny import build_tiny
 from services.trainer.training import optimizer as adam
 from services.trainer.training.step import RunningState, train_step

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request
 
+from rookery.config.reward import RewardSettings
 from services.reward.app import create_app
 from services.reward.scorer import Scorer
-from services.reward.settings import RewardSettings
 from services.viewer.play import Peers, Question
 from tests.servers import serve_http
 

@@ -5,6 +5,7 @@ import chess.engine
 import pytest
 
 from rookery.access import Access
+from rookery.config.arena import WatchSettings
 from rookery.errors import InvalidInput, RookeryError, SetupError
 from rookery.trace import Completion, Outcome, Prompt
 from services.arena import version_evaluator
@@ -13,7 +14,6 @@ from services.arena.players.model import ModelPlayer, position_of, read_answer
 from services.arena.players.player import RandomPlayer
 from services.arena.players.spec import KINDS, make_player
 from services.arena.positions import Chosen
-from services.arena.settings import WatchSettings
 from services.arena.version_evaluator import VersionEvaluator
 from tests.certificates import Authority
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rookery.config.arena import EvaluateSettings
 from rookery.intervals import wilson
 from rookery.prompt import mover_board
 from rookery.trace import Outcome
@@ -16,7 +17,6 @@ from services.arena.positions import Chosen
 from services.arena.report import Evaluation, learning_curve, replace_file, write
 from services.arena.sections.positions import Positions
 from services.arena.sections.reasoning import reasoning_section
-from services.arena.settings import EvaluateSettings
 from services.arena.stats import Estimate
 from services.arena.tables import Cell, Metric, Row, Section, Table, section_json
 

@@ -11,6 +11,7 @@ import chess.pgn
 import pytest
 from rich.console import Console
 
+from rookery.config.arena import EloSettings, MatchSettings, TournamentSettings
 from rookery.errors import Conflict, InvalidInput, PeerFault, SetupError
 from services.arena.matches import llm_chess, workers
 from services.arena.matches.game import Game, Rules, play
@@ -20,7 +21,6 @@ from services.arena.matches.report import encounters, forfeited, summary
 from services.arena.matches.session import Gate, read_anchors, run_elo, run_match, run_tournament
 from services.arena.matches.tournament import SCHEDULES, Played, fixtures, play_all
 from services.arena.players.player import FirstLegalPlayer, Player, RandomPlayer
-from services.arena.settings import EloSettings, MatchSettings, TournamentSettings
 from services.arena.strength.sprt import Sprt
 from tests.unit.arena.players import Failing, Illegal, Slow
 

@@ -7,7 +7,7 @@ import pytest
 
 from launcher import command as cli
 from launcher.command import COMMANDS, EXTRAS, main
-from launcher.services import MODULES
+from launcher.services import SERVICES
 from rookery import __version__
 from tests.conftest import ROOT
 
@@ -69,10 +69,11 @@ def test_uci_is_told_how_to_start_a_server(become: Become) -> None:
 
 
 def test_every_module_exists_and_has_its_extra() -> None:
-    for module in {*MODULES.values(), *EXTRAS}:
+    modules = {service.module for service in SERVICES.values()}
+    for module in {*modules, *EXTRAS}:
         path = ROOT / module.replace(".", "/")
         assert path.is_dir() or path.with_suffix(".py").is_file(), module
-    assert set(MODULES.values()) <= set(EXTRAS)
+    assert modules <= set(EXTRAS)
 
 
 def test_a_missing_extra_is_named(
@@ -88,7 +89,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     words = capsys.readouterr().out.split()
     assert set(COMMANDS) <= set(words)
     assert main(["serve", "--help"]) == 0
-    assert set(MODULES) <= set(capsys.readouterr().out.split())
+    assert set(SERVICES) <= set(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("argv", [["sreve"], ["serve", "rewrd"], ["serve"], []])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from launcher.services import PORTS
+from launcher.services import SERVICES
 from launcher.status import StatusSettings
 
 
@@ -17,5 +17,5 @@ from launcher.status import StatusSettings
 def test_services_are_sought_on_their_default_ports(flags: list[str], reward: str) -> None:
     settings = StatusSettings.parse(["--redis-url", "redis://r:6379/0", *flags], prog="rookery status")
     place = settings.place()
-    assert place["probes"].keys() == PORTS.keys()
+    assert place["probes"].keys() == SERVICES.keys()
     assert place["probes"]["reward"] == reward

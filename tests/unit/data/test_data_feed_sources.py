@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rookery.config.data import FeedSettings
 from rookery.errors import SetupError
 from rookery.prompt import render, target_of
 from rookery.rookworld import (
@@ -27,7 +28,6 @@ from rookery.trace import Phase, Position
 from services.data.feed import numbered_positions
 from services.data.positions.distinct import canonical_fen
 from services.data.positions.generator import PositionGenerator
-from services.data.settings import FeedSettings
 from services.data.tasks.lines import MAX_FAULTY
 from tests.rookworld_lines import policy_line, state_line
 

@@ -2,10 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from rookery.config.data import SAMPLE, DataSettings, FeedSettings
 from rookery.errors import SetupError
-from services.data.pgn.sources import SAMPLE
-from services.data.positions.recipe import Shares
-from services.data.settings import DataSettings, FeedSettings
+from services.data.pgn.sources import setting_sources
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +17,7 @@ def test_defaults() -> None:
     data, feed = DataSettings.parse([], prog="data"), FeedSettings.parse([], prog="feed")
     assert (data.port, data.grpc_port, feed.port, feed.depth) == (8001, 50052, 8005, 256)
     assert data.sources == feed.sources == SAMPLE
-    assert data.shares == feed.shares == Shares(0.2, 0.6, 0.2)
+    assert data.shares == feed.shares == (0.2, 0.6, 0.2)
 
 
 def test_each_program_has_variables_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +40,7 @@ def test_sources_are_files_and_patterns(tmp_path: Path) -> None:
     for name in ("b.pgn", "a.pgn", "c.pgn.zst"):
         (tmp_path / name).touch()
     sources = f"{tmp_path}/c.pgn.zst, {tmp_path}/*.pgn"
-    found = DataSettings(sources=sources).paths
+    found = setting_sources(sources)
     assert [Path(path).name for path in found] == ["c.pgn.zst", "a.pgn", "b.pgn"]
 
 
@@ -49,13 +48,13 @@ def test_sources_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "games").mkdir()
     (tmp_path / "games" / "a.pgn").touch()
     monkeypatch.chdir(tmp_path)
-    assert DataSettings(sources="games/*.pgn").paths == ["games/a.pgn"]
+    assert setting_sources("games/*.pgn") == ["games/a.pgn"]
 
 
 @pytest.mark.parametrize("sources", ["missing.pgn", "nowhere/*.pgn", "", "/nowhere/at/all.pgn"])
 def test_a_source_that_matches_nothing_is_named(sources: str) -> None:
     with pytest.raises(SetupError, match=rf"no file matches '{sources.replace('*', '[*]')}': set --sources"):
-        _ = DataSettings(sources=sources).paths
+        setting_sources(sources)
 
 
 @pytest.mark.parametrize(

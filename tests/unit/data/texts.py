@@ -8,8 +8,9 @@ from pathlib import Path
 import zstandard
 
 from rookery.pgn.rawgame import Defect, RawGame
+from rookery.trace import Split
 from services.data.pgn.collection import GameCollection
-from services.data.pgn.games import Game, SkippedGame, Split
+from services.data.pgn.games import Game, SkippedGame
 from services.data.pgn.parser import parse
 from services.data.pgn.reader import read_raw_games
 from services.data.store.files import Source, identify

@@ -1,3 +1,4 @@
+import json
 import os
 import socket
 import subprocess
@@ -5,22 +6,23 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 from rich.console import Console
 
 from launcher import plan as plan_module
-from launcher import services
 from launcher.exporter import ExporterSettings
 from launcher.plan import HOST, Plan, make_plan
+from launcher.services import SERVICES
 from launcher.session import Session
 from launcher.settings import UpSettings
 from launcher.view import ViewSettings, view
+from rookery.config.reward import RewardSettings
 from rookery.errors import SetupError
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports, is_listening
-from services.trainer.settings import RewardServerSettings
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.hub import write_snapshot
 
@@ -52,9 +54,39 @@ def plan(*argv: str) -> Plan:
         return make_plan(given.model_copy(update={"run": "r"}), ports)
 
 
-def flags(plan: Plan, service: str) -> dict[str, str]:
-    argv = plan.commands[service].argv[3:]
-    return dict(zip(argv[::2], argv[1::2], strict=True))
+def values(plan: Plan, service: str) -> dict[str, Any]:
+    """The settings of a service, as JSON has them."""
+    return plan.settings[service].values.model_dump(mode="json")
+
+
+def read_by_child(plan: Plan, service: str) -> dict[str, Any]:
+    """The settings as the service itself reads them in its environment."""
+    module, _, kind = SERVICES[service].settings.rpartition(".")
+    script = (
+        f"from rookery.config.{module} import {kind} as S; print(S.parse([], prog='x').model_dump_json())"
+    )
+    changes = plan.commands[service].env
+    env = {key: value for key, value in {**os.environ, **changes}.items() if value is not None}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return dict(json.loads(done.stdout))
+
+
+def test_services_read_what_the_plan_resolved(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flags come before variables, although a service reads its variables before its file."""
+    monkeypatch.setenv("TRAINER_LR", "0.5")
+    monkeypatch.setenv("TRAINER_WARMUP_STEPS", "7")
+    monkeypatch.setenv("ROOKERY_RUN", "another")
+    monkeypatch.setenv("data_seed", "9")
+    made = plan("--preset", "rook-small", "--model", "models/m", "--set", "trainer.lr=0.25", "--seed", "3")
+    made.write_settings()
+    trainer = read_by_child(made, "trainer")
+    assert (trainer["lr"], trainer["warmup_steps"], trainer["run"], trainer["kl"]) == (
+        0.25, 7, "r", "policy_reference",
+    )  # fmt: skip
+    for service in made.settings:
+        assert read_by_child(made, service) == values(made, service)
 
 
 def test_everyone_agrees(house: Path) -> None:
@@ -62,44 +94,44 @@ def test_everyone_agrees(house: Path) -> None:
         "--group-size", "4", "--batch-groups", "16", "--staleness", "1", "--steps", "9", "--seed", "5",
         "--from-version", "0",
     )  # fmt: skip
-    members = {name: flags(made, name) for name in ("feed", "inference", "trainer", "rollouts")}
-    assert {m["--run"] for m in members.values()} == {"r"}
-    assert {m["--redis-url"] for m in members.values()} == {made.redis_url}
+    members = {name: values(made, name) for name in ("feed", "inference", "trainer", "rollouts")}
+    assert {m["run"] for m in members.values()} == {"r"}
+    assert {m["redis_url"] for m in members.values()} == {made.redis_url}
     rollouts, trainer = members["rollouts"], members["trainer"]
-    assert (rollouts["--group-size"], rollouts["--batch-groups"], rollouts["--staleness"]) == ("4", "16", "1")
-    assert (trainer["--batch-groups"], trainer["--max-steps"]) == ("16", "9")
-    assert trainer["--from-version"] == "0"
-    assert rollouts["--inference-urls"] == trainer["--inference-urls"] == made.url("inference")
-    assert rollouts["--reward-target"] == f"dns:///127.0.0.1:{flags(made, 'reward')['--grpc-port']}"
-    assert members["inference"]["--adapter-root"] == str(Path(trainer["--run-dir"]) / "adapters")
-    assert trainer["--model"] == members["inference"]["--model"] == str(house / "models" / "m")
+    assert (rollouts["group_size"], rollouts["batch_groups"], rollouts["staleness"]) == (4, 16, 1)
+    assert (trainer["batch_groups"], trainer["max_steps"]) == (16, 9)
+    assert trainer["from_version"] == 0
+    assert rollouts["inference_urls"] == trainer["inference_urls"] == made.url("inference")
+    assert rollouts["reward_target"] == f"dns:///127.0.0.1:{values(made, 'reward')['grpc_port']}"
+    assert members["inference"]["adapter_root"] == str(Path(trainer["run_dir"]) / "adapters")
+    assert trainer["model"] == members["inference"]["model"] == str(house / "models" / "m")
 
 
 def test_a_model_at_a_url_is_copied_once_for_all(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(house / "cache"))
     made = plan("--model", f"file://{house}/models/m")
-    copy = Path(flags(made, "trainer")["--model"])
+    copy = Path(values(made, "trainer")["model"])
     assert copy.is_relative_to(house / "cache")
-    assert (copy.name, flags(made, "inference")["--model"]) == ("m", str(copy))
+    assert (copy.name, values(made, "inference")["model"]) == ("m", str(copy))
     with pytest.raises(SetupError, match="there is no folder at 'file:///nowhere/m'"):
         plan("--model", "file:///nowhere/m")
 
 
 def test_rookworld_is_asked_and_shown_alike(house: Path) -> None:
     made = plan("--task", "rookworld")
-    assert (flags(made, "feed")["--task"], flags(made, "rollouts")["--style"]) == ("rookworld", "rookworld")
-    feed = flags(plan("--source", "generated", "--max-positions", "256"), "feed")
-    assert (feed["--sources"], feed["--max-positions"]) == ("generated", "256")
+    assert (values(made, "feed")["task"], values(made, "rollouts")["style"]) == ("rookworld", "rookworld")
+    feed = values(plan("--source", "generated", "--max-positions", "256"), "feed")
+    assert (feed["sources"], feed["max_positions"]) == ("generated", 256)
     plain = plan()
-    assert (flags(plain, "feed")["--sources"], flags(plain, "feed")["--max-positions"]) == (
-        str(house / "games.pgn"), "0",
+    assert (values(plain, "feed")["sources"], values(plain, "feed")["max_positions"]) == (
+        str(house / "games.pgn"), 0,
     )  # fmt: skip
-    assert (flags(plain, "feed")["--task"], flags(plain, "rollouts")["--style"]) == ("move", "mover-squares")
+    assert (values(plain, "feed")["task"], values(plain, "rollouts")["style"]) == ("move", "mover-squares")
 
 
 def test_a_reward_model_is_served_before_the_reward_service(house: Path) -> None:
     assert "reward-model" not in plan().commands
-    assert "--model-url" not in flags(plan(), "reward")
+    assert values(plan(), "reward")["model_url"] == ""
     with pytest.raises(SetupError, match=r"'models/m' is not a reward model: it has no reward_model.json"):
         plan("--reward-model", "models/m")
     with pytest.raises(SetupError, match=r"scheme 'delta\+0.5\*model' needs .* with --reward-model"):
@@ -110,26 +142,25 @@ def test_a_reward_model_is_served_before_the_reward_service(house: Path) -> None
     (house / "models" / "m" / "reward_model.json").write_text("{}")
     made = plan("--reward-model", "models/m", "--set", "reward.scheme=model", "--set", "reward-model.rows=4")
     assert [command.name for command in made.stages[0]] == ["redis", "reward-model"]
-    argv = made.commands["reward-model"].argv
-    assert argv[1:4] == ("-m", "services.trainer", "serve-reward-model")
-    served = dict(zip(argv[4::2], argv[5::2], strict=True))
-    assert (served["--model"], served["--rows"]) == (str(house / "models" / "m"), "4")
-    assert flags(made, "reward")["--model-url"] == made.url("reward-model")
+    assert made.commands["reward-model"].argv[1:] == ("-m", "services.trainer", "serve-reward-model")
+    served = values(made, "reward-model")
+    assert (served["model"], served["rows"]) == (str(house / "models" / "m"), 4)
+    assert values(made, "reward")["model_url"] == made.url("reward-model")
     assert made.probe_urls["reward-model"] == f"{made.url('reward-model')}/readyz"
 
 
 def test_a_gpt2_is_served_whole(house: Path) -> None:
-    assert "--full-weights" not in plan().commands["inference"].argv
+    assert not values(plan(), "inference")["full_weights"]
     (house / "models" / "m" / "config.json").write_text('{"model_type": "gpt2"}')
-    assert "--full-weights" in plan().commands["inference"].argv
+    assert values(plan(), "inference")["full_weights"]
 
 
 def test_the_server_accepts_the_trainers_versions(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "--max-lora-rank" not in flags(plan(), "inference")
-    made = flags(plan("--set", "trainer.lora_rank=24"), "inference")
-    assert made["--max-lora-rank"] == "32"
+    assert values(plan(), "inference")["max_lora_rank"] == 16
+    made = values(plan("--set", "trainer.lora_rank=24"), "inference")
+    assert made["max_lora_rank"] == 32
     given = plan("--set", "trainer.lora_rank=24", "--set", "inference.max_lora_rank=64")
-    assert flags(given, "inference")["--max-lora-rank"] == "64"
+    assert values(given, "inference")["max_lora_rank"] == 64
     for rank, highest in (("24", "16"), ("16", "8"), ("300", "256")):
         with pytest.raises(SetupError, match=f"have rank {rank}, and the server accepts {highest} at most"):
             plan("--set", f"trainer.lora_rank={rank}", "--set", f"inference.max_lora_rank={highest}")
@@ -138,38 +169,34 @@ def test_the_server_accepts_the_trainers_versions(house: Path, monkeypatch: pyte
     with pytest.raises(SetupError, match="have rank 300, and the server accepts 256 at most"):
         plan("--set", "trainer.lora_rank=300")
     monkeypatch.setenv("TRAINER_LORA_RANK", "64")
-    assert (
-        flags(plan("--preset", "rook-small", "--model", "models/m"), "inference")["--max-lora-rank"] == "64"
-    )
+    assert values(plan("--preset", "rook-small", "--model", "models/m"), "inference")["max_lora_rank"] == 64
 
 
 @pytest.mark.parametrize("service", ["inference", "arena"])
 def test_thinking_is_switched_off_for_the_server_and_in_evaluations(house: Path, service: str) -> None:
     evaluated = ("--evaluate-every", "5")
-    assert not {"--thinking", "--no-thinking"} & set(plan(*evaluated).commands[service].argv)
-    assert "--no-thinking" in plan(*evaluated, "--no-thinking").commands[service].argv
+    assert values(plan(*evaluated), service)["thinking"] is None
+    assert values(plan(*evaluated, "--no-thinking"), service)["thinking"] is False
 
 
 def test_redis_comes_first_and_rollouts_last(house: Path) -> None:
     names = [[command.name for command in stage] for stage in plan().stages]
-    assert names == [["redis"], ["feed", "archive", "reward", "inference", "trainer"], ["rollouts", "viewer"]]
+    assert names == [["redis"], ["feed", "archive", "reward", "trainer", "inference"], ["rollouts", "viewer"]]
 
 
 def test_versions_are_evaluated_on_request(house: Path) -> None:
     assert "arena" not in plan().commands
-    assert "--leases" not in flags(plan(), "inference")
+    assert values(plan(), "inference")["leases"] == 0
     made = plan("--evaluate-every", "25", "--max-tokens", "9", "--set", "arena.pairs=3")
     assert "arena" in [command.name for command in made.stages[1]], "before the first step"
-    assert flags(made, "inference")["--leases"] == "1"
-    argv = made.commands["arena"].argv
-    assert argv[1:4] == ("-m", "services.arena", "watch")
-    told = dict(zip(argv[4::2], argv[5::2], strict=True))
-    rollouts = flags(made, "rollouts")
-    for name in ("--run", "--redis-url", "--reward-target", "--style", "--max-tokens", "--seed"):
+    assert values(made, "inference")["leases"] == 1
+    assert made.commands["arena"].argv[1:] == ("-m", "services.arena", "watch")
+    told, rollouts = values(made, "arena"), values(made, "rollouts")
+    for name in ("run", "redis_url", "reward_target", "style", "max_tokens", "seed"):
         assert told[name] == rollouts[name]
-    assert told["--inference-url"] == made.url("inference")
-    assert told["--run-dir"] == flags(made, "trainer")["--run-dir"]
-    assert (told["--every"], told["--pairs"], told["--count"]) == ("25", "3", "200")
+    assert told["inference_url"] == made.url("inference")
+    assert told["run_dir"] == values(made, "trainer")["run_dir"]
+    assert (told["every"], told["pairs"], told["count"]) == (25, 3, 200)
 
 
 def test_it_is_said_why_versions_cannot_be_evaluated(house: Path) -> None:
@@ -184,7 +211,7 @@ def test_it_is_said_why_versions_cannot_be_evaluated(house: Path) -> None:
 
 def test_the_viewer_is_served_unless_asked_not_to(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "viewer" not in plan("--no-view").commands
-    assert flags(plan(), "viewer")["--runs-dir"] == str(house / "runs")
+    assert values(plan(), "viewer")["runs_dir"] == str(house / "runs")
     monkeypatch.setattr("launcher.plan.find_spec", lambda name: None)
     assert "viewer" not in plan().commands
     with pytest.raises(SetupError, match=r"--view: .* pip install 'rookery\[viewer\]'"):
@@ -209,14 +236,14 @@ def test_an_archive_in_a_store_is_viewed_beside_the_runs(
 
 def test_an_archive_that_is_not_wanted_is_not_made(house: Path) -> None:
     assert "archive" not in plan("--no-archive").commands
-    assert flags(plan(), "archive")["--out"] == str(plan().run_dir / "archive")
+    assert values(plan(), "archive")["out"] == str(plan().run_dir / "archive")
 
 
 @pytest.mark.redis
 def test_a_given_redis_is_used(house: Path, redis_url: str) -> None:
     made = plan("--redis-url", redis_url)
     assert "redis" not in made.commands
-    assert flags(made, "feed")["--redis-url"] == redis_url
+    assert values(made, "feed")["redis_url"] == redis_url
 
 
 def test_no_password_is_in_a_command_line(house: Path, redis_server: RedisServer) -> None:
@@ -225,14 +252,14 @@ def test_no_password_is_in_a_command_line(house: Path, redis_server: RedisServer
     url = redis_server.url.replace("//", "//:sesame@")
     made = plan("--redis-url", url, "--set", "reward.redis_url=redis://h/1?password=sesame")
     assert not [part for command in made.commands.values() for part in command.argv if "sesame" in part]
-    members = ("feed", "archive", "inference", "trainer", "rollouts")
-    assert {made.commands[name].env[f"{name.upper()}_REDIS_URL"] for name in members} == {url}
-    assert made.commands["reward"].env == {"REWARD_REDIS_URL": "redis://h/1?password=sesame"}
     assert "sesame" not in repr(made.commands)
-    argv = [*made.commands["trainer"].argv, "--dry-run"]
-    told = {**os.environ, **made.commands["trainer"].env}
-    done = subprocess.run(argv, env=told, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert f'redis_url = "{url.replace("sesame", "***")}"' in done.stdout
+    made.write_settings()
+    assert not [
+        path for path in made.settings_file("reward").parent.iterdir() if "sesame" in path.read_text()
+    ]
+    for name in ("feed", "trainer", "rollouts"):
+        assert read_by_child(made, name)["redis_url"] == url
+    assert read_by_child(made, "reward")["redis_url"] == "redis://h/1?password=sesame"
 
 
 def test_a_given_redis_that_refuses_the_password_is_named(house: Path, redis_server: RedisServer) -> None:
@@ -252,8 +279,7 @@ def test_a_given_redis_that_is_not_there_is_named(house: Path, url: str) -> None
 
 
 def test_no_two_services_have_one_default_port() -> None:
-    ports = [port for service in services.PORTS.values() for port in service.values()]
-    assert services.PORTS["reward-model"]["port"] == RewardServerSettings.model_fields["port"].default
+    ports = [port for service in SERVICES.values() for port in service.ports.values()]
     ports.append(ExporterSettings.model_fields["port"].default)
     assert len({*ports}) == len(ports)
 
@@ -265,7 +291,7 @@ def test_no_port_is_given_out_twice(house: Path) -> None:
 
 
 def test_a_taken_default_is_avoided(house: Path, busy_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(services.PORTS, "reward", {"port": busy_port, "grpc_port": free_port()})
+    monkeypatch.setattr(RewardSettings.model_fields["port"], "default", busy_port)
     assert plan().ports["reward"]["port"] != busy_port
 
 
@@ -327,21 +353,21 @@ def test_a_port_that_is_given_up_is_exchanged_and_the_others_stay() -> None:
 def test_a_trainer_may_have_several_gpus(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_module, "count_gpus", lambda: 4)
     made = plan("--trainer-device", "1,2,3")
-    assert (flags(made, "inference")["--device"], flags(made, "trainer")["--device"]) == ("0", "1,2,3")
+    assert (values(made, "inference")["device"], values(made, "trainer")["device"]) == ("0", "1,2,3")
     with pytest.raises(SetupError, match="no GPU 4: this machine has 4"):
         plan("--trainer-device", "3,4")
 
 
 def test_games_may_be_at_a_url(house: Path) -> None:
     url = "https://database.lichess.org/standard/month.pgn.zst"
-    assert flags(plan("--source", url), "feed")["--sources"] == url
-    assert flags(plan(), "feed")["--sources"] == str(house / "games.pgn")
+    assert values(plan("--source", url), "feed")["sources"] == url
+    assert values(plan(), "feed")["sources"] == str(house / "games.pgn")
 
 
 def test_overrides_reach_their_service(house: Path) -> None:
     made = plan("--set", "trainer.lr=5e-4", "--set", "trainer.normalise=false", "--set", "reward.k=0.002")
-    assert made.commands["trainer"].argv[-3:] == ("--lr", "5e-4", "--no-normalise")
-    assert made.commands["reward"].argv[-2:] == ("-k", "0.002")
+    trainer, reward = values(made, "trainer"), values(made, "reward")
+    assert (trainer["lr"], trainer["normalise"], reward["k"]) == (5e-4, False, 0.002)
 
 
 @pytest.mark.parametrize(
@@ -349,6 +375,15 @@ def test_overrides_reach_their_service(house: Path) -> None:
     [
         (["--set", "trainer.batch_groups=4"], "trainer.batch_groups: the run decides"),
         (["--set", "trainr.lr=1"], "SERVICE.SETTING=VALUE for one of feed"),
+        (["--set", "trainer.lrr=1"], "^trainer has no setting 'lrr'; did you mean 'lr'?"),
+        (
+            ["--set", "rollouts.temperatur=2"],
+            "^rollouts has no setting 'temperatur'; did you mean 'temperature'?",
+        ),
+        (["--set", "inference.max_model_len=abc"], "^inference: max_model_len: .*valid integer.*'abc'"),
+        (["--set", "trainer.compile=maybe"], "^trainer: compile: 'maybe' is neither true nor false"),
+        (["--set", "trainer.lr=true"], "^trainer: lr: .*valid number"),
+        (["--set", "trainer.ratio_cap=2"], "^trainer: --ratio-cap 2.0 .* has no effect"),
         (["--set", "reward.port=eighty"], "'eighty' is not a port"),
         (["--set", "reward.port=70000"], "'70000' is not a port"),
         (["--model", "models/none"], "'models/none' is not a model directory"),
@@ -369,11 +404,12 @@ def test_mistakes_are_told_before_anything_starts(house: Path, argv: list[str], 
 
 def test_a_hub_id_is_passed_on_as_what_the_cache_holds(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(house / "hub"))
-    assert flags(plan("--model", "some/gpt2"), "trainer")["--model"] == "some/gpt2"
+    assert values(plan("--model", "some/gpt2"), "trainer")["model"] == "some/gpt2"
     snapshot = write_snapshot(house / "hub", "some/gpt2", {"model_type": "gpt2"})
     made = plan("--model", "some/gpt2")
-    assert flags(made, "trainer")["--model"] == str(snapshot)
-    assert {"--full-weights", str(snapshot)} <= set(made.commands["inference"].argv)
+    assert values(made, "trainer")["model"] == str(snapshot)
+    served = values(made, "inference")
+    assert (served["full_weights"], served["model"]) == (True, str(snapshot))
 
 
 def test_a_run_does_not_begin_without_its_model(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,4 +427,4 @@ def test_the_second_gpu_trains(
 ) -> None:
     monkeypatch.setattr(plan_module, "count_gpus", lambda: gpus)
     made = plan()
-    assert (flags(made, "inference")["--device"], flags(made, "trainer")["--device"]) == places
+    assert (values(made, "inference")["device"], values(made, "trainer")["device"]) == places

@@ -96,17 +96,21 @@ def test_dry_run_of_a_resumed_run_shows_its_values_with_their_sources(
         UpSettings.parse(flags, prog="rookery up", show=print_services)
     assert ended.value.code == 0
     said = capsys.readouterr().out
-    up, _, reward, rollouts, trainer = (
-        dict(re.findall(r"^(\w+) = (.*)$", part, re.M)) for part in said.split("\n[")
+    tables = {part.partition("]")[0]: part for part in ("\n" + said).split("\n[")[1:]}
+    assert set(tables) == {"up", "feed", "archive", "reward", "trainer", "inference", "rollouts", "viewer"}
+    up, reward, rollouts, trainer = (
+        dict(re.findall(r"^(\w+) = (.*)$", tables[name], re.M))
+        for name in ("up", "reward", "rollouts", "trainer")
     )
     shown = {name: tuple(map(str.strip, up[name].split("  # "))) for name in up}
     assert shown["group_size"] == ("4", "run r")
     assert shown["nodes"] == ("50", "flag")
     assert shown["set"] == ('["trainer.lr=1e-4", "reward.k=0.002"]', "flag, run r")
     assert "steps" not in shown, "how long to go on is said anew"
-    assert reward["k"].startswith("0.002 "), "a flag of one letter"
-    assert rollouts["group_size"].startswith("4 ")
-    assert trainer["lr"].startswith("0.0001 ")
+    assert re.fullmatch(r"0.002 +# --set", reward["k"]), "a flag of one letter"
+    assert re.fullmatch(r"4 +# the run", rollouts["group_size"])
+    assert re.fullmatch(r"0.0001 +# --set", trainer["lr"])
+    assert not (tmp_path / "r" / "redis").exists()
 
 
 def test_a_demo_can_be_gone_on_with(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -63,12 +62,9 @@ class Demos:
 
 @pytest.fixture
 def demos(monkeypatch: pytest.MonkeyPatch) -> Demos:
-    def resolve(_: DemoSettings) -> Iterator[str]:
-        yield from ()
-
     made = Demos()
     monkeypatch.setattr("launcher.sweep.demo", made)
-    monkeypatch.setattr("launcher.sweep.resolve_services", resolve)
+    monkeypatch.setattr("launcher.sweep.make_plan", lambda settings, ports: None)
     return made
 
 

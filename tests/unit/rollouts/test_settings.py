@@ -1,8 +1,8 @@
 import pytest
 
+from rookery.config.rollouts import RolloutsSettings
 from rookery.errors import SetupError
 from rookery.replicas import split_urls
-from services.inference.rollouts.settings import RolloutsSettings
 
 
 def parse(*argv: str) -> RolloutsSettings:

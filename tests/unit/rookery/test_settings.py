@@ -157,16 +157,19 @@ def _programs(parent: type[Settings] = Settings) -> Iterator[type[Settings]]:
     for child in parent.__subclasses__():
         if child.__subclasses__():
             yield from _programs(child)
-        elif child.__module__.startswith(("services.", "launcher.")):
+        elif child.__module__.startswith(("rookery.config.", "services.", "launcher.")):
             yield child
 
 
 def test_no_program_has_the_variables_that_all_share() -> None:
-    for package in ("services", "launcher"):
-        folder = importlib.import_module(package)
-        for module in pkgutil.walk_packages(folder.__path__, f"{package}.", onerror=lambda _: None):
-            if module.name.endswith("settings") or module.name in ("launcher.exporter", "launcher.status"):
-                importlib.import_module(module.name)
+    config = pkgutil.iter_modules(importlib.import_module("rookery.config").__path__, "rookery.config.")
+    for name in (
+        *(module.name for module in config),
+        "launcher.exporter",
+        "launcher.settings",
+        "launcher.status",
+    ):
+        importlib.import_module(name)
     programs = {program.__name__: program.model_config.get("env_prefix") for program in _programs()}
     assert programs["DataSettings"] == "DATA_"
     assert [name for name, prefix in programs.items() if prefix in ("ROOKERY_", "", None)] == []

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import get_args
 
-from services.trainer.settings.objective import ObjectiveName
+from rookery.config.objective import ObjectiveName
 
 Token = tuple[float, float, float]
 Completion = Sequence[Token]

@@ -10,13 +10,13 @@ import pytest
 import torch
 from rich.console import Console
 
+from rookery.config.trainer import AutobatchSettings, TrainerSettings
 from rookery.errors import SetupError
 from services.trainer import autobatch, memory_probe
 from services.trainer.autobatch import FILE, SearchResult, find_largest
 from services.trainer.memory_probe import GroupShape, Profile, Result
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
-from services.trainer.settings import AutobatchSettings, TrainerSettings
 from tests.unit.trainer.contents import contents
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from services.trainer.settings import TrainerSettings
+from rookery.config.trainer import TrainerSettings
 from services.trainer.training.step import RunningState, train_step
 from tests.unit.trainer.bigram import Bigram
 from tests.unit.trainer.reference import OBJECTIVES

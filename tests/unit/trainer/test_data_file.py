@@ -7,10 +7,10 @@ import fsspec
 import pytest
 from fsspec import AbstractFileSystem
 
+from rookery.config.finetune import DpoSettings, SftSettings
 from rookery.errors import SetupError, Unavailable
 from rookery.remote import local_file, local_folder
 from services.trainer.examples import local_path
-from services.trainer.settings import DpoSettings, SftSettings
 from services.trainer.versions.files import file_sha256
 
 URL = "memory://bucket/set/moves.jsonl"

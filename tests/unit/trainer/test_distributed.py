@@ -15,13 +15,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.config.finetune import SftSettings
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError, Unavailable
 from services.trainer.batches.micro_batches import partition, split_rows
 from services.trainer.batches.rows import Row, ScoredCompletion
 from services.trainer.distributed import process_group
 from services.trainer.distributed.placement import device_named, own_device
 from services.trainer.distributed.process_group import Follower, RankZero, World, join_processes
-from services.trainer.settings import SftSettings, TrainerSettings
 from services.trainer.training import ranks
 from services.trainer.training.ranks import agreed, follow
 from services.trainer.training.statistics import MicroBatchStats, PendingStats

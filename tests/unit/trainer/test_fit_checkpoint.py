@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from rookery.config.finetune import SftSettings
 from rookery.errors import InvalidInput, SetupError
 from services.trainer.finetune import output, sft
 from services.trainer.finetune.output import MetricsLog
-from services.trainer.settings import SftSettings
 from services.trainer.tiny import build_tiny
 
 

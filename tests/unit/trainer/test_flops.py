@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from rookery.config.trainer import TrainerSettings
 from services.trainer.model.policy import Policy
 from services.trainer.records import flops
 from services.trainer.records.flops import PeakFlops, SpeedMeter, count_weights, step_flops
-from services.trainer.settings import TrainerSettings
 from tests.unit.trainer.groups import make_group
 
 

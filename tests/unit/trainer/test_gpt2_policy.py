@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from rookery.config.trainer import TrainerSettings
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import Row, prepare_batch
 from services.trainer.model.head import WithGradient
 from services.trainer.model.policies import Gpt2Policy, MergedPolicy, build_policy
-from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training.step import RunningState, train_step
 from tests.unit.trainer.contents import contents

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from rookery.config.finetune import SftSettings
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from services.trainer.finetune.loop import start_run
 from services.trainer.model.policies import Gpt2Policy, MergedPolicy, build_policy
-from services.trainer.settings import SftSettings, TrainerSettings
 from tests.hub import write_snapshot
 from tests.unit.trainer.contents import contents
 from tests.unit.trainer.gpt2_models import write_gpt2

@@ -7,6 +7,7 @@ import pytest
 import torch
 import transformers
 
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import Row, ScoredCompletion
@@ -16,7 +17,6 @@ from services.trainer.model.base_model import load_causal_lm
 from services.trainer.model.head import WithGradient
 from services.trainer.model.lora import with_adapter
 from services.trainer.model.policy import Policy
-from services.trainer.settings import TrainerSettings
 
 SIZE = {
     "vocab_size": 61, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2,

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from rookery.config.trainer import TrainerSettings
 from rookery.trace import Completion
 from services.trainer.batches.micro_batches import collate, micro_batches
 from services.trainer.batches.rows import prepare_batch
 from services.trainer.model.head import TokenScores
-from services.trainer.settings import TrainerSettings
 from services.trainer.training.update import Objective
 from tests.unit.trainer.groups import make_group, prompt_places
 from tests.unit.trainer.reference import OBJECTIVES

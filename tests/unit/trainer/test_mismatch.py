@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
+from rookery.config.trainer import TrainerSettings
 from rookery.trace import TraceGroup
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import make_rows
 from services.trainer.distributed.process_group import World
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
-from services.trainer.settings import TrainerSettings
 from services.trainer.training import policy_trainer
 from services.trainer.training.policy_trainer import PolicyTrainer
 from services.trainer.training.step import RunningState

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rookery.config.trainer import TrainerSettings
 from services.trainer.batches.micro_batches import collate, micro_batches
 from services.trainer.batches.rows import Batch, Row, prepare_batch
-from services.trainer.settings import TrainerSettings
 from services.trainer.training.update import Objective
 from tests.unit.trainer import reference
 from tests.unit.trainer.bigram import Bigram

@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from rookery.config.finetune import SftSettings
 from rookery.errors import SetupError
 from services.trainer.finetune import sft
-from services.trainer.settings import SftSettings
 from services.trainer.training import optimizer as adam
 from tests.unit.trainer.contents import content
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from services.trainer.finetune.model import load_sequence_classifier, load_tokenizer
 from services.trainer.model.base_model import load_causal_lm
 from services.trainer.model.policy import Policy
 from services.trainer.records.flops import count_weights
-from services.trainer.settings import TrainerSettings
 from tests.conftest import ROOT
 from tests.unit.trainer.contents import contents
 from tests.unit.trainer.other_models import write_mixture, write_model_with_code, write_reader_of_images

@@ -8,11 +8,12 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from rookery.config.finetune import SftSettings
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from services.trainer.batches.micro_batches import collate, micro_batches
 from services.trainer.batches.rows import Row, ScoredCompletion, prepare_batch
 from services.trainer.model.policy import Policy
-from services.trainer.settings import SftSettings, TrainerSettings
 from services.trainer.training.update import Objective
 from tests.unit.trainer.contents import contents
 from tests.unit.trainer.gpt2_models import write_gpt2

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Verdict
 from services.trainer.batches.micro_batches import collate
@@ -13,7 +14,6 @@ from services.trainer.batches.rows import prepare_batch
 from services.trainer.distributed.process_group import World
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import VALUE_HEAD_FILE, Policy
-from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training import ppo
 from services.trainer.training.step import RunningState, StepStats, train_step

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from rookery.config.trainer import TrainerSettings
 from rookery.trace import TraceGroup
-from services.trainer.settings import TrainerSettings
 from services.trainer.training.step import RunningState, train_step
 from tests.unit.trainer.bigram import Bigram
 from tests.unit.trainer.groups import make_group

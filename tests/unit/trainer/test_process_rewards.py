@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, decoders, models
 
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from rookery.trace import (
     Claim,
@@ -24,7 +25,6 @@ from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.process_rewards import token_spans, tokenizer_of
 from services.trainer.batches.rows import prepare_batch
 from services.trainer.records.describe import describe
-from services.trainer.settings import TrainerSettings
 from tests.conftest import ROOT
 from tests.unit.rookery.records import GROUP
 

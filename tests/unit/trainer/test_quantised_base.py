@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load
 
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import prepare_batch
@@ -16,7 +17,6 @@ from services.trainer.model import base_model
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
 from services.trainer.records.flops import count_weights
-from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training.step import RunningState, train_step
 from tests.unit.trainer.contents import contents

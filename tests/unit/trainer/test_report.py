@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import InvalidInput
 from rookery.trace import Draw, TraceGroup
 from services.trainer.distributed.process_group import World
@@ -16,7 +17,6 @@ from services.trainer.records.describe import by_task, components, describe_step
 from services.trainer.records.flops import SpeedMeter
 from services.trainer.records.report import StepReporter, json_row
 from services.trainer.records.tracking import Tracker
-from services.trainer.settings import TrainerSettings
 from services.trainer.training.policy_trainer import PolicyTrainer
 from services.trainer.training.step import RunningState
 from tests.conftest import ROOT

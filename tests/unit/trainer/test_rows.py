@@ -4,11 +4,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.config.trainer import TrainerSettings
 from rookery.trace import TraceGroup
 from services.trainer.batches.micro_batches import micro_batches
 from services.trainer.batches.rows import Row, prepare_batch
 from services.trainer.batches.rows import make_rows as with_advantages
-from services.trainer.settings import TrainerSettings
 from tests.unit.trainer.groups import make_group
 
 

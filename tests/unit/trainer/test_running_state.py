@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rookery.config.trainer import TrainerSettings
 from services.trainer.batches.advantages import RewardAverages
 from services.trainer.losses.regularisers import (
     EntropyController,
@@ -16,7 +17,6 @@ from services.trainer.losses.regularisers import (
     updated_controller,
     updated_entropy_controller,
 )
-from services.trainer.settings import TrainerSettings
 from services.trainer.training.step import RunningState
 from tests.unit.trainer.groups import make_group
 

@@ -6,7 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
-from services.trainer.settings import LrSchedule, TrainerSettings
+from rookery.config.conditions import LrSchedule
+from rookery.config.trainer import TrainerSettings
 from services.trainer.training.optimizer import lr_factor
 
 KINDS = get_args(LrSchedule)

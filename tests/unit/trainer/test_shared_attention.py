@@ -22,13 +22,13 @@ from transformers import (
     Qwen3NextForCausalLM,
 )
 
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from services.trainer import attention as blocks
 from services.trainer.attention import Blocks, Segment, attend, hugging_face
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import Row, ScoredCompletion
 from services.trainer.model.policy import Policy
-from services.trainer.settings import TrainerSettings
 
 SHAPE = {
     "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from rookery.advantages import group_advantages
+from rookery.config.trainer import TrainerSettings
 from rookery.trace import TraceGroup
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import Row, ScoredCompletion
@@ -15,7 +16,6 @@ from services.trainer.distributed.process_group import World
 from services.trainer.model.head import TokenScores, WithGradient
 from services.trainer.model.policy import Policy
 from services.trainer.records import report
-from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training.policy_trainer import PolicyTrainer
 from services.trainer.training.step import RunningState, StepStats, train_step

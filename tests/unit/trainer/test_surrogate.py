@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.config.trainer import TrainerSettings
 from services.trainer.losses.surrogate import RatioBounds, Surrogate, surrogate_losses
-from services.trainer.settings import TrainerSettings
 from tests.unit.trainer import reference
 
 LOW, HIGH, CAP, DUAL = 0.2, 0.28, 2.0, 3.0

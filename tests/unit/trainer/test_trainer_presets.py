@@ -5,11 +5,12 @@ import tomllib
 import pytest
 
 from launcher.settings import UpSettings
+from rookery.config.data import FeedSettings
+from rookery.config.finetune import SftSettings
+from rookery.config.reward import RewardSettings
+from rookery.config.rollouts import RolloutsSettings
+from rookery.config.trainer import AutobatchSettings, TrainerSettings
 from rookery.settings import PresetSettings, preset_names, presets_dir, read_preset
-from services.data.settings import FeedSettings
-from services.inference.rollouts.settings import RolloutsSettings
-from services.reward.settings import RewardSettings
-from services.trainer.settings import AutobatchSettings, SftSettings, TrainerSettings
 
 TABLES: dict[str, type[PresetSettings]] = {
     "up": UpSettings,

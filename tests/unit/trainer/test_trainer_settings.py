@@ -8,18 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rookery.config.finetune import SftSettings
+from rookery.config.objective import Baseline, KlKind, KlSchedule, LossWeights, ObjectiveName
+from rookery.config.trainer import AutobatchSettings, TrainerSettings
 from rookery.errors import SetupError
 from rookery.settings import CONFIG_VARIABLE, read_preset
-from services.trainer.settings import (
-    AutobatchSettings,
-    Baseline,
-    KlKind,
-    KlSchedule,
-    LossWeights,
-    ObjectiveName,
-    SftSettings,
-    TrainerSettings,
-)
 from services.trainer.versions import commits
 
 

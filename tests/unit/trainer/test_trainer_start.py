@@ -10,12 +10,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from rookery.config.trainer import AutobatchSettings, TrainerSettings
 from rookery.errors import InvalidInput, PeerFault, RookeryError, SetupError
 from services.trainer import autobatch, process
 from services.trainer.autobatch import FILE, saved_choice
 from services.trainer.distributed.placement import device_named
 from services.trainer.distributed.process_group import World
-from services.trainer.settings import AutobatchSettings, TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.versions import commits
 

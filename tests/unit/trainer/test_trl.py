@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from rookery.config.finetune import SftSettings
+from rookery.config.trainer import TrainerSettings
 from services.trainer.attention import Blocks
 from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.batches.rows import normaliser, token_weight
@@ -16,7 +18,6 @@ from services.trainer.finetune import sft
 from services.trainer.finetune.dpo import dpo_loss, dpo_margin
 from services.trainer.model.head import TokenScores
 from services.trainer.reward_model.training import bradley_terry_loss
-from services.trainer.settings import SftSettings, TrainerSettings
 from services.trainer.training.update import Objective
 
 TRL = json.loads((Path(__file__).parent / "trl_losses.json").read_text())

@@ -13,10 +13,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from rookery.access import TOKEN_VARIABLE
+from rookery.config.viewer import ViewerSettings
 from services.viewer import play
 from services.viewer.app import STATIC, create_app
 from services.viewer.routes import READERS
-from services.viewer.settings import ViewerSettings
 from tests.conftest import ROOT
 from tests.viewed_runs import HOSTILE, hostile_group, write_run
 

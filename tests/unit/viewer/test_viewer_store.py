@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from starlette.testclient import TestClient
 
+from rookery.config.viewer import ViewerSettings
 from rookery.errors import NotFound, SetupError
 from rookery.remote import open_store
 from services.viewer import store
 from services.viewer.app import create_app
-from services.viewer.settings import ViewerSettings
 from services.viewer.store import Store
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from rookery.config.inference import ServerSettings
 from rookery.errors import SetupError
 from services.inference.server import vllm_command
-from services.inference.server.settings import ServerSettings
 from tests.certificates import Authority
 from tests.hub import write_snapshot
 

@@ -76,5 +76,8 @@ class RewardSettings(PresetSettings, AccessSettings):
         except InvalidInput as error:
             raise ValueError(f"scheme: {error}") from error
         if scheme.needs_model and not self.model_url:
-            raise ValueError(f"scheme {self.scheme!r} needs a reward model: give its URL with --model-url")
+            raise ValueError(
+                f"scheme {self.scheme!r} needs a reward model: give its URL with --model-url, or its "
+                "directory with --reward-model of `rookery up`"
+            )
         return self

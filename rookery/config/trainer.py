@@ -9,12 +9,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_
 from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
-from rookery.hub import identity
-from rookery.remote import PathOrUrl
-from rookery.replicas import split_urls
-from rookery.settings import Port, PresetSettings, RunSettings, Settings
-from services.trainer.settings.objective import ObjectiveSettings
-from services.trainer.settings.shared import (
+from rookery.config.conditions import (
     ADAPTER_CONDITIONS,
     AdapterSettings,
     BaseBits,
@@ -24,6 +19,11 @@ from services.trainer.settings.shared import (
     OptimiserSettings,
     When,
 )
+from rookery.config.objective import ObjectiveSettings
+from rookery.hub import identity
+from rookery.remote import PathOrUrl
+from rookery.replicas import split_urls
+from rookery.settings import Port, PresetSettings, RunSettings, Settings
 
 _LEAST_ADAPTERS = 8
 """More than the servers' adapter slots. vLLM reads evicted adapters from disk again, and crashes without

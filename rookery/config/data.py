@@ -16,12 +16,11 @@ from pydantic_settings import (
 )
 
 from rookery.access import AccessSettings
-from rookery.errors import SetupError
 from rookery.settings import Port, PresetSettings, RunSettings, Settings
-from services.data.pgn.games import Split
-from services.data.pgn.sources import SAMPLE, find_sources
-from services.data.positions.recipe import Repeats, Shares
-from services.data.tasks.rookworld import RookworldMix
+from rookery.trace import Split
+
+SAMPLE = "samples/lichess.pgn.zst"
+"""The games that come with the repository."""
 
 GENERATED = "generated"
 """The one source of the feed that is not a file."""
@@ -59,21 +58,9 @@ class PositionSettings(Settings):
         return share
 
     @property
-    def shares(self) -> Shares:
-        """The three weights."""
-        return Shares(self.opening_share, self.middlegame_share, self.endgame_share)
-
-    @property
-    def paths(self) -> list[str]:
-        """The files that `sources` names, sorted within each pattern.
-
-        Raises:
-            SetupError: a name or pattern matches nothing.
-        """
-        try:
-            return find_sources(self.sources.split(","))
-        except SetupError as error:
-            raise SetupError(f"{error}: set --sources (DATA_SOURCES)") from error
+    def shares(self) -> tuple[float, float, float]:
+        """The weights of openings, middlegames and endgames."""
+        return self.opening_share, self.middlegame_share, self.endgame_share
 
 
 class DataSettings(PositionSettings, AccessSettings):
@@ -129,16 +116,9 @@ class FeedSettings(PositionSettings, RunSettings, PresetSettings, AccessSettings
         return self.task == "rookworld" and self.sources.endswith(LINE_FILES)
 
     @property
-    def mix(self) -> RookworldMix | None:
-        """The shares of RookWorld's lines, or None if the positions already have a task, or `move`."""
-        if self.task == "move" or self.has_lines:
-            return None
-        return RookworldMix(self.state_share, self.illegal_share, self.ending_share)
-
-    @property
-    def repeats(self) -> Repeats | None:
-        """Which positions are repeated, or None if the share is 0."""
-        return Repeats(self.repeat_share, self.repeat_half_life) if self.repeat_share else None
+    def mixes_lines(self) -> bool:
+        """Whether the feed makes RookWorld's P: and A: lines of the positions."""
+        return self.task == "rookworld" and not self.has_lines
 
     def unread(self) -> Mapping[str, str]:
         """`mate_share` has no effect without games."""

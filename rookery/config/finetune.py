@@ -8,9 +8,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
-from rookery.remote import PathOrUrl
-from rookery.settings import Port, PresetSettings
-from services.trainer.settings.shared import (
+from rookery.config.conditions import (
     ADAPTER_CONDITIONS,
     AdapterSettings,
     ConditionalSettings,
@@ -20,6 +18,8 @@ from services.trainer.settings.shared import (
     OptimiserSettings,
     When,
 )
+from rookery.remote import PathOrUrl
+from rookery.settings import Port, PresetSettings
 
 
 class FinetuneOptimiserSettings(OptimiserSettings):

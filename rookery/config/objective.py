@@ -13,8 +13,8 @@ from pydantic import (
     model_validator,
 )
 
+from rookery.config.conditions import ConditionalSettings, When
 from rookery.settings import Settings
-from services.trainer.settings.shared import ConditionalSettings, When
 
 ObjectiveName = Literal["grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce", "ppo"]
 Baseline = Literal["none", "group-mean", "leave-one-out", "ema", "adaptive"]
