@@ -2,7 +2,7 @@
 
 The reference is the same engine with many more nodes, so the noise is the part of a reward that more nodes
 would take away. A group has eight answers to a position of a real game: legal moves drawn at random, as from
-a random policy, or drawn by softmax(reference / 0.05), as from a good one. Nodes, floors and close groups
+a random policy, or drawn by softmax(reference / 0.05), as from a good one. Nodes and floors
 are compared by the cosine of the advantages of all groups with the reference's rewards less their group's
 mean. If all answers have gradients of about the same length, this is the share of the step's length that goes
 where the mean true reward rises: an answer at cosine c is worth as much as (c / c')^2 answers at c'.
@@ -186,8 +186,7 @@ def main() -> None:
     add("--positions", type=int, default=200, help="positions of real games")
     add("--nodes", type=int, nargs="+", default=[1000, 10_000], help="nodes of a search")
     add("--reference-nodes", type=int, default=100_000, help="nodes of a search of the reference")
-    add("--close-nodes", type=int, default=10_000, help="nodes for groups that are close")
-    add("--close-regret", type=float, nargs="+", default=[0.05, 0.1, 0.2], help="what counts as close")
+    add("--close-regret", type=float, default=0.05, help="groups whose regrets differ by less are close")
     add("--engines", type=int, default=RewardSettings().engines, help="Stockfish processes")
     add("--source", type=Path, default=Path("samples/lichess.pgn.zst"), help="games")
     add("--seed", type=int, default=0, help="of the resampling")
@@ -204,24 +203,11 @@ def main() -> None:
                 measured(f"{nodes:,} nodes", groups, RewardSettings(nodes=nodes, engines=options.engines))
                 for nodes in options.nodes
             ]
-            close = [
-                measured(
-                    f"close {regret:g}",
-                    groups,
-                    RewardSettings(
-                        nodes=min(options.nodes),
-                        close_nodes=options.close_nodes,
-                        close_regret=regret,
-                        engines=options.engines,
-                    ),
-                )
-                for regret in options.close_regret
-            ]
-        console.print(noise_table(kind, groups, [*plain, *close]))
-        console.print(cosine_table(kind, groups, [*plain, *close], seed=options.seed))
+        console.print(noise_table(kind, groups, plain))
+        console.print(cosine_table(kind, groups, plain, seed=options.seed))
         first = plain[options.nodes.index(min(options.nodes))]
-        others = [row for row in (*plain, *close) if row is not first]
-        console.print(close_table(kind, groups, first, others, regret=min(options.close_regret)))
+        others = [row for row in plain if row is not first]
+        console.print(close_table(kind, groups, first, others, regret=options.close_regret))
 
 
 if __name__ == "__main__":

@@ -19,10 +19,7 @@ def _cores() -> int:
 
 
 class RewardSettings(PresetSettings, AccessSettings):
-    """Nodes, hash, k, win model and scheme change the reward and are part of `reward_version`.
-
-    `close_nodes` makes the reward of an answer depend on the other answers of its request.
-    """
+    """Nodes, hash, k, win model and scheme change the reward and are part of `reward_version`."""
 
     model_config = SettingsConfigDict(env_prefix="REWARD_")
 
@@ -34,10 +31,6 @@ class RewardSettings(PresetSettings, AccessSettings):
     """gRPC port; 0 picks a free one."""
     nodes: int = Field(default=1000, ge=1, le=100_000_000)
     """Nodes per search. 1,000 take about a millisecond and see a lost piece; 100,000 judge like a master."""
-    close_nodes: int = Field(default=0, ge=0, le=100_000_000)
-    """Nodes per search if the answers to a position in one request are close together. 0: as always."""
-    close_regret: float = Field(default=0.05, gt=0, le=1)
-    """Answers are close if they name different moves and their regrets differ by less than this."""
     engines: int = Field(default_factory=_cores, ge=1, le=1024)
     """Stockfish processes, one thread each. Default: one per core."""
     engine_path: Path | None = None
@@ -60,12 +53,6 @@ class RewardSettings(PresetSettings, AccessSettings):
     """Redis where replicas share their searches, such as redis://localhost:6379. Default: none."""
     model_url: str = ""
     """URL of a reward model (`rookery serve reward-model`), for the scheme `model`. Default: none."""
-
-    @model_validator(mode="after")
-    def _close_nodes_are_more(self) -> Self:
-        if 0 < self.close_nodes <= self.nodes:
-            raise ValueError(f"--close-nodes {self.close_nodes}: must be more than --nodes {self.nodes}")
-        return self
 
     @model_validator(mode="after")
     def _scheme_is_known(self) -> Self:

@@ -5,7 +5,7 @@ The moves it is given are known to be legal. The scorer has read them from the a
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import chess
 
@@ -25,30 +25,6 @@ Result = Verdict | RookeryError
 
 
 @dataclass(frozen=True, slots=True)
-class CloseGroups:
-    """Answers to one position are close if they are different moves and their regrets differ by less than
-    `regret`. They are then judged again with `nodes` nodes.
-    """
-
-    regret: float
-    nodes: int
-
-    @property
-    def id(self) -> str:
-        """Its part of `reward_version`."""
-        return f"close-{self.regret!r}-{self.nodes}"
-
-    def has(self, results: Sequence[Result]) -> bool:
-        """Whether the answers with these results are close."""
-        regrets = {
-            result.move.uci: result.regret
-            for result in results
-            if isinstance(result, Verdict) and result.move and result.regret is not None
-        }
-        return len(regrets) > 1 and max(regrets.values()) - min(regrets.values()) < self.regret
-
-
-@dataclass(frozen=True, slots=True)
 class MoveValue:
     """A move's score and win probability for the side to move, and the nodes of the search of this move."""
 
@@ -58,7 +34,7 @@ class MoveValue:
 
 
 class MoveJudge:
-    """Judges moves by a search of `nodes` nodes each and a win model. `close` says which groups need more."""
+    """Judges moves by a search of `nodes` nodes each and a win model."""
 
     def __init__(
         self,
@@ -68,15 +44,8 @@ class MoveJudge:
         nodes: int,
         engine_id: str,
         reward_model: RewardModel | None = None,
-        close: CloseGroups | None = None,
     ) -> None:
         self.model = model
-        self._close = close
-        self._deeper = (
-            MoveJudge(cache, model, nodes=close.nodes, engine_id=engine_id, reward_model=reward_model)
-            if close
-            else None
-        )
         self._reward_model = reward_model
         self._cache = cache
         self._nodes = nodes
@@ -86,15 +55,6 @@ class MoveJudge:
         self, position: Position, answers: Sequence[MoveAnswer], queue: RequestQueue
     ) -> list[Result]:
         """The verdicts of `answers` to `position`, in their order. A failed search gives an error instead."""
-        results = await self._judge(position, answers, queue)
-        if self._close is None or self._deeper is None or not self._close.has(results):
-            return results
-        deeper = await self._deeper.judge(position, answers, queue)
-        return [_with_nodes_of(before, after) for before, after in zip(results, deeper, strict=True)]
-
-    async def _judge(
-        self, position: Position, answers: Sequence[MoveAnswer], queue: RequestQueue
-    ) -> list[Result]:
         root = await self.root(position, queue)
         if not isinstance(root, Analysis):
             return [root] * len(answers)
@@ -254,14 +214,6 @@ def _model_score(answer: MoveAnswer, scores: ModelScores | PeerFault) -> float |
     if not answer.reward_version.endswith(scores.sha256):
         return PeerFault(f"the reward model is now {scores.sha256[:12]}: ask again")
     return scores.by_move[answer.move]
-
-
-def _with_nodes_of(before: Result, after: Result) -> Result:
-    """`after`, whose nodes include those of the search `before`."""
-    if not isinstance(before, Verdict) or not isinstance(after, Verdict):
-        return after
-    nodes = sum(verdict.engine.nodes for verdict in (before, after) if verdict.engine)
-    return replace(after, engine=after.engine and replace(after.engine, nodes=nodes))
 
 
 def _final_value(legal_move: LegalMove) -> MoveValue | None:

@@ -25,7 +25,7 @@ from rookery.winprob import WinModel
 from services.reward.cache import AnalysisCache
 from services.reward.custom_schemes import load_terms
 from services.reward.move_answer import MoveAnswer, read_moves, with_custom, with_reading
-from services.reward.move_judge import CloseGroups, MoveJudge, Result
+from services.reward.move_judge import MoveJudge, Result
 from services.reward.position import read_position
 from services.reward.reward_model import RewardModel
 from services.reward.rookworld_grades import TASKS as ROOKWORLD_TASKS
@@ -90,17 +90,11 @@ class Scorer:
         model = WinModel(settings.win_model, settings.k)
         engine = pool.engine_id.lower().replace(" ", "-")
         cache = AnalysisCache(engine=f"{engine}:hash-{settings.hash_mb}", shared=shared)
-        close = CloseGroups(settings.close_regret, settings.close_nodes) if settings.close_nodes else None
         self._move_judge = MoveJudge(
-            cache,
-            model,
-            nodes=settings.nodes,
-            engine_id=pool.engine_id,
-            reward_model=reward_model,
-            close=close,
+            cache, model, nodes=settings.nodes, engine_id=pool.engine_id, reward_model=reward_model
         )
         nodes, searched = f"nodes-{settings.nodes}", f"hash-{settings.hash_mb}/{engine}"
-        self._searched = "/".join((model.id, nodes, *((close.id,) if close else ()), searched))
+        self._searched = f"{model.id}/{nodes}/{searched}"
         # Task P's answers have evaluations in pawns, which `wdl` cannot turn into win probabilities.
         cp_model = WinModel(k=settings.k)
         self._rookworld_judge = RookworldJudge(
@@ -136,9 +130,7 @@ class Scorer:
             engines=settings.engines,
             hash_mb=settings.hash_mb,
             queue=settings.queue,
-            deadline_s=max(
-                settings.deadline_s, max(settings.nodes, settings.close_nodes) / SLOWEST_NODES_PER_S
-            ),
+            deadline_s=max(settings.deadline_s, settings.nodes / SLOWEST_NODES_PER_S),
         )
         try:
             await pool.start()
