@@ -14,7 +14,6 @@ from rookery.trace import (
     TRACE_VERSION,
     Claim,
     Completion,
-    Draw,
     EngineStamp,
     Evaluation,
     Message,
@@ -142,7 +141,6 @@ def encode_group(group: TraceGroup) -> bytes:
         created_at=group.created_at,
         generation_s=group.generation_s,
         reward_s=group.reward_s,
-        draw=trace_pb2.Draw(**asdict(group.draw)) if group.draw else None,
     )
     return proto.SerializeToString(deterministic=True)
 
@@ -176,22 +174,7 @@ def decode_group(data: bytes) -> TraceGroup:
         created_at=proto.created_at,
         generation_s=proto.generation_s,
         reward_s=proto.reward_s,
-        draw=_draw(proto.draw) if proto.HasField("draw") else None,
     )
-
-
-def encode_draw(draw: Draw) -> bytes:
-    return trace_pb2.Draw(**asdict(draw)).SerializeToString(deterministic=True)
-
-
-def decode_draw(data: bytes) -> Draw:
-    proto = trace_pb2.Draw()
-    _parse(proto, data)
-    return _draw(proto)
-
-
-def _draw(proto: trace_pb2.Draw) -> Draw:
-    return Draw(proto.number, proto.probability, proto.repeated)
 
 
 def _trace_to_proto(trace: Trace) -> trace_pb2.Trace:
@@ -264,7 +247,7 @@ def _sentence(proto: verdict_pb2.Sentence) -> Sentence:
     return Sentence(proto.start, proto.end, proto.read, claims)
 
 
-def _parse(proto: position_pb2.Position | trace_pb2.TraceGroup | trace_pb2.Draw, data: bytes) -> None:
+def _parse(proto: position_pb2.Position | trace_pb2.TraceGroup, data: bytes) -> None:
     try:
         proto.ParseFromString(data)
     except DecodeError as error:

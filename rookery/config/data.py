@@ -101,10 +101,6 @@ class FeedSettings(PositionSettings, RunSettings, PresetSettings, AccessSettings
     """Share of positions, of any phase, in which the side to move can mate at once. Of others, 1% are."""
     depth: PositiveInt = 256
     """Positions in the stream, delivered or not, at which the feed waits."""
-    repeat_share: float = Field(default=0.0, ge=0, lt=1)
-    """Share of positions that are fed again because their groups had different rewards. 0: none."""
-    repeat_half_life: PositiveInt = 512
-    """New positions after which an earlier one is repeated half as often."""
     host: str = "127.0.0.1"
     """Address of the probes and metrics."""
     port: Port = 8005

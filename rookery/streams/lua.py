@@ -8,21 +8,14 @@ finish with it adds it to a set (`settled` or `archived`), and the second delete
 """
 
 FEED = """
--- For each position: its id, its bytes, those of its draw, and its number if it is repeated.
+-- For each position: its id and its bytes.
 local cursor = tonumber(redis.call('HGET', KEYS[2], 'cursor') or '0')
 if cursor ~= tonumber(ARGV[1]) then return cursor end
-local fresh = tonumber(redis.call('HGET', KEYS[2], 'fresh') or cursor)
-for i = 2, #ARGV, 4 do
-  local entry = {'id', ARGV[i], 'schema', 'rookery.v1.Position', 'data', ARGV[i + 1]}
-  if ARGV[i + 2] ~= '' then
-    table.insert(entry, 'draw')
-    table.insert(entry, ARGV[i + 2])
-  end
-  redis.call('XADD', KEYS[1], '*', unpack(entry))
-  if ARGV[i + 3] == '' then fresh = fresh + 1 else redis.call('HDEL', KEYS[3], ARGV[i + 3]) end
+for i = 2, #ARGV, 2 do
+  redis.call('XADD', KEYS[1], '*', 'id', ARGV[i], 'schema', 'rookery.v1.Position', 'data', ARGV[i + 1])
   cursor = cursor + 1
 end
-redis.call('HSET', KEYS[2], 'cursor', cursor, 'fresh', fresh)
+redis.call('HSET', KEYS[2], 'cursor', cursor)
 return cursor
 """
 
@@ -37,7 +30,6 @@ redis.call('XADD', KEYS[2], '*', 'id', ARGV[3], 'version', ARGV[4], 'reward', AR
 redis.call('HINCRBY', KEYS[3], 'generated', 1)
 redis.call('HDEL', KEYS[4], ARGV[2])
 redis.call('HSET', KEYS[5], ARGV[7], ARGV[8])
-if ARGV[10] ~= '' then redis.call('HSET', KEYS[6], ARGV[10], ARGV[11]) end
 return 1
 """
 

@@ -30,8 +30,6 @@ class Entry:
 
     id: str
     data: bytes
-    draw: bytes = b""
-    """In `positions`: how the feed chose the position, if it also repeats earlier ones."""
 
 
 class Reader(RunConnection):
@@ -161,7 +159,7 @@ class Reader(RunConnection):
 
 def _entry(row: Any) -> Entry:
     entry_id, fields = row
-    return Entry(entry_id.decode(), fields.get(b"data", b""), fields.get(b"draw", b""))
+    return Entry(entry_id.decode(), fields.get(b"data", b""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,7 @@ Keys, all prefixed `rookery:<run>:`
     policy      hash    the committed version: number, sha256, path, base_model, the epoch of its trainer,
                         whether it is the run's last, and how many groups were waiting when it was published
     counts      hash    generated, trained, dropped:<reason>, dead:<stream>, archive:<result>
-    feed        hash    cursor: how many positions have been fed; fresh: how many of the seeded order
-    feed:deviations  hash  standard deviation of the rewards of groups, by number of the position, unless it
-                           is 0 or the position was fed again; empty if the feed does not repeat positions
+    feed        hash    cursor: how many positions of the seeded order have been fed
     terms       hash    sizes that all members of the run must share, set by the first member, and
                         reward_version:<task>, set by the first group
     epoch       string  when the newest trainer started, in microseconds; calls with another epoch are refused
@@ -29,18 +27,16 @@ archive: entries settled beyond the archive's limit are deleted without being ar
 """
 
 import logging
-import statistics
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from typing import Any, cast
 
-from rookery.codec import encode_draw, encode_group, encode_position
+from rookery.codec import encode_group, encode_position
 from rookery.errors import Conflict, SetupError
 from rookery.prompt import task_of
 from rookery.streams import lua
 from rookery.streams.reader import DeadLetters, shared_keys
-from rookery.streams.state import Backlog, Counts, FeedState, Overview
-from rookery.trace import Adapter, Draw, PolicyVersion, Position, TraceGroup
+from rookery.streams.state import Backlog, Counts, Overview
+from rookery.trace import Adapter, PolicyVersion, Position, TraceGroup
 
 logger = logging.getLogger(__name__)
 
@@ -78,35 +74,16 @@ class RunStreams(DeadLetters):
         """How many positions of the seeded order have been added so far."""
         return int(self._call(lambda: self._redis.hget(self.key("feed"), "cursor")) or 0)
 
-    def feed_state(self) -> FeedState:
-        """How far the run has been fed, and which positions may be repeated."""
-
-        def read() -> list[Any]:
-            together = self._redis.pipeline(transaction=True)
-            together.hmget(self.key("feed"), "cursor", "fresh")
-            together.hgetall(self.key("feed:deviations"))
-            return together.execute()
-
-        (cursor, fresh), deviations = self._call(read)
-        by_number = {int(number): float(deviation) for number, deviation in deviations.items()}
-        return FeedState(int(cursor or 0), int(fresh or cursor or 0), dict(sorted(by_number.items())))
-
-    def add_positions(self, positions: Sequence[Position], *, cursor: int, draws: Sequence[Draw] = ()) -> int:
-        """Adds positions; `draws` says how each was chosen, unless all are the next ones of the order.
+    def add_positions(self, positions: Sequence[Position], *, cursor: int) -> int:
+        """Adds the next positions of the seeded order.
 
         Adds nothing if the run's cursor is no longer `cursor`, because another feed was faster. Returns the
         run's new cursor.
         """
         payload: list[str | bytes | int] = [cursor]
-        for position, draw in zip_longest(positions, draws):
-            payload += [position.id, encode_position(position), encode_draw(draw) if draw else ""]
-            payload.append(draw.number if draw and draw.repeated else "")
-        return int(self._script(lua.FEED, ["positions", "feed", "feed:deviations"], *payload))
-
-    def forget_deviations(self, numbers: Sequence[int]) -> None:
-        """Removes positions from those that may be repeated."""
-        if numbers:
-            self._call(lambda: self._redis.hdel(self.key("feed:deviations"), *map(str, numbers)))
+        for position in positions:
+            payload += [position.id, encode_position(position)]
+        return int(self._script(lua.FEED, ["positions", "feed"], *payload))
 
     # groups
 
@@ -122,14 +99,12 @@ class RunStreams(DeadLetters):
         """
         version = ", ".join(group.reward_versions)
         rewards = " ".join(f"{reward:.3f}" for reward in group.rewards)
-        names = ("positions", "traces", "counts", "positions:faults", "terms", "feed:deviations")
-        deviation = statistics.pstdev(group.rewards) if group.draw else 0.0
+        names = ("positions", "traces", "counts", "positions:faults", "terms")
         published = self._script(
             lua.PUBLISH_GROUP,
             names,
             *(consumer_group, entry_id, group.id, group.policy.number, rewards, encode_group(group)),
             *(_REWARD_VERSION + _task(group), version, accept),
-            *((group.draw.number, deviation) if group.draw and deviation > _EQUAL else ("", "")),
         )
         if isinstance(published, bytes):
             raise Conflict(

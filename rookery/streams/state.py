@@ -49,19 +49,6 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedState:
-    """`cursor` positions have been fed; `fresh` of them were the first ones of the seeded order.
-
-    `deviations` are the standard deviations of the rewards of groups whose position may be repeated, by its
-    number in the order.
-    """
-
-    cursor: int
-    fresh: int
-    deviations: Mapping[int, float]
-
-
-@dataclass(frozen=True, slots=True)
 class Overview:
     """A run at one moment: the entries in its streams, its counts and its committed version.
 

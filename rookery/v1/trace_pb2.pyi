@@ -70,18 +70,8 @@ class Trace(_message.Message):
     verdict: _verdict_pb2.Verdict
     def __init__(self, id: _Optional[str] = ..., completion: _Optional[_Union[Completion, _Mapping]] = ..., verdict: _Optional[_Union[_verdict_pb2.Verdict, _Mapping]] = ...) -> None: ...
 
-class Draw(_message.Message):
-    __slots__ = ("number", "probability", "repeated")
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
-    PROBABILITY_FIELD_NUMBER: _ClassVar[int]
-    REPEATED_FIELD_NUMBER: _ClassVar[int]
-    number: int
-    probability: float
-    repeated: bool
-    def __init__(self, number: _Optional[int] = ..., probability: _Optional[float] = ..., repeated: bool = ...) -> None: ...
-
 class TraceGroup(_message.Message):
-    __slots__ = ("trace_version", "id", "run", "position", "prompt", "prompt_token_ids", "policy", "base_model", "sampling", "traces", "created_at", "generation_s", "reward_s", "draw")
+    __slots__ = ("trace_version", "id", "run", "position", "prompt", "prompt_token_ids", "policy", "base_model", "sampling", "traces", "created_at", "generation_s", "reward_s")
     TRACE_VERSION_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
@@ -95,7 +85,6 @@ class TraceGroup(_message.Message):
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     GENERATION_S_FIELD_NUMBER: _ClassVar[int]
     REWARD_S_FIELD_NUMBER: _ClassVar[int]
-    DRAW_FIELD_NUMBER: _ClassVar[int]
     trace_version: int
     id: str
     run: str
@@ -109,5 +98,4 @@ class TraceGroup(_message.Message):
     created_at: float
     generation_s: float
     reward_s: float
-    draw: Draw
-    def __init__(self, trace_version: _Optional[int] = ..., id: _Optional[str] = ..., run: _Optional[str] = ..., position: _Optional[_Union[_position_pb2.Position, _Mapping]] = ..., prompt: _Optional[_Union[Prompt, _Mapping]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., policy: _Optional[_Union[PolicyVersion, _Mapping]] = ..., base_model: _Optional[str] = ..., sampling: _Optional[_Union[Sampling, _Mapping]] = ..., traces: _Optional[_Iterable[_Union[Trace, _Mapping]]] = ..., created_at: _Optional[float] = ..., generation_s: _Optional[float] = ..., reward_s: _Optional[float] = ..., draw: _Optional[_Union[Draw, _Mapping]] = ...) -> None: ...
+    def __init__(self, trace_version: _Optional[int] = ..., id: _Optional[str] = ..., run: _Optional[str] = ..., position: _Optional[_Union[_position_pb2.Position, _Mapping]] = ..., prompt: _Optional[_Union[Prompt, _Mapping]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., policy: _Optional[_Union[PolicyVersion, _Mapping]] = ..., base_model: _Optional[str] = ..., sampling: _Optional[_Union[Sampling, _Mapping]] = ..., traces: _Optional[_Iterable[_Union[Trace, _Mapping]]] = ..., created_at: _Optional[float] = ..., generation_s: _Optional[float] = ..., reward_s: _Optional[float] = ...) -> None: ...

@@ -21,13 +21,12 @@ from rookery.metrics import FEED_WAIT_S
 from rookery.serving import background_service, serve
 from rookery.settings import fail
 from rookery.streams import RunStreams
-from rookery.streams.state import FeedState
-from rookery.trace import Draw, Position
+from rookery.trace import Position
 from services.data.pgn.collection import GameCollection
 from services.data.pgn.sources import setting_sources
 from services.data.positions.generator import PositionGenerator
 from services.data.positions.numbered import PositionOrder, Rounds, fixed_pool
-from services.data.positions.recipe import Repeats, Shares
+from services.data.positions.recipe import Shares
 from services.data.tasks.lines import Lines
 from services.data.tasks.rookworld import RookworldMix, assign_task
 
@@ -50,14 +49,12 @@ class Feed:
         seed: int,
         depth: int,
         mix: RookworldMix | None = None,
-        repeats: Repeats | None = None,
     ) -> None:
         self._streams = streams
         self._position = position
         self._seed = seed
         self._depth = depth
         self._mix = mix
-        self._repeats = repeats
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Feeds until told to stop. Waits while Redis is unreachable."""
@@ -74,32 +71,18 @@ class Feed:
     def top_up(self) -> int:
         """Adds a batch if there is room. Returns how many entries there was room for.
 
-        The state is read before the length. If another feed adds entries in between, the cursor moves and
+        The cursor is read before the length. If another feed adds entries in between, the cursor moves and
         this batch is refused, so the stream is not overfilled.
         """
-        state = self._streams.feed_state()
+        cursor = self._streams.feed_cursor()
         room = min(_BATCH, self._depth - self._streams.length(STREAM))
         if room <= 0:
             return 0
-        draws = self._draw(state, room, self._repeats) if self._repeats else []
-        numbers = [draw.number for draw in draws] or range(state.fresh, state.fresh + room)
-        batch = [self._position(number) for number in numbers]
+        batch = [self._position(number) for number in range(cursor, cursor + room)]
         if self._mix:
             batch = [assign_task(position, seed=self._seed, mix=self._mix) for position in batch]
-        self._streams.add_positions(batch, cursor=state.cursor, draws=draws)
+        self._streams.add_positions(batch, cursor=cursor)
         return room
-
-    def _draw(self, state: FeedState, count: int, repeats: Repeats) -> list[Draw]:
-        """How the next `count` positions are chosen. The same state and seed give the same draws."""
-        weights, fresh = repeats.weights(state.deviations, fresh=state.fresh), state.fresh
-        self._streams.forget_deviations([number for number in state.deviations if number not in weights])
-        draws = []
-        for place in range(state.cursor, state.cursor + count):
-            draw = repeats.draw(weights, fresh=fresh, rng=random.Random(f"{self._seed}:{place}:repeats"))
-            weights.pop(draw.number, None)  # not again before its next group
-            fresh += not draw.repeated
-            draws.append(draw)
-        return draws
 
 
 @contextmanager
@@ -169,7 +152,6 @@ def main(argv: list[str] | None = None) -> int:
 async def _serve(settings: FeedSettings) -> None:
     streams = RunStreams(settings.redis_url, settings.run)
     mix = RookworldMix(settings.state_share, settings.illegal_share, settings.ending_share)
-    repeats = Repeats(settings.repeat_share, settings.repeat_half_life)
     with numbered_positions(settings) as position:
         feed = Feed(
             streams,
@@ -177,7 +159,6 @@ async def _serve(settings: FeedSettings) -> None:
             seed=settings.seed,
             depth=settings.depth,
             mix=mix if settings.mixes_lines else None,
-            repeats=repeats if settings.repeat_share else None,
         )
         await serve(
             background_service(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from rookery.clients import Generation, ScoreItem
-from rookery.codec import decode_draw, decode_position
+from rookery.codec import decode_position
 from rookery.errors import NotFound, PeerFault, Unavailable
 from rookery.metrics import ROLLOUT_GENERATION_S, ROLLOUT_REWARD_S, ROLLOUT_TOKENS
 from rookery.prompt import STATE_TASK, render, target_of, task_of
@@ -51,7 +51,6 @@ class GroupGenerator:
             Unavailable: a peer is down or not ready.
         """
         position = decode_position(entry.data)
-        draw = decode_draw(entry.draw) if entry.draw else None
         prompt = render(position, style=self.style)
         group_id = group_id_of(self.run, entry.id, position)
         began = time.monotonic()
@@ -88,7 +87,6 @@ class GroupGenerator:
             created_at=time.time(),
             generation_s=generated - began,
             reward_s=scored - generated,
-            draw=draw,
         )
 
     def _sampling(self, task: str) -> Sampling:

@@ -74,7 +74,6 @@ def describe(groups: list[TraceGroup]) -> dict[str, float]:
         **({"claims_true": statistics.fmean(claims)} if claims else {}),
         **lengths(groups),
         **exploration(groups),
-        **of_new_positions(groups),
         "generation_s": statistics.fmean(group.generation_s for group in groups),
         "reward_s": statistics.fmean(group.reward_s for group in groups),
     }
@@ -161,26 +160,6 @@ def exploration(groups: Sequence[TraceGroup]) -> dict[str, float]:
         "identical_answers": repeated / total,
         **({"distinct_candidates": statistics.fmean(candidates)} if candidates else {}),
         **(_pieces(moved, best) if moved else {}),
-    }
-
-
-def of_new_positions(groups: Sequence[TraceGroup]) -> dict[str, float]:
-    """Returns means over the groups whose position is not repeated; empty if the feed repeats none.
-
-    Repeated positions are chosen by their rewards, so only these means estimate those of all positions.
-    """
-    if not any(group.draw for group in groups):
-        return {}
-    new = [group for group in groups if not (group.draw and group.draw.repeated)]
-    share = {"repeated_share": 1 - len(new) / len(groups)}
-    if not new:
-        return share
-    verdicts = [trace.verdict for group in new for trace in group.traces]
-    return {
-        **share,
-        "reward_new": statistics.fmean(verdict.reward for verdict in verdicts),
-        "legal_rate_new": statistics.fmean(verdict.outcome is Outcome.LEGAL for verdict in verdicts),
-        "zero_variance_new": statistics.fmean(zero_variance(group.rewards) for group in new),
     }
 
 

@@ -5,22 +5,21 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 
 import pytest
 import redis
 
-from rookery.codec import decode_draw, decode_position
+from rookery.codec import decode_position
 from rookery.errors import Unavailable
 from rookery.metrics import FEED_WAIT_S, REDIS_RETRIES
 from rookery.streams import RunStreams
-from rookery.trace import Draw, Position
+from rookery.trace import Position
 from services.data.feed import Feed
 from services.data.pgn.collection import GameCollection
 from services.data.positions.numbered import PositionOrder
-from services.data.positions.recipe import FORGOTTEN, Repeats, Shares
-from tests.builders import ROLLOUTS, group, read
+from services.data.positions.recipe import Shares
+from tests.builders import ROLLOUTS, read
 from tests.conftest import ROOT, RedisServer
 from tests.waiting import eventually
 
@@ -56,27 +55,6 @@ def streams(redis_url: str, connect: Callable[[str], RunStreams]) -> RunStreams:
 
 def feed(streams: RunStreams, order: PositionOrder, *, depth: int = 256) -> Feed:
     return Feed(streams, partial(order.position, seed=SEED), seed=SEED, depth=depth)
-
-
-def repeating(streams: RunStreams, order: PositionOrder, *, depth: int = 256) -> Feed:
-    position = partial(order.position, seed=SEED)
-    return Feed(streams, position, seed=SEED, depth=depth, repeats=Repeats(0.5, half_life=100))
-
-
-def publish(streams: RunStreams, count: int, rewards: Callable[[Draw], tuple[float, ...]]) -> list[Draw]:
-    """Makes a group of each of the next positions, as rollouts do. Returns how they were chosen."""
-    draws = []
-    for entry in read(streams, "positions", count, **ROLLOUTS):
-        draws.append(draw := decode_draw(entry.draw))
-        made = group(int(entry.id.partition("-")[0]))
-        [trace] = made.traces
-        traces = tuple(
-            replace(trace, verdict=replace(trace.verdict, reward=reward)) for reward in rewards(draw)
-        )
-        made = replace(made, position=decode_position(entry.data), traces=traces, draw=draw)
-        assert streams.publish_group(made, entry_id=entry.id, consumer_group=GROUP)
-    assert len(draws) == count
-    return draws
 
 
 def fill(feed: Feed) -> None:
@@ -158,58 +136,6 @@ def test_two_feeds_share_one_order(
     assert all(future.exception() is None for future in working)
     assert taken == expected(order, range(300))
     assert not overfilled
-
-
-def test_positions_with_different_rewards_are_fed_again(streams: RunStreams, order: PositionOrder) -> None:
-    source = repeating(streams, order, depth=10)
-    fill(source)
-    first = publish(streams, 10, lambda draw: (0.0, 1.0) if draw.number in (2, 5) else (0.5, 0.5))
-    assert first == [Draw(number, 1.0, repeated=False) for number in range(10)]
-    fill(source)
-    second = take(streams, 10)
-    assert {order.position(n, seed=SEED).id for n in (2, 5)} < {position.id for position in second}
-    state = streams.feed_state()
-    assert state.deviations == {}, "not again before their next groups"
-    assert (state.cursor, state.fresh) == (20, 18)
-    assert [p.id for p in second if p not in expected(order, range(10))] == [
-        p.id for p in expected(order, range(10, 18))
-    ]
-
-
-def test_the_probability_of_a_choice_is_recorded(streams: RunStreams, order: PositionOrder) -> None:
-    source = repeating(streams, order, depth=4)
-    fill(source)
-    publish(streams, 4, lambda draw: (0.0, 1.0 + draw.number))
-    weights = {number: (1 + number) / 2 * 0.5 ** ((4 - number) / 100) for number in range(4)}
-    fill(source)
-    draws = publish(streams, 4, lambda _: (0.5, 0.5))
-    assert {draw.repeated for draw in draws} == {True, False}
-    for draw in draws:
-        total = sum(weights.values())
-        expected = 0.5 * weights.pop(draw.number) / total if draw.repeated else 0.5
-        assert draw.probability == pytest.approx(expected)
-    assert streams.feed_state().deviations.keys() == weights.keys()
-
-
-def test_a_feed_that_starts_again_chooses_as_the_one_before(
-    redis_url: str, connect: Callable[[str], RunStreams], streams: RunStreams, order: PositionOrder
-) -> None:
-    fill(repeating(streams, order, depth=8))
-    publish(streams, 8, lambda draw: (0.0, 1.0 + draw.number))
-    state = streams.feed_state()
-    feeds = [repeating(connect(redis_url), order), repeating(streams, order)]
-    one, other = (feed._draw(state, 16, Repeats(0.5, half_life=100)) for feed in feeds)
-    assert one == other
-    assert 0 < sum(draw.repeated for draw in one) <= 8
-
-
-def test_forgotten_positions_leave_redis(streams: RunStreams, order: PositionOrder) -> None:
-    position = partial(order.position, seed=SEED)
-    source = Feed(streams, position, seed=SEED, depth=1, repeats=Repeats(0.1, half_life=1))
-    for _ in range(30):
-        fill(source)
-        publish(streams, 1, lambda _: (0.0, 1.0))
-    assert 0 < len(streams.feed_state().deviations) <= FORGOTTEN + 1
 
 
 async def test_a_full_stream_is_waited_for(

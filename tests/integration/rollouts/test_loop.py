@@ -6,10 +6,10 @@ import pytest
 from rookery import waits
 from rookery.errors import RookeryError, SetupError
 from rookery.streams import RunStreams
-from rookery.trace import Adapter, Draw, PolicyVersion
+from rookery.trace import Adapter, PolicyVersion
 from services.inference.rollouts import loop as loop_module
 from services.inference.rollouts.group_generator import seed_of
-from tests.builders import feed, numbered_position
+from tests.builders import feed
 from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, groups, settle
 from tests.integration.rollouts.standins import Inference
 from tests.servers import serve_http
@@ -33,16 +33,6 @@ async def test_a_position_becomes_a_group_stamped_with_its_policy(house: House) 
     assert [t.completion.seed for t in group.traces] == [first, first + 1]
     assert [t.completion.text.split()[-1] for t in group.traces] == [str(first), str(first + 1)]
     assert house.streams.length("positions") == 0
-
-
-async def test_a_group_says_how_its_position_was_chosen(house: House) -> None:
-    draws = [Draw(0, 0.7, repeated=False), Draw(5, 0.1, repeated=True)]
-    house.streams.add_positions([numbered_position(0), numbered_position(5)], cursor=0, draws=draws)
-    feed(house.streams, 1)
-    await house.makes(3)
-    assert {g.position.id: g.draw for g in groups(house.streams)} == {
-        "x:0:0": draws[0], "x:0:5": draws[1], "x:0:2": None,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("staleness", [0, 2])

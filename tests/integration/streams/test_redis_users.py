@@ -77,8 +77,7 @@ def member(url_of: Callable[[str], str]) -> As:
 def test_each_service_can_do_its_work(member: As, url_of: Callable[[str], str]) -> None:
     feeding, rollouts, trainer, archive = map(member, ("feed", "rollouts", "trainer", "archive"))
     feed(feeding, 4)
-    feeding.feed_state()
-    feeding.forget_deviations([1])
+    assert feeding.feed_cursor() == 4
     assert feeding.length("positions") == 4
 
     rollouts.agree({"group_size": 8})
@@ -168,7 +167,7 @@ async def _share(url: str) -> None:
         ("feed", lambda streams: streams.take_over()),
         ("feed", lambda streams: streams.policy()),
         ("rollouts", lambda streams: streams.take_over()),
-        ("rollouts", lambda streams: streams.feed_state()),
+        ("rollouts", lambda streams: streams.feed_cursor()),
         ("trainer", lambda streams: feed(streams, 1)),
         ("archive", lambda streams: streams.take_over()),
         ("archive", lambda streams: streams.agree({"group_size": 8})),

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from rookery.trace import (
     Claim,
     Completion,
-    Draw,
     EngineStamp,
     Evaluation,
     Message,
@@ -110,8 +109,6 @@ groups = st.builds(
     created_at=finite,
     generation_s=finite,
     reward_s=finite,
-    draw=st.none()
-    | st.builds(Draw, number=st.integers(0, 2**63 - 1), probability=finite, repeated=st.booleans()),
 )
 
 POSITION = Position(
@@ -167,6 +164,5 @@ GROUP = TraceGroup(
     created_at=1700000000.25,
     generation_s=0.5,
     reward_s=0.125,
-    draw=Draw(number=7, probability=0.25, repeated=True),
 )
 """A group in which every field of the wire is set at least once."""

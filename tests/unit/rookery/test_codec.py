@@ -11,17 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.codec import (
-    decode_draw,
     decode_group,
     decode_position,
-    encode_draw,
     encode_group,
     encode_position,
     verdict_from_proto,
     verdict_to_proto,
 )
 from rookery.errors import WireError
-from rookery.trace import Claim, Draw, Outcome, Phase, Position, Sentence, TraceGroup, Verdict
+from rookery.trace import Claim, Outcome, Phase, Position, Sentence, TraceGroup, Verdict
 from rookery.v1 import position_pb2, trace_pb2, verdict_pb2
 from tests.unit.rookery.records import GROUP, POSITION, groups, positions, verdicts
 
@@ -37,11 +35,6 @@ def test_a_position_comes_back(position: Position) -> None:
 def test_a_verdict_comes_back(verdict: Verdict) -> None:
     proto = verdict_pb2.Verdict.FromString(verdict_to_proto(verdict).SerializeToString())
     assert verdict_from_proto(proto) == verdict
-
-
-@pytest.mark.parametrize("draw", [GROUP.draw, Draw(0, 1.0, repeated=False)])
-def test_a_draw_comes_back(draw: Draw) -> None:
-    assert decode_draw(encode_draw(draw)) == draw
 
 
 @given(groups)
@@ -63,7 +56,7 @@ TASK_POSITION = replace(POSITION, target="")
 PLAIN_POSITION = replace(TASK_POSITION, task="", move="")
 _WITH_SENTENCES = TARGET_GROUP.traces[0]
 SENTENCES_GROUP = replace(TARGET_GROUP, position=TASK_POSITION)
-DRAW_GROUP = replace(
+TASK_GROUP = replace(
     SENTENCES_GROUP,
     traces=(
         replace(_WITH_SENTENCES, verdict=replace(_WITH_SENTENCES.verdict, sentences=())),
@@ -71,8 +64,6 @@ DRAW_GROUP = replace(
     ),
 )
 """As it was before verdicts had sentences."""
-TASK_GROUP = replace(DRAW_GROUP, draw=None)
-"""As it was before the feed repeated positions."""
 PLAIN_GROUP = replace(TASK_GROUP, position=PLAIN_POSITION)
 """As they were before positions had tasks."""
 
@@ -85,7 +76,6 @@ PLAIN_GROUP = replace(TASK_GROUP, position=PLAIN_POSITION)
         ("position_task", encode_position(TASK_POSITION)),
         ("position_target", encode_position(POSITION)),
         ("trace_group_task", encode_group(TASK_GROUP)),
-        ("trace_group_draw", encode_group(DRAW_GROUP)),
         ("trace_group_sentences", encode_group(SENTENCES_GROUP)),
         ("trace_group_target", encode_group(TARGET_GROUP)),
         ("trace_group_process", encode_group(PROCESS_GROUP)),
@@ -102,7 +92,7 @@ def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
     [
         ("trace_group", PLAIN_GROUP),
         ("trace_group_task", TASK_GROUP),
-        ("trace_group_draw", DRAW_GROUP),
+        ("trace_group_draw", TASK_GROUP),  # with the field 14, which is reserved
         ("trace_group_sentences", SENTENCES_GROUP),
         ("trace_group_target", TARGET_GROUP),
         ("trace_group_process", PROCESS_GROUP),
@@ -135,7 +125,7 @@ def unset_fields(message: ProtoMessage) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("decode", [decode_position, decode_group, decode_draw])
+@pytest.mark.parametrize("decode", [decode_position, decode_group])
 def test_noise_is_a_wire_error(decode: object) -> None:
     assert callable(decode)
     with pytest.raises(WireError, match=r"3 bytes are not a rookery\.v1\."):

@@ -10,10 +10,10 @@ from prometheus_client import REGISTRY
 
 from rookery.config.trainer import TrainerSettings
 from rookery.errors import InvalidInput
-from rookery.trace import Draw, TraceGroup
+from rookery.trace import TraceGroup
 from services.trainer.distributed.process_group import World
 from services.trainer.model.policy import Policy
-from services.trainer.records.describe import by_task, components, describe_step, lengths, of_new_positions
+from services.trainer.records.describe import by_task, components, describe_step, lengths
 from services.trainer.records.flops import SpeedMeter
 from services.trainer.records.report import StepReporter, json_row
 from services.trainer.records.tracking import Tracker
@@ -63,7 +63,6 @@ def test_the_readme_explains_every_key_and_no_other(written: dict[str, float]) -
     elsewhere |= {
         "process_reward",
         "claims_true",
-        "repeated_share",
         "reward_new",
         "legal_rate_new",
         "zero_variance_new",
@@ -223,14 +222,3 @@ def test_a_recovered_row_is_tracked_too(written: dict[str, float], tmp_path: Pat
         report.recover({**written, "step": 3})
         report.recover({**written, "step": 3})
     assert [row["step"] for row in listener.rows] == [3]
-
-
-def test_repeated_positions_are_told_from_new_ones() -> None:
-    new, repeated = make_group(0), make_group(1)
-    assert of_new_positions([new, repeated]) == {}
-    new = replace(new, draw=Draw(8, 0.5, repeated=False))
-    repeated = replace(repeated, draw=Draw(3, 0.1, repeated=True))
-    found = of_new_positions([new, repeated, repeated, repeated])
-    assert found["repeated_share"] == 0.75
-    assert found["reward_new"] == pytest.approx(sum(new.rewards) / len(new.rewards))
-    assert of_new_positions([repeated]) == {"repeated_share": 1.0}

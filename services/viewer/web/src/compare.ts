@@ -20,7 +20,7 @@ export async function position({ run, query }: Route, signal: AbortSignal): Prom
     h("h1", {}, "Position ", h("code", {}, visible(name))),
     h("p", { class: "muted" },
       `The groups on it, 200 at most, in the runs that were opened here: ${runs.join(", ")}. Open another run to include it. A feed repeats positions only with `,
-      h("code", {}, "--max-positions"), " or ", h("code", {}, "--repeat-share"), "."),
+      h("code", {}, "--max-positions"), "."),
     groups.length > 1 ? h("div", { class: "charts" },
       chart({ title: "Mean reward, by version", low: null, high: null, series })) : null,
     groups.length ? h("ol", { class: "groups" }, groups.map((each) => groupRow(each, true)))
