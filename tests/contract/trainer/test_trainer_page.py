@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rookery.config import finetune
 from rookery.config.finetune import RewardModelSettings, RewardServerSettings
 from services.trainer.__main__ import FINETUNE_COMMANDS
 from tests.conftest import ROOT
@@ -23,10 +24,9 @@ ON_FILES = [words for words in map(shlex.split, COMMANDS) if words[1] in FINETUN
 
 @pytest.mark.parametrize("words", ON_FILES, ids=lambda words: f"{words[1]}-{len(words)}")
 def test_the_commands_that_train_on_files_parse(words: list[str]) -> None:
-    from services.trainer import settings
 
-    name = FINETUNE_COMMANDS[words[1]][1].removeprefix("settings.")
-    parsed = getattr(settings, name).parse(words[2:], prog=words[1])
+    name = FINETUNE_COMMANDS[words[1]][1].rpartition(".")[2]
+    parsed = getattr(finetune, name).parse(words[2:], prog=words[1])
     named = {Path(parsed.model).name, Path(parsed.data).suffix}
     assert named <= {"rook-tiny", "Qwen3-0.6B", ".jsonl", ".parquet"}
 
