@@ -182,7 +182,7 @@ def _comments(data: bytes) -> Iterator[Checked]:
 
 def _checked(place: str, board: chess.Board, comment: str) -> Checked:
     # Clocks and evaluations become blanks, so that places stay what they are.
-    text = re.sub(r"\[%[^\]]*\]", lambda match: " " * len(match[0]), comment)
+    text = re.sub(r"\[%[^\[\]]*\]", lambda match: " " * len(match[0]), comment)
     text = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
     fen = board.fen()
     reading = read(fen, text)

@@ -21,11 +21,16 @@ from typing import Any, ClassVar
 
 from rookery.masking import mask_text
 
+QUOTED_CHARS = 200
+"""So much of a value from outside is quoted in an error or in the log."""
+MESSAGE_CHARS = 10_000
+"""An error has no longer message, whatever it quotes."""
+
 
 class RookeryError(Exception):
     """Base of all: carries its HTTP status, gRPC code name and log level once, for every transport.
 
-    As text, the passwords of URLs are masked.
+    As text, it is cut at `MESSAGE_CHARS`, and the passwords of URLs are masked.
     """
 
     http_status: ClassVar[int] = 500
@@ -36,7 +41,8 @@ class RookeryError(Exception):
     retry_after_s: float | None = None
 
     def __str__(self) -> str:
-        return mask_text(super().__str__())
+        message = mask_text(super().__str__())  # before the cut, which could be in a password
+        return message if len(message) <= MESSAGE_CHARS else f"{message[:MESSAGE_CHARS]}..."
 
     @property
     def kind(self) -> str:
@@ -70,7 +76,9 @@ class Unauthorized(RookeryError):
     title = "Unauthorized"
 
     def __init__(self, call: str) -> None:
-        super().__init__(f"{call} needs the token of this service: Authorization: Bearer TOKEN")
+        super().__init__(
+            f"{call[:QUOTED_CHARS]} needs the token of this service: Authorization: Bearer TOKEN"
+        )
 
 
 class NotFound(RookeryError):
@@ -169,7 +177,7 @@ def validation_message(
     errors: Sequence[Mapping[str, Any]],
     *,
     root: str = "",
-    quote: Callable[[Any], str] = lambda value: repr(str(value)[:200]),
+    quote: Callable[[Any], str] = lambda value: repr(str(value)[:QUOTED_CHARS]),
 ) -> str:
     """Returns pydantic's `errors()` as one line: place, message and value of each.
 
@@ -180,7 +188,7 @@ def validation_message(
     """
     parts = []
     for error in errors:
-        place = ".".join(str(part)[:200] for part in error["loc"]) or root
+        place = ".".join(str(part)[:QUOTED_CHARS] for part in error["loc"]) or root
         message = error["msg"].removeprefix("Value error, ")  # pydantic's prefix
         parts.append(f"{place}: {message} (got {quote(error.get('input'))})" if place else message)
     return "; ".join(parts)

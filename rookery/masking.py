@@ -1,4 +1,7 @@
-"""Masks passwords and tokens before they reach a log, a file, the terminal or another process."""
+"""Masks passwords and tokens before they reach a log, a file, the terminal or another process.
+
+The texts come from outside, so every pattern takes time linear in the length of the text, whatever is in it.
+"""
 
 import re
 from collections.abc import Mapping
@@ -7,11 +10,13 @@ from urllib.parse import unquote
 
 MASK = "***"
 
-_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
-_IN_TEXT = re.compile(rf"{_SCHEME}\S+")
-_AS_VALUE = re.compile(rf"{_SCHEME}.+", re.DOTALL)
-_PARAMETER = re.compile(r"([?&;]([^=&]*)=)((?:(?!&[\w.%-]+=).)*)", re.DOTALL)
-"""One parameter of a query. Its value ends where the next parameter begins, not at any & or #."""
+_IN_TEXT = re.compile(r"://\S+")
+_AS_VALUE = re.compile("://.+", re.DOTALL)
+_PARAMETER = re.compile(r"([?&;]([^=&]*+)=)((?:(?!&[\w.%-]+=).)*+)|[?&;][^=&]*+", re.DOTALL)
+"""One parameter of a query. Its value ends where the next parameter begins, not at any & or #.
+
+What has no `=` is matched too, so that it is read only once.
+"""
 _SECRET = re.compile(r"pass|pwd|secret|token|credential|signature|\bsig\b|auth|api.?key|access.?key", re.I)
 
 _KEY = (
@@ -21,8 +26,11 @@ _KEY = (
 _SECRET_KEY = re.compile(_KEY, re.I)
 _HEADER = re.compile(r"\b(Bearer\s+)[^\s\"',;]+", re.I)
 _ASSIGNED = re.compile(
-    rf"""((?<![\w-]){_KEY}\\*["']?\s*[=:]\s*)(?:(\\*["'])(?:(?!\2)(?:\\.|[^\n]))+\2|[^\s"',;}}\]\\]+)""", re.I
+    rf"""((?<![\w-]){_KEY}\\*+["']?\s*+[=:]\s*+)"""
+    r"""(?:(\\{0,15}["'])(?:(?!\2)(?:\\.|[^\\\n]))++|\\{16}\S*+|[^\s"',;}\]\\]++)""",
+    re.I,
 )
+"""A quoted value, with its escapes, ends at the same quotation mark or with the line."""
 
 
 def is_secret(key: str) -> bool:
@@ -41,7 +49,7 @@ def mask_values(text: str) -> str:
     'token = "***"; Authorization: Bearer ***; http://h/#token=***; max_tokens = 9'
     """
     text = _HEADER.sub(rf"\1{MASK}", text)
-    return _ASSIGNED.sub(lambda found: f"{found[1]}{found[2] or ''}{MASK}{found[2] or ''}", text)
+    return _ASSIGNED.sub(lambda match: f"{match[1]}{match[2] or ''}{MASK}", text)
 
 
 def mask_text(text: str) -> str:
@@ -50,7 +58,7 @@ def mask_text(text: str) -> str:
     >>> mask_text("no Redis at redis://:secret@redis:6379/0: refused")
     'no Redis at redis://:***@redis:6379/0: refused'
     """
-    return _IN_TEXT.sub(lambda found: _mask(found[0]), text)
+    return _IN_TEXT.sub(lambda match: _mask(match[0]), text)
 
 
 def mask_setting(value: Any) -> Any:
@@ -62,7 +70,7 @@ def mask_setting(value: Any) -> Any:
     ['redis://h/0?password=***', 6379]
     """
     if isinstance(value, str):
-        return _AS_VALUE.sub(lambda found: _mask(found[0]), value)
+        return _AS_VALUE.sub(lambda match: _mask(match[0]), value)
     if isinstance(value, Mapping):
         return {key: mask_setting(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -70,22 +78,25 @@ def mask_setting(value: Any) -> Any:
     return value
 
 
-def _mask(url: str) -> str:
-    """Masks everything that could be a password in any reading of the URL, whether valid or not.
+def _mask(place: str) -> str:
+    """Masks everything that could be a password in any reading of a URL from its `://` on, valid or not.
 
     RFC 3986 does not allow a raw `/`, `?` or `@` in a password, but people write them. Therefore the user and
     password extend to the last `@`. If that `@` is in a secret parameter, all that follows is dropped too.
     """
-    scheme, _, rest = url.partition("://")
+    rest = place.removeprefix("://")
     masked = _mask_parameters(rest)
     user, colon, _ = rest.rpartition("@")[0].partition(":")
     if colon:
-        place = f"@{masked.rpartition('@')[2]}" if masked.count("@") == rest.count("@") else ""
-        masked = f"{_mask_parameters(user)}:{MASK}{place}"
-    return f"{scheme}://{masked}"
+        after = f"@{masked.rpartition('@')[2]}" if masked.count("@") == rest.count("@") else ""
+        masked = f"{_mask_parameters(user)}:{MASK}{after}"
+    return f"://{masked}"
 
 
 def _mask_parameters(text: str) -> str:
-    return _PARAMETER.sub(
-        lambda found: found[1] + (MASK if _SECRET.search(unquote(found[2])) else found[3]), text
-    )
+    return _PARAMETER.sub(_mask_parameter, text)
+
+
+def _mask_parameter(match: re.Match[str]) -> str:
+    secret = match[1] is not None and _SECRET.search(unquote(match[2]))
+    return f"{match[1]}{MASK}" if secret else match[0]

@@ -37,7 +37,7 @@ _PAWN_TO_LAST_RANK = re.compile(r"P?(?:[a-h][1-8]?[x-]?)?[a-h][18]")
 _SUFFIX = re.compile(r"(?:[+#!?.,;:]|\$\d{0,3}|\(?e\.?p\.?\)?)\Z")
 
 _SPACED_PROMOTION = re.compile(r"([a-h][18])\s*([=/])\s*|([a-h][18])\s+(?=\(?[QRBN]\)?(?:\W|\Z))")
-_SPACED_EN_PASSANT = re.compile(r"\s+(?=\(?e\.?p\b)")
+_SPACED_EN_PASSANT = re.compile(r"(?<!\s)\s+(?=\(?e\.?p\b)")
 _SPACED_ARROW = re.compile(r"(?<=[a-h][1-8])\s*(?:->|[\u2192\u21d2\u27f6])\s*(?=[a-h][1-8])")
 _SEPARATORS = re.compile(r"[\s,;|()/]+|\bor\b|\band\b")
 _LEADING_NUMBER = re.compile(r"\A\d{0,3}\.+")

@@ -19,13 +19,21 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from rookery import __version__
 from rookery.access import OPEN, Access
-from rookery.errors import InvalidInput, RookeryError, SetupError, free_frames, problem, validation_message
+from rookery.errors import (
+    QUOTED_CHARS,
+    InvalidInput,
+    RookeryError,
+    SetupError,
+    free_frames,
+    problem,
+    validation_message,
+)
 from rookery.middleware import MAX_BODY_BYTES, BodyLimit, RequireToken, TokenInterceptor
 from rookery.processes.ports import bind
 from rookery.waits import overdue
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from fastapi import FastAPI, Request
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +50,7 @@ ReadyCheck = Callable[[], Awaitable[str | None]]
 HEALTH_S = 0.5
 """Seconds between two updates of the gRPC health status."""
 
-_QUOTED_CHARS, _QUOTED_ERRORS = 200, 10
+_QUOTED_ERRORS = 10
 
 
 @dataclass
@@ -131,7 +139,7 @@ def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES
 
     @app.exception_handler(RookeryError)
     async def rookery_error(request: Request, error: RookeryError) -> JSONResponse:
-        logger.log(error.log_level, "%s %s: %s", request.method, request.url.path, error)
+        logger.log(error.log_level, "%s: %s", _call(request), error)
         retry = error.retry_after_s
         headers = {"Retry-After": str(max(1, round(retry)))} if retry is not None else {}
         return problem_response(problem(error), headers)
@@ -151,7 +159,7 @@ def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES
             "type": "about:blank",
             "title": str(error.detail),
             "status": error.status_code,
-            "detail": f"{request.method} {request.url.path}",
+            "detail": _call(request),
         }
         free_frames(error)
         return problem_response(body, dict(error.headers or {}))
@@ -295,9 +303,13 @@ async def _guard(task: Callable[[asyncio.Event], Awaitable[None]], stopping: asy
         stopping.set()
 
 
+def _call(request: "Request") -> str:
+    return f"{request.method} {request.url.path[:QUOTED_CHARS]}"
+
+
 def _short(value: object) -> str:
     """The beginning of a value as JSON. A large value is not encoded further than that."""
     # A check for cycles, which JSON has not, would keep the value in one of the encoder's own.
     pieces = json.JSONEncoder(default=str, check_circular=False).iterencode(value)
-    text = "".join(islice(pieces, _QUOTED_CHARS + 1))
-    return text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}..."
+    text = "".join(islice(pieces, QUOTED_CHARS + 1))
+    return text if len(text) <= QUOTED_CHARS else f"{text[:QUOTED_CHARS]}..."

@@ -13,7 +13,7 @@ from rookery.errors import EngineFault
 from rookery.trace import Evaluation
 
 _INFO = re.compile(
-    rb"info depth (\d+) .*?multipv (\d+) score (cp|mate) (-?\d+)(?: wdl (\d+) (\d+) (\d+))?( \w+bound)?"
+    rb"info depth (\d+) (?>.*?multipv )(\d+) score (cp|mate) (-?\d+)(?: wdl (\d+) (\d+) (\d+))?( \w+bound)?"
     rb" nodes (\d+) .*? pv ([\w ]+)"
 )
 

@@ -51,7 +51,7 @@ _OPTIONS = "setoption name Threads value 1\nsetoption name UCI_ShowWDL value tru
 _END_OF_ANSWER = b"\nbestmove "
 _TRIAL_SEARCH = "position startpos\ngo nodes 1\n"
 """Without its network, Stockfish dies only on its first search."""
-_NAME = re.compile(rb"^id name (.+?)\s*$", re.MULTILINE)
+_NAME = re.compile(rb"^id name (.*\S)", re.MULTILINE)
 
 
 def find_engine(path: Path | None, *, setting: str, engine: str = "stockfish") -> Path:

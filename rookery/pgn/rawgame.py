@@ -23,7 +23,7 @@ GLYPHS = str.maketrans(
 # The tag section: the first lines, which begin with a bracket, and the blank lines after them.
 _TAG_SECTION = re.compile(rb"(?:\[[^\n]*(?:\n|\Z))*\s*")
 # Everything except moves: comments, rest-of-line comments, tag pairs.
-_NOT_MOVES = re.compile(rb"\{[^}]*\}|;[^\n]*|^\[[^\n]*$", re.MULTILINE)
+_NOT_MOVES = re.compile(rb"\{[^}]*(?:\}|\Z)|;[^\n]*|^\[[^\n]*$", re.MULTILINE)
 _BRACES = b"{}"
 _ALL_BUT_BRACES = bytes(set(range(256)) - set(_BRACES))
 _START = re.compile(rb'\[(?<![^\n]\[)FEN\s+"([^"\r\n]*)"')

@@ -15,7 +15,7 @@ from rookery.pgn.rawgame import MAX_GAME_BYTES, Defect, RawGame
 
 # A tag pair at the start of a line. `[%clk`, from a broken comment, is none.
 _TAG = re.compile(rb'\[([A-Za-z0-9][A-Za-z0-9_+#=:-]*)\s+"')
-_COMMENT = re.compile(rb"\{[^}]*\}")
+_COMMENT = re.compile(rb"\{[^}]*\}?")
 # The characters that open or close a comment, and the text between them.
 _COMMENT_PART = re.compile(rb"[;{}]|[^;{}]+")
 _LETTER = re.compile(rb"[A-Za-z]")

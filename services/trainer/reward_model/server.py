@@ -18,7 +18,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from rookery import __version__, metrics
 from rookery.config.finetune import RewardServerSettings
-from rookery.errors import InvalidInput, RookeryError, Unavailable
+from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError, Unavailable
 from rookery.middleware import StrictBody
 from rookery.remote import local_folder
 from rookery.serving import Service, add_probes, add_problem_handlers, serve
@@ -181,7 +181,7 @@ class ItemBody(StrictBody):
             InvalidInput: the item has neither form, or both.
         """
         if (self.messages is None) == (self.prompt is None or self.response is None):
-            raise InvalidInput(f"items.{place}: give messages, or prompt and response: {self!r}")
+            raise InvalidInput(f"items.{place}: give messages, or prompt and response: {repr(self)[:QUOTED_CHARS]}")
         if self.messages is not None:
             return [message.model_dump() for message in self.messages]
         if isinstance(self.prompt, str):

@@ -51,6 +51,12 @@ def test_status_code_level_and_kind(
 
 
 @pytest.mark.parametrize("error", ALL)
+def test_a_message_is_short_whatever_it_quotes(error: type[RookeryError]) -> None:
+    assert len(str(error("a" * 1_000_000))) < 20_000
+    assert str(error(f"{'a' * 9_990} redis://:secret@h")).count("secret") == 0
+
+
+@pytest.mark.parametrize("error", ALL)
 def test_every_code_is_one_of_grpc(error: type[RookeryError]) -> None:
     assert error.grpc_code in grpc.StatusCode.__members__
 

@@ -83,10 +83,21 @@ def test_the_rest_stays_readable(url: str, shown: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ['{"token": "a SECRET"}', r'"{\"api_key\": \"SECRET\"}"', "ROOKERY_TOKEN=SECRET", "password: 'SECRET'"],
+    [
+        '{"token": "a SECRET"}',
+        r'"{\"api_key\": \"SECRET\"}"',
+        "ROOKERY_TOKEN=SECRET",
+        "password: 'SECRET'",
+        "token='a SECRET without its end",
+        "token=" + "\\" * 60 + "'SECRET",
+    ],
 )
 def test_values_are_masked_by_their_keys(text: str) -> None:
     assert "SECRET" not in mask_values(text)
+
+
+def test_a_value_of_backslashes_is_masked_at_once() -> None:
+    assert mask_values("token='" + "\\" * 60 + "\nnext") == "token='***\nnext"
 
 
 def test_errors_and_logs_are_masked() -> None:

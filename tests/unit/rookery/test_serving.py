@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rookery import serving
+from rookery.access import Access
 from rookery.errors import Conflict, EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.metrics import FEED_WAIT_S
 from rookery.middleware import StrictBody
@@ -48,7 +49,7 @@ class Bakery:
         return self.reason
 
     async def fail(self, kind: str) -> None:
-        raise {"input": InvalidInput, "conflict": Conflict, "engine": EngineFault}[kind](f"no {kind!r}")
+        raise {"conflict": Conflict, "engine": EngineFault}.get(kind, InvalidInput)(f"no {kind[:20]!r}")
 
     async def order(self, order: Order) -> int:
         return order.loaves
@@ -161,6 +162,17 @@ async def test_an_unknown_path_is_a_problem_too(bakery: Bakery) -> None:
     assert response.json() == {
         "type": "about:blank", "title": "Not Found", "status": 404, "detail": "GET /cake",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("token", ["", "a-token-for-the-tests-0123456789"])
+async def test_a_long_path_is_quoted_in_part(
+    bakery: Bakery, token: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(bakery.service(access=Access(token))) as client:
+        for path in ("/", "/fail/"):
+            assert len((await client.get(path + "a" * 60_000)).content) < 1000
+    lines = [record.getMessage() for record in caplog.records if record.name == serving.__name__]
+    assert max(map(len, lines)) < 1000
 
 
 async def test_a_taken_port_names_the_setting_that_changes_it(bakery: Bakery, taken_port: int) -> None:
