@@ -19,6 +19,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from rookery import __version__
 from rookery.access import OPEN, Access
+from rookery.connections import ROOM, Listener, bounded, connection_limit, raise_descriptor_limit
 from rookery.errors import (
     QUOTED_CHARS,
     InvalidInput,
@@ -46,6 +47,15 @@ in progress finish on the old connection, however long they take."""
 
 ReadyCheck = Callable[[], Awaitable[str | None]]
 """Returns None if the service is ready, else the reason why it is not."""
+
+GREETING_S = 5.0
+"""A connection to the gRPC port that does not speak HTTP/2 by then is closed."""
+
+_UNCOMPRESSED = 1
+"""gRPC's bit for it. Others are refused: gRPC limits the size of a message only once it is decompressed."""
+
+_TICKS = 10
+"""uvicorn's ticks in a second."""
 
 HEALTH_S = 0.5
 """Seconds between two updates of the gRPC health status."""
@@ -183,6 +193,7 @@ async def serve(service: Service) -> None:
     Raises:
         SetupError: a port is taken; the message names the setting that changes it.
     """
+    raise_descriptor_limit()
     if not service.public:
         service.access.warn_if_open(service.name, service.host)
     stopping = service.stopping
@@ -218,23 +229,33 @@ async def serve(service: Service) -> None:
 
 async def _http(service: Service, sock: socket.socket) -> None:
     import uvicorn
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
     class Server(uvicorn.Server):
-        """Leaves signals to `serve`, which drains gRPC and HTTP together."""
+        """Closes idle connections. Leaves signals to `serve`, which drains gRPC and HTTP together."""
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             yield
 
+        async def on_tick(self, counter: int) -> bool:
+            if counter % _TICKS == 0:
+                listener.close_idle()
+            return await super().on_tick(counter)
+
+    limit = connection_limit()
     config = uvicorn.Config(
         service.app if service.public else RequireToken(service.app, service.access),
+        http=bounded(AutoHTTPProtocol),
         log_config=None,
         access_log=False,
+        backlog=limit // ROOM,
         timeout_graceful_shutdown=int(DRAIN_S),
         **service.access.server_tls(),
     )
     server = Server(config)
-    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    listener = Listener(sock, server.server_state.connections, limit=limit)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
     stop = asyncio.create_task(service.stopping.wait())
     await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
     service.stopping.set()
@@ -252,6 +273,10 @@ async def _start_grpc(service: Service) -> grpc.aio.Server | None:
             ("grpc.max_send_message_length", 64 << 20),
             ("grpc.so_reuseport", 0),
             ("grpc.max_connection_age_ms", round(CONNECTION_AGE_S * 1000)),
+            ("grpc.max_allowed_incoming_connections", connection_limit()),
+            ("grpc.server_handshake_timeout_ms", round(GREETING_S * 1000)),
+            ("grpc.http2.settings_timeout", round(GREETING_S * 1000)),
+            ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED),
         ],
     )
     service.add_grpc(server)

@@ -23,6 +23,12 @@ from rookery.access import OPEN, Access
 
 CONNECTIONS = 200
 """Connections that are opened and say little or nothing."""
+CROWD = 1100
+"""So many of them are more than the descriptors of a process that may have `DESCRIPTORS`."""
+DESCRIPTORS = 1024
+LONG_PATHS = ("/", "/api/runs/", "/v1/games/", "/adapters/")
+ZEROS = 300 << 20
+"""Bytes of a message that compresses to a thousandth."""
 NESTED = 200_000
 MESSAGES = 40
 """Well-formed messages that are sent to each gRPC method."""
@@ -115,6 +121,32 @@ def attack_http(url: str, paths: Sequence[str], *, access: Access = OPEN, seed: 
     return seen
 
 
+def healthz_cpu_s(url: str, pid: int) -> float:
+    """The most CPU time that the process needs for an answer to `/healthz`.
+
+    Meanwhile `CROWD` clients connect and are slow or silent, and others ask for long paths.
+    """
+    place = urlsplit(url).hostname or "", urlsplit(url).port or 0
+    spent = []
+
+    def measure() -> None:
+        before = sum(psutil.Process(pid).cpu_times()[:2])
+        assert httpx.get(f"{url}/healthz", timeout=60.0).status_code == 200
+        spent.append(sum(psutil.Process(pid).cpu_times()[:2]) - before)
+
+    with contextlib.ExitStack() as exits:
+        for number in range(CROWD):
+            slow = exits.enter_context(socket.create_connection(place))
+            slow.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9999\r\n\r\n{"[: number % 64])
+            if number % 50 == 0:
+                measure()
+        for path in LONG_PATHS:
+            caller = exits.enter_context(socket.create_connection(place))
+            caller.sendall(f"GET {path}{'a' * 60_000} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            measure()
+    return max(spent)
+
+
 def _send(place: tuple[str, int], raw: bytes) -> int:
     """The status of the answer to raw bytes; 0 if there is none."""
     with socket.create_connection(place) as sock:
@@ -144,16 +176,17 @@ def attack_grpc(target: str, service: ServiceDescriptor, *, seed: int = 0) -> Co
     host, port = target.rsplit(":", 1)
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     with contextlib.ExitStack() as exits:
-        for number in range(CONNECTIONS):
+        for number in range(CROWD):
             sock = exits.enter_context(socket.create_connection((host, int(port))))
+            garbage = rng.randbytes(number * 10 if number < CONNECTIONS else 0)
             with contextlib.suppress(OSError):
-                sock.sendall((preface * (number % 2)) + rng.randbytes(number * 10))
+                sock.sendall(preface * (number % 2) + garbage)
         with grpc.insecure_channel(target, options=[("grpc.max_send_message_length", -1)]) as channel:
             for method in service.methods:
                 send = channel.unary_stream(f"/{service.full_name}/{method.name}")
                 for raw in payloads(method.input_type, rng):
                     try:
-                        answers = send(raw, timeout=60.0)
+                        answers = send(raw, timeout=60.0, wait_for_ready=True)
                         next(answers, None)  # some streams have no end
                         answers.cancel()
                         seen["OK"] += 1
@@ -161,6 +194,19 @@ def attack_grpc(target: str, service: ServiceDescriptor, *, seed: int = 0) -> Co
                         assert isinstance(error, grpc.Call)
                         seen[error.code().name] += 1
     return seen
+
+
+def send_zeros(target: str, service: ServiceDescriptor) -> str:
+    """The code of the answer to a message of zeros that is compressed to a thousandth."""
+    method = service.methods[0]
+    with grpc.insecure_channel(target, options=[("grpc.max_send_message_length", -1)]) as channel:
+        send = channel.unary_unary(f"/{service.full_name}/{method.name}")
+        try:
+            send(bytes(ZEROS), timeout=60.0, compression=grpc.Compression.Gzip)
+        except grpc.RpcError as error:
+            assert isinstance(error, grpc.Call)
+            return str(error.code().name)
+    return "OK"
 
 
 def payloads(kind: Descriptor, rng: random.Random) -> Iterator[bytes]:

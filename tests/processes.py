@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -21,10 +22,11 @@ def started(
     ready: str = "",
     stop: signal.Signals = signal.SIGKILL,
     environment: Mapping[str, str] = MappingProxyType({}),
+    descriptors: int = 0,
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """`python -m COMMAND` in a session of its own, which gets `stop` at the end of the block.
 
-    `ready` is a URL that answers 200 before the block begins.
+    `ready` is a URL that answers 200 before the block begins. It can open at most so many `descriptors`.
     """
     with log.open("ab") as file:
         process = subprocess.Popen(
@@ -35,6 +37,8 @@ def started(
             start_new_session=True,
             env={**os.environ, **environment},
         )
+    if descriptors:
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (descriptors, descriptors))
     try:
         if ready:
             wait_for(ready, process, log=log)

@@ -9,17 +9,20 @@ import pytest
 from google.protobuf.descriptor import ServiceDescriptor
 
 from rookery.access import OPEN, TOKEN_VARIABLE, Access
+from rookery.connections import raise_descriptor_limit
 from rookery.v1 import data_pb2, reward_pb2
 from tests import hostile, openapi
 from tests.conftest import free_port
 from tests.processes import started
 from tests.viewed_runs import hostile_group, write_run
 
-REFUSALS = {0, 100, 400, 404, 405, 413, 422}
+REFUSALS = {0, 100, 400, 401, 404, 405, 413, 422}
 """0 is a connection that ends without an answer."""
 
 CODES = {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN"}
 """UNKNOWN is the answer to what is not protobuf, UNAVAILABLE that of a connection at its end."""
+
+MAX_LOG_BYTES = 1 << 20
 
 REDIS = ("--redis-url", "REDIS", "--run", "hostile")
 NOBODY = "127.0.0.1:9"
@@ -103,7 +106,11 @@ TARGETS = [
             *("--data-url", f"http://{NOBODY}"),
         ),
     ),
-    _target(name="exporter", argv=("launcher", "exporter", "--redis-url", f"redis://{NOBODY}/0")),
+    _target(
+        name="exporter",
+        argv=("launcher", "exporter", "--redis-url", f"redis://{NOBODY}/0"),
+        access=ACCESS,
+    ),
 ]
 
 
@@ -117,7 +124,14 @@ def attacked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[T
     ports = ["--port", str(port), *(["--grpc-port", str(grpc_port)] if target.grpc else [])]
     environment = {TOKEN_VARIABLE: target.access.token} if target.access.token else {}
     url, log = f"http://127.0.0.1:{port}", tmp_path / "log"
-    with started(*argv, *ports, log=log, ready=f"{url}{target.up}", environment=environment) as process:
+    raise_descriptor_limit()
+    with started(
+        *(*argv, *ports),
+        log=log,
+        ready=f"{url}{target.up}",
+        environment=environment,
+        descriptors=hostile.DESCRIPTORS,
+    ) as process:
         yield target, process.pid, url, f"127.0.0.1:{grpc_port}"
         assert process.poll() is None
 
@@ -126,14 +140,18 @@ def test_a_service_refuses_and_goes_on(attacked: tuple[Target, int, str, str], t
     target, pid, url, grpc_target = attacked
     before = hostile.settled_memory(pid)
 
+    assert hostile.healthz_cpu_s(url, pid) < 0.1
     answers = hostile.attack_http(url, target.paths, access=target.access)
     codes = hostile.attack_grpc(grpc_target, target.grpc) if target.grpc else {}
+    if target.grpc:
+        assert hostile.send_zeros(grpc_target, target.grpc) == "UNIMPLEMENTED"
     openapi.attack(url, access=target.access, without=target.endless)
 
     assert set(answers) <= REFUSALS | {200}
     assert set(codes) <= CODES
     assert hostile.settled_memory(pid) - before < target.growth
     assert httpx.get(f"{url}/healthz").status_code == 200
+    assert (tmp_path / "log").stat().st_size < MAX_LOG_BYTES
     if target.grpc:
         log = (tmp_path / "log").read_text()
         assert "a gRPC message does not decode" in log

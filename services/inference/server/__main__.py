@@ -22,11 +22,13 @@ def main(argv: list[str]) -> int:
 
 
 def _prepare(settings: ServerSettings) -> tuple[list[str], dict[str, str]]:
+    from rookery.connections import raise_descriptor_limit
     from rookery.hub import check_allowed
     from rookery.processes.ports import bind
     from rookery.streams import RunStreams
     from services.inference.server import vllm_command
 
+    raise_descriptor_limit()
     check_allowed(settings.model, settings.allowed_models)
     settings.access.warn_if_open("inference", settings.host)
     cpu = vllm_command.runs_on_cpu(settings.device, cpu_build=vllm_command.vllm_is_cpu_build())

@@ -2,7 +2,8 @@
 
 While the weights change, new requests wait until those in flight are answered completely and the change is
 done. They may then get a 404, because the version they name is gone. When the server is stopping, every open
-request ends: with 503, or with a broken connection if its answer has already begun.
+request ends: with 503, or with a broken connection if its answer has already begun. Until then, connections
+that are idle or too many are closed.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse
 
+from rookery.connections import bounded, close_waiting, connection_limit
 from rookery.errors import Unavailable, problem
 
 if TYPE_CHECKING:
@@ -163,6 +165,7 @@ async def shut_down_on_signal(client: "AsyncLLM", state: "State", drainer: Reque
         SystemExit: the engine has died (status 1), so that a supervisor restarts the process.
     """
     server = await _started(state)
+    server.config.http_protocol_class = bounded(server.config.http_protocol_class)
     # Without a limit, a client that does not read would keep its connection and this process open.
     server.config.timeout_graceful_shutdown = GRACE_S
     stopping = asyncio.Event()
@@ -171,6 +174,7 @@ async def shut_down_on_signal(client: "AsyncLLM", state: "State", drainer: Reque
     while not stopping.is_set() and not client.errored:
         with suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), _LOOK_S)
+        close_waiting(server.server_state.connections, most=connection_limit())
     if stopping.is_set():
         logger.info("the server is stopping")
         await drainer.close("the server is stopping", within_s=GRACE_S)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import resource
 import shutil
 import signal
 import threading
@@ -18,6 +19,7 @@ import pytest
 from bench.noise_adapter import write_adapter
 from rookery.access import Access
 from rookery.clients import InferenceClient
+from rookery.connections import raise_descriptor_limit
 from rookery.errors import Conflict, InvalidInput, NotFound
 from rookery.hub import identity
 from rookery.prompt import render
@@ -450,7 +452,13 @@ async def test_hostile_callers_do_not_harm_it(server: Server, client: InferenceC
         "/v1/chat/completions",
     ]
     answers = await asyncio.to_thread(hostile.attack_http, server.url, paths, access=ACCESS)
+    raise_descriptor_limit()
+    assert server.process
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (hostile.DESCRIPTORS, hard))
+    cpu_s = await asyncio.to_thread(hostile.healthz_cpu_s, server.url, server.process.pid)
 
+    assert cpu_s < 0.1
     assert set(answers) <= {0, 100, 200, 400, 401, 404, 405, 413, 422}  # 200: of GET /policy
     assert await served_version(client)
 

@@ -1,0 +1,188 @@
+"""Limits the connections of an HTTP server: their number, how long they may wait, how long a head may be.
+
+uvicorn has none of these limits, so that silent callers could take all descriptors of the process. Requests
+are not looked at here.
+"""
+
+import asyncio
+import errno
+import resource
+import socket
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any
+
+DESCRIPTORS = 1 << 16
+"""So many are asked for, if the hard limit allows. Nothing needs more, and some programs close every one."""
+
+RESERVED = 256
+"""Descriptors that are left to files, engines, Redis and other services."""
+
+MAX_CONNECTIONS = 4096
+ROOM = 8
+"""At the limit, one in so many is closed."""
+
+IDLE_S = 60.0
+"""A caller has this long for a request, its body included."""
+
+MAX_HEAD_BYTES = 1 << 16
+"""Of the request line and the headers, once they take more than one read."""
+
+GRACE_S = 1.0
+"""A new connection has this long for its request or TLS handshake, even if there is no room for others."""
+
+_QUEUE = 2048
+_RETRY_S = 1.0
+"""asyncio's `ACCEPT_RETRY_DELAY` after a lack of descriptors."""
+_LACKS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def raise_descriptor_limit() -> None:
+    """Raises the soft limit of open files as far as the hard limit allows, at most to `DESCRIPTORS`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):  # macOS allows less than its hard limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def connection_limit() -> int:
+    """The most connections of one server; a process has one of HTTP and one of gRPC."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    descriptors = DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    return min(MAX_CONNECTIONS, max(16, (descriptors - RESERVED) // 2))
+
+
+class BoundedProtocol(asyncio.Protocol):
+    """What `bounded` adds to uvicorn's protocol: a limit of the head, and how long it has been waiting."""
+
+    transport: asyncio.Transport
+    cycle: Any
+    flow: Any
+    since = 0.0
+    """When the connection or its newest request began, or the last response ended."""
+    _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.since = time.monotonic()
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        before = self.cycle
+        in_body = before is not None and before.more_body
+        super().data_received(data)
+        if self.cycle is not before:
+            self.since, self._head_bytes = time.monotonic(), 0
+        elif not in_body:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+                self.send_400_response(f"Request head over {MAX_HEAD_BYTES} bytes.")
+
+    def on_response_complete(self) -> None:
+        self.since = time.monotonic()
+        super().on_response_complete()  # type: ignore[misc]
+
+    def send_400_response(self, message: str) -> None:
+        super().send_400_response(message)  # type: ignore[misc]
+
+    @property
+    def was_answered(self) -> bool:
+        """Whether the connection is between two requests."""
+        return self.cycle is not None and bool(self.cycle.response_complete)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the server waits for the caller, not the caller for the server."""
+        in_body = self.cycle is not None and self.cycle.more_body and not self.flow.read_paused
+        return self.cycle is None or self.was_answered or in_body
+
+
+def bounded(protocol: type[asyncio.Protocol]) -> type[asyncio.Protocol]:
+    """uvicorn's class of HTTP connections with these bounds."""
+    return type(protocol.__name__, (BoundedProtocol, protocol), {})
+
+
+def close_waiting(connections: Collection[Any], *, most: int, fresh: int = 0) -> int:
+    """Closes those that wait for longer than `IDLE_S`, and the longest waiting of more than `most`.
+
+    Of the latter, those come first that never had an answer. The last `fresh` have `GRACE_S`, because their
+    requests may be on the way. Returns how many it closes.
+    """
+    now = time.monotonic()
+    waiting = [each for each in connections if isinstance(each, BoundedProtocol) and each.waits]
+    waiting.sort(key=lambda each: each.since)
+    old, grace = len(waiting) - fresh, now - GRACE_S
+    closable = [each for place, each in enumerate(waiting) if place < old or each.since < grace]
+    closable.sort(key=lambda each: each.was_answered)
+    idle = [each for each in waiting if each.since < now - IDLE_S]
+    closed = {*closable[: max(0, len(connections) - most)], *idle}
+    for each in closed:
+        each.transport.abort()
+    return len(closed)
+
+
+class Listener(socket.socket):
+    """A listening socket, made of `sock`, through which asyncio accepts at most `limit` connections.
+
+    `connections` are uvicorn's. At the limit, some are closed: those that wait longest for their callers. If
+    none waits, the new one is closed.
+    """
+
+    def __init__(self, sock: socket.socket, connections: Collection[Any], *, limit: int) -> None:
+        super().__init__(sock.family, sock.type, sock.proto, fileno=sock.detach())
+        self.setblocking(False)
+        self._connections, self._limit = connections, limit
+        self._accepted: dict[socket.socket, float] = {}
+        self._paused_until = 0.0
+
+    def listen(self, backlog: int = 0) -> None:
+        """As `socket.listen`, with a long queue. asyncio's `backlog` also is how many it accepts in a row."""
+        super().listen(_QUEUE)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """As `socket.accept`, which asyncio calls until it raises one of these errors.
+
+        Raises:
+            BlockingIOError: nobody calls, or there will be room in a moment.
+            ConnectionAbortedError: there was no room, and the new connection is closed.
+            OSError: the process or the system has no more descriptors.
+        """
+        if time.monotonic() < self._paused_until:
+            raise BlockingIOError
+        if len(self._accepted) >= self._limit and not self._has_room():
+            if self._make_room():
+                raise BlockingIOError
+            super().accept()[0].close()
+            raise ConnectionAbortedError
+        try:
+            sock, address = super().accept()
+        except OSError as error:
+            if error.errno in _LACKS:
+                # asyncio logs it and tries again after a second, but first goes on as if nothing were wrong.
+                self._paused_until = time.monotonic() + _RETRY_S / 2
+                self._make_room()
+            raise
+        self._accepted[sock] = time.monotonic()
+        return sock, address
+
+    def close_idle(self) -> None:
+        """Closes the connections that are idle for too long. To be called once a second or so."""
+        close_waiting(self._connections, most=self._limit)
+        self._has_room()
+
+    def _has_room(self) -> bool:
+        self._accepted = {sock: at for sock, at in self._accepted.items() if sock.fileno() >= 0}
+        return len(self._accepted) < self._limit
+
+    def _make_room(self) -> bool:
+        """Closes connections, also those whose TLS handshake is slow, which uvicorn does not know yet."""
+        share = self._limit // ROOM
+        closed = close_waiting(self._connections, most=len(self._connections) - share, fresh=self._limit // 2)
+        known = {each.transport.get_extra_info("socket").fileno() for each in self._connections}
+        slow = time.monotonic() - GRACE_S
+        strangers = [sock for sock, at in self._accepted.items() if at < slow and sock.fileno() not in known]
+        for sock in strangers[:share]:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        return closed > 0 or len(strangers) > 0

@@ -1,0 +1,166 @@
+"""Silent callers do not take the descriptors of a service."""
+
+import asyncio
+import os
+import resource
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from rookery import connections, serving
+from rookery.access import OPEN, Access
+from rookery.serving import Service, add_probes, serve
+from tests.certificates import Authority
+from tests.conftest import free_port
+from tests.unit.rookery.running import running
+from tests.waiting import eventually
+
+LIMIT = 16
+Connect = Callable[..., socket.socket]
+
+
+@pytest.fixture(autouse=True)
+def _few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "connection_limit", lambda: LIMIT)
+
+
+def inn(access: Access = OPEN) -> Service:
+    """A service whose guests stay until it ends."""
+    app, service = FastAPI(), Service("inn", FastAPI(), "127.0.0.1", free_port(), "INN_PORT", access)
+    add_probes(app)
+
+    @app.get("/stay")
+    async def stay() -> str:
+        await service.stopping.wait()
+        return "slept well"
+
+    @app.post("/eat")
+    async def eat(body: dict[str, str]) -> str:
+        return "thanks"
+
+    service.app = app
+    return service
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    with ExitStack() as stack:
+
+        def connected(service: Service, said: bytes = b"") -> socket.socket:
+            sock = stack.enter_context(socket.create_connection((service.host, service.port)))
+            sock.sendall(said)
+            sock.setblocking(False)
+            return sock
+
+        yield connected
+
+
+def answer(sock: socket.socket) -> bytes | None:
+    """What has come so far, or nothing if the connection is closed. None: neither."""
+    try:
+        return sock.recv(1 << 16, socket.MSG_PEEK)
+    except BlockingIOError:
+        return None
+    except ConnectionResetError:
+        return b""
+
+
+def is_closed(sock: socket.socket) -> bool:
+    return answer(sock) == b""
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET / HT", b"POST /eat HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n{"]
+)
+async def test_the_longest_silent_make_room(connect: Connect, said: bytes) -> None:
+    service = inn()
+    async with running(service) as client:
+        silent = [connect(service, said) for _ in range(3 * LIMIT)]
+        await eventually(lambda: sum(map(is_closed, silent)) >= len(silent) - LIMIT)
+        assert (await client.get("/healthz")).status_code == 200
+        assert not is_closed(silent[-1])
+        for sock in silent:
+            sock.close()
+
+
+async def test_requests_in_flight_are_never_closed(connect: Connect) -> None:
+    service = inn()
+    async with running(service) as client:
+        await client.aclose()
+        guests = [connect(service, b"GET /stay HTTP/1.1\r\nHost: h\r\n\r\n") for _ in range(LIMIT)]
+        late = connect(service)
+        await eventually(lambda: is_closed(late))
+        service.stopping.set()
+        await eventually(lambda: all(b"slept well" in (answer(guest) or b"") for guest in guests))
+
+
+async def test_an_idle_connection_ends(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "IDLE_S", 0.1)
+    service = inn()
+    async with running(service):
+        guest = connect(service, b"GET /stay HTTP/1.1\r\nHost: h\r\n\r\n")
+        silent = connect(service)
+        await eventually(lambda: is_closed(silent))
+        assert not is_closed(guest)
+
+
+async def test_a_slow_handshake_makes_room(connect: Connect, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    service = inn(authority.sign("inn", mutual=False))
+    task = asyncio.create_task(serve(service))
+    url, context = (
+        f"https://127.0.0.1:{service.port}/healthz",
+        ssl.create_default_context(cafile=authority.ca),
+    )
+
+    async def healthz() -> bool:
+        async with httpx.AsyncClient(verify=context) as client:
+            try:
+                return (await client.get(url)).is_success
+            except httpx.TransportError:
+                return False
+
+    await eventually(healthz)
+    silent = [connect(service) for _ in range(LIMIT)]
+    await eventually(healthz)
+    assert any(map(is_closed, silent))
+    service.stopping.set()
+    await task
+
+
+async def test_an_endless_head_is_refused(connect: Connect) -> None:
+    service = inn()
+    async with running(service):
+        for head in (b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 1000):
+            sock = connect(service, head)
+            _, writer = await asyncio.open_connection(sock=sock)
+            with pytest.raises(ConnectionError):
+                for _ in range(1000):
+                    writer.write(b"a" * 10_000)
+                    await writer.drain()
+
+
+async def test_a_lack_of_descriptors_is_one_line_a_second(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = inn()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with running(service) as client:
+        silent = [connect(service) for _ in range(4)]  # the kernel answers
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+        try:
+            await asyncio.sleep(1.5)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        lines = [record for record in caplog.records if "out of system resource" in record.getMessage()]
+        assert len(lines) in (1, 2)
+        assert (await client.get("/healthz")).status_code == 200
+        assert not any(map(is_closed, silent))
