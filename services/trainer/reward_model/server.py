@@ -181,7 +181,9 @@ class ItemBody(StrictBody):
             InvalidInput: the item has neither form, or both.
         """
         if (self.messages is None) == (self.prompt is None or self.response is None):
-            raise InvalidInput(f"items.{place}: give messages, or prompt and response: {repr(self)[:QUOTED_CHARS]}")
+            raise InvalidInput(
+                f"items.{place}: give messages, or prompt and response: {repr(self)[:QUOTED_CHARS]}"
+            )
         if self.messages is not None:
             return [message.model_dump() for message in self.messages]
         if isinstance(self.prompt, str):
