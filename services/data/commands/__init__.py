@@ -15,7 +15,6 @@ COMMANDS = {
     "tasks": "write questions with answers: RookWorld's lines, legal moves, next positions, puzzles",
     "annotate": "write analyses in prose whose claims are checked on the board",
     "pairs": "write preference pairs: the engine's move and a weaker one",
-    "inspect": "show what a file contains, and compare it with its manifest",
     "stats": "count games or positions by phase, rating, result, time control; count duplicates",
     "republish": "add the groups of an archive to a run's stream again",
     "rescore": "compare the rewards of an archive with those of another scheme",

@@ -11,16 +11,14 @@ whole data set is written.
 import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Generic, TypeVar
 
 import chess
 
 import rookery
-from rookery.errors import InvalidInput, SetupError
+from rookery.errors import SetupError
 from services.data.store.folders import Folder, WrittenFile
-from services.data.store.jsonl import parse_json
 from services.data.store.parquet import SUFFIX, Kind, describe, read_records, write_records
 
 MANIFEST = "manifest.json"
@@ -112,42 +110,3 @@ class Parts(Generic[R]):
 
 def _name_of(number: int) -> str:
     return f"{_FOLDER}/{number:06d}{SUFFIX}"
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestCheck:
-    """The result of comparing a file with its manifest."""
-
-    name: str
-    holds: bool
-    detail: str
-
-
-def check_manifest(folder: Folder, *, only: str | None = None) -> list[ManifestCheck]:
-    """Compares the files in a folder's manifest, or only the file `only`, with their SHA-256."""
-    try:
-        manifest = read_manifest(folder)
-    except InvalidInput as error:
-        return [ManifestCheck(MANIFEST, False, str(error))]
-    outputs = manifest.get("outputs") if isinstance(manifest, dict) else None
-    named = [one for one in outputs or [] if isinstance(one, dict) and {"path", "sha256"} <= one.keys()]
-    return [_check(folder, output) for output in named if only in (None, output["path"])]
-
-
-def read_manifest(folder: Folder) -> Any:
-    """The folder's manifest, or None if there is none."""
-    try:
-        text = folder.read_bytes(MANIFEST)
-    except SetupError:
-        return None
-    return parse_json(text, folder.place(MANIFEST))
-
-
-def _check(folder: Folder, output: dict[str, Any]) -> ManifestCheck:
-    try:
-        found = folder.sha256(output["path"])
-    except SetupError as error:
-        return ManifestCheck(output["path"], False, str(error))
-    if found == output["sha256"]:
-        return ManifestCheck(output["path"], True, f"SHA-256 {found}")
-    return ManifestCheck(output["path"], False, f"SHA-256 is {found}, the manifest says {output['sha256']}")

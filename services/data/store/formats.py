@@ -16,15 +16,13 @@ _JSON = re.compile(rb'[\[{]\s*(?:["\[\]{}0-9-]|true|false|null|\Z)')
 
 
 class Format(StrEnum):
-    """The format of a file or folder."""
+    """The format of a file."""
 
     PARQUET = "parquet"
     JSONL = "jsonl"
     JSON = "json"
     PGN = "pgn"
     TEXT = "text"
-    ARCHIVE = "archive of traces"
-    FOLDER = "folder"
 
 
 def format_of(folder: Folder, name: str) -> Format:

@@ -123,7 +123,6 @@ def test_a_missing_file_is_named(command: str, tmp_path: Path, capsys: pytest.Ca
         ["tasks", "next-fen", "--count", "1", "--out", "x", "--text", "tasks.parquet"],
         ["pairs", "--count", "1", "--out", "x", "--jsonl", "manifest.json"],
         ["annotate", "--count", "1", "--out", "x", "--jobs", "-1"],
-        ["inspect", "--items", "-1", "x"],
     ],
 )
 def test_wrong_flags_are_refused(argv: list[str]) -> None:
