@@ -148,7 +148,7 @@ async def test_a_refused_body_is_freed_without_the_garbage_collector(bakery: Bak
         gc.disable()
         try:
             response = await client.post("/order", content=body, headers={"content-type": "application/json"})
-            left = [each for each in gc.get_objects() if isinstance(each, list | dict) and len(each) == MANY]
+            left = [each for each in gc.get_objects() if type(each) in (list, dict) and len(each) == MANY]
         finally:
             gc.enable()
     assert response.status_code == 422
