@@ -31,7 +31,8 @@ FOLDER = "fetched"
 TIMEOUT_S = 10.0
 """How long the other side may send nothing."""
 
-_MAX_SUMS_BYTES = 1 << 16
+_MAX_BYTES = 1 << 20
+"""Largest file of a version besides its weights."""
 _BLOCK = 1 << 20
 
 
@@ -103,7 +104,8 @@ class DownloadingRules:
                     f"{remote}/{SUMS}: {self._names[-1]} has sha256 {said}, not {version.sha256!r}"
                 )
             for name in self._names:
-                self._download(f"{remote}/{name}", part / name)
+                limit = None if name == self._names[-1] else _MAX_BYTES
+                self._download(f"{remote}/{name}", part / name, limit=limit)
                 if name not in sums:
                     raise InvalidInput(f"{remote}/{SUMS} does not name {name!r}")
                 _check(part / name, sums[name], f"{remote}/{name}")
@@ -114,18 +116,20 @@ class DownloadingRules:
 
     def _sums(self, url: str, path: Path) -> dict[str, str]:
         path.unlink(missing_ok=True)
-        self._download(url, path)
-        if path.stat().st_size > _MAX_SUMS_BYTES:
-            raise InvalidInput(f"{url}: {path.stat().st_size} bytes, at most {_MAX_SUMS_BYTES}")
+        self._download(url, path, limit=_MAX_BYTES)
         lines = path.read_text(errors="replace").splitlines()
         return {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines)}
 
-    def _download(self, url: str, path: Path) -> None:
-        """Appends what is missing to `path`. Gives up when several attempts in a row add nothing."""
+    def _download(self, url: str, path: Path, *, limit: int | None) -> None:
+        """Appends what is missing to `path`. Gives up when several attempts in a row add nothing.
+
+        Raises:
+            InvalidInput: the file has more than `limit` bytes, of which no more are written.
+        """
         failures, size = 0, -1
         while True:
             try:
-                return self._source.append(url, path, self._stopping)
+                return self._source.append(url, path, self._stopping, limit=limit)
             except _CutOffError as error:
                 grown = path.stat().st_size if path.exists() else 0
                 failures, size = (1 if grown > size else failures + 1), grown
@@ -158,7 +162,7 @@ class _Http:
         self._headers = {**access.headers, "Accept-Encoding": "identity"}
         self._tls = access.client_tls()
 
-    def append(self, url: str, path: Path, stopping: threading.Event) -> None:
+    def append(self, url: str, path: Path, stopping: threading.Event, *, limit: int | None) -> None:
         start = path.stat().st_size if path.exists() else 0
         headers = self._headers | ({"Range": f"bytes={start}-"} if start else {})
         try:
@@ -172,7 +176,7 @@ class _Http:
                 if not response.is_success:
                     raise InvalidInput(f"GET {url}: {response.status_code} {response.reason_phrase}")
                 with _synced(path, "ab" if response.status_code == 206 else "wb") as file:
-                    _write(response.iter_raw(), file, stopping)
+                    _write(response.iter_raw(), file, url, stopping=stopping, limit=limit)
         except httpx.InvalidURL as error:
             raise InvalidInput(f"--adapter-url: {url!r}: {error}") from error
         except httpx.HTTPError as error:
@@ -183,21 +187,26 @@ class _Store:
     def __init__(self, url: str) -> None:
         self._files, _ = open_store(url)
 
-    def append(self, url: str, path: Path, stopping: threading.Event) -> None:
+    def append(self, url: str, path: Path, stopping: threading.Event, *, limit: int | None) -> None:
         try:
             with self._files.open(url, "rb") as source, _synced(path, "ab") as file:
                 source.seek(file.tell())
-                _write(iter(lambda: source.read(_BLOCK), b""), file, stopping)
+                blocks = iter(lambda: source.read(_BLOCK), b"")
+                _write(blocks, file, url, stopping=stopping, limit=limit)
         except (FileNotFoundError, PermissionError) as error:
             raise InvalidInput(f"{url}: {error.strerror or error}") from error
-        except PeerFault:
+        except (InvalidInput, PeerFault):
             raise
         except Exception as error:  # each store has its own
             raise _CutOffError(f"{url}: {type(error).__name__} {error}") from error
 
 
-def _write(blocks: Iterator[bytes], file: BinaryIO, stopping: threading.Event) -> None:
+def _write(
+    blocks: Iterator[bytes], file: BinaryIO, url: str, *, stopping: threading.Event, limit: int | None
+) -> None:
     for block in blocks:
+        if limit is not None and file.tell() + len(block) > limit:
+            raise InvalidInput(f"{url}: more than {limit} bytes")
         file.write(block)
         if stopping.is_set():
             raise PeerFault("the server is stopping, and ends its download")

@@ -262,9 +262,12 @@ def _check_files(folder: Path, *, without_moments: bool = False) -> None:
 
 
 def served_files(folder: Path) -> list[Path]:
-    """The files of a version that a server may read, `SHA256SUMS` last."""
-    names = {path.name for path in folder.iterdir()} - {OPTIMIZER, STATE, SUMS}
-    return [folder / name for name in (*sorted(names), SUMS)]
+    """The files of a version that a server may read, `SHA256SUMS` last. Links are left out."""
+    home = folder.parent.resolve() / folder.name
+    files = {path.name for path in folder.iterdir() if path.is_file() and path.resolve() == home / path.name}
+    return [
+        folder / name for name in sorted(files - {OPTIMIZER, STATE}, key=lambda name: (name == SUMS, name))
+    ]
 
 
 def prune(root: Path, *, newest: int, keep: int) -> None:

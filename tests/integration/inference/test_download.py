@@ -182,6 +182,10 @@ async def test_what_is_not_the_version_is_refused_and_not_kept(trainer: Trainer,
 
 
 async def test_the_route_gives_out_what_servers_load_and_nothing_else(trainer: Trainer) -> None:
+    version = trainer.folder / "policy-v000001"
+    (version / "secret").symlink_to(trainer.folder.parent / "model" / "config.json")
+    (version / "folder").mkdir()
+    (trainer.folder / "policy-v000007").symlink_to(trainer.folder.parent / "model")
     async with httpx.AsyncClient(base_url=trainer.line.url) as http:
         assert (await http.get(f"policy-v000001/{CONFIG_FILE}")).status_code == 200
         for path in (
@@ -190,8 +194,24 @@ async def test_the_route_gives_out_what_servers_load_and_nothing_else(trainer: T
             f"policy-v1/{CONFIG_FILE}",
             f"policy-v000009/{CONFIG_FILE}",
             "policy-v000001/..%2F..%2Fmade",
+            "policy-v000001/secret",
+            f"policy-v000007/{CONFIG_FILE}",
+            "policy-v000001/folder",
         ):
             assert (await http.get(path)).status_code == 404, path
+
+
+@pytest.mark.parametrize("name", [SUMS, CONFIG_FILE])
+@pytest.mark.parametrize("scheme", ["http", "file"])
+async def test_a_file_without_end_is_not_written(
+    trainer: Trainer, tmp_path: Path, *, name: str, scheme: str
+) -> None:
+    root, adapter = tmp_path / "served", trainer.versions[1]
+    (trainer.folder / "policy-v000001" / name).write_bytes(b"0" * (3 << 20))
+    url = trainer.line.url if scheme == "http" else f"file://{trainer.folder}"
+    with pytest.raises(InvalidInput, match=f"policy-v000001/{name}: more than 1048576 bytes"):
+        await verify(rules(url, root), adapter)
+    assert (next((root / FOLDER).iterdir()) / name).stat().st_size <= 1 << 20
 
 
 async def test_a_server_that_stops_ends_its_download(trainer: Trainer, tmp_path: Path) -> None:
