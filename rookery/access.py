@@ -109,7 +109,7 @@ class Access:
 
     def warn_if_open(self, name: str, host: str) -> None:
         """Logs a warning if the service `name`, which listens on `host`, answers everybody on the network."""
-        if not self.token and not _is_loopback(host):
+        if not self.token and not is_loopback(host):
             logger.warning(
                 "%s listens on %s without a token, so everybody who reaches it may call it: set "
                 "ROOKERY_TOKEN or --token-file",
@@ -158,7 +158,8 @@ class Access:
         return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(ca, key, cert), options=options)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether the name or address is that of this machine, for itself alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

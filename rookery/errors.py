@@ -6,6 +6,7 @@ A bad completion is data (an `Outcome` in a `Verdict`), never an exception.
   x InvalidInput              422, WARNING   the caller's FEN, PGN, adapter or request
     x Quarantined             422, ERROR     engines died on this position: do not retry
   x Unauthorized              401, WARNING   a call without the token
+  x ForeignHost               400, WARNING   a call by another name, of a service on loopback without a token
   x NotFound                  404, WARNING
   x Conflict                  409, WARNING   the same policy version with other bytes, or an older version
   x Unavailable               503, WARNING   overloaded or stopping: retry later; never a reward
@@ -78,6 +79,20 @@ class Unauthorized(RookeryError):
     def __init__(self, call: str) -> None:
         super().__init__(
             f"{call[:QUOTED_CHARS]} needs the token of this service: Authorization: Bearer TOKEN"
+        )
+
+
+class ForeignHost(RookeryError):
+    """A call that names another host than this machine, of a service that only this machine may call."""
+
+    http_status = 400
+    log_level = logging.WARNING
+    title = "Foreign host"
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"host {host!r}: without a token, a service on loopback answers only to localhost and 127.0.0.1 "
+            "(set ROOKERY_TOKEN or --token-file)"
         )
 
 

@@ -1,16 +1,18 @@
-"""What servers refuse before a service handles it: calls without the token, and too large bodies.
+"""What servers refuse before a service handles it: calls without the token, foreign hosts, too large bodies.
 
 The size of a body is limited also without a Content-Length, and so is its number of fields.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import grpc
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from rookery.access import Access
-from rookery.errors import Unauthorized, problem
+from rookery.access import Access, is_loopback
+from rookery.errors import ForeignHost, RookeryError, Unauthorized, Unavailable, problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -60,6 +62,7 @@ class StrictBody(BaseModel):
 
 
 _HEALTH = "/grpc.health.v1.Health/"
+_QUOTED_CHARS = 200
 
 
 class RequireToken:
@@ -71,21 +74,85 @@ class RequireToken:
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         if scope["type"] == "lifespan" or self._access.is_open(scope["path"]) or self._admitted(scope):
             await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            # It is not accepted yet, so uvicorn answers 403.
-            await send({"type": "websocket.close", "code": 1008})
         else:
-            from starlette.responses import JSONResponse  # not installed where no server runs
-
-            error = Unauthorized(f"{scope['method']} {scope['path']}")
+            error = Unauthorized(f"{scope.get('method', 'GET')} {scope['path']}")
             headers = {"WWW-Authenticate": 'Bearer realm="rookery"'}
-            body = problem(error)
-            answer = JSONResponse(body, error.http_status, headers, media_type="application/problem+json")
-            await answer(scope, receive, send)
+            await _refuse(error, scope, receive, send=send, headers=headers)
 
     def _admitted(self, scope: "Scope") -> bool:
-        said = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        return self._access.admits(said.decode("latin-1"))
+        return self._access.admits(_header(scope, b"authorization"))
+
+
+class RequireLocalHost:
+    """ASGI middleware that answers 400 to requests for another host than this machine's loopback.
+
+    It guards services on loopback that everybody may call: a web site could otherwise read them with the
+    browser of a user, by a name of its own that it points to 127.0.0.1 (DNS rebinding).
+    """
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self._app = app
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        host = "" if scope["type"] == "lifespan" else _header(scope, b"host")
+        if not host or _is_local(host):  # browsers always send one
+            await self._app(scope, receive, send)
+        else:
+            await _refuse(ForeignHost(host[:_QUOTED_CHARS]), scope, receive, send=send)
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return is_loopback(urlsplit(f"//{host}").hostname or "")
+    except ValueError:  # an address that is none
+        return False
+
+
+class AnswerAtEnd:
+    """ASGI middleware that answers 503 to requests that uvicorn cancels, as they did not end in time."""
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self._app = app
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        begun = False
+
+        async def sending(message: "Message") -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except asyncio.CancelledError:
+            if scope["type"] == "lifespan":
+                raise
+            if not begun:  # otherwise uvicorn breaks the connection, because the answer is incomplete
+                error, headers = Unavailable("the service is stopping"), {"Retry-After": "1"}
+                await _refuse(error, scope, receive, send=send, headers=headers)
+
+
+def _header(scope: "Scope", name: bytes) -> str:
+    value: bytes = next((value for key, value in scope["headers"] if key == name), b"")
+    return value.decode("latin-1")
+
+
+async def _refuse(
+    error: RookeryError,
+    scope: "Scope",
+    receive: "Receive",
+    *,
+    send: "Send",
+    headers: dict[str, str] | None = None,
+) -> None:
+    if scope["type"] == "websocket":
+        # It is not accepted yet, so uvicorn answers 403.
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    from starlette.responses import JSONResponse  # not installed where no server runs
+
+    answer = JSONResponse(problem(error), error.http_status, headers, media_type="application/problem+json")
+    await answer(scope, receive, send)
 
 
 class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg] # not generic at run time

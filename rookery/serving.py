@@ -18,7 +18,7 @@ import grpc
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from rookery import __version__
-from rookery.access import OPEN, Access
+from rookery.access import OPEN, Access, is_loopback
 from rookery.connections import ROOM, Listener, bounded, connection_limit, raise_descriptor_limit
 from rookery.errors import (
     QUOTED_CHARS,
@@ -29,12 +29,20 @@ from rookery.errors import (
     problem,
     validation_message,
 )
-from rookery.middleware import MAX_BODY_BYTES, BodyLimit, RequireToken, TokenInterceptor
+from rookery.middleware import (
+    MAX_BODY_BYTES,
+    AnswerAtEnd,
+    BodyLimit,
+    RequireLocalHost,
+    RequireToken,
+    TokenInterceptor,
+)
 from rookery.processes.ports import bind
 from rookery.waits import overdue
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
+    from starlette.types import ASGIApp
 
 logger = logging.getLogger(__name__)
 
@@ -244,8 +252,13 @@ async def _http(service: Service, sock: socket.socket) -> None:
             return await super().on_tick(counter)
 
     limit = connection_limit()
+    app: ASGIApp = service.app
+    if not service.public:
+        app = RequireToken(app, service.access)
+        if not service.access.token and is_loopback(service.host):
+            app = RequireLocalHost(app)
     config = uvicorn.Config(
-        service.app if service.public else RequireToken(service.app, service.access),
+        AnswerAtEnd(app),
         http=bounded(AutoHTTPProtocol),
         log_config=None,
         access_log=False,

@@ -57,17 +57,17 @@ def bodies() -> Iterator[tuple[str, bytes]]:
 def requests(path: str, access: Access, rng: random.Random) -> Iterator[bytes]:
     """What is no request, or hardly one."""
     token = "".join(f"{name}: {value}\r\n" for name, value in access.headers.items())
-    host = f"Host: 127.0.0.1\r\n{token}"  # the viewer refuses those that it does not know
+    host = f"Host: 127.0.0.1\r\n{token}"  # others are refused
     post, get = (f"{verb} {path} HTTP/1.1\r\n{host}".encode() for verb in ("POST", "GET"))
     yield b"\r\n" * 1000
     yield b"GET /\r\n\r\n"
     yield b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + rng.randbytes(200)
     yield b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + rng.randbytes(500)  # TLS
-    yield b"GET /%00%ff%2e%2e/../../etc/passwd HTTP/1.1\r\nHost: h\r\n\r\n"
-    yield b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n"
-    yield b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"a" * 1_000_000 + b"\r\n\r\n"
-    yield b"GET / HTTP/1.1\r\nHost: h\r\n" + b"X: y\r\n" * 100_000 + b"\r\n"
-    yield b"GET / HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + bytes(range(128, 256)) + b"\r\n\r\n"
+    yield b"GET /%00%ff%2e%2e/../../etc/passwd HTTP/1.1\r\nHost: [::1]\r\n\r\n"
+    yield b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\nHost: [::1]\r\n\r\n"
+    yield b"GET / HTTP/1.1\r\nHost: [::1]\r\nX: " + b"a" * 1_000_000 + b"\r\n\r\n"
+    yield b"GET / HTTP/1.1\r\nHost: [::1]\r\n" + b"X: y\r\n" * 100_000 + b"\r\n"
+    yield b"GET / HTTP/1.1\r\nHost: [::1]\r\nAuthorization: Bearer " + bytes(range(128, 256)) + b"\r\n\r\n"
     yield post + b"Content-Length: -1\r\n\r\n{}"
     yield post + b"Content-Length: 99999999999999999999\r\n\r\n{}"
     yield post + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}"
@@ -103,7 +103,7 @@ def attack_http(url: str, paths: Sequence[str], *, access: Access = OPEN, seed: 
     ):
         for number in range(CONNECTIONS):
             slow = exits.enter_context(socket.create_connection(place))
-            slow.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9999\r\n\r\n{"[: number // 2])
+            slow.sendall(b"POST / HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 9999\r\n\r\n{"[: number // 2])
         for path in paths:
             for name, body in bodies():
                 headers = {"Content-Type": "application/json"}
@@ -166,7 +166,9 @@ def _reset(place: tuple[str, int]) -> None:
     """Connections that end in the middle of a body with a reset, not with a goodbye."""
     for _ in range(CONNECTIONS):
         with socket.create_connection(place) as sock:
-            sock.sendall(b"POST /v1/score HTTP/1.1\r\nHost: h\r\nContent-Length: 9999\r\n\r\n" + b"x" * 5000)
+            sock.sendall(
+                b"POST /v1/score HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 9999\r\n\r\n" + b"x" * 5000
+            )
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 

@@ -1,8 +1,11 @@
 """The HTTP API of the data service: positions, games, prompts and probes. It contains no logic of its own."""
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
+from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 
 from rookery import __version__
@@ -17,6 +20,9 @@ MAX_COUNT = 10_000
 
 MAX_BODY_BYTES = 2 << 20
 """A position and a thousand moves take 10 kB. Parsing much more would delay other requests."""
+
+_POSITIONS_A_HOP = 16
+"""Positions drawn per call of a worker thread. If the request ends, at most these are wasted."""
 
 _LAST = (1 << 64) - 1
 
@@ -103,6 +109,16 @@ class GameBody(BaseModel):
     """The text as it is in its file, without blank lines."""
 
 
+def hops(offset: int, wanted: int) -> Iterator[range]:
+    """Ranges that cover the first `wanted` position numbers from `offset` on; endless if `wanted` is 0."""
+    for first in count(offset, _POSITIONS_A_HOP):
+        last = first + _POSITIONS_A_HOP
+        if wanted and last >= offset + wanted:
+            yield range(first, offset + wanted)
+            return
+        yield range(first, last)
+
+
 def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
     """Returns the app that serves `order`. `seed` is used for requests that name none."""
     app = FastAPI(
@@ -114,20 +130,24 @@ def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
     add_probes(app)  # the games are read before the port opens
 
     @app.get("/v1/positions", responses=_PROBLEMS, tags=["positions"])
-    def positions(query: Annotated[PositionsQuery, Query()]) -> PositionsBody:
+    async def positions(query: Annotated[PositionsQuery, Query()]) -> PositionsBody:
         """`count` positions of the seeded order: the same request gives the same positions."""
         chosen = seed if query.seed is None else query.seed
         split = query.split or order.split
-        end = query.offset + query.count
+
+        def draw(numbers: range) -> list[PositionBody]:
+            drawn = (order.position(number, seed=chosen, split=split) for number in numbers)
+            return [PositionBody.model_validate(position) for position in drawn]
+
+        found: list[PositionBody] = []
+        for numbers in hops(query.offset, query.count):
+            found += await run_in_threadpool(draw, numbers)
         return PositionsBody(
-            positions=[
-                PositionBody.model_validate(order.position(number, seed=chosen, split=split))
-                for number in range(query.offset, end)
-            ],
+            positions=found,
             seed=chosen,
             split=split,
             offset=query.offset,
-            next_offset=end,
+            next_offset=query.offset + query.count,
         )
 
     @app.post("/v1/render", responses=_PROBLEMS | _BODY, tags=["prompts"])

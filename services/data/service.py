@@ -1,9 +1,8 @@
 """Reads the games and serves positions over HTTP and gRPC (`rookery.v1.DataService`)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import closing
-from itertools import count
 from typing import Any
 
 import grpc
@@ -14,7 +13,7 @@ from rookery.errors import InvalidInput
 from rookery.serving import Service, grpc_errors, serve
 from rookery.trace import Position, Split
 from rookery.v1 import data_pb2, data_pb2_grpc
-from services.data.app import create_app
+from services.data.app import create_app, hops
 from services.data.pgn.collection import GameCollection
 from services.data.pgn.sources import setting_sources
 from services.data.positions.numbered import PositionOrder
@@ -22,9 +21,6 @@ from services.data.positions.recipe import Shares
 from services.data.rendering import render_fen
 
 SERVICE_NAME = data_pb2.DESCRIPTOR.services_by_name["DataService"].full_name
-
-_POSITIONS_A_HOP = 16
-"""Positions drawn per call of a worker thread. If the client disconnects, at most these are wasted."""
 
 _SPLITS: dict[int, Split] = {
     data_pb2.SPLIT_TRAIN: "train",
@@ -49,7 +45,7 @@ class DataServicer(data_pb2_grpc.DataServiceServicer):
         async with grpc_errors(context):
             split = self._split(request)
             seed = request.seed if request.HasField("seed") else self._seed
-            for numbers in _hops(request.offset, request.count):
+            for numbers in hops(request.offset, request.count):
                 if self._stopping.is_set():
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "the service is stopping")
                 for position in await asyncio.to_thread(self._draw, numbers, seed, split):
@@ -79,16 +75,6 @@ class DataServicer(data_pb2_grpc.DataServiceServicer):
             return _SPLITS[request.split]
         except KeyError:
             raise InvalidInput(f"split {request.split}: choose from SPLIT_TRAIN, _HELDOUT, _ALL") from None
-
-
-def _hops(offset: int, wanted: int) -> Iterator[range]:
-    """Ranges that cover the first `wanted` position numbers from `offset` on; endless if `wanted` is 0."""
-    for first in count(offset, _POSITIONS_A_HOP):
-        last = first + _POSITIONS_A_HOP
-        if wanted and last >= offset + wanted:
-            yield range(first, offset + wanted)
-            return
-        yield range(first, last)
 
 
 async def run(settings: DataSettings) -> None:

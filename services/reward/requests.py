@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from rookery import metrics
-from rookery.errors import RookeryError, Unavailable, problem
+from rookery.errors import RookeryError, problem
 from rookery.middleware import StrictBody
 from rookery.trace import Outcome, Verdict
 from services.reward.scorer import Item
@@ -199,7 +199,6 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -
 
     Raises:
         ClientDisconnected: the caller disconnected before `work` was done.
-        Unavailable: the service stops, and uvicorn cancelled a request that it could not drain in time.
     """
     working = asyncio.ensure_future(work)
     disconnecting = asyncio.ensure_future(_disconnected(request))
@@ -208,8 +207,6 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -
         if not working.done():
             raise ClientDisconnected
         return working.result()
-    except asyncio.CancelledError as error:
-        raise Unavailable("the reward service is stopping") from error
     finally:
         disconnecting.cancel()
         working.cancel()

@@ -9,11 +9,12 @@ from fastapi import FastAPI
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rookery import __version__
+from rookery.access import is_loopback
 from rookery.config.viewer import ViewerSettings
+from rookery.middleware import RequireLocalHost
 from rookery.serving import add_probes, add_problem_handlers
 from services.viewer.index import Index
 from services.viewer.routes import Viewer, router
@@ -22,7 +23,6 @@ from services.viewer.runs import Runs
 STATIC = Path(__file__).parent / "static"
 
 MAX_BODY_BYTES = 1 << 20
-_LOOPBACK = ("127.0.0.1", "localhost")
 
 _HEADERS = {
     # The pieces are pictures within the style sheet, hence data:.
@@ -70,8 +70,8 @@ def create_app(settings: ViewerSettings, *, folder: Path, stopping: asyncio.Even
         lifespan=closing,
     )
     app.state.viewer = Viewer(settings, settings.access, runs, index, stopping or asyncio.Event())
-    if settings.host in _LOOPBACK:  # else a foreign site could read it, by a name that it points to 127.0.0.1
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=_LOOPBACK, www_redirect=False)
+    if is_loopback(settings.host):  # the pages need no token
+        app.add_middleware(RequireLocalHost)
     app.add_middleware(SecurityHeaders)
     add_problem_handlers(app, max_body_bytes=MAX_BODY_BYTES)
     add_probes(app)  # an index that is being filled is shown in parts

@@ -19,10 +19,11 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field, NonNegativeInt
 
 from rookery import logs
+from rookery.access import is_loopback
 from rookery.config.inference import ServerSettings
 from rookery.errors import EngineFault, InvalidInput, RookeryError, Unavailable, validation_message
 from rookery.hub import weights_digest
-from rookery.middleware import RequireToken
+from rookery.middleware import RequireLocalHost, RequireToken
 from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
@@ -232,6 +233,8 @@ class RookeryPlugin:
         app.state.rookery_drainer = RequestDrainer()
         app.add_middleware(DrainMiddleware, drainer=app.state.rookery_drainer)
         app.add_middleware(RequireToken, access=settings.access)
+        if not settings.access.token and is_loopback(settings.host):
+            app.add_middleware(RequireLocalHost)
 
     async def init_state(self, engine_client: "AsyncLLM", state: "State", args: Namespace) -> None:
         """Starts the background tasks: warm-up and unloading, the policy record, the orderly end."""

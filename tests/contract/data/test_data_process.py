@@ -5,22 +5,31 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import grpc
 import httpx
 import pytest
+from services.data.settings import DataSettings
 
+from rookery import serving
 from rookery.codec import decode_position
 from rookery.streams import RunStreams
+from rookery.trace import Position
 from rookery.v1 import data_pb2, data_pb2_grpc
+from services.data.pgn.collection import GameCollection
+from services.data.pgn.games import Split
+from services.data.positions.numbered import PositionOrder
+from services.data.service import data_service
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
 from tests.builders import ROLLOUTS, read
-from tests.conftest import RedisServer
+from tests.conftest import RedisServer, free_port
 from tests.contract.running_service import START_S, RunningService
 from tests.integration.data.producer import make
-from tests.waiting import until
+from tests.unit.rookery.running import running
+from tests.waiting import eventually, until
 
 Start = Callable[..., RunningService]
 
@@ -46,6 +55,30 @@ def test_stopping_ends_an_endless_stream(start_data: Start) -> None:
     assert asyncio.run(listen()) is grpc.StatusCode.UNAVAILABLE
     assert time.monotonic() - start < 15
     assert service.stop()[0] == 0
+
+
+async def test_a_long_request_ends_with_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SlowOrder(PositionOrder):
+        drawn = 0
+
+        def position(self, number: int, *, seed: int, split: Split | None = None) -> Position:
+            self.drawn += 1
+            time.sleep(0.01)
+            return super().position(number, seed=seed, split=split)
+
+    monkeypatch.setattr(serving, "DRAIN_S", 1)
+    settings = DataSettings(port=free_port(), grpc_port=free_port())
+    with closing(GameCollection(settings.paths)) as games:
+        order = SlowOrder(games, shares=settings.shares, split=settings.split)
+        service = data_service(order, settings)
+        async with running(service) as http:
+            asked = asyncio.create_task(http.get("/v1/positions?count=10000", timeout=60.0))
+            await eventually(lambda: order.drawn > 0)
+            service.stopping.set()
+            assert (await asked).status_code == 503
+        drawn = order.drawn
+        await asyncio.sleep(0.5)
+        assert order.drawn - drawn <= 16
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ async def test_a_closed_socket_ends_the_search(slow_service: RunningService, pat
         url = httpx.URL(slow_service.url)
         _, writer = await asyncio.open_connection(url.host, url.port)
         content = json.dumps(body).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(content)}\r\n"
         writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + content)
         await until(slow_service, lambda now: now.busy == 1)
         writer.close()
@@ -120,6 +120,6 @@ async def test_a_caller_whom_a_stopping_service_cannot_wait_for_is_told_to_come_
         await eventually(lambda: gated.judging)
         service.stopping.set()
         answer = await asked
-    assert (answer.status_code, answer.json()["detail"]) == (503, "the reward service is stopping")
+    assert (answer.status_code, answer.json()["detail"]) == (503, "the service is stopping")
     assert answer.headers["retry-after"] == "1"
     assert gated.cancelled == len(ITEMS)

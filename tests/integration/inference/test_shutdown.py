@@ -71,8 +71,8 @@ async def test_stopped_while_it_is_busy_it_tells_every_client_and_ends(
     address = ("127.0.0.1", server.port)
     limits = httpx.Limits(max_connections=None)
     with socket.create_connection(address) as idle, socket.create_connection(address) as halfway:
-        idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        halfway.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        halfway.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         async with httpx.AsyncClient(base_url=server.url, timeout=120.0, limits=limits) as http:
             tasks = [asyncio.create_task(ask(http)) for _ in range(100)]
             tasks += [asyncio.create_task(stream(http)) for _ in range(20)]

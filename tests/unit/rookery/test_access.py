@@ -226,6 +226,28 @@ async def test_without_an_authority_callers_need_no_certificate(
 
 
 @pytest.mark.parametrize(
+    ("host", "access", "status"),
+    [
+        *(
+            (host, OPEN, 200)
+            for host in ("localhost", "LOCALHOST:80", "127.0.0.1:9", "127.8.8.8", "[::1]:80", "")
+        ),
+        *((host, OPEN, 400) for host in ("evil.example", "localhost.evil.example:80", "10.0.0.1", "[::1")),
+        ("evil.example", RIGHT, 200),
+    ],
+)
+async def test_a_service_on_loopback_without_a_token_answers_to_loopback_names_alone(
+    host: str, access: Access, status: int
+) -> None:
+    async with serving(access) as (_, url), httpx.AsyncClient(base_url=url, headers=access.headers) as http:
+        answer = await http.get("/v1/models", headers={"Host": host})
+        assert answer.status_code == status
+        if status == 400:
+            assert answer.json()["detail"].startswith(f"host {host!r}: without a token")
+            assert (await http.get("/healthz", headers={"Host": host})).status_code == 400
+
+
+@pytest.mark.parametrize(
     ("host", "access", "warned"),
     [("0.0.0.0", OPEN, True), ("127.0.0.1", OPEN, False), ("::1", OPEN, False), ("localhost", OPEN, False),
      ("0.0.0.0", RIGHT, False), ("reward.local", OPEN, True)],

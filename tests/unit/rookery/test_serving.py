@@ -43,6 +43,7 @@ class Bakery:
         self.app.get("/fail/{kind}")(self.fail)
         self.app.post("/order")(self.order)
         self.app.get("/slow")(self.slow)
+        self.app.get("/endless")(self.endless)
         self.baking = asyncio.Event()
 
     async def ready(self) -> str | None:
@@ -58,6 +59,10 @@ class Bakery:
         self.baking.set()
         await asyncio.sleep(0.2)
         return "bread"
+
+    async def endless(self) -> None:
+        self.baking.set()
+        await asyncio.Event().wait()
 
     def service(self, **more: object) -> Service:
         return Service("bakery", self.app, "127.0.0.1", free_port(), "BAKERY_PORT", **more)  # type: ignore[arg-type]
@@ -204,6 +209,21 @@ async def test_a_request_in_flight_finishes_before_the_end(bakery: Bakery) -> No
         await bakery.baking.wait()
         service.stopping.set()
         assert (await slow).json() == "bread"
+
+
+async def test_a_request_that_the_end_cannot_wait_for_is_unavailable(
+    bakery: Bakery, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(serving, "DRAIN_S", 1)
+    service = bakery.service()
+    async with running(service) as client:
+        endless = asyncio.create_task(client.get("/endless"))
+        await bakery.baking.wait()
+        service.stopping.set()
+        answer = await endless
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.json()["detail"] == "the service is stopping"
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_sigterm_drains(bakery: Bakery) -> None:

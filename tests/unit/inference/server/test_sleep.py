@@ -77,8 +77,8 @@ def app(engine: Engine) -> FastAPI:
 @pytest.fixture
 async def client(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[InferenceClient]:
     """The trainer's client, without a socket in between."""
-    made = InferenceClient("http://server")
-    http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server")
+    made = InferenceClient("http://localhost")
+    http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
     monkeypatch.setattr(made, "_http", http)
     yield made
     await http.aclose()
