@@ -48,33 +48,35 @@ CREATE TABLE answers (
     regret DOUBLE, win_after DOUBLE, length INTEGER, surprise DOUBLE, uci VARCHAR, san VARCHAR,
     components MAP(VARCHAR, DOUBLE), text VARCHAR
 );
+CREATE MACRO finite(x) AS CASE WHEN isfinite(x) THEN x END;
 """
+"""A figure that is NaN or infinite is not known: NULL."""
 
 _ADD_GROUPS = """
 INSERT INTO groups
 SELECT $base + file_row_number, $run, id, position.id, prompt.fen, position.phase, prompt.style,
     policy.number, created_at, len(traces), list_avg(rewards),
-    CASE WHEN list_min(rewards) = list_max(rewards) THEN 0 ELSE list_stddev_pop(rewards) END,
+    CASE WHEN list_min(rewards) < list_max(rewards) THEN list_stddev_pop(rewards) ELSE 0 END,
     list_min(rewards), list_max(rewards),
-    list_max(list_transform(traces, lambda t: t.verdict.regret)),
+    list_max(list_transform(traces, lambda t: finite(t.verdict.regret))),
     list_max(list_transform(traces, lambda t: len(t.completion.token_ids))),
-    list_max(list_transform(traces, lambda t: -list_avg(t.completion.logprobs))),
+    list_max(list_transform(traces, lambda t: finite(-list_avg(t.completion.logprobs)))),
     list_avg(list_transform(traces, lambda t: (t.verdict.outcome = 'legal')::INTEGER)),
     list_sum(list_transform(traces, lambda t: len(t.completion.token_ids))),
-    list_sum(list_transform(traces, lambda t: list_sum(t.completion.logprobs))),
+    finite(list_sum(list_transform(traces, lambda t: list_sum(t.completion.logprobs)))),
     list_unique(list_transform(traces, lambda t: t.completion.text)),
     list_unique(list_transform(traces, lambda t: t.verdict.move.uci)),
-    list_max(list_transform(traces, lambda t: t.verdict.win_before)),
+    list_max(list_transform(traces, lambda t: finite(t.verdict.win_before))),
     list_max(list_transform(traces, lambda t: t.verdict.best.san)), NULL, NULL
-FROM (SELECT *, list_transform(traces, lambda t: t.verdict.reward) AS rewards
+FROM (SELECT *, list_filter([t.verdict.reward FOR t IN traces], lambda r: isfinite(r)) AS rewards
       FROM read_parquet($path, file_row_number = true, hive_partitioning = false))
 """
 
 _ADD_ANSWERS = """
 INSERT INTO answers
-SELECT $base + place, $run, version, i, t.verdict.reward, $advantages[place + 1][i + 1],
-    t.verdict.outcome, t.verdict.regret, t.verdict.win_after, len(t.completion.token_ids),
-    -list_avg(t.completion.logprobs), t.verdict.move.uci, t.verdict.move.san, t.verdict.components,
+SELECT $base + place, $run, version, i, finite(t.verdict.reward), $advantages[place + 1][i + 1],
+    t.verdict.outcome, finite(t.verdict.regret), finite(t.verdict.win_after), len(t.completion.token_ids),
+    finite(-list_avg(t.completion.logprobs)), t.verdict.move.uci, t.verdict.move.san, t.verdict.components,
     t.completion.text
 FROM (SELECT file_row_number AS place, policy.number AS version,
              unnest(traces) AS t, generate_subscripts(traces, 1) - 1 AS i
@@ -82,7 +84,7 @@ FROM (SELECT file_row_number AS place, policy.number AS version,
 """
 
 _REWARDS = """
-SELECT list_transform(traces, lambda t: t.verdict.reward)
+SELECT list_transform(traces, lambda t: finite(t.verdict.reward))
 FROM read_parquet(?, file_row_number = true, hive_partitioning = false) ORDER BY file_row_number
 """
 
@@ -262,11 +264,13 @@ class Index:
         return row | {"number": place["g"], "step": place["step"], "age": place["age"]}
 
 
-def _advantages(rewards: Sequence[float], settings: Mapping[str, Any] | None) -> list[float | None]:
+def _advantages(rewards: Sequence[float | None], settings: Mapping[str, Any] | None) -> list[float | None]:
     """The trainer's advantages. Moving averages are not in the archive: for `ema` and `adaptive` they are
-    relative to the group. None if the settings are unknown, and for `none`, which has the critic's."""
-    if settings is None or settings.get("baseline") == "none":
+    relative to the group. None if the settings or a reward are unknown, and for `none`, which has the
+    critic's."""
+    known = [reward for reward in rewards if reward is not None]
+    if settings is None or settings.get("baseline") == "none" or len(known) < len(rewards):
         return [None] * len(rewards)
     relative = leave_one_out if settings.get("baseline") == "leave-one-out" else group_advantages
     floor = float(settings.get("sigma_floor", 0.0))
-    return list(relative(rewards, normalise=bool(settings.get("normalise", True)), sigma_floor=floor))
+    return list(relative(known, normalise=bool(settings.get("normalise", True)), sigma_floor=floor))

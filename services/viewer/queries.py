@@ -121,7 +121,7 @@ def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
         f"least({BINS - 1}, n - (reward < ? + n * ?)::INTEGER + (reward >= ? + (n + 1) * ?)::INTEGER) "
         "AS bin, "
         f"({inside.sql}) AS inside, count(*) AS count, sum(reward) AS reward, "
-        "sum(regret) AS regret, count(regret) AS rated "
+        "count(reward) AS rewarded, sum(regret) AS regret, count(regret) AS rated "
         f"FROM answers a WHERE {others.sql} GROUP BY ALL",
         [*[low, width] * 3, *inside.values, *others.values],
     )
@@ -129,7 +129,7 @@ def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
     bins = [{"low": left, "high": right, "legal": 0, "other": 0} for left, right in pairwise(edges)]
     outcomes: Counter[str] = Counter()
     for cell in cells:
-        if not chosen.outcome or cell["outcome"] in chosen.outcome:
+        if cell["n"] is not None and (not chosen.outcome or cell["outcome"] in chosen.outcome):
             bins[cell["bin"]]["legal" if cell["outcome"] == Outcome.LEGAL else "other"] += cell["count"]
         if cell["inside"]:
             outcomes[cell["outcome"]] += cell["count"]
@@ -148,10 +148,11 @@ def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
 def _totals(cells: list[Row]) -> dict[str, Any]:
     answers = sum(cell["count"] for cell in cells)
     legal = sum(cell["count"] for cell in cells if cell["outcome"] == Outcome.LEGAL)
+    rewarded = sum(cell["rewarded"] for cell in cells)
     rated = sum(cell["rated"] for cell in cells)
     return {
         "answers": answers,
-        "reward": sum(cell["reward"] for cell in cells) / answers if answers else None,
+        "reward": sum(cell["reward"] or 0.0 for cell in cells) / rewarded if rewarded else None,
         "regret": sum(cell["regret"] or 0.0 for cell in cells) / rated if rated else None,
         "legal": legal / answers if answers else None,
     }

@@ -49,7 +49,7 @@ def rescore(index: Index, run: str, chosen: Filter, scheme_text: str) -> dict[st
         where.values,
     )
     found = [list(members) for _, members in groupby(rows, key=lambda row: row["g"])]
-    groups = [_group(scheme, members) for members in found if all(map(_has_win, members))]
+    groups = [_group(scheme, members) for members in found if all(map(_has_figures, members))]
     answers = [answer for group in groups for answer in group["answers"]]
     signs = Counter(answer["change"] for answer in answers)
     changed = sorted(groups, key=lambda group: -sum(a["change"] != "kept" for a in group["answers"]))
@@ -63,9 +63,10 @@ def rescore(index: Index, run: str, chosen: Filter, scheme_text: str) -> dict[st
     }
 
 
-def _has_win(row: Row) -> bool:
-    """Whether the archive has the win probabilities that a scheme needs."""
-    return row["outcome"] != Outcome.LEGAL or None not in (row["win_before"], row["win_after"])
+def _has_figures(row: Row) -> bool:
+    """Whether the archive has the reward, and the win probabilities that a scheme needs."""
+    wins = (row["win_before"], row["win_after"]) if row["outcome"] == Outcome.LEGAL else ()
+    return None not in (row["reward"], *wins)
 
 
 def _group(scheme: Scheme, rows: list[Row]) -> Row:

@@ -4,6 +4,7 @@ The reward service scores every answer again. An advantage here is the reward mi
 trainer may also divide it by a positive number, which changes no sign.
 """
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
@@ -64,7 +65,16 @@ async def rescore(
 
 
 def compare(group: TraceGroup, verdicts: Sequence[Verdict]) -> Iterator[Rescored]:
-    """The answers of a group under both schemes."""
+    """The answers of a group under both schemes.
+
+    Raises:
+        InvalidInput: a reward of the archive is NaN or infinite, which would make every figure so.
+    """
+    for trace in group.traces:
+        if not math.isfinite(trace.verdict.reward):
+            raise InvalidInput(
+                f"group {group.id!r}: reward {trace.verdict.reward} of trace {trace.id!r} is not finite"
+            )
     before, after = group.rewards, [verdict.reward for verdict in verdicts]
     advantages_before, advantages_after = (group_advantages(r, normalise=False) for r in (before, after))
     for index, trace in enumerate(group.traces):

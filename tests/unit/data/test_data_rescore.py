@@ -1,5 +1,6 @@
 """Before and after: the arithmetic of a comparison, against numbers worked out by hand."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.advantages import group_advantages
+from rookery.errors import InvalidInput
 from rookery.trace import Outcome, TraceGroup, Verdict
 from services.data.traces.rescore import Comparison, compare
 from tests.unit.rookery.records import GROUP
@@ -91,3 +93,9 @@ def test_correlation() -> None:
 @given(rewards)
 def test_advantages_add_up_to_nothing(values: list[float]) -> None:
     assert sum(group_advantages(values, normalise=False)) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf])
+def test_a_reward_that_is_no_number_is_named(reward: float) -> None:
+    with pytest.raises(InvalidInput, match=f"reward {reward} of trace 't1' is not finite"):
+        compared(([0.0, reward], [1.0, 0.0]))

@@ -3,8 +3,10 @@
 import asyncio
 import hashlib
 import json
+import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import chess
@@ -18,7 +20,7 @@ from services.viewer import play
 from services.viewer.app import STATIC, create_app
 from services.viewer.routes import READERS
 from tests.conftest import ROOT
-from tests.viewed_runs import HOSTILE, hostile_group, write_run
+from tests.viewed_runs import HOSTILE, groups, hostile_group, write_run
 
 WEB = ROOT / "services" / "viewer" / "web"
 
@@ -120,6 +122,46 @@ def test_a_mistake_is_quoted(client: TestClient, path: str, status: int, said: s
     response = client.get(path)
     assert response.status_code == status
     assert said in response.json()["detail"]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_figures_that_are_no_numbers_are_not_known(tmp_path: Path, value: float) -> None:
+    whole = groups("one", seed=0, count=1)[0]
+    verdict = replace(
+        whole.traces[0].verdict, reward=value, regret=value, win_before=value, win_after=value,
+        components={"delta": value},
+    )  # fmt: skip
+    completion = replace(
+        whole.traces[0].completion, logprobs=(value,) * len(whole.traces[0].completion.logprobs)
+    )
+    trace = replace(whole.traces[0], verdict=verdict, completion=completion)
+    bad = replace(whole, id="bad", traces=(trace, *whole.traces[1:]), generation_s=value)
+    every = replace(bad, id="every", traces=(trace,) * 4)
+    made = write_run(tmp_path, "one", seed=0, more=(bad, every))
+    rewards = [
+        t.verdict.reward for group in (*made[:-2], replace(bad, traces=bad.traces[1:])) for t in group.traces
+    ]
+    with client_of(tmp_path, tmp_path) as client:
+        history = f"history?position={bad.position.id}&fen={bad.prompt.fen}"
+        lists = [
+            "groups",
+            "groups?sort=spread",
+            "groups/bad",
+            "groups/every",
+            "rescore",
+            "collapse",
+            "curves",
+        ]
+        for path in (*lists, "compare/one", history):
+            assert client.get(f"/api/runs/one/{path}").status_code == 200, path
+        summary = client.get("/api/runs/one/summary").json()
+        assert summary["answers"] == len(rewards) + 5
+        assert sum(bar["legal"] + bar["other"] for bar in summary["bins"]) == len(rewards)
+        assert summary["reward"] == pytest.approx(sum(rewards) / len(rewards))
+        listed = {group["id"]: group for group in client.get("/api/runs/one/groups").json()["groups"]}
+    assert listed["bad"]["reward_mean"] == pytest.approx(sum(t.verdict.reward for t in bad.traces[1:]) / 3)
+    assert (listed["every"]["reward_mean"], listed["every"]["reward_std"]) == (None, 0.0)
+    assert [answer["advantage"] for answer in listed["bad"]["answers"]] == [None] * 4
 
 
 def test_hostile_texts_come_whole_and_as_json(client: TestClient) -> None:
