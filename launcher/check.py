@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import chess
-from rich.console import Console
 from rich.text import Text
 
 from commentary import Claim, Reading, Sentence, read
@@ -19,7 +18,9 @@ from commentary.concept import CONCEPTS
 from rookery.epd import decoded
 from rookery.errors import InvalidInput
 from rookery.fen import read_fen
+from rookery.masking import printable
 from rookery.pgn.reader import read_games
+from rookery.terminal import SafeConsole
 
 _EXAMPLES = """
 examples:
@@ -171,7 +172,7 @@ def _comments(data: bytes) -> Iterator[Checked]:
         number += 1
         place = f"game {number}, {game.tags.get('White', '?')} - {game.tags.get('Black', '?')}"
         for fault in game.faults:
-            sys.stderr.write(f"{place}: not all of it was read: {fault}\n")
+            sys.stderr.write(printable(f"{place}: not all of it was read: {fault}\n"))
         for board, comment in comments:
             if comment:
                 yield _checked(place, board, comment)
@@ -219,7 +220,7 @@ def _has_false(claims: Iterable[Claim]) -> bool:
 
 
 def _print(found: Iterable[Checked], *, as_json: bool, all_texts: bool) -> int:
-    console = Console(highlight=False, soft_wrap=True)
+    console = SafeConsole(highlight=False, soft_wrap=True)
     total: Counter[str] = Counter()
     for checked in found:
         counts = checked.count()

@@ -149,9 +149,9 @@ def _require(module: str) -> None:
 
 
 def _console(**options: Any) -> "Console":
-    from rich.console import Console
+    from rookery.terminal import SafeConsole
 
-    return Console(**options)
+    return SafeConsole(**options)
 
 
 def _plain(**options: Any) -> "Console":

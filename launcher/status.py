@@ -21,6 +21,7 @@ from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
 from rookery.settings import RedisUrl
+from rookery.terminal import SafeConsole
 
 
 class RunPlace(AccessSettings):
@@ -78,7 +79,7 @@ def status(settings: StatusSettings, console: Console | None = None) -> int:
     Raises:
         SetupError: there is no such run.
     """
-    console = console or Console()
+    console = console or SafeConsole()
     place = settings.place()
     observer = Observer(
         {name: url for name, url in place["probes"].items() if name != "redis"},

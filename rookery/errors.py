@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from rookery.masking import mask_text
+from rookery.masking import mask_text, printable
 
 QUOTED_CHARS = 200
 """So much of a value from outside is quoted in an error or in the log."""
@@ -31,7 +31,7 @@ MESSAGE_CHARS = 10_000
 class RookeryError(Exception):
     """Base of all: carries its HTTP status, gRPC code name and log level once, for every transport.
 
-    As text, it is cut at `MESSAGE_CHARS`, and the passwords of URLs are masked.
+    As text, it is cut at `MESSAGE_CHARS`, the passwords of URLs are masked, and control characters escaped.
     """
 
     http_status: ClassVar[int] = 500
@@ -42,7 +42,7 @@ class RookeryError(Exception):
     retry_after_s: float | None = None
 
     def __str__(self) -> str:
-        message = mask_text(super().__str__())  # before the cut, which could be in a password
+        message = printable(mask_text(super().__str__()))  # before the cut, which could be in a password
         return message if len(message) <= MESSAGE_CHARS else f"{message[:MESSAGE_CHARS]}..."
 
     @property

@@ -1,4 +1,7 @@
-"""Logging set-up: JSON lines in containers, short text in a terminal. Passwords of URLs are masked."""
+"""Logging set-up: JSON lines in containers, short text in a terminal. Passwords of URLs are masked.
+
+Text also has no raw control characters.
+"""
 
 import faulthandler
 import json
@@ -10,7 +13,7 @@ import time
 
 from google.protobuf.message import DecodeError
 
-from rookery.masking import mask_setting, mask_text
+from rookery.masking import mask_setting, mask_text, printable
 
 _STANDARD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 
@@ -43,7 +46,7 @@ class TextFormatter(logging.Formatter):
     """One line for each record, and the lines of its exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return mask_text(super().format(record))
+        return printable(mask_text(super().format(record)))
 
 
 def shorten_decode_error(record: logging.LogRecord) -> bool:

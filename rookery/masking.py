@@ -1,6 +1,7 @@
 """Masks passwords and tokens before they reach a log, a file, the terminal or another process.
 
 The texts come from outside, so every pattern takes time linear in the length of the text, whatever is in it.
+Also escapes the characters by which a text of others would steer a terminal.
 """
 
 import re
@@ -31,6 +32,21 @@ _ASSIGNED = re.compile(
     re.I,
 )
 """A quoted value, with its escapes, ends at the same quotation mark or with the line."""
+
+
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+"""The control characters but tab and line feed, what changes the direction of a text, and halves of pairs."""
+
+
+def printable(text: str) -> str:
+    r"""A text of others as a terminal may show it: control characters are escaped as in JSON.
+
+    >>> print(printable("\x1b[2Jgone \u202efen"))
+    \u001b[2Jgone \u202efen
+    """
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def is_secret(key: str) -> bool:

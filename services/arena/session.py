@@ -15,6 +15,7 @@ from rookery.config.arena import EvaluateSettings, QuestionSettings
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
 from rookery.masking import mask_setting
+from rookery.terminal import SafeConsole
 from services.arena.answer_store import ANSWERS_FILE, open_answers
 from services.arena.asking import Asker, BestMover, reward_version_of, style_of
 from services.arena.pieces import BEST, RANDOM
@@ -45,7 +46,7 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
         InvalidInput: a player, the positions, the puzzles or the suites cannot be used.
         RookeryError: see also `choose` and `Asker.positions`.
     """
-    console = console or Console()
+    console = console or SafeConsole()
     chosen = await held_out(settings) if settings.asks & {"positions", "reasoning"} else None
     sources = _sources(settings, chosen)
     players = [make_player(spec) for spec in settings.players]

@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -25,6 +24,7 @@ from rich.progress import Progress as Bars
 from rookery.engines import EnginePool, find_engine
 from rookery.errors import SetupError
 from rookery.processes.workers import kept
+from rookery.terminal import SafeConsole
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -130,7 +130,7 @@ class Progress:
     """A progress bar for each stage of a long command, on stderr; without a terminal, a line every minute."""
 
     def __init__(self) -> None:
-        self._console = console = Console(stderr=True)
+        self._console = console = SafeConsole(stderr=True)
         self._bars = Bars(
             TextColumn("{task.description}"),
             BarColumn(),

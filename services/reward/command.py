@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pydantic import ValidationError
-from rich.console import Console
 from rich.table import Table
 
 from rookery.config.reward import RewardSettings
 from rookery.errors import InvalidInput, RookeryError, problem, validation_message
+from rookery.terminal import SafeConsole
 from rookery.trace import Evaluation, Move, Verdict
 from services.reward import LocalScorer
 from services.reward.requests import ScoreRequest
@@ -86,7 +86,7 @@ def _score_one(scorer: LocalScorer, options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(_json(verdict) + "\n")
     else:
-        Console().print(verdict_table(verdict))
+        SafeConsole().print(verdict_table(verdict))
     return 0
 
 

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from rookery.config.trainer import AutobatchSettings, TrainerSettings
 from rookery.errors import InvalidInput, SetupError
+from rookery.terminal import SafeConsole
 from services.trainer.memory_probe import TARGET, GroupShape, Profile, probe
 from services.trainer.model.base_model import check_length, max_positions
 from services.trainer.model.policies import build_policy
@@ -126,7 +127,7 @@ def run(settings: AutobatchSettings, console: Console | None = None) -> Profile:
         f"--batch-groups {choice.positions} --micro-batch-tokens {choice.tokens}",
         f"profiles in {settings.run_dir / FILE}",
     )
-    (console or Console()).print("\n".join(said), highlight=False, markup=False, soft_wrap=True)
+    (console or SafeConsole()).print("\n".join(said), highlight=False, markup=False, soft_wrap=True)
     return choice
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
-from rich.console import Console
 from rich.table import Table
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.settings import Settings
+from rookery.terminal import SafeConsole
 
 if TYPE_CHECKING:
     import torch
@@ -95,7 +95,7 @@ def run(settings: ScalingSettings) -> None:
             f"the fit needs at least {_LEAST_RUNS} runs, of several sizes and lengths"
         )
     law = fit(runs)
-    console = Console()
+    console = SafeConsole()
     table = Table("run", "weights", "tokens", "loss", "fit", "fit to the others")
     for k, one in enumerate(runs):
         others = fit(runs[:k] + runs[k + 1 :]).loss(one.weights, one.tokens)

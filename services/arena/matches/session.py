@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rookery.config.arena import EloSettings, GameSettings, MatchSettings, TournamentSettings
 from rookery.errors import InvalidInput
+from rookery.terminal import SafeConsole
 from services.arena.matches import llm_chess
 from services.arena.matches.game import Game, Rules
 from services.arena.matches.journal import as_pgn, open_journal, read_games
@@ -75,7 +76,7 @@ async def run_match(settings: MatchSettings, *, console: Console | None = None) 
         InvalidInput: a player, the openings or the test are not as they should be.
         RookeryError: see also `play_all`.
     """
-    console = console or Console()
+    console = console or SafeConsole()
     specs = [settings.player, settings.opponent]
     async with open_players(specs, settings.referee) as cast:
         player, opponent = cast[0]
@@ -101,7 +102,7 @@ async def run_match(settings: MatchSettings, *, console: Console | None = None) 
 
 async def run_tournament(settings: TournamentSettings, *, console: Console | None = None) -> MatchReport:
     """Plays the tournament, writes its files and returns the content of match.json. Raises as `run_match`."""
-    console = console or Console()
+    console = console or SafeConsole()
     anchors = read_anchors(settings.anchors)
     async with open_players(settings.players, settings.referee) as cast:
         session = _Session(settings, settings.players, cast, console)
@@ -119,7 +120,7 @@ def run_elo(settings: EloSettings, *, console: Console | None = None) -> Ratings
     Raises:
         InvalidInput: one of the files cannot be read, or has no game.
     """
-    console = console or Console()
+    console = console or SafeConsole()
     games = read_games(settings.games)
     if not games:
         raise InvalidInput(f"no finished game in {str(settings.games)!r}")

@@ -12,6 +12,7 @@ import chess
 
 from rookery.config.arena import UciSettings
 from rookery.errors import SetupError
+from rookery.masking import printable
 from services.arena.players.player import Player
 from services.arena.uci.engine import UciEngine
 
@@ -119,4 +120,4 @@ def _read_lines(lines: "asyncio.Queue[str | None]") -> None:
 
 
 def _write(line: str) -> None:
-    os.write(_OUT, f"{line}\n".encode())
+    os.write(_OUT, f"{printable(line)}\n".encode())

@@ -14,7 +14,7 @@ import chess
 from rookery.config.data import SAMPLE
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
-from rookery.masking import mask_setting
+from rookery.masking import mask_setting, printable
 from rookery.prompt import STYLES
 from rookery.trace import Position, Split
 from services.data.pgn.collection import GameCollection
@@ -307,6 +307,6 @@ def _with_a_move(place: str, report: FenReport) -> Iterator[Position]:
     if report.skipped_count and not sound:
         raise InvalidInput(f"no position in {place!r}: {'; '.join(report.skipped[:3])}")
     name = mask_setting(place)
-    sys.stderr.writelines(f"{line}\n" for line in report.lines(str(name)))
+    sys.stderr.writelines(printable(f"{line}\n") for line in report.lines(str(name)))
     if over:
         sys.stderr.write(f"{over} positions of {name!r} are left out because the game is over\n")

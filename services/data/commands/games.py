@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from rookery.errors import InvalidInput
-from rookery.masking import mask_setting
+from rookery.masking import mask_setting, printable
 from rookery.prompt import GAME_STYLES
 from services.data.commands.flags import (
     add_exams,
@@ -48,9 +48,8 @@ def index(argv: list[str]) -> int:
             raise InvalidInput("an index is written beside its file, but '-' is standard input: name a file")
         header = write_index(location, jobs=options.jobs)
         broken = header.games - sum(header.train) - sum(header.heldout)
-        sys.stderr.write(
-            f"{mask_setting(index_location(location))}: {header.games} games, {broken} of them broken\n"
-        )
+        name = printable(mask_setting(index_location(location)))
+        sys.stderr.write(f"{name}: {header.games} games, {broken} of them broken\n")
     return 0
 
 
@@ -93,7 +92,7 @@ def _write_games(options: argparse.Namespace, recipe: GamesRecipe) -> None:
         + f", left out by filters: {left}" * bool(left)
         + "\n"
     )
-    sys.stderr.writelines(f"  skipped {line}\n" for line in skipped["first"])
+    sys.stderr.writelines(printable(f"  skipped {line}\n") for line in skipped["first"])
 
 
 def moves(argv: list[str]) -> int:
@@ -126,7 +125,7 @@ def _report_moves(manifest: dict[str, Any], *, wanted: int) -> None:
         report_exams(manifest["in_exams"])
     if lines < wanted:
         sys.stderr.write(f"{wanted} were asked for; there are {manifest['by_phase']}\n")
-    sys.stderr.writelines(f"  skipped {line}\n" for line in skipped["first"])
+    sys.stderr.writelines(printable(f"  skipped {line}\n") for line in skipped["first"])
 
 
 def _moves_parser() -> argparse.ArgumentParser:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from rookery.errors import SetupError
+from rookery.masking import printable
 from rookery.streams import RunStreams
 from rookery.trace import TraceGroup
 from services.data.commands.flags import command_parser
@@ -47,7 +48,7 @@ def main(argv: list[str]) -> int:
                 time.sleep(POLL_S)
             republish(streams, chunk)
             progress.advance(len(chunk))
-    sys.stdout.write(f"{total} groups of run {runs[0]}\n")
+    sys.stdout.write(printable(f"{total} groups of run {runs[0]}\n"))
     return 0
 
 

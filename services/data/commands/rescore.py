@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rookery.errors import SetupError
+from rookery.terminal import SafeConsole
 from rookery.trace import TraceGroup
 from services.data.commands.engines import add_reward, scorer_of
 from services.data.commands.flags import command_parser, positive
@@ -41,7 +42,7 @@ def main(argv: list[str]) -> int:
     if options.json:
         sys.stdout.write(json.dumps(comparison.summary(), indent=2) + "\n")
     else:
-        _show(comparison.summary(), Console())
+        _show(comparison.summary(), SafeConsole())
     return 0
 
 

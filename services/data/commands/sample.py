@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from rookery.errors import InvalidInput
+from rookery.masking import printable
 from rookery.prompt import STYLES, render, task_of
 from rookery.trace import Phase, Position
 from services.data.commands.flags import (
@@ -90,7 +91,7 @@ def _report(manifest: dict[str, Any], *, wanted: int) -> None:
         report_exams(manifest["in_exams"])
     if manifest["positions"] < wanted:
         sys.stderr.write(f"{wanted} were asked for; there are no more\n")
-    sys.stderr.writelines(f"  skipped {line}\n" for line in skipped["first"])
+    sys.stderr.writelines(printable(f"  skipped {line}\n") for line in skipped["first"])
 
 
 def _print_positions(options: argparse.Namespace) -> None:

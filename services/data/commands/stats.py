@@ -12,8 +12,9 @@ from rich.table import Table
 
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
-from rookery.masking import mask_setting
+from rookery.masking import mask_setting, printable
 from rookery.processes.workers import Workers
+from rookery.terminal import SafeConsole
 from services.data.commands.flags import add_jobs, add_number, command_parser, share
 from services.data.jobs import Progress
 from services.data.pgn.reader import handle_file
@@ -43,7 +44,7 @@ def main(argv: list[str]) -> int:
     if options.json:
         sys.stdout.write(json.dumps(statistics.summary(), indent=2) + "\n")
     else:
-        _show(statistics.summary(), Console())
+        _show(statistics.summary(), SafeConsole())
     return 0
 
 
@@ -77,7 +78,7 @@ def _count(place: str, options: argparse.Namespace, workers: Workers, progress: 
         statistics = count_positions(positions, advance=progress.advance)
         if report.skipped_count and not statistics.positions:
             raise InvalidInput(f"no position in {place!r}: {'; '.join(report.skipped[:3])}")
-        sys.stderr.writelines(f"{line}\n" for line in report.lines(str(mask_setting(place))))
+        sys.stderr.writelines(printable(f"{line}\n") for line in report.lines(str(mask_setting(place))))
         statistics.by |= {"dropped": report.dropped} if report.dropped else {}
         statistics.by |= {"left_out": Counter(rows=report.skipped_count)} if report.skipped_count else {}
         return statistics

@@ -10,7 +10,7 @@ from typing import Any
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.formats import FORMATS
-from rookery.masking import mask_setting
+from rookery.masking import mask_setting, printable
 from rookery.rookworld import LAYOUTS
 from services.data.commands.engines import add_workers, made_parts
 from services.data.commands.flags import (
@@ -131,7 +131,7 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
         report_exams(counts.in_exams)
     name = mask_setting(options.puzzles)
     sys.stderr.writelines(f"{name}: {kind} dropped: {n}\n" for kind, n in sorted(counts.dropped.items()))
-    sys.stderr.writelines(f"  skipped {name} {line}\n" for line in counts.first)
+    sys.stderr.writelines(printable(f"  skipped {name} {line}\n") for line in counts.first)
     return write_tasks(
         puzzle_examples(chosen, style=options.style),
         open_folder(options.out),

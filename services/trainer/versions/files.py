@@ -21,6 +21,7 @@ from rich.progress import open as open_shown
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.hub import CONFIG_FILE
+from rookery.terminal import SafeConsole
 from services.trainer.distributed.placement import full_tensor
 
 _DTYPES = {
@@ -130,8 +131,10 @@ def file_sha256(path: Path) -> str:
 @lru_cache(maxsize=64)
 def _sha256(path: Path, inode: int, size: int, modified_ns: int) -> str:
     del inode, modified_ns  # only part of the key
-    name = f"SHA-256 of {path.name}"
-    with open_shown(path, "rb", description=name, transient=True, disable=size < _SHOWN_BYTES) as file:
+    name, hidden = f"SHA-256 of {path.name}", size < _SHOWN_BYTES
+    with open_shown(
+        path, "rb", description=name, console=SafeConsole(), transient=True, disable=hidden
+    ) as file:
         return hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
 
 

@@ -50,6 +50,17 @@ def test_a_text_is_marked_and_its_false_claims_are_listed(capsys: pytest.Capture
     ]
 
 
+def test_a_text_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    _, out, _ = run(capsys, "White is \x1b[2J\x9b31mwinning.\u202e", "--fen", FEN)
+    assert r"\u001b[2J\u009b31m" in out
+    (tmp_path / "g.pgn").write_text('[White "\x1b[31m"]\n\n1. e4 e4 {It is \x1bWhite\'s move.} *\n')
+    _, out, err = run(capsys, str(tmp_path / "g.pgn"), "--all")
+    assert r"game 1, \u001b[31m - ?" in err
+    assert "\x1b" not in out + err
+    _, _, err = run(capsys, str(tmp_path / "\x1b[2J.pgn"))
+    assert "\x1b" not in err
+
+
 def test_a_true_text_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "The knight on f3 attacks the queen on g5.", "--fen", FEN)[0] == 0
 
