@@ -55,7 +55,10 @@ def verdict(
     """The full verdict behind `reward`. Raises the same exceptions."""
     from services.reward.scorer import Item
 
-    return shared_scorer().score(Item(board_state, model_response, task, scheme, truncated, move, target))
+    item = Item(
+        board_state, model_response, task, scheme=scheme, truncated=truncated, move=move, target=target
+    )
+    return shared_scorer().score(item)
 
 
 class LocalScorer:

@@ -64,18 +64,18 @@ class AnalysisCache:
         Looks in this process, then in Redis, and searches the rest with `queue`. If a search fails, its error
         is in the place of the analysis.
         """
-        found: dict[Query, Analysis | RookeryError] = {}
+        results: dict[Query, Analysis | RookeryError] = {}
         for query in queries:
             if (analysis := self.get(query)) is not None:
-                found[query] = analysis
-        if self._shared is not None and len(found) < len(queries):
-            await self._look_up([query for query in queries if query not in found], found, self._shared)
-        missing = [query for query in dict.fromkeys(queries) if query not in found]
+                results[query] = analysis
+        if self._shared is not None and len(results) < len(queries):
+            await self._look_up([query for query in queries if query not in results], results, self._shared)
+        missing = [query for query in dict.fromkeys(queries) if query not in results]
         if missing:
             _MISSES.inc(len(missing))
             for query, result in zip(missing, await queue.search_all(missing), strict=True):
-                found[query] = self._keep(query, result) if isinstance(result, Analysis) else result
-        return [found[query] for query in queries]
+                results[query] = self._keep(query, result) if isinstance(result, Analysis) else result
+        return [results[query] for query in queries]
 
     async def _look_up(
         self, queries: list[Query], found: dict[Query, Analysis | RookeryError], shared: SharedCache

@@ -80,8 +80,15 @@ def _parser(prog: str) -> argparse.ArgumentParser:
 
 def _score_one(scorer: LocalScorer, options: argparse.Namespace) -> int:
     response = sys.stdin.read() if options.response == "-" else options.response
-    scheme, truncated, move = options.scheme, options.truncated, options.move
-    item = Item(options.fen, response, options.task, scheme, truncated, move, options.target)
+    item = Item(
+        options.fen,
+        response,
+        options.task,
+        scheme=options.scheme,
+        truncated=options.truncated,
+        move=options.move,
+        target=options.target,
+    )
     verdict = scorer.score(item)
     if options.json:
         sys.stdout.write(_json(verdict) + "\n")

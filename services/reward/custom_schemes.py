@@ -73,10 +73,10 @@ async def _load(spec: str) -> Term:
             raise SetupError(f"--schemes: {spec!r} has no name: write name={spec}")
         return await _of_server(name, place)
     if ":" not in place:
-        found = entry_points(group=GROUP, name=place)
-        if not found:
+        points = entry_points(group=GROUP, name=place)
+        if not points:
             raise SetupError(f"--schemes: no entry point {place!r} in the group {GROUP!r}")
-        name, place = name or place, next(iter(found)).value
+        name, place = name or place, next(iter(points)).value
     return _of_function(name, place)
 
 
@@ -127,10 +127,12 @@ async def _of_server(name: str, url: str) -> Term:
 
     async def unavailable_reason() -> str | None:
         try:
-            told = await call("GET")
+            answered = await call("GET")
         except (httpx.HTTPError, ValueError, TypeError) as error:
             return f"scheme {name!r}: {cause_message(error)}"
-        return None if told == card else f"scheme {name!r}: the server is now {str(told)[:200]}, start again"
+        if answered == card:
+            return None
+        return f"scheme {name!r}: the server is now {str(answered)[:200]}, start again"
 
     return replace(_term(name, card, ask), unavailable_reason=unavailable_reason, close=http.aclose)
 
@@ -149,12 +151,14 @@ def _term(name: str, card: dict[str, Any], ask: Asked) -> Term:
         columns = {"completions": list(completions), "fen": [fen] * len(moves), "move": list(moves)}
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                told = [float(value) for value in await ask(columns)]
+                rewards = [float(value) for value in await ask(columns)]
         except Exception as error:  # whatever the user's function raises: a fault, never a reward
             raise PeerFault(f"scheme {name!r}: {cause_message(error)}") from error
-        if len(told) != len(moves) or not all(low <= value <= high for value in told):
-            raise PeerFault(f"scheme {name!r}: not {len(moves)} values in [{low}, {high}]: {str(told)[:200]}")
-        return told
+        if len(rewards) != len(moves) or not all(low <= value <= high for value in rewards):
+            raise PeerFault(
+                f"scheme {name!r}: not {len(moves)} values in [{low}, {high}]: {str(rewards)[:200]}"
+            )
+        return rewards
 
     def value(inputs: TermInput) -> float:
         return inputs.custom[name]

@@ -53,8 +53,8 @@ def read_moves(response: str, board: chess.Board, *, most: int) -> tuple[ReadMov
     """The first `most` moves that the reasoning names."""
     if not most:
         return ()
-    named = islice(named_moves(before_answer(response)[:REASONING_CHARS], board), most)
-    return tuple(ReadMove(read_move(one.uci, board).move, one.start, one.end) for one in named)
+    mentions = islice(named_moves(before_answer(response)[:REASONING_CHARS], board), most)
+    return tuple(ReadMove(read_move(m.uci, board).move, m.start, m.end) for m in mentions)
 
 
 def with_reading(answer: MoveAnswer, fen: str) -> MoveAnswer | InvalidInput:
@@ -71,17 +71,17 @@ async def with_custom(answers: Mapping[int, MoveAnswer], fen: str) -> dict[int, 
     for term in {term for answer in answers.values() for _, term in answer.scheme.terms}:
         if term.ask is None:
             continue
-        asked = {
+        concerned = {
             number: answer
             for number, answer in results.items()
-            if isinstance(answer, MoveAnswer) and any(own is term for _, own in answer.scheme.terms)
+            if isinstance(answer, MoveAnswer) and any(needed is term for _, needed in answer.scheme.terms)
         }
         try:
-            moves = [answer.move.uci() for answer in asked.values()]
-            values = await term.ask(fen, [answer.response for answer in asked.values()], moves)
+            moves = [answer.move.uci() for answer in concerned.values()]
+            values = await term.ask(fen, [answer.response for answer in concerned.values()], moves)
         except PeerFault as fault:
-            results |= dict.fromkeys(asked, fault)
+            results |= dict.fromkeys(concerned, fault)
         else:
-            for (number, answer), value in zip(asked.items(), values, strict=True):
+            for (number, answer), value in zip(concerned.items(), values, strict=True):
                 results[number] = replace(answer, custom={**answer.custom, term.name: value})
     return results

@@ -66,10 +66,19 @@ class MoveJudge:
             self._model_scores(position, answers),
         )
         values[best_move] = MoveValue(top.evaluation, top.win)
-        named = any(answer.scheme.candidates for answer in answers)
-        legal_moves = position.board.legal_moves.count() if named else 0
+        counted = any(answer.scheme.candidates for answer in answers)
+        legal_moves = position.board.legal_moves.count() if counted else 0
         return [
-            self._verdict(answer, best, top, root.nodes, values, scores, legal_moves) for answer in answers
+            self._verdict(
+                answer,
+                best,
+                top,
+                root_nodes=root.nodes,
+                values=values,
+                scores=scores,
+                legal_moves=legal_moves,
+            )
+            for answer in answers
         ]
 
     async def root(
@@ -97,27 +106,27 @@ class MoveJudge:
         self, position: Position, moves: Sequence[chess.Move], queue: RequestQueue
     ) -> dict[chess.Move, MoveValue | RookeryError]:
         """The value of each of `moves`: by the rules if it ends the game, else by a search of it alone."""
-        found: dict[chess.Move, MoveValue | RookeryError] = {}
+        results: dict[chess.Move, MoveValue | RookeryError] = {}
         for move in moves:
             if (value := _final_value(position.legal_move(move))) is not None:
-                found[move] = value
-        unsettled = [move for move in moves if move not in found]
+                results[move] = value
+        unsettled = [move for move in moves if move not in results]
         queries = [
             Query(position.key, self._nodes, position.to_engine(move), chess960=position.chess960)
             for move in unsettled
         ]
         for move, analysis in zip(unsettled, await self._cache.find_all(queries, queue), strict=True):
             if isinstance(analysis, Analysis):
-                found[move] = self.value(position.legal_move(move), analysis.lines[0], nodes=analysis.nodes)
+                results[move] = self.value(position.legal_move(move), analysis.lines[0], nodes=analysis.nodes)
             else:
-                found[move] = analysis
-        return found
+                results[move] = analysis
+        return results
 
     def _asked(self, position: Position, answers: Sequence[MoveAnswer], best: chess.Move) -> list[chess.Move]:
         if any(answer.scheme.needs_worst for answer in answers):
             return [move for move in position.board.legal_moves if move != best]
-        named = dict.fromkeys(move for answer in answers for move in (answer.move, *answer.candidates))
-        return [move for move in named if move != best]
+        moves = dict.fromkeys(move for answer in answers for move in (answer.move, *answer.candidates))
+        return [move for move in moves if move != best]
 
     async def _model_scores(
         self, position: Position, answers: Sequence[MoveAnswer]
@@ -132,6 +141,7 @@ class MoveJudge:
         answer: MoveAnswer,
         best: LegalMove,
         top: MoveValue,
+        *,
         root_nodes: int,
         values: dict[chess.Move, MoveValue | RookeryError],
         scores: ModelScores | PeerFault,
@@ -141,28 +151,28 @@ class MoveJudge:
         searched = {
             move: values[move] for move in (answer.move, *(values if needs_worst else answer.candidates))
         }
-        known = {move: value for move, value in searched.items() if isinstance(value, MoveValue)}
+        judged = {move: value for move, value in searched.items() if isinstance(value, MoveValue)}
         if fault := next((value for value in searched.values() if not isinstance(value, MoveValue)), None):
             return fault
-        own = known[answer.move]
-        worst = min(value.win for value in known.values()) if needs_worst else None
-        nodes = root_nodes + sum(value.nodes for value in known.values())
+        played = judged[answer.move]
+        worst = min(value.win for value in judged.values()) if needs_worst else None
+        nodes = root_nodes + sum(value.nodes for value in judged.values())
         model_score = _model_score(answer, scores)
         if isinstance(model_score, PeerFault):
             return model_score
-        wins_named = tuple(known[move].win for move in answer.candidates)
+        wins_named = tuple(judged[move].win for move in answer.candidates)
         truth = truth_of(answer.reading) if answer.reading else None
         inputs = TermInput(
             top.win,
-            own.win,
+            played.win,
             answer.response,
-            worst,
-            model_score,
-            wins_named,
-            legal_moves,
-            truth,
-            answer.custom,
-            own.evaluation,
+            win_worst=worst,
+            model=model_score,
+            wins_named=wins_named,
+            legal_moves=legal_moves,
+            truth=truth,
+            custom=answer.custom,
+            played=played.evaluation,
         )
         components = answer.scheme.components(inputs)
         return Verdict(
@@ -172,19 +182,19 @@ class MoveJudge:
             move=answer.legal_move.move,
             best=best.move,
             win_before=top.win,
-            win_after=own.win,
+            win_after=played.win,
             regret=inputs.regret,
             eval_before=top.evaluation,
-            eval_after=own.evaluation,
+            eval_after=played.evaluation,
             components=components,
             engine=EngineStamp(self._engine_id, nodes),
             sentences=sentences_of(answer.reading) if answer.reading else (),
-            process_rewards=_process_rewards(answer, inputs, known),
+            process_rewards=_process_rewards(answer, inputs, judged),
         )
 
 
 def _process_rewards(
-    answer: MoveAnswer, inputs: TermInput, known: Mapping[chess.Move, MoveValue]
+    answer: MoveAnswer, inputs: TermInput, values: Mapping[chess.Move, MoveValue]
 ) -> tuple[ProcessReward, ...]:
     """The reward of each move that the reasoning names. One named again earns as little as an illegal one."""
     scheme = answer.scheme.engine_terms if answer.named else None
@@ -192,14 +202,14 @@ def _process_rewards(
         return ()
     before = set[chess.Move]()
     rewards = []
-    for named in answer.named:
+    for mention in answer.named:
         reward = scheme.low
-        if named.move is not None and named.move not in before:
-            before.add(named.move)
-            value = known[named.move]
-            own = TermInput(inputs.win_best, value.win, "", inputs.win_worst, played=value.evaluation)
-            reward = sum((weight * term.value(own) for weight, term in scheme.terms), 0.0)
-        rewards.append(ProcessReward(named.start, named.end, reward))
+        if mention.move is not None and mention.move not in before:
+            before.add(mention.move)
+            value = values[mention.move]
+            alone = TermInput(inputs.win_best, value.win, "", inputs.win_worst, played=value.evaluation)
+            reward = sum((weight * term.value(alone) for weight, term in scheme.terms), 0.0)
+        rewards.append(ProcessReward(mention.start, mention.end, reward))
     return tuple(rewards)
 
 

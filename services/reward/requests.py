@@ -53,7 +53,15 @@ class ScoreRequest(_Strict):
 
     def item(self) -> Item:
         """The request as the scorer's `Item`."""
-        return Item(self.fen, self.response, self.task, self.scheme, self.truncated, self.move, self.target)
+        return Item(
+            self.fen,
+            self.response,
+            self.task,
+            scheme=self.scheme,
+            truncated=self.truncated,
+            move=self.move,
+            target=self.target,
+        )
 
 
 class BatchRequest(_Strict):

@@ -144,8 +144,8 @@ def _candidates_loss(
 ) -> float:
     """The mean loss of win probability against the engine's list, over the places of the longer list."""
     ranked = sorted(top.values(), reverse=True)
-    named = sorted((wins[move] for move in _distinct(answer.moves)), reverse=True)
-    losses = [max(0.0, win - mine) for win, mine in zip(ranked, named, strict=False)]
+    answered = sorted((wins[move] for move in _distinct(answer.moves)), reverse=True)
+    losses = [max(0.0, best - win) for best, win in zip(ranked, answered, strict=False)]
     places = max(len(ranked), len(answer.moves))
     return (sum(losses) + places - len(losses)) / places
 

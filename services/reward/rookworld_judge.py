@@ -91,8 +91,8 @@ class RookworldJudge:
             return [root if answer in sound else self._refusal(answer) for answer in answers]
         best = [(position.from_engine(line.pv[0]), line) for line in root.lines]
         top = {move: self._judge.value(position.legal_move(move), line) for move, line in best}
-        named = dict.fromkeys(move for answer in sound for move in answer.named if move not in top)
-        values = {**top, **await self._judge.values(position, list(named), queue)}
+        others = dict.fromkeys(move for answer in sound for move in answer.named if move not in top)
+        values = {**top, **await self._judge.values(position, list(others), queue)}
         return [
             self._graded(position, answer, top, values, root.nodes)
             if answer is not None and answer.best is not None
@@ -114,31 +114,31 @@ class RookworldJudge:
         values: Mapping[chess.Move, MoveValue | RookeryError],
         root_nodes: int,
     ) -> Result:
-        known: dict[chess.Move, MoveValue] = {}
+        judged: dict[chess.Move, MoveValue] = {}
         for move in (*top, *answer.named):
             value = values[move]
             if not isinstance(value, MoveValue):
                 return value
-            known[move] = value
+            judged[move] = value
         truth = PolicyTruth(
-            top={move: known[move].win for move in top},
-            wins={move: value.win for move, value in known.items()},
+            top={move: judged[move].win for move in top},
+            wins={move: value.win for move, value in judged.items()},
             win=lambda claimed: win_probability(claimed, k=self._judge.model.k),
         )
         verdict = self._verdict(
-            grade_policy(answer, truth), nodes=root_nodes + sum(known[move].nodes for move in answer.named)
+            grade_policy(answer, truth), nodes=root_nodes + sum(judged[move].nodes for move in answer.named)
         )
-        best = max(top, key=lambda move: known[move].win)
+        best = max(top, key=lambda move: judged[move].win)
         played = answer.best or best
         return replace(
             verdict,
             move=position.legal_move(played).move,
             best=position.legal_move(best).move,
-            win_before=known[best].win,
-            win_after=known[played].win,
-            regret=max(0.0, known[best].win - known[played].win),
-            eval_before=known[best].evaluation,
-            eval_after=known[played].evaluation,
+            win_before=judged[best].win,
+            win_after=judged[played].win,
+            regret=max(0.0, judged[best].win - judged[played].win),
+            eval_before=judged[best].evaluation,
+            eval_after=judged[played].evaluation,
         )
 
     def _verdict(self, grade: Grade, *, nodes: int) -> Verdict:

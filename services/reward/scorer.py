@@ -310,10 +310,16 @@ class Scorer:
         if reading.move is None:
             return self._refusal(reading.outcome, scheme)
         legal_move = position.legal_move(reading.move)
-        named = read_moves(item.response, position.board, most=scheme.candidates)
-        legal = tuple(dict.fromkeys(one.move for one in named if one.move is not None))
-        version = self.version(scheme)
-        return MoveAnswer(legal_move, reading.move, item.response, scheme, version, named, legal)
+        mentions = read_moves(item.response, position.board, most=scheme.candidates)
+        return MoveAnswer(
+            legal_move,
+            reading.move,
+            item.response,
+            scheme=scheme,
+            reward_version=self.version(scheme),
+            named=mentions,
+            candidates=tuple(dict.fromkeys(m.move for m in mentions if m.move is not None)),
+        )
 
     def _refusal(self, outcome: Outcome, scheme: Scheme) -> Verdict:
         penalty = scheme.penalty(outcome)

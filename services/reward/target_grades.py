@@ -64,12 +64,12 @@ def _grade_policy(board: chess.Board, response: str, target: str, k: float) -> G
     places = max(len(truth.moves), len(answer.moves))
     # Of a move that is named twice, the first evaluation counts, as in `rookworld_grades`.
     theirs = dict(zip(reversed(truth.moves), reversed(truth.evals), strict=True))
-    own = dict(zip(reversed(answer.moves), reversed(answer.evals), strict=True))
-    named = [move for move in own if move is not None and move in theirs]
-    errors = [abs(win_probability(own[m], k=k) - win_probability(theirs[m], k=k)) for m in named]
+    answered = dict(zip(reversed(answer.moves), reversed(answer.evals), strict=True))
+    common = [move for move in answered if move is not None and move in theirs]
+    errors = [abs(win_probability(answered[m], k=k) - win_probability(theirs[m], k=k)) for m in common]
     fields = {
         "best": float(answer.best == truth.best),
-        "candidates": len(named) / places,
+        "candidates": len(common) / places,
         "evaluations": sum(max(0.0, 1.0 - error / EVALUATION_SPAN) for error in errors) / places,
     }
     return _graded(math.fsum(fields.values()) / len(fields), fields)
@@ -107,9 +107,9 @@ def _wrong_places(fen: str, target: str) -> int:
     >>> _wrong_places("4k3/8/8/8/8/8/4P3/4K3 w - - 0 1", "4k3/8/8/8/4P3/8/8/4K3 b - - 0 1")
     3
     """
-    (board, *rest), (other, *others) = (text.split(" ") for text in (fen, target))
-    pairs = chain(zip(_squares(board), _squares(other), strict=True), zip(rest, others, strict=True))
-    return sum(mine != theirs for mine, theirs in pairs)
+    (board, *fields), (target_board, *target_fields) = (text.split(" ") for text in (fen, target))
+    squares = zip(_squares(board), _squares(target_board), strict=True)
+    return sum(place != right for place, right in chain(squares, zip(fields, target_fields, strict=True)))
 
 
 def _squares(placement: str) -> str:

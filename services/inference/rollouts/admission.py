@@ -64,8 +64,8 @@ class Lead:
         if first:  # nothing could be ready for the first version of a run
             return
         self._left_over = sorted([*self._left_over, waiting - needed])
-        seen = len(self._left_over)
-        if seen == WINDOW or (seen > 1 and self._left_over[1] < 0):
+        versions = len(self._left_over)
+        if versions == WINDOW or (versions > 1 and self._left_over[1] < 0):
             self.groups = min(max(self.groups - self._left_over[1], self._least), self._most)
             self._left_over.clear()
 

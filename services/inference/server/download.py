@@ -99,9 +99,9 @@ class DownloadingRules:
             part.mkdir(parents=True, exist_ok=True)
             remote = f"{self._url}/{version.name}"
             sums = self._sums(f"{remote}/{SUMS}", part / SUMS)
-            if (said := sums.get(self._names[-1])) != version.sha256:
+            if (digest := sums.get(self._names[-1])) != version.sha256:
                 raise InvalidInput(
-                    f"{remote}/{SUMS}: {self._names[-1]} has sha256 {said}, not {version.sha256!r}"
+                    f"{remote}/{SUMS}: {self._names[-1]} has sha256 {digest}, not {version.sha256!r}"
                 )
             for name in self._names:
                 limit = None if name == self._names[-1] else _MAX_BYTES

@@ -133,11 +133,11 @@ class DrainMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun = False
+        responding = False
 
         async def sending(message: "Message") -> None:
-            nonlocal begun
-            begun = True
+            nonlocal responding
+            responding = True
             await send(message)
 
         try:
@@ -148,7 +148,7 @@ class DrainMiddleware:
                     async with self._drainer.admitted():
                         await self._app(scope, receive, sending)
         except Closed as closed:
-            if not begun:  # otherwise uvicorn breaks the connection, because the answer is incomplete
+            if not responding:  # otherwise uvicorn breaks the connection, because the answer is incomplete
                 body = problem(closed)
                 answer = JSONResponse(body, closed.http_status, media_type="application/problem+json")
                 await answer(scope, receive, send)

@@ -210,10 +210,10 @@ class FullWeightsVllmEngine(VllmEngine):
 
     def route(self, model: str, adapter: Adapter) -> None:
         """Adds a name for the served version. Answers carry its first name, so route the alias last."""
-        known = [path for path in self._models.base_model_paths if path.model_path == adapter.path]
+        named_alike = [path for path in self._models.base_model_paths if path.model_path == adapter.path]
         # In place, because vLLM's registry holds the same list.
         self._models.base_model_paths[:] = [
-            *(path for path in known if path.name != model),
+            *(path for path in named_alike if path.name != model),
             BaseModelPath(name=model, model_path=adapter.path),
         ]
 

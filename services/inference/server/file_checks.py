@@ -34,7 +34,7 @@ def check_base(said: str, own: frozenset[str]) -> None:
         InvalidInput: it is another base model; the message quotes both.
     """
     name, _, digest = said.partition(f"@{DIGEST}")
-    by_content = digest and any(other.startswith(DIGEST) for other in own)
+    by_content = digest and any(name.startswith(DIGEST) for name in own)
     if (f"{DIGEST}{digest}" if by_content else name) not in own:
         raise InvalidInput(f"base model {said!r}: this server has {sorted(own)}")
 
@@ -68,7 +68,7 @@ def read_header(path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="np") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-            return {name: Tensor(one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()}
+            return {name: Tensor(s.get_dtype(), tuple(s.get_shape())) for name, s in slices.items()}
     except SafetensorError as error:
         raise InvalidInput(f"{path} is not a whole safetensors file: {error}") from error
 

@@ -156,12 +156,12 @@ class Policies:
         if rollback or served is None or version.number > served.number:
             return
         if version.number == served.number:
-            said = (
+            reason = (
                 f"is served with sha256 {served.sha256}, not {version.sha256!r}: set rollback to replace it"
             )
         else:
-            said = f"is older than {served.number}: set rollback to go back to it"
-        raise Conflict(f"version {version.number} {said}")
+            reason = f"is older than {served.number}: set rollback to go back to it"
+        raise Conflict(f"version {version.number} {reason}")
 
     async def _reload(self, adapter: Adapter) -> ReloadResult:
         started, seconds = time.perf_counter(), dict[str, float]()
@@ -219,11 +219,11 @@ class Policies:
             raise InvalidInput(f"{adapter.version.name} answers the canary with {list(logprobs)}")
         difference = max(abs(a - b) for a, b in zip(logprobs, base, strict=True))
         if difference == 0:
-            said = f"{adapter.version.name} answers the canary exactly as the base model does"
+            message = f"{adapter.version.name} answers the canary exactly as the base model does"
             if await asyncio.to_thread(self._rules.must_differ, adapter):
-                raise InvalidInput(f"{said}, though {adapter.path} changes its weights: it is not applied")
+                raise InvalidInput(f"{message}, though {adapter.path} changes its weights: it is not applied")
             if adapter.version.number > 0:
-                logger.warning(said)
+                logger.warning(message)
         return difference
 
     def _serve(self, adapter: Adapter) -> None:
@@ -238,12 +238,12 @@ class Policies:
         """Removes all names but those of the newest of `versions` and of those that are leased."""
         now = time.monotonic()
         self._leases = {a: end for a, end in self._leases.items() if end > now and a in versions}
-        kept = [a for a in versions if a in versions[-self._keep :] or a in self._leases]
+        named = [a for a in versions if a in versions[-self._keep :] or a in self._leases]
         for old in self._named:
-            if old not in kept:
+            if old not in named:
                 self._engine.unroute(old.version.name)
                 self._retired[old] = now
-        self._named = kept
+        self._named = named
 
 
 @contextmanager
