@@ -76,7 +76,7 @@ def is_closed(sock: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"GET / HT", b"POST /eat HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n{"]
+    "said", [b"", b"GET / HT", b"POST /eat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"]
 )
 async def test_the_longest_silent_make_room(connect: Connect, said: bytes) -> None:
     service = inn()
@@ -93,7 +93,7 @@ async def test_requests_in_flight_are_never_closed(connect: Connect) -> None:
     service = inn()
     async with running(service) as client:
         await client.aclose()
-        guests = [connect(service, b"GET /stay HTTP/1.1\r\nHost: h\r\n\r\n") for _ in range(LIMIT)]
+        guests = [connect(service, b"GET /stay HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(LIMIT)]
         late = connect(service)
         await eventually(lambda: is_closed(late))
         service.stopping.set()
@@ -104,7 +104,7 @@ async def test_an_idle_connection_ends(connect: Connect, monkeypatch: pytest.Mon
     monkeypatch.setattr(connections, "IDLE_S", 0.1)
     service = inn()
     async with running(service):
-        guest = connect(service, b"GET /stay HTTP/1.1\r\nHost: h\r\n\r\n")
+        guest = connect(service, b"GET /stay HTTP/1.1\r\nHost: localhost\r\n\r\n")
         silent = connect(service)
         await eventually(lambda: is_closed(silent))
         assert not is_closed(guest)
