@@ -93,15 +93,15 @@ class Access:
         The token may also be the password of RFC 7617's Basic, with any user: many clients send that for
         `http://x:TOKEN@host`.
         """
-        scheme, _, said = authorization.partition(" ")
-        shown = said.strip().encode()
+        scheme, _, credentials = authorization.partition(" ")
+        token = credentials.strip().encode()
         if scheme.lower() == "basic":
             try:
-                shown = b64decode(shown, validate=True).partition(b":")[2]
+                token = b64decode(token, validate=True).partition(b":")[2]
             except ValueError:
                 return not self.token
-        same = compare_digest(shown, self.token.encode())
-        return not self.token or (same and scheme.lower() in ("bearer", "basic"))
+        is_equal = compare_digest(token, self.token.encode())
+        return not self.token or (is_equal and scheme.lower() in ("bearer", "basic"))
 
     def is_open(self, path: str) -> bool:
         """Whether everybody may ask for this HTTP path."""
@@ -213,7 +213,12 @@ class AccessSettings(Settings):
                 raise SetupError(f"cannot read {str(path)!r} (--tls-cert, --tls-key, --tls-ca)")
         self._check_certificates()
         return Access(
-            self._token(), self.token_file, self.guard_metrics, self.tls_cert, self.tls_key, self.tls_ca
+            token=self._token(),
+            token_file=self.token_file,
+            guard_metrics=self.guard_metrics,
+            cert=self.tls_cert,
+            key=self.tls_key,
+            ca=self.tls_ca,
         )
 
     @property
@@ -244,8 +249,8 @@ class AccessSettings(Settings):
             token = self.token_file.read_text().strip() if self.token_file else os.environ.get(place, "")
         except (OSError, UnicodeDecodeError) as error:
             raise SetupError(f"{place}: {error}") from error
-        given = self.token_file is not None or place in os.environ
-        if given and not _TOKEN.fullmatch(token):
+        is_set = self.token_file is not None or place in os.environ
+        if is_set and not _TOKEN.fullmatch(token):
             raise SetupError(
                 f"{place} has no token of at least 16 letters, digits and -._~+/ "
                 "(make one with: openssl rand -hex 32)"

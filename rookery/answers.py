@@ -188,14 +188,14 @@ def peel(text: str) -> str:
     'Qxf7#'
     """
     while not _PLAIN.fullmatch(text):
-        peeled = _peeled(text)
+        peeled = _peel_once(text)
         if peeled == text:
             break
         text = peeled
     return text
 
 
-def _peeled(text: str) -> str:
+def _peel_once(text: str) -> str:
     text = _MANGLED.sub(lambda match: _MANGLED_LETTERS[match[0]], text)
     text = unicodedata.normalize("NFKC", text).translate(_INVISIBLE)
     for pattern, plain in _MARKUP:

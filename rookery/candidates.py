@@ -34,8 +34,8 @@ def candidates_of(text: str, board: chess.Board) -> list[Candidate]:
     line = read_policy_answer(text)
     if line is not None:
         return [Candidate(*pair) for pair in zip(line.moves, line.evals, strict=True)]
-    named = named_moves(before_answer(text), board)
-    return [Candidate(move.uci, -float(place)) for place, move in enumerate(named)]
+    moves = named_moves(before_answer(text), board)
+    return [Candidate(move.uci, -float(place)) for place, move in enumerate(moves)]
 
 
 def distinct(candidates: Sequence[Candidate]) -> dict[str, float]:

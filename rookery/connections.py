@@ -14,20 +14,20 @@ from contextlib import suppress
 from typing import Any
 
 DESCRIPTORS = 1 << 16
-"""So many are asked for, if the hard limit allows. Nothing needs more, and some programs close every one."""
+"""The soft limit of open files, if the hard limit allows. Nothing needs more, and some programs close all."""
 
 RESERVED = 256
 """Descriptors that are left to files, engines, Redis and other services."""
 
 MAX_CONNECTIONS = 4096
 ROOM = 8
-"""At the limit, one in so many is closed."""
+"""At the limit, one connection of this many is closed, to make room."""
 
 IDLE_S = 60.0
 """A caller has this long for a request, its body included."""
 
 MAX_HEAD_BYTES = 1 << 16
-"""Of the request line and the headers, once they take more than one read."""
+"""The most bytes of the request line and the headers, if they take more than one read."""
 
 GRACE_S = 1.0
 """A new connection has this long for its request or TLS handshake, even if there is no room for others."""
@@ -41,10 +41,10 @@ _LACKS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 def raise_descriptor_limit() -> None:
     """Raises the soft limit of open files as far as the hard limit allows, at most to `DESCRIPTORS`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    limit = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < limit:
         with suppress(ValueError, OSError):  # macOS allows less than its hard limit
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def connection_limit() -> int:
@@ -104,21 +104,21 @@ def bounded(protocol: type[asyncio.Protocol]) -> type[asyncio.Protocol]:
 
 
 def close_waiting(connections: Collection[Any], *, most: int, fresh: int = 0) -> int:
-    """Closes those that wait for longer than `IDLE_S`, and the longest waiting of more than `most`.
+    """Closes connections that have waited longer than `IDLE_S`, and the longest waiting of more than `most`.
 
-    Of the latter, those come first that never had an answer. The last `fresh` have `GRACE_S`, because their
-    requests may be on the way. Returns how many it closes.
+    Among the latter, those without any answer so far are closed first. The newest `fresh` ones stay open for
+    `GRACE_S`, because their requests may be on the way. Returns the number of closed connections.
     """
     now = time.monotonic()
-    waiting = [each for each in connections if isinstance(each, BoundedProtocol) and each.waits]
-    waiting.sort(key=lambda each: each.since)
+    waiting = [peer for peer in connections if isinstance(peer, BoundedProtocol) and peer.waits]
+    waiting.sort(key=lambda peer: peer.since)
     old, grace = len(waiting) - fresh, now - GRACE_S
-    closable = [each for place, each in enumerate(waiting) if place < old or each.since < grace]
-    closable.sort(key=lambda each: each.was_answered)
-    idle = [each for each in waiting if each.since < now - IDLE_S]
+    closable = [peer for place, peer in enumerate(waiting) if place < old or peer.since < grace]
+    closable.sort(key=lambda peer: peer.was_answered)
+    idle = [peer for peer in waiting if peer.since < now - IDLE_S]
     closed = {*closable[: max(0, len(connections) - most)], *idle}
-    for each in closed:
-        each.transport.abort()
+    for peer in closed:
+        peer.transport.abort()
     return len(closed)
 
 
@@ -172,6 +172,7 @@ class Listener(socket.socket):
         self._has_room()
 
     def _has_room(self) -> bool:
+        """Forgets closed connections. Returns whether there is room for another one."""
         self._accepted = {sock: at for sock, at in self._accepted.items() if sock.fileno() >= 0}
         return len(self._accepted) < self._limit
 
@@ -179,9 +180,9 @@ class Listener(socket.socket):
         """Closes connections, also those whose TLS handshake is slow, which uvicorn does not know yet."""
         share = self._limit // ROOM
         closed = close_waiting(self._connections, most=len(self._connections) - share, fresh=self._limit // 2)
-        known = {each.transport.get_extra_info("socket").fileno() for each in self._connections}
+        served = {peer.transport.get_extra_info("socket").fileno() for peer in self._connections}
         slow = time.monotonic() - GRACE_S
-        strangers = [sock for sock, at in self._accepted.items() if at < slow and sock.fileno() not in known]
+        strangers = [sock for sock, at in self._accepted.items() if at < slow and sock.fileno() not in served]
         for sock in strangers[:share]:
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)

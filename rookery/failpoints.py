@@ -37,7 +37,7 @@ PLACES = {
 _ACTION = re.compile(r"([\w.]+)=(kill|error|delay:\d+)(?:@(\d+))?")
 
 _armed: dict[str, tuple[str, int]] = {}
-"""By place, what to do, and at which passage: 0 is each."""
+"""The action at each place, and the number of the passage at which it happens; 0 means every one."""
 _passages: Counter[str] = Counter()
 _hits: Path | None = None
 
@@ -52,13 +52,13 @@ def arm(environment: Mapping[str, str]) -> None:
     _passages.clear()
     _armed.clear()
     for text in filter(None, environment.get("ROOKERY_FAILPOINTS", "").split(",")):
-        found = _ACTION.fullmatch(text)
-        if found is None or found[1] not in PLACES:
+        match = _ACTION.fullmatch(text)
+        if match is None or match[1] not in PLACES:
             raise SetupError(
                 f"ROOKERY_FAILPOINTS: {text!r} is not PLACE=kill, error or delay:MS, with @N or without; "
                 f"the places are {', '.join(PLACES)}"
             )
-        _armed[found[1]] = (found[2], int(found[3] or 0))
+        _armed[match[1]] = (match[2], int(match[3] or 0))
     file = environment.get("ROOKERY_FAILPOINT_HITS")
     _hits = Path(file) if file else None
 

@@ -88,10 +88,10 @@ class FenReport:
 
     def lines(self, place: str) -> list[str]:
         """The report on the file `place` for the terminal. Empty if nothing was left out or dropped."""
-        said = [f"{place}: {kind} dropped: {count}" for kind, count in sorted(self.dropped.items())]
+        lines = [f"{place}: {kind} dropped: {count}" for kind, count in sorted(self.dropped.items())]
         if self.skipped_count:
-            said += [f"{place}: left out: {self.skipped_count}", *(f"  {line}" for line in self.skipped)]
-        return said
+            lines += [f"{place}: left out: {self.skipped_count}", *(f"  {line}" for line in self.skipped)]
+        return lines
 
 
 def _flaws(board: chess.Board) -> list[str]:
@@ -106,7 +106,7 @@ def _flaws(board: chess.Board) -> list[str]:
         board.ep_square = None
         status = board.status()
     flaws = [flag.name.lower().replace("_", " ") for flag in status if flag.name] if status else []
-    if any(_promotable(board, own) > PAWNS for own in board.occupied_co):
+    if any(_least_pawns(board, side) > PAWNS for side in board.occupied_co):
         flaws.append("too many promoted pieces")
     return flaws
 
@@ -162,12 +162,12 @@ def _bitboards(placement: str) -> dict[str, chess.Bitboard] | None:
     return pieces
 
 
-def _promotable(board: chess.Board, own: chess.Bitboard) -> int:
-    """The least number of the pieces `own` that are pawns or promoted pawns."""
-    spare = max(0, chess.popcount(own & board.queens) - 1)
+def _least_pawns(board: chess.Board, side: chess.Bitboard) -> int:
+    """The least number of pawns and promoted pawns among the pieces of one side, on the squares `side`."""
+    spare = max(0, chess.popcount(side & board.queens) - 1)
     for pieces in (board.rooks, board.bishops, board.knights):
-        spare += max(0, chess.popcount(own & pieces) - 2)
-    return spare + chess.popcount(own & board.pawns)
+        spare += max(0, chess.popcount(side & pieces) - 2)
+    return spare + chess.popcount(side & board.pawns)
 
 
 def _from_one_array(board: chess.Board) -> bool:
@@ -176,8 +176,8 @@ def _from_one_array(board: chess.Board) -> bool:
     black = (board.castling_rights & chess.BB_RANK_8) >> 56
     if not white or not black:
         return True
-    king, other = board.king(chess.WHITE), board.king(chess.BLACK)
-    if king is None or other != chess.square_mirror(king):
+    king, black_king = board.king(chess.WHITE), board.king(chess.BLACK)
+    if king is None or black_king != chess.square_mirror(king):
         return False
     queenside = (white | black) & (chess.BB_SQUARES[king] - 1)
     kingside = (white | black) & ~queenside

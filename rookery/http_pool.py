@@ -19,14 +19,14 @@ class HttpPool:
         self._headers = access.headers
         self._url, self._timeout = url, httpx.Timeout(timeout_s, connect=5.0)
         self._tls = access.client_tls()
-        self._all: list[httpx.AsyncClient] = []
+        self._clients: list[httpx.AsyncClient] = []
         self._idle: list[httpx.AsyncClient] = []
 
-    async def request(self, method: str, path: str, **how: Any) -> httpx.Response:
+    async def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """As `httpx.AsyncClient.request`."""
         client = self._idle.pop() if self._idle else self._open()
         try:
-            return await client.request(method, path, **how)
+            return await client.request(method, path, **options)
         finally:
             self._idle.append(client)
 
@@ -36,8 +36,8 @@ class HttpPool:
         client = httpx.AsyncClient(
             base_url=self._url, headers=self._headers, timeout=self._timeout, limits=limits, verify=self._tls
         )
-        self._all.append(client)
+        self._clients.append(client)
         return client
 
     async def aclose(self) -> None:
-        await asyncio.gather(*(client.aclose() for client in self._all))
+        await asyncio.gather(*(client.aclose() for client in self._clients))

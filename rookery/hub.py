@@ -22,7 +22,7 @@ _INDEX_FILE = "model.safetensors.index.json"
 
 _TEXT_FILES = ("*.json", "*.txt", "*.jinja", "*.model")
 _FILES = (*_TEXT_FILES, "*.safetensors")
-_OTHERS = ("*/*", "consolidated*")
+_IGNORED_FILES = ("*/*", "consolidated*")
 """Copies of the same weights in formats of other programs."""
 
 DIGEST = "sha256:"
@@ -42,7 +42,7 @@ def model_folder(model: str) -> Path:
         return folder
     if not _is_id(model):
         raise SetupError(f"no model in {model!r} (--model): it has no {CONFIG_FILE}")
-    return cached(model) or _fetched(model)
+    return cached(model) or _download(model)
 
 
 def cached(model: str) -> Path | None:
@@ -53,8 +53,8 @@ def cached(model: str) -> Path | None:
     except OSError:
         return None
     snapshot = repository / "snapshots" / revision
-    needed = [snapshot / CONFIG_FILE, *weight_files(snapshot)]
-    return snapshot if all(path.is_file() for path in needed) else None
+    files = [snapshot / CONFIG_FILE, *weight_files(snapshot)]
+    return snapshot if all(path.is_file() for path in files) else None
 
 
 def is_gpt2(folder: Path) -> bool:
@@ -116,7 +116,7 @@ def weights_digest(folder: Path) -> str | None:
     if not all(path.is_file() for path in paths):
         return None
     try:
-        tensors = dict(tensor for path in paths for tensor in _sampled(path))
+        tensors = dict(tensor for path in paths for tensor in _tensor_digests(path))
     except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
         raise SetupError(f"weights of {folder}: {error!r}") from error
     return DIGEST + hashlib.sha256(repr(sorted(tensors.items())).encode()).hexdigest()
@@ -141,16 +141,16 @@ def weight_files(folder: Path) -> list[Path]:
     if whole.is_file() or not index.is_file():
         return [whole]
     try:
-        named = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise SetupError(f"{index}: {error!r}") from error
-    for name in named:
+    for name in names:
         if not isinstance(name, str) or Path(name).name != name:
             raise SetupError(f"{index} names {name!r}, which is not a file in the same folder")
-    return [folder / name for name in named]
+    return [folder / name for name in names]
 
 
-def _sampled(path: Path) -> Iterator[tuple[str, str]]:
+def _tensor_digests(path: Path) -> Iterator[tuple[str, str]]:
     """The name of each tensor in a safetensors file, with its type, its shape and a digest of its blocks."""
     with path.open("rb") as file:
         size = struct.unpack("<Q", file.read(8))[0]
@@ -159,22 +159,24 @@ def _sampled(path: Path) -> Iterator[tuple[str, str]]:
             if name == "__metadata__":
                 continue
             start, end = (8 + size + offset for offset in tensor["data_offsets"])
-            yield name, f"{tensor['dtype']} {tensor['shape']} {_blocks(file, start, end)}"
+            yield name, f"{tensor['dtype']} {tensor['shape']} {_blocks_digest(file, start, end)}"
 
 
-def _blocks(file: BinaryIO, start: int, end: int) -> str:
-    seen = hashlib.sha256()
+def _blocks_digest(file: BinaryIO, start: int, end: int) -> str:
+    digest = hashlib.sha256()
     for place in sorted({start, max(start, (start + end - _BLOCK) // 2), max(start, end - _BLOCK)}):
         file.seek(place)
-        seen.update(file.read(min(_BLOCK, end - place)))
-    return seen.hexdigest()
+        digest.update(file.read(min(_BLOCK, end - place)))
+    return digest.hexdigest()
 
 
-def _fetched(model: str) -> Path:
+def _download(model: str) -> Path:
     try:
         from huggingface_hub import snapshot_download
 
-        return Path(snapshot_download(model, allow_patterns=list(_FILES), ignore_patterns=list(_OTHERS)))
+        return Path(
+            snapshot_download(model, allow_patterns=list(_FILES), ignore_patterns=list(_IGNORED_FILES))
+        )
     except (ImportError, OSError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
         raise SetupError(
@@ -185,8 +187,8 @@ def _fetched(model: str) -> Path:
 
 def cache_dir() -> Path:
     """The cache directory of huggingface_hub, from its environment variables in their order of precedence."""
-    if own := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return Path(own).expanduser()
+    if path := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
+        return Path(path).expanduser()
     general = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     home = os.environ.get("HF_HOME") or f"{general}/huggingface"
     return Path(home).expanduser() / "hub"

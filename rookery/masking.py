@@ -110,9 +110,8 @@ def _mask(place: str) -> str:
 
 
 def _mask_parameters(text: str) -> str:
-    return _PARAMETER.sub(_mask_parameter, text)
+    def mask(match: re.Match[str]) -> str:
+        secret = match[1] is not None and _SECRET.search(unquote(match[2]))
+        return f"{match[1]}{MASK}" if secret else match[0]
 
-
-def _mask_parameter(match: re.Match[str]) -> str:
-    secret = match[1] is not None and _SECRET.search(unquote(match[2]))
-    return f"{match[1]}{MASK}" if secret else match[0]
+    return _PARAMETER.sub(mask, text)

@@ -34,13 +34,13 @@ class BodyLimit:
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         from starlette.exceptions import HTTPException  # not installed where no server runs
 
-        seen = 0
+        size = 0
 
         async def limited() -> "Message":
-            nonlocal seen
+            nonlocal size
             message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self._max_bytes:
+            size += len(message.get("body", b""))
+            if size > self._max_bytes:
                 raise HTTPException(413, f"request body over {self._max_bytes} bytes")
             return message
 
@@ -72,14 +72,14 @@ class RequireToken:
         self._app, self._access = app, access
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] == "lifespan" or self._access.is_open(scope["path"]) or self._admitted(scope):
+        if scope["type"] == "lifespan" or self._access.is_open(scope["path"]) or self._has_token(scope):
             await self._app(scope, receive, send)
         else:
             error = Unauthorized(f"{scope.get('method', 'GET')} {scope['path']}")
             headers = {"WWW-Authenticate": 'Bearer realm="rookery"'}
             await _refuse(error, scope, receive, send=send, headers=headers)
 
-    def _admitted(self, scope: "Scope") -> bool:
+    def _has_token(self, scope: "Scope") -> bool:
         return self._access.admits(_header(scope, b"authorization"))
 
 

@@ -36,8 +36,8 @@ def connect(folder: Path) -> Any:
 def experiment_id(client: Any) -> str:
     """The id of the experiment of Rookery's runs, which is created if there is none."""
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
-    known = client.get_experiment_by_name(name)
-    return str(known.experiment_id if known else client.create_experiment(name))
+    experiment = client.get_experiment_by_name(name)
+    return str(experiment.experiment_id if experiment else client.create_experiment(name))
 
 
 def is_active(client: Any, run_id: str) -> bool:
@@ -61,8 +61,8 @@ def log_metrics(client: Any, run_id: str, metrics: Sequence[Any]) -> dict[str, s
             raise
         if len(metrics) == 1:
             return {metrics[0].key: str(error)}
-        alone = (log_metrics(client, run_id, [metric]) for metric in metrics)
-        return {name: reason for refused in alone for name, reason in refused.items()}
+        refusals = (log_metrics(client, run_id, [metric]) for metric in metrics)
+        return {name: reason for refusal in refusals for name, reason in refusal.items()}
     return {}
 
 
@@ -92,7 +92,7 @@ def _git_commit() -> str:
         return ""
     command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+        process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return found.stdout.strip()
+    return process.stdout.strip()

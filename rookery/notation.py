@@ -42,7 +42,7 @@ _SPACED_ARROW = re.compile(r"(?<=[a-h][1-8])\s*(?:->|[\u2192\u21d2\u27f6])\s*(?=
 _SEPARATORS = re.compile(r"[\s,;|()/]+|\bor\b|\band\b")
 _LEADING_NUMBER = re.compile(r"\A\d{0,3}\.+")
 
-_NAMED = re.compile(
+_NAMED_MOVE = re.compile(
     r"(?<![A-Za-z0-9-])(?:([a-h][1-8][a-h][1-8][qrbn]?)"
     r"|((?:O-O(?:-O)?|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|(?:[a-h]x)?[a-h][1-8](?:=[QRBN])?)[+#]?))(?![A-Za-z0-9-])"
 )
@@ -67,11 +67,11 @@ def read_move(text: str, board: chess.Board) -> Reading:
     """
     text = _SPACED_ARROW.sub("-", text.translate(GLYPHS))
     text = _SPACED_EN_PASSANT.sub("", _SPACED_PROMOTION.sub(r"\1\2\3", text))
-    reading = _read_one(text, board)
+    reading = _read_part(text, board)
     if reading.outcome is not Outcome.UNPARSABLE:
         return reading
     parts = (_LEADING_NUMBER.sub("", part) for part in _SEPARATORS.split(text))
-    return _agree({part: _read_one(part, board) for part in parts if _SUFFIX.sub("", part)}, board)
+    return _combine({part: _read_part(part, board) for part in parts if _SUFFIX.sub("", part)}, board)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,35 +93,37 @@ def named_moves(text: str, board: chess.Board) -> Iterator[NamedMove]:
     ['e2e4', 'g1f3', 'e2e5', 'e2e4']
     """
     read: dict[str, chess.Move | None] = {}
-    for found in _NAMED.finditer(text):
-        uci, san = found.groups()
+    for match in _NAMED_MOVE.finditer(text):
+        uci, san = match.groups()
         if san and san not in read:
             read[san] = read_move(san, board).move
         if not uci and (move := read[san]) is not None:
             uci = move.uci()
         if uci:
-            yield NamedMove(uci, found.start(), found.end())
+            yield NamedMove(uci, match.start(), match.end())
 
 
-def _agree(readings: dict[str, Reading], board: chess.Board) -> Reading:
+def _combine(readings: dict[str, Reading], board: chess.Board) -> Reading:
     """The reading of all parts together: UNPARSABLE with other words, AMBIGUOUS with a second move."""
-    said = {part: reading for part, reading in readings.items() if reading.outcome is not Outcome.UNPARSABLE}
-    first, *others = said.values() or [Reading(Outcome.UNPARSABLE)]
-    if any(other != first for other in others) or (first.outcome is Outcome.ILLEGAL and _differ(said, board)):
+    moves = {part: reading for part, reading in readings.items() if reading.outcome is not Outcome.UNPARSABLE}
+    first, *rest = moves.values() or [Reading(Outcome.UNPARSABLE)]
+    if any(reading != first for reading in rest) or (
+        first.outcome is Outcome.ILLEGAL and _are_different(moves, board)
+    ):
         return Reading(Outcome.AMBIGUOUS)
-    return first if len(said) == len(readings) else Reading(Outcome.UNPARSABLE)
+    return first if len(moves) == len(readings) else Reading(Outcome.UNPARSABLE)
 
 
-def _differ(illegal: Iterable[str], board: chess.Board) -> bool:
+def _are_different(illegal: Iterable[str], board: chess.Board) -> bool:
     """Whether the illegal moves are different moves: they name different pieces, origins or destinations."""
-    fields = zip(*(_named(text, board) for text in illegal), strict=True)
+    fields = zip(*(_move_fields(text, board) for text in illegal), strict=True)
     return any(len({*field} - {None}) > 1 for field in fields)
 
 
-def _named(text: str, board: chess.Board) -> tuple[str | None, str | None, str]:
+def _move_fields(text: str, board: chess.Board) -> tuple[str | None, str | None, str]:
     """The piece, origin and destination that `text` names. What it does not name is None.
 
-    >>> _named("d5d6", chess.Board()), _named("Nbd6", chess.Board())
+    >>> _move_fields("d5d6", chess.Board()), _move_fields("Nbd6", chess.Board())
     ((None, 'd5', 'd6'), ('N', None, 'd6'))
     """
     text = _without_suffixes(text)
@@ -136,7 +138,7 @@ def _named(text: str, board: chess.Board) -> tuple[str | None, str | None, str]:
     return san[0] if san[0] in "KQRBN" else "P", None, destination[0] if destination else san
 
 
-def _read_one(text: str, board: chess.Board) -> Reading:
+def _read_part(text: str, board: chess.Board) -> Reading:
     text = _without_suffixes(text)
     if text in _NULL_MOVES:
         return Reading(Outcome.NULL_MOVE)

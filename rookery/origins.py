@@ -76,16 +76,16 @@ def as_toml(
 
 def _origin(settings: BaseSettings, name: str, origins: Origins) -> str:
     field = type(settings).model_fields[name]
-    found = origins.get(name)
-    if found == "preset":
+    origin = origins.get(name)
+    if origin == "preset":
         return f"preset {getattr(settings, 'preset', '')}"
     if (
-        found is None
+        origin is None
         and not field.is_required()
         and getattr(settings, name) != field.get_default(call_default_factory=True)
     ):
         return "default of the objective"
-    return found or "default"
+    return origin or "default"
 
 
 def _toml(value: Any) -> str:

@@ -104,10 +104,10 @@ def squares(board: chess.Board) -> str:
     return "".join(piece.symbol() if (piece := board.piece_at(square)) else "." for square in chess.SQUARES)
 
 
-def _written(style: str, form: str, legal: str = "") -> Callable[[Position], Prompt]:
+def _format_style(style: str, form: str, legal: str = "") -> Callable[[Position], Prompt]:
     def write(position: Position) -> Prompt:
         text = FORMATS[form](position.fen, position.last_moves)
-        return _chat(position, style, f"{text}\n{_legal_moves(position, legal)}" if legal else text)
+        return _chat_prompt(position, style, f"{text}\n{_legal_moves(position, legal)}" if legal else text)
 
     return write
 
@@ -119,10 +119,10 @@ def _legal_moves(position: Position, notation: str) -> str:
     return f"Legal moves: {' '.join(sorted(board.san(move) for move in board.legal_moves))}"
 
 
-def _board(position: Position) -> Prompt:
+def _board_prompt(position: Position) -> Prompt:
     side = "White" if " w " in position.fen else "Black"
     board = chess.Board(position.fen)
-    return _chat(
+    return _chat_prompt(
         position,
         "board",
         f"{board}\n{side} to move. FEN: {position.fen}\n"
@@ -130,12 +130,12 @@ def _board(position: Position) -> Prompt:
     )
 
 
-def _chat(position: Position, style: str, text: str) -> Prompt:
+def _chat_prompt(position: Position, style: str, text: str) -> Prompt:
     messages = (Message("system", _INSTRUCTIONS), Message("user", text))
     return Prompt(style=style, messages=messages, fen=position.fen)
 
 
-def _mover(style: str, text: Callable[[chess.Board], str]) -> Callable[[Position], Prompt]:
+def _mover_style(style: str, text: Callable[[chess.Board], str]) -> Callable[[Position], Prompt]:
     def write(position: Position) -> Prompt:
         board = mover_board(position.fen)
         return Prompt(style, (Message("user", text(board)),), board.fen())
@@ -148,19 +148,19 @@ def _pieces_twice(board: chess.Board) -> str:
         (piece.color, piece.symbol() + chess.SQUARE_NAMES[square])
         for square, piece in sorted(board.piece_map().items())
     ]
-    theirs, mine = (
-        "".join(text for own, text in pieces if own is side) for side in (chess.BLACK, chess.WHITE)
+    black, white = (
+        "".join(text for colour, text in pieces if colour is side) for side in (chess.BLACK, chess.WHITE)
     )
-    return f"{_rights(board)} {theirs} {mine} {mine}"
+    return f"{_rights(board)} {black} {white} {white}"
 
 
-def _rookworld(position: Position) -> Prompt:
+def _rookworld_prompt(position: Position) -> Prompt:
     if position.task != STATE_TASK:
-        return _line(position, "rookworld", policy_prompt(position.fen))
+        return _text_prompt(position, "rookworld", policy_prompt(position.fen))
     if not is_move(position.move):
         raise ValueError(f"task A asks about a move, not {position.move!r}")
     recent = (*position.last_moves, position.move)[-RECENT:]
-    return _line(position, "rookworld", state_prompt(position.fen, position.move, recent))
+    return _text_prompt(position, "rookworld", state_prompt(position.fen, position.move, recent))
 
 
 def game_text(start: chess.Board, moves: Iterable[chess.Move], *, style: str) -> str:
@@ -179,18 +179,18 @@ GAME_STYLES: Mapping[str, str] = MappingProxyType({"game-san": "Moves:", "game-u
 """The heading of the moves in each `game` style."""
 
 
-def _game(style: str) -> Callable[[Position], Prompt]:
+def _game_style(style: str) -> Callable[[Position], Prompt]:
     """Writes the whole game. If its beginning is unknown, the position is where a game begins."""
 
     def write(position: Position) -> Prompt:
         moves = game_moves(position.fen, position.last_moves)
         start = chess.Board(position.fen) if moves is None else chess.Board()
-        return _line(position, style, game_text(start, moves or (), style=style))
+        return _text_prompt(position, style, game_text(start, moves or (), style=style))
 
     return write
 
 
-def _line(position: Position, style: str, text: str) -> Prompt:
+def _text_prompt(position: Position, style: str, text: str) -> Prompt:
     return Prompt(style, (Message("user", text),), position.fen)
 
 
@@ -216,23 +216,23 @@ def mirrored_move(uci: str) -> str:
 
 
 STYLES: dict[str, Callable[[Position], Prompt]] = {
-    **{form: _written(form, form) for form in FORMATS},
+    **{form: _format_style(form, form) for form in FORMATS},
     **{
-        f"{form}-legal-{notation}": _written(f"{form}-legal-{notation}", form, notation)
+        f"{form}-legal-{notation}": _format_style(f"{form}-legal-{notation}", form, notation)
         for form in FORMATS
         for notation in ("san", "uci")
     },
-    "fen-moves": _written("fen-moves", "fen", "san"),
-    "board": _board,
-    "mover-pieces": _mover("mover-pieces", piece_list),
-    "mover-squares": _mover("mover-squares", lambda board: f"{squares(board)} {_rights(board)}"),
-    "mover-twice": _mover("mover-twice", _pieces_twice),
-    "mover-numbered": _mover(
+    "fen-moves": _format_style("fen-moves", "fen", "san"),
+    "board": _board_prompt,
+    "mover-pieces": _mover_style("mover-pieces", piece_list),
+    "mover-squares": _mover_style("mover-squares", lambda board: f"{squares(board)} {_rights(board)}"),
+    "mover-twice": _mover_style("mover-twice", _pieces_twice),
+    "mover-numbered": _mover_style(
         "mover-numbered", lambda board: f"{board.fullmove_number} {_pieces_twice(board)}"
     ),
-    "rookworld": _rookworld,
-    "rookworld-p": lambda position: _line(position, "rookworld-p", policy_prompt(position.fen)),
-    **{style: _game(style) for style in GAME_STYLES},
+    "rookworld": _rookworld_prompt,
+    "rookworld-p": lambda position: _text_prompt(position, "rookworld-p", policy_prompt(position.fen)),
+    **{style: _game_style(style) for style in GAME_STYLES},
 }
 """Prompt styles by name. The `mover-*` styles are terse, for small models with a tokenizer of their own.
 `mover-twice` lists the opponent's pieces and then the mover's twice, so that a causal model has seen all
@@ -241,13 +241,13 @@ answers in prose. `rookworld` begins a `P:` or `A:` line, depending on the
 position's task; `rookworld-p` always a `P:` line."""
 
 
-def _known(style: str) -> str:
+def _check_style(style: str) -> str:
     if style not in STYLES:
         raise ValueError(f"choose from {', '.join(sorted(STYLES))}")
     return style
 
 
-StyleName = Annotated[str, AfterValidator(_known)]
+StyleName = Annotated[str, AfterValidator(_check_style)]
 """The name of a style in settings."""
 
 LINES = frozenset({"rookworld", "rookworld-p", *GAME_STYLES})
@@ -258,8 +258,8 @@ def task_of(position: Position, *, style: str) -> str:
     """The reward service's task for answers to `render(position, style=style)`; empty means "choose a move".
 
     >>> from rookery.trace import Phase
-    >>> asked = Position("p", chess.STARTING_FEN, 0, Phase.OPENING, "g", task="A", move="e2e4")
-    >>> [task_of(asked, style=style) for style in ("rookworld", "rookworld-p", "game-san", "fen")]
+    >>> position = Position("p", chess.STARTING_FEN, 0, Phase.OPENING, "g", task="A", move="e2e4")
+    >>> [task_of(position, style=style) for style in ("rookworld", "rookworld-p", "game-san", "fen")]
     ['A', 'P', 'game', '']
     """
     if style not in LINES:

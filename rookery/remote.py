@@ -46,13 +46,13 @@ def local_folder(place: str) -> Path:
         return Path(place)
     with store_faults(place):
         files, root = open_store(place)
-        found = sorted(files.find(root))
-        if not found or found == [root]:
+        names = sorted(files.find(root))
+        if not names or names == [root]:
             raise SetupError(f"there is no folder at {place!r}")
-        identity = hashlib.sha256("\n".join(files.ukey(name) for name in found).encode()).hexdigest()
+        identity = hashlib.sha256("\n".join(files.ukey(name) for name in names).encode()).hexdigest()
         copy = cache_folder() / identity[:32] / root.rpartition("/")[2]
         if not copy.exists():
-            _copy(files, root, found, copy)
+            _copy(files, root, names, copy=copy)
     return copy
 
 
@@ -77,12 +77,13 @@ def local_file(place: str, beside: str) -> Path:
         if not copy.exists():
             logger.info("copying %s (%.1f MB) to %s", place, files.size(root) / 1e6, copy)
             with suppress(FileNotFoundError):
-                _copy(files, other := f"{folder}/{beside}", [other], copy.with_name(beside))
-            _copy(files, root, [root], copy)
+                neighbour = f"{folder}/{beside}"
+                _copy(files, neighbour, [neighbour], copy=copy.with_name(beside))
+            _copy(files, root, [root], copy=copy)
     return copy
 
 
-def _copy(files: Any, root: str, names: Iterable[str], copy: Path) -> None:
+def _copy(files: Any, root: str, names: Iterable[str], *, copy: Path) -> None:
     """Copies files below `root`, or the file `root` itself: as a whole, or not at all."""
     cache_folder().mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=cache_folder(), prefix=".") as folder:

@@ -22,11 +22,11 @@ def split_urls(urls: str) -> tuple[str, ...]:
     Raises:
         ValueError: one is neither `http://...`, `https://...` nor `dns:///NAME:PORT`.
     """
-    found = tuple(url.strip() for url in urls.split(",") if url.strip())
-    for url in found:
+    parts = tuple(url.strip() for url in urls.split(",") if url.strip())
+    for url in parts:
         if not (url.startswith(("http://", "https://")) or _NAME.fullmatch(url)):
             raise ValueError(f"{url!r} is neither an http:// URL nor dns:///NAME:PORT")
-    return found
+    return parts
 
 
 async def follow(urls: str) -> AsyncIterator[tuple[str, ...]]:
@@ -36,12 +36,12 @@ async def follow(urls: str) -> AsyncIterator[tuple[str, ...]]:
     outage of the DNS stops nothing.
     """
     names = split_urls(urls)
-    known: dict[str, tuple[str, ...]] = {}
+    addresses: dict[str, tuple[str, ...]] = {}
     before = None
     while True:
         for name in names:
-            known[name] = await _addresses(name, known.get(name, ()))
-        now = tuple(dict.fromkeys(url for name in names for url in known[name]))
+            addresses[name] = await _addresses(name, addresses.get(name, ()))
+        now = tuple(dict.fromkeys(url for name in names for url in addresses[name]))
         if now != before:
             before = now
             yield now
@@ -57,9 +57,9 @@ async def _addresses(url: str, before: tuple[str, ...]) -> tuple[str, ...]:
     host, port = match["host"].strip("[]"), int(match["port"])
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, TimeoutError, UnicodeError) as error:
         logger.warning("%s cannot be looked up, and stays %s: %s", url, ", ".join(before) or "empty", error)
         return before
-    hosts = sorted({str(address[0]) for *_, address in found})
+    hosts = sorted({str(address[0]) for *_, address in infos})
     return tuple(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}" for host in hosts)

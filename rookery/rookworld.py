@@ -30,10 +30,10 @@ _MATE_CP, _MIN_MATE_CP = 100_000, 90_000  # mate in 8 is written 999.92
 
 _UCI = r"[a-h][1-8][a-h][1-8][qrbn]?"
 _PAWNS = r"[+-]?\d{1,4}(?:\.\d{1,4})?"
-_BETWEEN = r"(?:\s*,\s*|\s+)"  # the data set has spaces, the mini implementation's example commas
+_SEPARATOR = r"(?:\s*,\s*|\s+)"  # the data set has spaces, the mini implementation's example commas
 _FIELDS = re.compile(
-    rf"M:\s*({_UCI}(?:{_BETWEEN}{_UCI}){{0,{CANDIDATES - 1}}})\s*"
-    rf"E:\s*({_PAWNS}(?:{_BETWEEN}{_PAWNS}){{0,{CANDIDATES - 1}}})\s*"
+    rf"M:\s*({_UCI}(?:{_SEPARATOR}{_UCI}){{0,{CANDIDATES - 1}}})\s*"
+    rf"E:\s*({_PAWNS}(?:{_SEPARATOR}{_PAWNS}){{0,{CANDIDATES - 1}}})\s*"
     rf"B:\s*({_UCI})",
     re.ASCII,
 )
@@ -139,8 +139,8 @@ def parse_policy_line(text: str) -> PolicyLine:
     Raises:
         InvalidInput: `text` is not a `P:` line.
     """
-    fen, found, rest = text.partition("M:")
-    answer = read_policy_answer(found + rest)
+    fen, mark, fields = text.partition("M:")
+    answer = read_policy_answer(mark + fields)
     if answer is None:
         raise InvalidInput(f"not a P: line: {text[:MAX_ANSWER_CHARS]!r}")
     return PolicyLine(parse_policy_prompt(fen), answer.moves, answer.evals, answer.best)
@@ -200,7 +200,15 @@ def parse_state_line(text: str) -> StateLine:
     if state is None:
         raise InvalidInput(f"not an A: line: {text[:MAX_ANSWER_CHARS]!r}")
     fen, move, recent = parse_state_prompt("+".join(parts[:3]))
-    return StateLine(fen, move, recent, state.next_fen, state.reward, state.terminated, state.truncated)
+    return StateLine(
+        fen,
+        move,
+        recent,
+        next_fen=state.next_fen,
+        reward=state.reward,
+        terminated=state.terminated,
+        truncated=state.truncated,
+    )
 
 
 def parse_state_prompt(text: str) -> tuple[str, str, tuple[str, ...]]:

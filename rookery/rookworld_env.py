@@ -37,10 +37,18 @@ def step(fen: str, move: str, *, recent: Sequence[str] = ()) -> rookworld.StateL
         raise InvalidInput(f"not a move in UCI: {move[: rookworld.MAX_ANSWER_CHARS]!r}")
     board = read_fen(fen)
     history = (*recent, move)[-rookworld.RECENT :]
-    if move[:2] == move[2:4] or not board.is_legal(chess.Move.from_uci(move)):
-        return rookworld.StateLine(fen, move, history, fen, ILLEGAL_REWARD, board.is_game_over(), True)
-    board.push_uci(move)
-    return rookworld.StateLine(fen, move, history, board.fen(), _reward(board), board.is_game_over(), False)
+    is_legal = move[:2] != move[2:4] and board.is_legal(chess.Move.from_uci(move))
+    if is_legal:
+        board.push_uci(move)
+    return rookworld.StateLine(
+        fen,
+        move,
+        history,
+        next_fen=board.fen() if is_legal else fen,
+        reward=_reward(board) if is_legal else ILLEGAL_REWARD,
+        terminated=board.is_game_over(),
+        truncated=not is_legal,
+    )
 
 
 def _reward(board: chess.Board) -> float:

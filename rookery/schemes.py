@@ -185,14 +185,6 @@ class Scheme:
         return self.low - _SHORTFALL[outcome] * (self.high - self.low)
 
 
-def _delta(inputs: TermInput) -> float:
-    return 0.0 - inputs.regret  # not -regret: the best move earns 0.0, never -0.0
-
-
-def _best(inputs: TermInput) -> float:
-    return 1.0 if inputs.regret == 0.0 else 0.0
-
-
 def _accuracy(inputs: TermInput) -> float:
     """Lichess's accuracy of a move, as a fraction (lila, `AccuracyPercent.scala`, with its bonus of 1).
 
@@ -252,11 +244,11 @@ def _length(allowed: int) -> Term:
     def value(inputs: TermInput) -> float:
         return -min(1.0, max(0, len(inputs.response) - allowed) / allowed)
 
-    return Term(f"length({allowed})", 1, -1.0, 0.0, value, judges_move=False)
+    return Term(f"length({allowed})", 1, low=-1.0, high=0.0, value=value, judges_move=False)
 
 
-def _candidates(named: int) -> Term:
-    """The share of the first `named` moves that are legal and different, times 1 less the best one's regret.
+def _candidates(count: int) -> Term:
+    """The share of the first `count` moves that are legal and different, times 1 less the best one's regret.
 
     Moves named later do not count, so a list of all moves is worth as much as its beginning. In a position
     with fewer legal moves, all of them are enough.
@@ -265,24 +257,27 @@ def _candidates(named: int) -> Term:
     def value(inputs: TermInput) -> float:
         if not inputs.wins_named:
             return 0.0
-        share = min(1.0, len(inputs.wins_named) / min(named, inputs.legal_moves))
+        share = min(1.0, len(inputs.wins_named) / min(count, inputs.legal_moves))
         return share * (1.0 - max(0.0, inputs.win_best - max(inputs.wins_named)))
 
-    return Term(f"candidates({named})", 2, 0.0, 1.0, value, judges_move=False, candidates=named)
+    return Term(
+        f"candidates({count})", 2, low=0.0, high=1.0, value=value, judges_move=False, candidates=count
+    )
 
 
 TERMS: Mapping[str, Term] = MappingProxyType(
     {
         term.name: term
         for term in (
-            Term("delta", 1, -1.0, 0.0, _delta),
-            Term("best", 2, 0.0, 1.0, _best),
-            Term("accuracy", 1, 0.0, 1.0, _accuracy),
-            Term("minmax", 1, 0.0, 1.0, _minmax, needs_worst=True),
-            Term("model", 1, 0.0, 1.0, _model, needs_model=True),
-            Term("mate", 1, 0.0, 1.0, _mate, judges_move=False, needs_score=True),
-            Term("format", 1, 0.0, 1.0, _format, judges_move=False),
-            Term("truth", 1, -1.0, 1.0, _truth, judges_move=False, needs_reading=True),
+            # Not -regret: the best move earns 0.0, never -0.0.
+            Term("delta", 1, low=-1.0, high=0.0, value=lambda inputs: 0.0 - inputs.regret),
+            Term("best", 2, low=0.0, high=1.0, value=lambda inputs: float(inputs.regret == 0.0)),
+            Term("accuracy", 1, low=0.0, high=1.0, value=_accuracy),
+            Term("minmax", 1, low=0.0, high=1.0, value=_minmax, needs_worst=True),
+            Term("model", 1, low=0.0, high=1.0, value=_model, needs_model=True),
+            Term("mate", 1, low=0.0, high=1.0, value=_mate, judges_move=False, needs_score=True),
+            Term("format", 1, low=0.0, high=1.0, value=_format, judges_move=False),
+            Term("truth", 1, low=-1.0, high=1.0, value=_truth, judges_move=False, needs_reading=True),
         )
     }
 )
@@ -303,7 +298,7 @@ def find_scheme(text: str, custom: tuple[Term, ...] = ()) -> Scheme:
     if len(text) > MAX_SCHEME_CHARS:
         raise InvalidInput(f"a scheme cannot have {len(text)} characters: {text[:MAX_SCHEME_CHARS]!r}...")
     parts = "".join(text.split()).split("+")
-    scheme = Scheme("+".join(parts), tuple(_weighted(part, text, custom) for part in parts))
+    scheme = Scheme("+".join(parts), tuple(_read_term(part, text, custom) for part in parts))
     names = [term.name.partition("(")[0] for _, term in scheme.terms]
     if len(set(names)) < len(names):
         raise InvalidInput(f"scheme {text!r} names a term twice")
@@ -314,7 +309,7 @@ def find_scheme(text: str, custom: tuple[Term, ...] = ()) -> Scheme:
     return scheme
 
 
-def _weighted(part: str, text: str, custom: tuple[Term, ...]) -> tuple[float, Term]:
+def _read_term(part: str, text: str, custom: tuple[Term, ...]) -> tuple[float, Term]:
     match = _TERM.fullmatch(part)
     if match is None:
         raise InvalidInput(f"no scheme {text!r}: {part!r} is not a term such as delta or 0.1*format")
@@ -323,14 +318,14 @@ def _weighted(part: str, text: str, custom: tuple[Term, ...]) -> tuple[float, Te
         raise InvalidInput(f"scheme {text!r}: weight {match[1]} is not in (0, 1000]")
     if name == "length" and (chars := int(number or LENGTH_CHARS)):
         return weight, _length(chars)
-    if name == "candidates" and 1 <= (named := int(number or CANDIDATES)) <= MAX_CANDIDATES:
-        return weight, _candidates(named)
+    if name == "candidates" and 1 <= (count := int(number or CANDIDATES)) <= MAX_CANDIDATES:
+        return weight, _candidates(count)
     if name == "graded":
         raise InvalidInput(f"scheme {text!r}: graded judges tasks P and A, not moves")
-    known = {**TERMS, **{term.name: term for term in custom}}
-    if name not in known or number is not None:
+    terms = {**TERMS, **{term.name: term for term in custom}}
+    if name not in terms or number is not None:
         raise InvalidInput(
-            f"no scheme {part!r}: choose from {', '.join(known)}, length, length(N), candidates, "
+            f"no scheme {part!r}: choose from {', '.join(terms)}, length, length(N), candidates, "
             f"candidates(N) for N up to {MAX_CANDIDATES}"
         )
-    return weight, known[name]
+    return weight, terms[name]

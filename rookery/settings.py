@@ -91,13 +91,13 @@ class Settings(BaseSettings):
             SetupError: there is no such preset, or it has no table for this service.
         """
         # `demo` subclasses `up`, and `autobatch` the trainer: use the nearest class with a table.
-        own = [base.table() for base in cls.__mro__ if issubclass(base, Settings)]
+        names = [base.table() for base in cls.__mro__ if issubclass(base, Settings)]
         tables = read_preset(name)
-        for table in own:
+        for table in names:
             if table in tables:
                 return tables[table]
-        there = ", ".join(sorted(tables))
-        raise SetupError(f"preset {name!r} has no settings for {own[0]}: it has {there}")
+        available = ", ".join(sorted(tables))
+        raise SetupError(f"preset {name!r} has no settings for {names[0]}: it has {available}")
 
     @classmethod
     def of_preset(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,19 +169,19 @@ class TomlFile(InitSettingsSource):
     """The TOML file named by ROOKERY_CONFIG."""
 
     def __call__(self) -> dict[str, Any]:
-        own = cast(type[Settings], self.settings_cls)
-        return own.of_file(super().__call__(), stronger=self.current_state)
+        settings = cast(type[Settings], self.settings_cls)
+        return settings.of_file(super().__call__(), stronger=self.current_state)
 
 
 class PresetFile(InitSettingsSource):
     """The preset named by a source with higher precedence, or the default one."""
 
     def __call__(self) -> dict[str, Any]:
-        own = cast(type[PresetSettings], self.settings_cls)
-        name = self.current_state.get("preset") or own.default_preset(self.current_state)
+        settings = cast(type[PresetSettings], self.settings_cls)
+        name = self.current_state.get("preset") or settings.default_preset(self.current_state)
         if not name:
             return {}
-        values = own.of_preset(own.preset_values(str(name)), stronger=self.current_state)
+        values = settings.of_preset(settings.preset_values(str(name)), stronger=self.current_state)
         return {"preset": name, **values}
 
 
@@ -268,10 +268,10 @@ def _redis_url(url: str) -> str:
         parts = urlsplit(url)
         _ = parts.port  # raises ValueError if it is not a number
         is_number = (parts.path.strip("/") or "0").isdecimal()
-        sound = parts.scheme == "unix" or (parts.scheme in ("redis", "rediss") and is_number)
+        is_valid = parts.scheme == "unix" or (parts.scheme in ("redis", "rediss") and is_number)
     except ValueError:
-        sound = False
-    if url and not sound:
+        is_valid = False
+    if url and not is_valid:
         raise ValueError(
             "not a Redis URL such as redis://:PASSWORD@HOST:6379/0 or unix:///PATH; "
             "write / ? # of a password as %2F %3F %23"
@@ -283,10 +283,10 @@ RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 """A Redis URL as in redis-py: `redis://`, `rediss://` or `unix://`. Can be empty where "" means none."""
 
 
-def _rejoined(parts: Any) -> Any:
+def _rejoin_specs(parts: Any) -> Any:
     """Joins specs such as `stockfish,nodes=10` again, which pydantic-settings splits at their commas.
 
-    >>> _rejoined(["random", "stockfish", "nodes=10", "skill=3"])
+    >>> _rejoin_specs(["random", "stockfish", "nodes=10", "skill=3"])
     ('random', 'stockfish,nodes=10,skill=3')
     """
     specs: list[str] = []
@@ -304,14 +304,14 @@ _INTACT = str.maketrans(',"\\', "\ue000\ue001\ue002")
 _RESTORED = {new: old for old, new in _INTACT.items()}
 
 
-def _restored(parts: Any) -> Any:
+def _restore_characters(parts: Any) -> Any:
     return tuple(part.translate(_RESTORED) if isinstance(part, str) else part for part in parts)
 
 
-Assignments = Annotated[tuple[str, ...], BeforeValidator(_restored)]
+Assignments = Annotated[tuple[str, ...], BeforeValidator(_restore_characters)]
 """The values of a repeatable `--set NAME=VALUE`, in which all characters are allowed."""
 
-Specs = Annotated[tuple[str, ...], BeforeValidator(_rejoined)]
+Specs = Annotated[tuple[str, ...], BeforeValidator(_rejoin_specs)]
 """Players, each as the spec that `services.arena.players.spec` reads."""
 
 

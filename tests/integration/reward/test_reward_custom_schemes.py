@@ -207,7 +207,7 @@ async def test_a_server_gives_rewards_until_its_version_changes(
     with pytest.raises(PeerFault, match="version 'b', but it was 'a'"):
         await scorer.score(Item(FEN, "\\boxed{h3}"))
     assert "'version': 'b'" in (await scorer.unavailable_reason() or "")
-    clients = [client for pool in pools for client in pool._all]
+    clients = [client for pool in pools for client in pool._clients]
     assert clients and not any(client.is_closed for client in clients)
     server.shutdown()
     server.server_close()
