@@ -14,7 +14,7 @@ class _Chat:
     path = "/v1/chat/completions"
     logprobs: Mapping[str, Any] = {"logprobs": True, "top_logprobs": 0}
 
-    def asks(self, prompt: Prompt) -> dict[str, Any]:
+    def request_fields(self, prompt: Prompt) -> dict[str, Any]:
         messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
         if not messages or messages[-1]["role"] != "assistant":
             return {"messages": messages}
@@ -39,7 +39,7 @@ class _Line:
     path = "/v1/completions"
     logprobs: Mapping[str, Any] = {"logprobs": 0}
 
-    def asks(self, prompt: Prompt) -> dict[str, Any]:
+    def request_fields(self, prompt: Prompt) -> dict[str, Any]:
         line_ends = {"stop": ["\n"]} if prompt.style in GAME_STYLES else {}
         return {"prompt": "".join(m.content for m in prompt.messages), **line_ends}
 
@@ -57,10 +57,10 @@ CHAT, LINE = _Chat(), _Line()
 
 
 def _text_of(content: Any) -> str:
-    """The text of a message. Of one in chunks, as Mistral's, the reasoning is in a `<think>`.
+    """The text of a message. If it has chunks, as Mistral's do, their reasoning is put in `<think>` tags.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: the content is neither text nor a list of such chunks.
     """
     if content is None or isinstance(content, str):
         return content or ""
@@ -79,16 +79,17 @@ def _text_of(content: Any) -> str:
 
 
 _FINISHED = ("stop", "length")
-"""vLLM says `abort` of what it gave up, with status 200, and nothing of what it has not finished."""
+"""The finish reasons of whole completions. With status 200, vLLM gives `abort` for a request that it gave up,
+and none for one that is not finished."""
 
 
 def read_completion(
     api: _Chat | _Line, choice: dict[str, Any], *, seed: int, tokens: bool, opening: str
 ) -> Completion:
-    """One of an answer's choices, after the `opening` of its text.
+    """Reads one choice of an answer. `opening` is put before its text.
 
     Raises:
-        KeyError, TypeError, ValueError: it is not whole.
+        KeyError, TypeError, ValueError: the choice is incomplete.
     """
     where = f"choice {choice['index']}"
     if choice["finish_reason"] not in _FINISHED:

@@ -61,9 +61,10 @@ class InferenceClient:
     ) -> None:
         """
         Args:
-            fields: what this server calls fields of a request, such as max_tokens; empty: left out.
-            opening: the mark of reasoning at the end of its prompts, `<think>`, with which answers then begin
-                here; None: none or, of vLLM, the mark that it says.
+            fields: this server's names for fields of a request, such as max_tokens. A field with an empty
+                name is left out.
+            opening: the mark of reasoning, such as `<think>`, at the end of this server's prompts, which is
+                put before each answer. None: no mark or, for vLLM, the one that the server reports.
         """
         self.url = url.rstrip("/")
         self.fields, self.opening = fields, opening
@@ -143,7 +144,7 @@ class InferenceClient:
         api = LINE if prompt.style in LINES else CHAT
         request: dict[str, Any] = {
             "model": model,
-            **api.asks(prompt),
+            **api.request_fields(prompt),
             "n": count,
             "seed": seed,
             "temperature": sampling.temperature,
@@ -181,10 +182,10 @@ class InferenceClient:
                 ),
             )
 
-    async def _opening_of(self, answered: dict[str, Any], *, thinking: bool | None) -> str:
+    async def _opening_of(self, body: dict[str, Any], *, thinking: bool | None) -> str:
         """The mark of reasoning at the end of the prompt, which a chat template ends alike every time."""
         if thinking not in self._openings:
-            tail = list(answered["prompt_token_ids"][-_TAIL_TOKENS:])
+            tail = list(body["prompt_token_ids"][-_TAIL_TOKENS:])
             response = await self._request("POST", "/detokenize", {"tokens": tail})
             text = ""
             if response.is_client_error:
@@ -288,8 +289,8 @@ def _body(response: httpx.Response) -> dict[str, Any]:
                 raise TypeError(f"not a JSON object: {response.text[:100]!r}")
             return body
     kind = _ERRORS.get(response.status_code, PeerFault)
-    request, said = response.request, response.text
+    request, detail = response.request, response.text
     if key := request.headers.get("Authorization", "").removeprefix("Bearer "):
-        said = said.replace(key, MASK)  # servers quote a wrong key
+        detail = detail.replace(key, MASK)  # servers quote a wrong key
     remedy = f" ({REMEDY}; for a player, key-env or key-file)" if response.status_code == 401 else ""
-    raise kind(f"{request.method} {request.url}: {response.status_code} {said[:500]}{remedy}")
+    raise kind(f"{request.method} {request.url}: {response.status_code} {detail[:500]}{remedy}")

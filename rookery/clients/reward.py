@@ -26,7 +26,7 @@ _MAX_MESSAGE_BYTES = 64 << 20
 _LOOK_UP_EVERY_S = 5.0
 """Names are looked up again when a connection ends, but not more often than this; gRPC's default is 30 s."""
 _LOG_EVERY_S = 1.0
-"""When a service goes, the calls of all groups in flight fail at once; one of them says so."""
+"""When a service ends, the calls of all groups in flight fail at once. Only one of them is logged."""
 _ROUND_ROBIN = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
 
 
@@ -101,7 +101,7 @@ class RewardClient:
         pending = PendingScores(items, scheme=scheme)
         failures = (grpc.aio.AioRpcError, PeerFault)
         try:
-            await retry(lambda: self._ask(pending), on=failures, pauses_s=PAUSES_S, failed=self._log)
+            await retry(lambda: self._ask(pending), on=failures, pauses_s=PAUSES_S, failed=self._log_failure)
         except ItemFault:
             pass  # its slot says so: the other items have their results
         except failures as error:
@@ -119,10 +119,10 @@ class RewardClient:
             raise
         pending.take(response.items)
 
-    def _log(self, error: Exception, failed: int) -> None:
+    def _log_failure(self, error: Exception, failures: int) -> None:
         if time.monotonic() >= self._log_after:
             self._log_after = time.monotonic() + _LOG_EVERY_S
-            logger.warning("reward: %s; attempt %d of %d failed", reason_of(error), failed, TRIES)
+            logger.warning("reward: %s; attempt %d of %d failed", reason_of(error), failures, TRIES)
 
     async def ready(self) -> bool:
         """Whether a replica reports that it is serving."""

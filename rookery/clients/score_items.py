@@ -77,13 +77,13 @@ class PendingScores:
         if len(answers) != len(self._open):
             raise PeerFault(f"reward service: {len(answers)} answers for {len(self._open)} items")
         for place, answer in zip(self._open, answers, strict=True):
-            self._slots[place] = _slot(answer)
+            self._slots[place] = _verdict_or_error(answer)
         self._open = [place for place in self._open if isinstance(self._slots[place], PeerFault)]
         if self._open:
             raise ItemFault(str(self._slots[self._open[0]]))
 
 
-def _slot(answer: reward_pb2.ScoreBatchItem) -> Verdict | RookeryError:
+def _verdict_or_error(answer: reward_pb2.ScoreBatchItem) -> Verdict | RookeryError:
     if answer.HasField("verdict"):
         return verdict_from_proto(answer.verdict)
     problem = answer.problem

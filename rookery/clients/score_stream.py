@@ -46,7 +46,7 @@ class ScoreStream(Generic[Key]):
 
     async def run(self, groups: Groups[Key]) -> AsyncGenerator[tuple[Key, Slots]]:
         """Yields each key with the results of its items, as they arrive."""
-        self._start(self._take(groups))
+        self._start(self._start_groups(groups))
         try:
             while self._tasks:
                 task = await self._done.get()
@@ -65,15 +65,15 @@ class ScoreStream(Generic[Key]):
         self._tasks.add(task)
         task.add_done_callback(self._done.put_nowait)
 
-    async def _take(self, groups: Groups[Key]) -> None:
+    async def _start_groups(self, groups: Groups[Key]) -> None:
         async for key, items in each(groups):
             while self._items and self._items + _size(items) > self._limit:
                 self._room.clear()
                 await self._room.wait()
             self._items += _size(items)
-            self._start(self._scored(key, items))
+            self._start(self._score_group(key, items))
 
-    async def _scored(self, key: Key, items: Sequence[ScoreItem]) -> tuple[Key, Slots]:
+    async def _score_group(self, key: Key, items: Sequence[ScoreItem]) -> tuple[Key, Slots]:
         return key, await self._score(items)
 
 
