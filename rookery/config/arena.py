@@ -196,9 +196,9 @@ class MatchSettings(GameSettings):
     def _one_protocol(self) -> "MatchSettings":
         if self.llm_chess and self.sprt:
             raise ValueError("--sprt needs pairs with both colours, which --llm-chess does not play")
-        given = self.model_fields_set & {"illegal", "max_plies", "limit_cp", "openings"}
-        if self.llm_chess and given:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(given))
+        conflicts = self.model_fields_set & {"illegal", "max_plies", "limit_cp", "openings"}
+        if self.llm_chess and conflicts:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(conflicts))
             raise ValueError(f"--llm-chess has rules of its own and no openings: leave out {flags}")
         return self
 

@@ -77,7 +77,7 @@ class ConditionalSettings(Settings):
     def unread(self) -> dict[str, str]:
         """Settings without effect, with the settings that cause it, such as `--objective grpo`."""
         return {
-            name: " and ".join(_said(when.setting, getattr(self, when.setting)) for when in unmet)
+            name: " and ".join(_flag_and_value(when.setting, getattr(self, when.setting)) for when in unmet)
             for name in self.conditions
             if (unmet := list(self._unmet(name)))
         }
@@ -92,22 +92,22 @@ class ConditionalSettings(Settings):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _read(cls, values: dict[str, Any], handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _check_conditions(cls, values: dict[str, Any], handler: ModelWrapValidatorHandler[Self]) -> Self:
         values = {**cls.dependent_defaults(values), **values}
         resolved, origins = handler(values), last_origins()
         unread = [name for name in resolved.unread() if origins.get(name) != "argument"]
-        if given := [name for name in unread if origins.get(name, "preset") != "preset"]:
-            raise ValueError("; ".join(map(resolved._complaint, given)))
+        if ignored := [name for name in unread if origins.get(name, "preset") != "preset"]:
+            raise ValueError("; ".join(map(resolved._no_effect_message, ignored)))
         return handler({name: value for name, value in values.items() if name not in unread})
 
-    def _complaint(self, name: str) -> str:
-        told = f"{_said(name, getattr(self, name))} ({last_origins()[name]})"
+    def _no_effect_message(self, name: str) -> str:
+        setting = f"{_flag_and_value(name, getattr(self, name))} ({last_origins()[name]})"
         needed = " and ".join(map(str, self._unmet(name)))
-        return f"{told} has no effect with {self.unread()[name]}, only with {needed}"
+        return f"{setting} has no effect with {self.unread()[name]}, only with {needed}"
 
 
-def _said(name: str, value: Any) -> str:
-    """A setting as a flag."""
+def _flag_and_value(name: str, value: Any) -> str:
+    """A setting and its value, as a flag."""
     if isinstance(value, bool):
         return _flag(name if value else f"no_{name}")
     return f"no {_flag(name)}" if value is None else f"{_flag(name)} {value}"
@@ -121,10 +121,10 @@ _DEVICE = re.compile(r"auto|cpu|(?:cuda:)?(\d+)")
 
 
 def _device(name: str) -> str:
-    found = _DEVICE.fullmatch(name)
-    if found is None:
+    match = _DEVICE.fullmatch(name)
+    if match is None:
         raise ValueError("is neither `auto`, `cpu` nor the index of a GPU")
-    return found[1] or name
+    return match[1] or name
 
 
 def _devices(names: str) -> str:

@@ -131,10 +131,10 @@ class FeedSettings(PositionSettings, RunSettings, PresetSettings, AccessSettings
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Falls back on the `DATA_...` variables for the settings of positions."""
-        own = super().settings_customise_sources(
+        sources = super().settings_customise_sources(
             settings_cls, init_settings, env_settings, dotenv_settings, file_secret_settings
         )
-        return (*own, EnvSettingsSource(PositionSettings, env_prefix="DATA_"))
+        return (*sources, EnvSettingsSource(PositionSettings, env_prefix="DATA_"))
 
 
 class ArchiverSettings(RunSettings, AccessSettings):

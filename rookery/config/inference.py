@@ -92,10 +92,10 @@ class ServerSettings(RunSettings, AccessSettings):
         Raises:
             SetupError: one is not among the `known` ones.
         """
-        asked = {route.strip() for route in self.open_routes.split(",") if route.strip()}
-        if asked - known:
-            raise SetupError(f"vLLM has no route {', '.join(sorted(asked - known))} (--open-routes)")
-        return asked
+        routes = {route.strip() for route in self.open_routes.split(",") if route.strip()}
+        if routes - known:
+            raise SetupError(f"vLLM has no route {', '.join(sorted(routes - known))} (--open-routes)")
+        return routes
 
     @property
     def local_model(self) -> Path | None:

@@ -185,13 +185,13 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySet
     @classmethod
     def of_preset(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
         """Ignores the values that a preset gives for its own objective if another objective was chosen."""
-        theirs = values.get("objective", "grpo")
-        if stronger.get("objective", theirs) == theirs:
+        objective = values.get("objective", "grpo")
+        if stronger.get("objective", objective) == objective:
             return dict(values)
-        own = cls.dependent.union(
+        names = cls.dependent.union(
             name for name, when in cls.conditions.items() if when.setting == "objective" and when.among
         )
-        return {name: value for name, value in values.items() if name not in own}
+        return {name: value for name, value in values.items() if name not in names}
 
     @model_validator(mode="after")
     def _dual_clip_is_a_bound(self) -> Self:

@@ -51,7 +51,7 @@ class RolloutsSettings(RunSettings, PresetSettings, AccessSettings):
 
     @field_validator("inference_urls")
     @classmethod
-    def _some(cls, urls: str) -> str:
+    def _at_least_one_url(cls, urls: str) -> str:
         if not split_urls(urls):
             raise ValueError("give one or more http:// URLs separated by commas")
         return urls

@@ -154,12 +154,12 @@ class TrainerSettings(
 
     @field_validator("inference_urls")
     @classmethod
-    def _reachable(cls, urls: str) -> str:
+    def _valid_urls(cls, urls: str) -> str:
         split_urls(urls)
         return urls
 
     @model_validator(mode="after")
-    def _served_adapters_stay(self) -> Self:
+    def _keeps_served_adapters(self) -> Self:
         if self.lora_rank and self.keep < _LEAST_ADAPTERS:
             raise ValueError(
                 f"--keep {self.keep}: at least {_LEAST_ADAPTERS} adapters, because servers still read them"
@@ -167,7 +167,7 @@ class TrainerSettings(
         return self
 
     @model_validator(mode="after")
-    def _one_gpu_sleeps(self) -> Self:
+    def _sleep_fits_other_settings(self) -> Self:
         if self.sleep_inference and "," in self.device:
             raise ValueError(f"--sleep-inference is for one GPU, not for --device {self.device}")
         if self.sleep_inference and not self.micro_batch_tokens:
@@ -178,24 +178,24 @@ class TrainerSettings(
         return self
 
     @model_validator(mode="after")
-    def _schedule_ends(self) -> Self:
+    def _schedule_has_an_end(self) -> Self:
         if self.lr_schedule != "constant" and not self.max_steps:
             raise ValueError(f"--lr-schedule {self.lr_schedule} falls until --max-steps, which is not set")
         return self
 
     @model_validator(mode="after")
-    def _compiled_as_it_can_be(self) -> Self:
-        with_flags = {
+    def _compile_fits_other_settings(self) -> Self:
+        excluded = {
             "--gradient-checkpointing": self.gradient_checkpointing,
             f"--base-bits {self.base_bits}": self.base_bits is not None,
             f"--sharding {self.sharding}": self.sharding != "none",
         }
-        if self.compile and (found := [flag for flag, given in with_flags.items() if given]):
-            raise ValueError(f"--compile cannot be used with {' or '.join(found)}")
+        if self.compile and (conflicts := [flag for flag, is_set in excluded.items() if is_set]):
+            raise ValueError(f"--compile cannot be used with {' or '.join(conflicts)}")
         return self
 
     @model_validator(mode="after")
-    def _sharded_as_it_can_be(self) -> Self:
+    def _sharding_fits_other_settings(self) -> Self:
         if self.sharding == "none":
             return self
         if not self.micro_batch_tokens:
@@ -228,10 +228,10 @@ class TrainerSettings(
     def fingerprint(self) -> dict[str, str]:
         """The settings that must not change when a run is resumed."""
         fields = ("lora_rank", "lora_alpha", "lora_targets", "batch_groups", "adam_bits")
-        own = {"model": self.base_identity, **{name: str(getattr(self, name)) for name in fields}}
+        settings = {"model": self.base_identity, **{name: str(getattr(self, name)) for name in fields}}
         critic = {"critic": "value head"} if self.objective == "ppo" else {}
         base = {"base": f"int{self.base_bits}"} if self.base_bits else {}
-        return {**own, **critic, **base}
+        return {**settings, **critic, **base}
 
 
 class AutobatchSettings(TrainerSettings):
