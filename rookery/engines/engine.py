@@ -65,8 +65,8 @@ def find_engine(path: Path | None, *, setting: str, engine: str = "stockfish") -
             raise SetupError(f"{setting} is not a program: {str(path)!r}")
         return path
     places = os.pathsep.join((os.environ.get("PATH", os.defpath), *_USUAL_PLACES))
-    if found := shutil.which(engine, path=places):
-        return Path(found)
+    if program := shutil.which(engine, path=places):
+        return Path(program)
     raise SetupError(
         f"no {engine} on this machine: type `sudo apt-get install {engine}` (Debian, Ubuntu) or "
         f"`brew install {engine}` (macOS), or set {setting} to the binary"
@@ -139,7 +139,7 @@ class Engine:
             raise
         name = _NAME.search(output)
         engine.name = name[1].decode(errors="replace") if name else path.name
-        pipe.listen(_END_OF_ANSWER, engine._answered, engine._lost)
+        pipe.listen(_END_OF_ANSWER, engine._on_answer, engine._on_end)
         return engine
 
     async def _try_search(self, hash_mb: int) -> bytes:
@@ -245,7 +245,7 @@ class Engine:
             return min(MAX_PAUSE_S, max(MIN_PAUSE_S, min(0.5 * work_s, work_s - SLACK_S)))
         return min(MAX_PAUSE_S, work_s / 16) if work_s > 16 * MIN_PAUSE_S else 0.0
 
-    def _answered(self, output: bytes) -> None:
+    def _on_answer(self, output: bytes) -> None:
         if not self._searches:
             self.kill("the engine answered without a search")
             return
@@ -265,7 +265,7 @@ class Engine:
             return
         search.done(analysis)
 
-    def _lost(self) -> None:
+    def _on_end(self) -> None:
         killed_from_outside = not self._ending and self._transport.get_returncode() in _KILLED_FROM_OUTSIDE
         self._ending = True
         self._transport.close()

@@ -29,7 +29,7 @@ _POSITIONS = 1024
 class _Record:
     crashes: int
     since: float
-    """When the last crash was."""
+    """When the last crash happened."""
     last: str
 
 

@@ -31,17 +31,17 @@ class Pipe(asyncio.SubprocessProtocol):
         self._paused = False
         self._buffer = bytearray()
         self._end_of_answer = b""
-        self._answered: Callable[[bytes], None] = lambda output: None
-        self._lost: Callable[[], None] = lambda: None
+        self._on_answer: Callable[[bytes], None] = lambda output: None
+        self._on_end: Callable[[], None] = lambda: None
 
     def listen(
-        self, end_of_answer: bytes, answered: Callable[[bytes], None], lost: Callable[[], None]
+        self, end_of_answer: bytes, on_answer: Callable[[bytes], None], on_end: Callable[[], None]
     ) -> None:
-        """Sets the callbacks: `answered` for each answer, and `lost` once, when the process has ended.
+        """Sets the callbacks: `on_answer` for each answer, and `on_end` once, when the process has ended.
 
         An answer ends with the line that contains `end_of_answer`.
         """
-        self._end_of_answer, self._answered, self._lost = end_of_answer, answered, lost
+        self._end_of_answer, self._on_answer, self._on_end = end_of_answer, on_answer, on_end
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.SubprocessTransport)  # noqa: S101 -- what subprocess_exec makes
@@ -87,7 +87,7 @@ class Pipe(asyncio.SubprocessProtocol):
                 break
             answer = bytes(self._buffer[: end + 1])
             del self._buffer[:end]  # keeps the newline, because the expected word starts with one
-            self._answered(answer)
+            self._on_answer(answer)
         if len(self._buffer) > MAX_OUTPUT_BYTES:
             self.on_overflow(len(self._buffer))
             self._buffer.clear()
@@ -106,4 +106,4 @@ class Pipe(asyncio.SubprocessProtocol):
     def _end(self) -> None:
         if not self.lost:
             self.lost = True
-            self._lost()
+            self._on_end()

@@ -28,7 +28,7 @@ PAUSES_S = (0.0, 0.1, 0.5, 2.0, 5.0)
 MAX_WAIT_S = 60.0
 """How long a search may wait for an engine before its caller gets `Unavailable`."""
 
-_STOPS = "the engines are stopping"
+_STOPPING = "the engines are stopping"
 _UNANSWERED = Unavailable("not answered yet")
 
 
@@ -114,7 +114,7 @@ class EnginePool:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for job in list(self._jobs.values()):
-            self._finish(job, Unavailable(_STOPS))
+            self._finish(job, Unavailable(_STOPPING))
         await asyncio.gather(*(slot.engine.close() for slot in self._slots if slot.engine))
 
     # From request to engine.
@@ -138,12 +138,12 @@ class EnginePool:
 
     def _refusal(self, query: Query) -> RookeryError | None:
         if self._stopped:
-            return Unavailable(_STOPS)
+            return Unavailable(_STOPPING)
         if not self.ready:
             return EngineFault(f"none of {len(self._slots)} engines can be started")
         if self._queued >= self._limit:
             why = f"{self._queued} searches wait for {len(self._slots)} engines"
-            return self._busy(why, nodes=query.nodes)
+            return self._overloaded(why, nodes=query.nodes)
         return self._quarantine.refusal(query.fen)
 
     def _abandon(self, call: Call) -> None:
@@ -167,8 +167,8 @@ class EnginePool:
             slot.engine.submit(job)
 
     def _least_busy(self) -> Slot | None:
-        able = [slot for slot in self._slots if slot.engine is not None and slot.engine.has_room]
-        return min(able, key=lambda slot: slot.engine.searches if slot.engine else 0, default=None)
+        free = [slot for slot in self._slots if slot.engine is not None and slot.engine.has_room]
+        return min(free, key=lambda slot: slot.engine.searches if slot.engine else 0, default=None)
 
     def _next_job(self) -> Job | None:
         while self._turns:
@@ -195,10 +195,11 @@ class EnginePool:
             logger.error("%s", result)
             self._quarantine.count(job.query.fen, result)
         if self._jobs.get(job.query) is job:
-            self._settle_wanted(job, result)
+            self._finish_or_requeue(job, result)
         self._dispatch()
 
-    def _settle_wanted(self, job: Job, result: Analysis | EngineFault | None) -> None:
+    def _finish_or_requeue(self, job: Job, result: Analysis | EngineFault | None) -> None:
+        """Answers the callers of `job`, or searches again if its engine died."""
         if isinstance(result, Analysis):
             self._finish(job, result)
         elif (refusal := self._quarantine.refusal(job.query.fen)) is not None:
@@ -222,12 +223,12 @@ class EnginePool:
 
     def _install(self, slot: Slot, engine: Engine) -> None:
         slot.engine, slot.failing = engine, False
-        engine.died = lambda: self._died(slot, engine)
+        engine.died = lambda: self._on_death(slot, engine)
         if engine.ended:  # between its answer and now
-            self._died(slot, engine)
+            self._on_death(slot, engine)
         self._dispatch()
 
-    def _died(self, slot: Slot, engine: Engine) -> None:
+    def _on_death(self, slot: Slot, engine: Engine) -> None:
         slot.engine = None
         if not self._stopped:
             self._spawn(self._restart(slot, engine))
@@ -264,9 +265,9 @@ class EnginePool:
             for job in [job for job in self._jobs.values() if job.slot is None and job.since < oldest]:
                 self._queued -= 1
                 why = f"no engine was free for {MAX_WAIT_S:.0f} s"
-                self._finish(job, self._busy(why, nodes=job.query.nodes))
+                self._finish(job, self._overloaded(why, nodes=job.query.nodes))
 
-    def _busy(self, why: str, *, nodes: int) -> Unavailable:
+    def _overloaded(self, why: str, *, nodes: int) -> Unavailable:
         error = Unavailable(why)
         s_per_node = max((slot.engine.s_per_node for slot in self._slots if slot.engine), default=1e-6)
         error.retry_after_s = max(1.0, self._queued * nodes * s_per_node / len(self._slots))
