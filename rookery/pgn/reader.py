@@ -99,8 +99,8 @@ def read_game(
     """Reads the text of one game, up to the first fault in its main line.
 
     `on_move` is called with the board before each move of the main line, `on_comment` with the board that a
-    comment is about; the boards change afterwards. Side lines are read if `on_comment` is given. One with a
-    fault is left there, and the main line goes on.
+    comment is about; the boards change afterwards. Side lines are read if `on_comment` is given. A fault ends
+    the reading of its side line only.
 
     Chess960 is a defect unless `chess960` is true, all other variants are one always.
 
@@ -124,7 +124,11 @@ def read_game(
     moves = text[start:]
     if not moves.isascii():
         moves = _PART.sub(lambda part: part[0] if part[1] else part[0].translate(GLYPHS), moves)
-    return PgnGame(tags, board, tuple(_Moves(board, max_plies, on_move, on_comment).read(moves)))
+    return PgnGame(
+        tags,
+        board,
+        tuple(_Moves(board, max_plies=max_plies, on_move=on_move, on_comment=on_comment).read(moves)),
+    )
 
 
 def _start(tags: Mapping[str, str], *, chess960: bool) -> chess.Board:
@@ -149,11 +153,12 @@ class _Moves:
     def __init__(
         self,
         board: chess.Board,
+        *,
         max_plies: int | None,
         on_move: OnMove | None,
         on_comment: OnComment | None,
     ) -> None:
-        # Of the main line, then of the side lines that are open; None where nothing is read.
+        # The boards of the main line and of each open side line; None where nothing is read.
         self._boards: list[chess.Board | None] = [board]
         self._max_plies = max_plies
         self._on_move = on_move

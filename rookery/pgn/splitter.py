@@ -131,7 +131,7 @@ class Splitter:
         """The parts of the line that are not comments. Remembers whether a comment is left open."""
         if not self._in_comment and b";" not in line and line.rfind(b"{") <= line.rfind(b"}"):
             return _COMMENT.sub(b"", line).rstrip()
-        kept = []
+        texts = []
         for part in _COMMENT_PART.findall(line):
             if self._in_comment:
                 self._in_comment = part != b"}"
@@ -140,5 +140,5 @@ class Splitter:
             elif part == b"{":
                 self._in_comment = True
             else:
-                kept.append(part)
-        return b"".join(kept).rstrip()
+                texts.append(part)
+        return b"".join(texts).rstrip()
