@@ -184,12 +184,12 @@ def choose(
     if asked:
         panels = [Panel(key, (key,)) for key in matching(keys, asked)]
     present = [
-        replace(panel, keys=tuple(found), references=tuple(matching(keys, panel.references)))
+        replace(panel, keys=tuple(matches), references=tuple(matching(keys, panel.references)))
         for panel in panels
-        if (found := matching(keys, panel.keys))
+        if (matches := matching(keys, panel.keys))
     ]
     if not present:
-        wanted = ", ".join(asked or [key for panel in panels for key in panel.keys])
-        there = ", ".join(keys) or "none"
-        raise InvalidInput(f"nothing to draw: no step has any of {wanted}; the steps have {there}")
+        patterns = ", ".join(asked or [key for panel in panels for key in panel.keys])
+        available = ", ".join(keys) or "none"
+        raise InvalidInput(f"nothing to draw: no step has any of {patterns}; the steps have {available}")
     return present

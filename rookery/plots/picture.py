@@ -94,25 +94,25 @@ def draw(
         figure = Figure(figsize=(max(6.0, 3.0 * columns), 2.35 * rows), layout=layout)
         FigureCanvasAgg(figure)
         for index, panel in enumerate(panels):
-            _panel(figure.add_subplot(rows, columns, index + 1), panel, curves, theme=theme)
+            _draw_panel(figure.add_subplot(rows, columns, index + 1), panel, curves, theme=theme)
         if len(curves) > 1:
-            _legend(figure, curves, theme=theme)
+            _draw_legend(figure, curves, theme=theme)
         buffer = io.BytesIO()
         metadata = {"png": {"Software": "rookery"}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
         figure.savefig(buffer, format=kind, dpi=140, metadata=metadata[kind])
     return buffer.getvalue()
 
 
-def _panel(axes: "Axes", panel: Panel, curves: Sequence[Curve], *, theme: Theme) -> None:
+def _draw_panel(axes: "Axes", panel: Panel, curves: Sequence[Curve], *, theme: Theme) -> None:
     colours = COLOURS[theme]
     for place, curve in enumerate(curves):
         for index, key in enumerate(panel.keys):
             alone = len(curves) == 1
             colour = colours[(index if alone else place) % len(colours)]
             several = len(panel.keys) > 1 or (alone and panel.references)
-            named = label_of(key) if several and place == 0 else None
+            label = label_of(key) if several and place == 0 else None
             line = "-" if alone else LINES[index % len(LINES)]
-            _curve(axes, curve, _Line(key, colour, line, named))
+            _draw_curve(axes, curve, _Line(key, colour, line, label=label))
     for key, colour in zip(panel.references, colours, strict=False) if len(curves) == 1 else ():
         numbers, values = series(curves[0].runs[0], key)
         label = label_of(key) if len(panel.references) == 1 else None
@@ -131,7 +131,7 @@ def _panel(axes: "Axes", panel: Panel, curves: Sequence[Curve], *, theme: Theme)
         axes.legend()
 
 
-def _estimates(axes: "Axes", steps: Sequence[Step], line: _Line) -> None:
+def _draw_estimates(axes: "Axes", steps: Sequence[Step], line: _Line) -> None:
     """Estimates with their intervals, not smoothed. A triangle is a bound without an estimate."""
     numbers, values = series(steps, line.key)
     low, high = (dict(zip(*series(steps, f"{line.key}_{end}"), strict=True)) for end in ("low", "high"))
@@ -143,9 +143,9 @@ def _estimates(axes: "Axes", steps: Sequence[Step], line: _Line) -> None:
         axes.plot(alone, [bounds[n] for n in alone], marker, color=line.colour, markersize=5)
 
 
-def _curve(axes: "Axes", curve: Curve, line: _Line) -> None:
+def _draw_curve(axes: "Axes", curve: Curve, line: _Line) -> None:
     if line.key.startswith(PREFIX):
-        _estimates(axes, curve.runs[0], line)
+        _draw_estimates(axes, curve.runs[0], line)
         return
     measured = [series(steps, line.key) for steps in curve.runs]
     measured = [(numbers, values) for numbers, values in measured if numbers]
@@ -154,18 +154,18 @@ def _curve(axes: "Axes", curve: Curve, line: _Line) -> None:
     for numbers, values in measured:
         axes.plot(numbers, values, color=line.colour, alpha=0.3 / len(measured), linewidth=0.8)
     smoothed = [(numbers, smooth(values)) for numbers, values in measured]
-    numbers, middle, low, high = _across(smoothed)
+    numbers, middle, low, high = _mean_and_range(smoothed)
     axes.plot(numbers, middle, color=line.colour, linestyle=line.line, linewidth=1.8, label=line.label)
     if len(measured) > 1:
         axes.fill_between(numbers, low, high, color=line.colour, alpha=0.15, linewidth=0)
 
 
-def _across(
+def _mean_and_range(
     curves: Sequence[tuple[Sequence[float], Sequence[float]]],
 ) -> tuple[list[float], list[float], list[float], list[float]]:
     """The step numbers that all curves have, and the mean, minimum and maximum of the curves at each.
 
-    >>> _across([([1, 2, 3], [0.0, 2.0, 4.0]), ([2, 3], [4.0, 4.0])])
+    >>> _mean_and_range([([1, 2, 3], [0.0, 2.0, 4.0]), ([2, 3], [4.0, 4.0])])
     ([2, 3], [3.0, 4.0], [2.0, 4.0], [4.0, 4.0])
     """
     tables = [dict(zip(numbers, values, strict=True)) for numbers, values in curves]
@@ -175,7 +175,7 @@ def _across(
     return shared, middle, [min(column) for column in columns], [max(column) for column in columns]
 
 
-def _legend(figure: "Figure", curves: Sequence[Curve], *, theme: Theme) -> None:
+def _draw_legend(figure: "Figure", curves: Sequence[Curve], *, theme: Theme) -> None:
     from matplotlib.lines import Line2D
 
     colours = COLOURS[theme]

@@ -35,7 +35,7 @@ def read_metrics(path: Path) -> list[Step]:
     steps: dict[int, Step] = {}
     for number, line in enumerate(lines, start=1):
         try:
-            step = _numbers(json.loads(line))
+            step = _finite_numbers(json.loads(line))
             steps[int(step["step"])] = step
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             if number < len(lines):
@@ -43,7 +43,7 @@ def read_metrics(path: Path) -> list[Step]:
     return [steps[number] for number in sorted(steps)]
 
 
-def _numbers(entry: Any) -> Step:
+def _finite_numbers(entry: Any) -> Step:
     if not isinstance(entry, dict):
         raise TypeError("not a JSON object")
     return {
@@ -87,7 +87,7 @@ def smooth(values: Sequence[float]) -> list[float]:
 
 STRENGTH_FILE = "strength.jsonl"
 PREFIX = "evaluation_"
-"""Of the keys of a version's figures."""
+"""The beginning of the keys of a version's figures."""
 
 
 def read_strength(folder: Path) -> list[dict[str, Any]]:
@@ -124,10 +124,10 @@ def as_step(row: Mapping[str, Any]) -> Step:
     step = {"step": float(row["version"]), f"{PREFIX}seconds": float(row["seconds"])}
     for name, estimate in row["metrics"].items():
         low, high = estimate["ci95"] or (None, None)
-        named = {"": estimate["mean"], "_low": low, "_high": high}
+        figures = {"": estimate["mean"], "_low": low, "_high": high}
         step |= {
             f"{PREFIX}{name}{suffix}": float(value)
-            for suffix, value in named.items()
+            for suffix, value in figures.items()
             if value is not None and math.isfinite(value)
         }
     return step

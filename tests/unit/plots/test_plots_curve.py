@@ -10,7 +10,7 @@ from matplotlib.image import imread
 
 from rookery.errors import InvalidInput, NotFound
 from rookery.plots.panels import choose
-from rookery.plots.picture import Curve, _panel, draw, overview
+from rookery.plots.picture import Curve, _draw_panel, draw, overview
 from rookery.plots.steps import keys_of, read_metrics, smooth
 
 STEPS = [{"step": float(i), "reward": -1 + i / 50, "legal_rate": i / 60} for i in range(50)]
@@ -21,7 +21,7 @@ def test_a_legend_of_many_curves_is_above_them() -> None:
         {"step": float(i), **{f"component_{name}": -2.0 + i / 50 for name in "abcdefg"}} for i in range(50)
     ]
     axes = Figure().add_subplot()
-    _panel(axes, choose(keys_of(steps))[0], [Curve("", (steps,))], theme="light")
+    _draw_panel(axes, choose(keys_of(steps))[0], [Curve("", (steps,))], theme="light")
     low, high = axes.get_ylim()
     assert high - (-2.0 + 49 / 50) > 0.2 * (high - low)
 
