@@ -29,13 +29,13 @@ class Ports:
         self._host = host
         self._chosen: dict[int, int] = {}
         self._settings: dict[int, str] = {}
-        self._kept: dict[int, socket.socket] = {}
+        self._reserved: dict[int, socket.socket] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for sock in self._kept.values():
+        for sock in self._reserved.values():
             sock.close()
 
     def choose(self, default: int, *, asked: int | None = None, setting: str = "") -> int:
@@ -54,7 +54,7 @@ class Ports:
             self._settings[asked] = setting
             port = 0 if asked in self._chosen.values() else self._bind(asked, share=True)
             if not port:
-                raise self._taken(asked)
+                raise self._taken_error(asked)
         self._chosen[default] = port
         return port
 
@@ -65,12 +65,12 @@ class Ports:
             SetupError: the user asked for this port.
         """
         if port in self._settings:
-            raise self._taken(port)
+            raise self._taken_error(port)
         self._chosen = {default: chosen for default, chosen in self._chosen.items() if chosen != port}
-        if port in self._kept:
-            self._kept.pop(port).close()
+        if port in self._reserved:
+            self._reserved.pop(port).close()
 
-    def _taken(self, port: int) -> SetupError:
+    def _taken_error(self, port: int) -> SetupError:
         return SetupError(f"port {port} on {self._host} is taken: choose another with {self._settings[port]}")
 
     def _bind(self, port: int, *, share: bool) -> int:
@@ -86,7 +86,7 @@ class Ports:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         port = int(sock.getsockname()[1])
         if sys.platform == "linux":
-            self._kept[port] = sock
+            self._reserved[port] = sock
         else:
             sock.close()
         return port

@@ -30,7 +30,7 @@ R = TypeVar("R")
 P = ParamSpec("P")
 
 RETRIES = 5
-"""How often a call is made again whose process or machine died. A call that kills its workers fails then."""
+"""How often a call is repeated after its process or machine died, before it fails."""
 
 _AHEAD_PER_WORKER = 4
 _CONNECT_S = 10.0
@@ -38,7 +38,7 @@ _CONNECT_S = 10.0
 
 def process_pool(jobs: int) -> ProcessPoolExecutor:
     """A pool of `jobs` processes. They are spawned, not forked: engines and progress bars use threads."""
-    return _Pool(jobs, mp_context=get_context("spawn"), initializer=_begin)
+    return _Pool(jobs, mp_context=get_context("spawn"), initializer=_start_worker)
 
 
 class _Pool(ProcessPoolExecutor):
@@ -49,7 +49,7 @@ class _Pool(ProcessPoolExecutor):
             return super().submit(function, *args, **kwargs)
 
 
-def _begin() -> None:
+def _start_worker() -> None:
     # Ctrl-C in a terminal goes to all processes. The parent reports it; this one ends without a traceback.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as for a job in the background
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -74,16 +74,16 @@ def _uninterrupted() -> Iterator[None]:
     if handler is None or threading.current_thread() is not threading.main_thread():
         yield  # the handler is not Python's, or this is a thread that Ctrl-C does not interrupt
         return
-    came: list[int] = []
+    signals: list[int] = []
     # Masking alone would not do: another thread may get the signal, and Python interrupts the main thread.
-    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    signal.signal(signal.SIGINT, lambda number, _: signals.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes inherit it
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGINT, handler)
-        if came:
+        if signals:
             signal.raise_signal(signal.SIGINT)
 
 
@@ -127,17 +127,17 @@ def _call(function: Callable[..., R], *args: Any, **kwargs: Any) -> R:
     return function(*args, **kwargs)
 
 
-def _settle(result: "Future[R]", made: "Future[R]") -> None:
+def _settle(result: "Future[R]", task: "Future[R]") -> None:
     """Gives `result` what Ray gave: the function's own exception, not Ray's around it."""
-    error = made.exception()
+    error = task.exception()
     if error is None:
-        result.set_result(made.result())
+        result.set_result(task.result())
     elif isinstance(cause := getattr(error, "cause", None), Exception):
         cause.__cause__ = error  # it has the worker's traceback
         result.set_exception(cause)
     else:
-        said = f"{type(error).__name__}: {error}".strip(": ")
-        result.set_exception(Unavailable(f"Ray has not made a call in {1 + RETRIES} attempts: {said}"))
+        reason = f"{type(error).__name__}: {error}".strip(": ")
+        result.set_exception(Unavailable(f"Ray has not made a call in {1 + RETRIES} attempts: {reason}"))
 
 
 class Workers:
@@ -213,7 +213,7 @@ _to_close = ExitStack()
 
 
 def kept(open_: Callable[P, AbstractContextManager[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-    """What `open_` gives for these arguments, opened once in each process and closed at its end."""
+    """Returns what `open_` opens for these arguments: once in each process, and closed at its end."""
     key = (open_, *args, *kwargs.items())
     if key not in _opened:
         atexit.register(close_kept)  # later, what is closed could no longer wait for its processes
