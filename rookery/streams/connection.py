@@ -31,8 +31,8 @@ class ServerVersion(NamedTuple):
     @classmethod
     def read(cls, text: str) -> Self | None:
         """The version in what `redis-server --version` prints, or None."""
-        found = _VERSION.search(text)
-        return cls(_number(found["version"]), found["name"]) if found else None
+        match = _VERSION.search(text)
+        return cls(_number(match["version"]), match["name"]) if match else None
 
     @classmethod
     def of_info(cls, info: Mapping[str, Any]) -> Self:
@@ -66,7 +66,7 @@ _TEMPORARY = (
     redis.exceptions.ClusterDownError,  # MASTERDOWN too
     redis.exceptions.TryAgainError,
 )
-"""Errors of a Redis that does not answer, is loading, or has no master at the moment."""
+"""Errors of a Redis that does not answer, is loading, or has no master at the moment: a retry may succeed."""
 
 _TEMPORARY_WORDS = (
     "command not allowed when used memory",
@@ -189,7 +189,10 @@ class RunConnection:
                 return call()
             except redis.RedisError as error:
                 self._check_admitted(error)
-                if not _is_temporary(error):
+                is_temporary = isinstance(error, _TEMPORARY) or any(
+                    words in str(error) for words in _TEMPORARY_WORDS
+                )
+                if not is_temporary:
                     raise
                 # Connect again: after a failover the address may point to another server.
                 self._redis.connection_pool.disconnect(inuse_connections=False)
@@ -217,8 +220,3 @@ class RunConnection:
             raise SetupError(
                 f"redis at {self._place} refuses the user or password of --redis-url: {error}"
             ) from error
-
-
-def _is_temporary(error: redis.RedisError) -> bool:
-    """Whether a retry of the call may succeed."""
-    return isinstance(error, _TEMPORARY) or any(words in str(error) for words in _TEMPORARY_WORDS)

@@ -43,7 +43,7 @@ class Reader(RunConnection):
 
     def read(self, stream: str, *, group: str, consumer: str, count: int, block_s: float) -> list[Entry]:
         """Returns new entries for this consumer, or an empty list if there are none within `block_s`."""
-        return self._read(stream, group, consumer, ">", count, block_s)
+        return self._read(stream, group, consumer, start=">", count=count, block_s=block_s)
 
     def read_new(
         self,
@@ -65,9 +65,9 @@ class Reader(RunConnection):
         if losses == self._losses_at_read.get(stream):
             return entries
         self._losses_at_read[stream] = losses
-        had = known()
+        known_ids = known()
         held = self.read_held(stream, group=group, consumer=consumer, count=100_000)
-        return [entry for entry in held if entry.id not in had]
+        return [entry for entry in held if entry.id not in known_ids]
 
     def read_held(
         self, stream: str, *, group: str, consumer: str, count: int = 1000, after: str = "0"
@@ -76,16 +76,15 @@ class Reader(RunConnection):
 
         A restarted consumer uses this to go on with the entries that it held before.
         """
-        return self._read(stream, group, consumer, after, count, None)
+        return self._read(stream, group, consumer, start=after, count=count, block_s=None)
 
     def claim_idle(self, stream: str, *, group: str, consumer: str, idle_s: float) -> list[Entry]:
         """Takes over entries whose holder has been idle for `idle_s` and is considered dead: some, or all.
 
         Also those whose consumer was deleted. Entries that were deleted are no longer pending.
         """
-        answer = self._script(
-            lua.CLAIM, shared_keys(stream), group, consumer, int(idle_s * 1000), CLAIMED_AT_ONCE
-        )
+        args = (group, consumer, int(idle_s * 1000), CLAIMED_AT_ONCE)
+        answer = self._script(lua.CLAIM, shared_keys(stream), *args)
         if answer is None:
             self._ensure_group(stream, group)
             return []
@@ -97,7 +96,9 @@ class Reader(RunConnection):
                 astray,
                 deleted,
             )
-        return [_entry((entry_id, dict(zip(*[iter(fields)] * 2, strict=True)))) for entry_id, fields in rows]
+        return [
+            _to_entry((entry_id, dict(zip(*[iter(fields)] * 2, strict=True)))) for entry_id, fields in rows
+        ]
 
     def keep(self, stream: str, entry_ids: Sequence[str], *, group: str, consumer: str) -> None:
         """Resets the idle time of entries that this consumer still works on, so that no other claims them."""
@@ -111,22 +112,22 @@ class Reader(RunConnection):
             )
 
     def _read(
-        self, stream: str, group: str, consumer: str, start: str, count: int, block_s: float | None
+        self, stream: str, group: str, consumer: str, *, start: str, count: int, block_s: float | None
     ) -> list[Entry]:
         block = None if block_s is None else max(1, int(block_s * 1000))
-        rows = self._of_group(
+        rows = self._call_with_group(
             stream,
             group,
             lambda: self._redis.xreadgroup(
                 group, consumer, {self.key(stream): start}, count=count, block=block
             ),
         )
-        return [_entry(row) for row in rows[0][1] if row[1]] if rows else []
+        return [_to_entry(row) for row in rows[0][1] if row[1]] if rows else []
 
-    def _of_group(self, stream: str, group: str, ask: Callable[[], object]) -> Any:
+    def _call_with_group(self, stream: str, group: str, command: Callable[[], object]) -> Any:
         """The answer of a command that needs a consumer group; None if the group had to be created first."""
         try:
-            return self._call(ask)
+            return self._call(command)
         except redis.ResponseError as error:
             if not str(error).startswith("NOGROUP"):
                 raise
@@ -157,7 +158,7 @@ class Reader(RunConnection):
         return int(info["pending"])
 
 
-def _entry(row: Any) -> Entry:
+def _to_entry(row: Any) -> Entry:
     entry_id, fields = row
     return Entry(entry_id.decode(), fields.get(b"data", b""))
 
@@ -182,7 +183,8 @@ class DeadLetters(Reader):
     def dead_letter(self, stream: str, entry_id: str, *, group: str, reason: str) -> None:
         """Moves a held entry to `dead`, with the reason. `dead` keeps the newest `DEAD_LIMIT` entries."""
         names = [*shared_keys(stream), "dead", f"{stream}:faults"]
-        self._script(lua.DEAD_LETTER, names, group, entry_id, stream, reason, DEAD_LIMIT)
+        args = (group, entry_id, stream, reason, DEAD_LIMIT)
+        self._script(lua.DEAD_LETTER, names, *args)
         logger.error("dead-lettered entry %s of %s: %s", entry_id, stream, reason)
 
     def dead_letters(self) -> list[DeadLetter]:
@@ -190,11 +192,11 @@ class DeadLetters(Reader):
         rows = cast(list[Any], self._call(lambda: self._redis.xrange(self.key("dead"))))
         return [
             DeadLetter(
-                dead_id.decode(),
-                fields[b"stream"].decode(),
-                fields[b"entry"].decode(),
-                fields[b"reason"].decode(),
-                fields.get(b"data", b""),
+                id=dead_id.decode(),
+                stream=fields[b"stream"].decode(),
+                entry=fields[b"entry"].decode(),
+                reason=fields[b"reason"].decode(),
+                data=fields.get(b"data", b""),
             )
             for dead_id, fields in rows
         ]

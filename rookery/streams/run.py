@@ -60,12 +60,12 @@ class RunStreams(DeadLetters):
         if not differing:
             return
         pairs = [value.decode() for value in cast(list[bytes], differing)]
-        said = "; ".join(
+        differences = "; ".join(
             f"{name} is {agreed} in the run and {terms[name]} here"
             for name, agreed in zip(pairs[::2], pairs[1::2], strict=True)
         )
         raise SetupError(
-            f"run {self.run!r} was started with other sizes: {said}; name another run or use its sizes"
+            f"run {self.run!r} was started with other sizes: {differences}; name another run or use its sizes"
         )
 
     # positions
@@ -104,7 +104,7 @@ class RunStreams(DeadLetters):
             lua.PUBLISH_GROUP,
             names,
             *(consumer_group, entry_id, group.id, group.policy.number, rewards, encode_group(group)),
-            *(_REWARD_VERSION + _task(group), version, accept),
+            *(_REWARD_VERSION + _task_name(group), version, accept),
         )
         if isinstance(published, bytes):
             raise Conflict(
@@ -117,7 +117,9 @@ class RunStreams(DeadLetters):
         """The groups whose reward version is no longer the run's."""
         terms = self._call(lambda: self._redis.hgetall(self.key("terms")))
         agreed = {k.decode(): v.decode() for k, v in cast(dict[bytes, bytes], terms).items()}
-        return [g for g in groups if {agreed.get(_REWARD_VERSION + _task(g))} - {None, *g.reward_versions}]
+        return [
+            g for g in groups if {agreed.get(_REWARD_VERSION + _task_name(g))} - {None, *g.reward_versions}
+        ]
 
     def count_fault(self, stream: str, entry_id: str, *, group: str) -> int:
         """Counts a failure of work on a pending entry. Returns the number of failures of all consumers.
@@ -215,26 +217,26 @@ class RunStreams(DeadLetters):
         """All counts of the run, read in one transaction."""
 
         def read() -> list[Any]:
-            together = self._redis.pipeline(transaction=True)
-            together.hgetall(self.key("counts"))
-            together.hmget(self.key("policy"), "number", "waiting", "last")
+            pipeline = self._redis.pipeline(transaction=True)
+            pipeline.hgetall(self.key("counts"))
+            pipeline.hmget(self.key("policy"), "number", "waiting", "last")
             for stream in ("positions", "traces", "dead"):
-                together.xlen(self.key(stream))
-            for through in ("settled", "archived"):
-                together.scard(self.key(f"traces:{through}"))
-            return together.execute()
+                pipeline.xlen(self.key(stream))
+            for name in ("settled", "archived"):
+                pipeline.scard(self.key(f"traces:{name}"))
+            return pipeline.execute()
 
-        counts, (committed, waiting, last), positions, traces, dead, kept, ahead = self._call(read)
+        counts, (committed, waiting, last), positions, traces, dead, settled, archived = self._call(read)
         return Overview(
             Counts.read(counts),
             positions=positions,
-            traces=traces - kept,
+            traces=traces - settled,
             dead=dead,
             committed=None if committed is None else int(committed),
             waiting=int(waiting or 0),
             ended=last == b"1",
-            kept=kept,
-            archived_ahead=ahead,
+            kept=settled,
+            archived_ahead=archived,
         )
 
     def backlog(self, stream: str) -> Backlog:
@@ -242,5 +244,5 @@ class RunStreams(DeadLetters):
         return Backlog.read(self._script(lua.BACKLOG, shared_keys(stream)))
 
 
-def _task(group: TraceGroup) -> str:
+def _task_name(group: TraceGroup) -> str:
     return task_of(group.position, style=group.prompt.style) or "move"
