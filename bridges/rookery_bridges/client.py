@@ -127,7 +127,7 @@ class RewardClient:
                     try:
                         with _connection_faults():
                             response = http.post("/v1/score/batch", json=self._body(batch))
-                        verdicts += _read(response, batch)
+                        verdicts += _read_verdicts(response, batch)
                         break
                     except RewardFault as fault:
                         time.sleep(_pause_s(fault, pauses))
@@ -143,7 +143,7 @@ class RewardClient:
                     try:
                         with _connection_faults():
                             response = await http.post("/v1/score/batch", json=self._body(batch))
-                        verdicts += _read(response, batch)
+                        verdicts += _read_verdicts(response, batch)
                         break
                     except RewardFault as fault:
                         await asyncio.sleep(_pause_s(fault, pauses))
@@ -181,19 +181,21 @@ class RewardClient:
 
 @cache
 def _ssl_context() -> Any:
-    """One for all requests, because reading the certificates takes longer than a request."""
+    """The TLS settings, read once, because reading the certificates takes longer than a request."""
     return httpx.create_ssl_context()
 
 
 def _batches(answers: Iterable[Answer]) -> Iterator[list[Answer]]:
-    """At most `MAX_ITEMS` answers and `MAX_BYTES` each. Neighbours about one position stay together if they
-    can."""
+    """Splits the answers into batches of at most `MAX_ITEMS` and `MAX_BYTES`.
+
+    Neighbours about one position stay together if they fit.
+    """
     batch: list[Answer] = []
     size = 0
     for _, group in groupby(answers, key=lambda answer: answer.fen):
         same_position = [(answer, len(answer.response.encode(errors="replace"))) for answer in group]
-        together = size + sum(length for _, length in same_position)
-        if batch and (len(batch) + len(same_position) > MAX_ITEMS or together > MAX_BYTES):
+        total = size + sum(length for _, length in same_position)
+        if batch and (len(batch) + len(same_position) > MAX_ITEMS or total > MAX_BYTES):
             yield batch
             batch, size = [], 0
         for answer, length in same_position:
@@ -211,8 +213,7 @@ def _connection_faults() -> Iterator[None]:
     try:
         yield
     except httpx.TransportError as error:
-        where = error.request.url
-        message = f"the reward service at {where} does not answer: {type(error).__name__} {error}"
+        message = f"the reward service at {error.request.url} does not answer: {type(error).__name__} {error}"
         raise RewardFault(message, retry_after_s=0.0) from error
 
 
@@ -224,10 +225,10 @@ def _pause_s(fault: RewardFault, pauses: Iterator[float]) -> float:
     return max(pause_s, fault.retry_after_s)
 
 
-def _read(response: httpx.Response, batch: Sequence[Answer]) -> list[Verdict]:
+def _read_verdicts(response: httpx.Response, batch: Sequence[Answer]) -> list[Verdict]:
     if response.status_code in (429, 502, 503, 504):
-        asked = response.headers.get("Retry-After", "")
-        raise RewardFault(_refusal(response), retry_after_s=float(asked) if asked.isdigit() else 0.0)
+        seconds = response.headers.get("Retry-After", "")
+        raise RewardFault(_refusal(response), retry_after_s=float(seconds) if seconds.isdigit() else 0.0)
     if not response.is_success:
         raise RewardFault(_refusal(response))
     try:
@@ -252,10 +253,10 @@ def _verdict(slot: dict[str, Any], answer: Answer) -> Verdict:
     if not math.isfinite(reward):
         raise ValueError(f"the reward {reward}")
     return Verdict(
-        reward,
-        slot["outcome"],
-        slot["components"],
-        slot["reward_version"],
+        reward=reward,
+        outcome=slot["outcome"],
+        components=slot["components"],
+        reward_version=slot["reward_version"],
         move=slot["move"] and slot["move"]["uci"],
         best=slot["best"] and slot["best"]["uci"],
         regret=slot["regret"],

@@ -44,13 +44,13 @@ def _task(path: str, judge: Scorer) -> Task:
 
 def _sample(question: Question) -> Sample:
     messages = [_MESSAGES[turn["role"]](content=turn["content"]) for turn in question.prompt]
-    about = {"fen": question.fen, "task": question.task, "move": question.move}
-    return Sample(id=question.id, input=messages, target=question.solution, metadata=about)
+    metadata = {"fen": question.fen, "task": question.task, "move": question.move}
+    return Sample(id=question.id, input=messages, target=question.solution, metadata=metadata)
 
 
 def _answer(state: TaskState, response: str) -> Answer:
-    about = state.metadata
-    question = Question(str(state.sample_id), [], about["fen"], about["task"], about["move"])
+    fields = {name: state.metadata[name] for name in ("fen", "task", "move")}
+    question = Question(str(state.sample_id), [], **fields)
     return question.answer(response)
 
 
@@ -62,8 +62,8 @@ def judged(scheme: str) -> Scorer:
         client = RewardClient(scheme=scheme)
         [verdict] = await client.ascore([_answer(state, state.output.completion)])
         value = {"reward": verdict.reward, "legal": float(verdict.legal)}
-        about = {"regret": verdict.regret, "reward_version": verdict.reward_version}
-        return Score(value=value, answer=verdict.move, explanation=verdict.outcome, metadata=about)
+        metadata = {"regret": verdict.regret, "reward_version": verdict.reward_version}
+        return Score(value=value, answer=verdict.move, explanation=verdict.outcome, metadata=metadata)
 
     return score
 
@@ -74,9 +74,9 @@ def solved() -> Metric:
 
     def share(scores: list[SampleScore]) -> float:
         puzzles: dict[str, list[tuple[int, Score]]] = defaultdict(list)
-        for one in scores:
-            puzzle, _, turn = str(one.sample_id).rpartition(":")
-            puzzles[puzzle].append((int(turn), one.score))
+        for sample in scores:
+            puzzle, _, turn = str(sample.sample_id).rpartition(":")
+            puzzles[puzzle].append((int(turn), sample.score))
         return sum(map(_is_solved, puzzles.values())) / len(puzzles)
 
     return share

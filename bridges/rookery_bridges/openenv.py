@@ -36,14 +36,14 @@ class ChessObservation(Observation):
 
 
 class ChessEnvironment(Environment[ChessAction, ChessObservation, State]):
-    """Each episode is the next question. With a `seed`, it is the one of that number."""
+    """Each episode asks the next question, or question number `seed` if a seed is given."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
     def __init__(
         self, questions: list[Question], client: RewardClient, *, order: Iterator[int] | None = None
     ) -> None:
-        """`order` has the number of the next question. Sessions share it, or each would begin with 0."""
+        """`order` yields the number of the next question. Sessions share it, or each would begin with 0."""
         super().__init__()
         self._questions = questions
         self._order = order or cycle(range(len(questions)))
@@ -80,10 +80,10 @@ def _questions() -> tuple[list[Question], Iterator[int]]:
     return questions, cycle(range(len(questions)))
 
 
-def _create() -> ChessEnvironment:
+def _create_environment() -> ChessEnvironment:
     """The environment of one session."""
     questions, order = _questions()
     return ChessEnvironment(questions, RewardClient(), order=order)
 
 
-app = create_app(_create, ChessAction, ChessObservation, env_name="rookery-chess")
+app = create_app(_create_environment, ChessAction, ChessObservation, env_name="rookery-chess")

@@ -54,8 +54,9 @@ def read_questions(path: str | Path) -> Iterator[Question]:
 
 
 def _question(row: dict[str, Any]) -> Question:
-    asked, solution = row.get("prompt"), ""
-    if asked is None:
-        *asked, last = row["messages"]
-        solution = last["content"]
-    return Question(row["id"], asked, row["fen"], row.get("task", ""), row.get("move", ""), solution)
+    prompt, solution = row.get("prompt"), ""
+    if prompt is None:
+        *prompt, answer = row["messages"]
+        solution = answer["content"]
+    task, move = row.get("task", ""), row.get("move", "")
+    return Question(row["id"], prompt, row["fen"], task=task, move=move, solution=solution)

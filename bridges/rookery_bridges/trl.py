@@ -52,8 +52,8 @@ def components(scheme: str, client: RewardClient = FROM_ENVIRONMENT) -> list[Cal
     Their sum is the reward of the scheme. All of them together send one request.
     """
     terms = scheme.replace(" ", "").split("+")
-    asked = replace(client, scheme=scheme)
-    return [Component(asked, place, term.rpartition("*")[2]) for place, term in enumerate(terms)]
+    client = replace(client, scheme=scheme)
+    return [Component(client, place, term.rpartition("*")[2]) for place, term in enumerate(terms)]
 
 
 @dataclass(frozen=True)
@@ -83,31 +83,31 @@ def _last_verdicts(client: RewardClient, answers: tuple[Answer, ...]) -> list[Ve
     return client.score(answers)
 
 
-_ONE_AT_A_TIME = Lock()
+_LOCK = Lock()
 
 
 def _verdicts(client: RewardClient, answers: tuple[Answer, ...]) -> list[Verdict]:
-    """Remembers the last batch, about which TRL asks each of the functions of `components`.
+    """The verdicts on a batch. Those on the last one are kept, because each function of `components` asks.
 
-    `AsyncGRPOTrainer` calls them in threads at once: the others wait for the answer to the first.
+    `AsyncGRPOTrainer` calls them at once, in threads: the first one asks, and the others wait for its answer.
     """
-    with _ONE_AT_A_TIME:
+    with _LOCK:
         return _last_verdicts(client, answers)
 
 
 def _answers(
     completions: Sequence[Completion], fen: Sequence[str], columns: Mapping[str, Any]
 ) -> tuple[Answer, ...]:
-    used = {name: values for name, values in columns.items() if name in _COLUMNS}
+    columns = {name: values for name, values in columns.items() if name in _COLUMNS}
     answers = []
     for i, (completion, position) in enumerate(zip(completions, fen, strict=True)):
-        given: dict[str, Any] = {name: values[i] for name, values in used.items() if values[i]}
-        answers.append(Answer(position, _text(completion), **given))
+        options: dict[str, Any] = {name: values[i] for name, values in columns.items() if values[i]}
+        answers.append(Answer(position, _text(completion), **options))
     return tuple(answers)
 
 
 def _text(completion: Completion) -> str:
-    """A plain completion as it is; of a conversation, what the assistant said last."""
+    """The completion itself if it is a text; the last message of the assistant if it is a conversation."""
     if isinstance(completion, str):
         return completion
     content = next(turn["content"] for turn in reversed(completion) if turn["role"] == "assistant")

@@ -36,7 +36,7 @@ class ChessTask(vf.Task[ChessData, vf.State, ChessTaskConfig]):
         """The reward of the service. A fault of the service is an error of the rollout, never a reward."""
         client = RewardClient(self.config.reward_url, scheme=self.config.scheme)
         data = self.data
-        question = Question(data.id or "", [], data.fen, data.task, data.move)
+        question = Question(data.id or "", [], data.fen, task=data.task, move=data.move)
         [verdict] = await client.ascore([question.answer(trace.last_reply)])
         trace.record_metric("legal", float(verdict.legal))
         return verdict.reward
