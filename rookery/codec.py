@@ -137,7 +137,16 @@ def encode_group(group: TraceGroup) -> bytes:
         policy=trace_pb2.PolicyVersion(number=group.policy.number, sha256=group.policy.sha256),
         base_model=group.base_model,
         sampling=trace_pb2.Sampling(**asdict(group.sampling)),
-        traces=[_trace_to_proto(trace) for trace in group.traces],
+        traces=[
+            trace_pb2.Trace(
+                id=trace.id,
+                completion={
+                    field.name: getattr(trace.completion, field.name) for field in fields(Completion)
+                },
+                verdict=verdict_to_proto(trace.verdict),
+            )
+            for trace in group.traces
+        ],
         created_at=group.created_at,
         generation_s=group.generation_s,
         reward_s=group.reward_s,
@@ -175,11 +184,6 @@ def decode_group(data: bytes) -> TraceGroup:
         generation_s=proto.generation_s,
         reward_s=proto.reward_s,
     )
-
-
-def _trace_to_proto(trace: Trace) -> trace_pb2.Trace:
-    completion = {field.name: getattr(trace.completion, field.name) for field in fields(Completion)}
-    return trace_pb2.Trace(id=trace.id, completion=completion, verdict=verdict_to_proto(trace.verdict))
 
 
 def _trace(proto: trace_pb2.Trace, *, group_id: str) -> Trace:

@@ -23,9 +23,9 @@ from typing import Any, ClassVar
 from rookery.masking import mask_text, printable
 
 QUOTED_CHARS = 200
-"""So much of a value from outside is quoted in an error or in the log."""
+"""The most characters of a value from outside that an error or the log quotes."""
 MESSAGE_CHARS = 10_000
-"""An error has no longer message, whatever it quotes."""
+"""The longest message of an error, whatever it quotes."""
 
 
 class RookeryError(Exception):

@@ -130,7 +130,7 @@ def text_digest(folder: Path) -> str:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files of a model's weights, also if they are missing: one or, without it, those in its index.
+    """The files of a model's weights, whether they exist or not: a single file or else those of its index.
 
     transformers chooses them in the same way.
 

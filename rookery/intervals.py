@@ -1,4 +1,4 @@
-"""95% intervals of shares. Unlike a bootstrap's, they have a width even if everything counted was alike."""
+"""95% intervals of shares. Unlike a bootstrap's, they have a width even if all that was counted is equal."""
 
 import math
 from statistics import NormalDist

@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PAUSES_S = (0.2, 0.5, 1.0)
-"""Pauses between the attempts of a client's call. It is given up after the attempt that follows the last."""
+"""Pauses between the attempts of a client's call, so there is one attempt more than pauses."""
 
 
 def pause_after(failures: int, pauses_s: Sequence[float]) -> float:
