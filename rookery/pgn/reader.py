@@ -118,7 +118,7 @@ def read_game(
         for name, defect in (("FEN", Defect.BAD_START), ("Variant", Defect.VARIANT)):
             if name not in tags and f"[{name}" in text[:start]:
                 raise Unreadable(defect, f"a tag {name} that is not closed, or not on a line of its own")
-        board = _start(tags, chess960=chess960)
+        board = _start_board(tags, chess960=chess960)
     except Unreadable as fault:
         return PgnGame(tags, chess.Board(), (fault,))
     moves = text[start:]
@@ -127,11 +127,11 @@ def read_game(
     return PgnGame(
         tags,
         board,
-        tuple(_Moves(board, max_plies=max_plies, on_move=on_move, on_comment=on_comment).read(moves)),
+        tuple(_MovesReader(board, max_plies=max_plies, on_move=on_move, on_comment=on_comment).read(moves)),
     )
 
 
-def _start(tags: Mapping[str, str], *, chess960: bool) -> chess.Board:
+def _start_board(tags: Mapping[str, str], *, chess960: bool) -> chess.Board:
     variant = tags.get("Variant", "").lower()
     is_chess960 = variant in CHESS960_NAMES
     if variant not in STANDARD_NAMES and not (is_chess960 and chess960):
@@ -147,7 +147,7 @@ def _start(tags: Mapping[str, str], *, chess960: bool) -> chess.Board:
     return board
 
 
-class _Moves:
+class _MovesReader:
     """Plays the moves of a text on `board`, and on a copy of it those of side lines."""
 
     def __init__(

@@ -43,15 +43,15 @@ class Splitter:
 
     def __init__(self, *, number: int = 1, offset: int = 0) -> None:
         self._next_number = number
-        self._read = offset
+        self._offset = offset
         self._reset()
 
     def _reset(self) -> None:
         self._lines: list[bytes] = []
-        self._start = self._read
+        self._start = self._offset
         self._size = 0
         self._tags: dict[bytes, None] = {}  # used as an ordered set
-        self._has_moves = self._in_comment = self._ended = self._blank = False
+        self._has_moves = self._in_comment = self._has_result = self._after_blank_line = False
 
     def feed(self, line: bytes) -> RawGame | None:
         """Takes one line with its end. Returns the previous game if the line begins another, else None."""
@@ -59,7 +59,7 @@ class Splitter:
         line = line.rstrip(b"\r\n").removeprefix(_BYTE_ORDER_MARK)
         game = None
         if not line or line.isspace():
-            self._blank = True
+            self._after_blank_line = True
             if self._in_comment and self._size < MAX_GAME_BYTES:  # it ends a paragraph
                 self._lines.append(b"")
                 self._size += 1
@@ -67,7 +67,7 @@ class Splitter:
             tag = _TAG.match(line)
             game = self.finish() if self._begins_game(line, tag) else None
             self._add(line, tag)
-        self._read += size
+        self._offset += size
         return game
 
     def finish(self) -> RawGame | None:
@@ -86,36 +86,38 @@ class Splitter:
 
     def abandon(self, detail: str) -> Iterator[RawGame]:
         """Yields the game read so far if its result was read, then one with the defect `DAMAGED_FILE`."""
-        whole = self.finish() if self._ended else None
+        whole = self.finish() if self._has_result else None
         if whole:
             yield whole
-        broken = self.finish() or RawGame(self._next_number, b"", self._read)
+        broken = self.finish() or RawGame(self._next_number, b"", self._offset)
         yield broken._replace(defect=Defect.DAMAGED_FILE, detail=detail)
         self._next_number = broken.number + 1
 
     def rebase(self, *, games: int, size: int) -> None:
         """Shifts numbers and offsets, as if this many games and bytes had come before."""
         self._next_number += games
-        self._read += size
+        self._offset += size
         self._start += size
 
     def _begins_game(self, line: bytes, tag: re.Match[bytes] | None) -> bool:
         if tag:
-            return self._blank if self._in_comment else self._begins_tags(tag[1])
+            return self._after_blank_line if self._in_comment else self._begins_tags(tag[1])
         if self._in_comment or line.lstrip().startswith((b"{", b";", b"(", b")", b"$")):
             return False
-        return self._ended or (self._has_moves and self._blank and _FIRST_MOVE.match(line) is not None)
+        return self._has_result or (
+            self._has_moves and self._after_blank_line and _FIRST_MOVE.match(line) is not None
+        )
 
     def _begins_tags(self, name: bytes) -> bool:
         """Whether a tag begins another game. A tag that is merely repeated does not."""
-        if self._has_moves or (self._blank and name == b"Event"):
+        if self._has_moves or (self._after_blank_line and name == b"Event"):
             return True
-        return name in self._tags and (self._blank or name == next(iter(self._tags)))
+        return name in self._tags and (self._after_blank_line or name == next(iter(self._tags)))
 
     def _add(self, line: bytes, tag: re.Match[bytes] | None) -> None:
         if not self._lines:
-            self._start = self._read
-        self._blank = False
+            self._start = self._offset
+        self._after_blank_line = False
         self._size += len(line) + 1
         if self._size <= MAX_GAME_BYTES or not self._lines:
             self._lines.append(line[:MAX_GAME_BYTES])
@@ -125,7 +127,7 @@ class Splitter:
             return
         moves = self._outside_comments(line)
         self._has_moves = self._has_moves or _LETTER.search(moves) is not None
-        self._ended = self._has_moves and not self._in_comment and moves.endswith(_RESULTS)
+        self._has_result = self._has_moves and not self._in_comment and moves.endswith(_RESULTS)
 
     def _outside_comments(self, line: bytes) -> bytes:
         """The parts of the line that are not comments. Remembers whether a comment is left open."""
