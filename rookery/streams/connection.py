@@ -91,10 +91,10 @@ _REFUSED_IN_SCRIPT = ("The user executing the script can't", "ACL failure in scr
 
 
 class Connections:
-    """Counts what may have lost a reply: new connections, which redis-py makes without an error if it can,
-    and failed calls, whose retry may find another connection that works.
+    """Counts the events that may have lost a reply: new connections and failed calls.
 
-    Before each of them, Redis may also have restarted and lost its last writes.
+    redis-py may connect again without an error, and the retry of a failed call may use another connection.
+    Before each of these events, Redis may also have restarted and lost its last writes.
     """
 
     losses = 0

@@ -55,10 +55,10 @@ class Reader(RunConnection):
         block_s: float,
         known: Callable[[], Collection[str]],
     ) -> list[Entry]:
-        """As `read`. If a reply may have been lost before, all that this consumer holds, except `known`.
+        """As `read`; but if a reply may have been lost, all entries that this consumer holds, except `known`.
 
-        `known` returns the entries that the consumer has. It is called after the wait for new ones, because
-        other threads may have settled some meanwhile, and Redis may have forgotten it.
+        `known` returns the ids of the entries that the consumer has. It is called after the wait for new
+        ones, because other threads may have settled some meanwhile, and Redis may have forgotten it.
         """
         entries = self.read(stream, group=group, consumer=consumer, count=count, block_s=block_s)
         losses = self.connections.losses
@@ -79,9 +79,10 @@ class Reader(RunConnection):
         return self._read(stream, group, consumer, start=after, count=count, block_s=None)
 
     def claim_idle(self, stream: str, *, group: str, consumer: str, idle_s: float) -> list[Entry]:
-        """Takes over entries whose holder has been idle for `idle_s` and is considered dead: some, or all.
+        """Takes over some or all entries whose holder was idle for `idle_s`, and so is considered dead.
 
-        Also those whose consumer was deleted. Entries that were deleted are no longer pending.
+        Entries whose consumer was deleted are taken over too. Entries that were deleted themselves stop being
+        pending.
         """
         args = (group, consumer, int(idle_s * 1000), CLAIMED_AT_ONCE)
         answer = self._script(lua.CLAIM, shared_keys(stream), *args)
@@ -204,7 +205,7 @@ class DeadLetters(Reader):
     def replay_dead(self, letter: DeadLetter) -> bool:
         """Adds an entry to its stream again, under a new id. Returns False if it is gone or was lost.
 
-        A group counts as generated again, so the account holds: it has been dead once, and is in the stream.
+        A group counts as generated again, because it counts as dead once and is in the stream again.
         """
         return bool(self._script(lua.REPLAY_DEAD, ["dead", letter.stream, "counts"], letter.id))
 
