@@ -35,7 +35,7 @@ GRACE_S = 1.0
 _QUEUE = 2048
 _RETRY_S = 1.0
 """asyncio's `ACCEPT_RETRY_DELAY` after a lack of descriptors."""
-_LACKS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_LACK_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def raise_descriptor_limit() -> None:
@@ -158,7 +158,7 @@ class Listener(socket.socket):
         try:
             sock, address = super().accept()
         except OSError as error:
-            if error.errno in _LACKS:
+            if error.errno in _LACK_ERRNOS:
                 # asyncio logs it and tries again after a second, but first goes on as if nothing were wrong.
                 self._paused_until = time.monotonic() + _RETRY_S / 2
                 self._make_room()
@@ -181,8 +181,10 @@ class Listener(socket.socket):
         share = self._limit // ROOM
         closed = close_waiting(self._connections, most=len(self._connections) - share, fresh=self._limit // 2)
         served = {peer.transport.get_extra_info("socket").fileno() for peer in self._connections}
-        slow = time.monotonic() - GRACE_S
-        strangers = [sock for sock, at in self._accepted.items() if at < slow and sock.fileno() not in served]
+        deadline = time.monotonic() - GRACE_S
+        strangers = [
+            sock for sock, at in self._accepted.items() if at < deadline and sock.fileno() not in served
+        ]
         for sock in strangers[:share]:
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)

@@ -95,7 +95,7 @@ class FenReport:
 
 
 def _flaws(board: chess.Board) -> list[str]:
-    """Why `board` is impossible, if it is. Drops from it what nobody can use, and sets `chess960`."""
+    """The reasons why `board` is impossible. Drops from it what nobody can use, and sets `chess960`."""
     if board.castling_rights != board.clean_castling_rights():
         board.chess960 = True
         if board.castling_rights != board.clean_castling_rights() or not _from_one_array(board):

@@ -84,7 +84,7 @@ def pgn(fen: str, moves: Sequence[str]) -> str:
     {Last moves (UCI): g1f3 d8e8} *
     """
     if (game := game_moves(fen, moves)) is None:
-        return f'[SetUp "1"]\n[FEN "{fen}"]\n\n{{{_last(moves)}}} *'
+        return f'[SetUp "1"]\n[FEN "{fen}"]\n\n{{{_last_moves_line(moves)}}} *'
     return f"{chess.Board().variation_san(game)} *".lstrip()
 
 
@@ -95,7 +95,7 @@ def san(fen: str, moves: Sequence[str]) -> str:
     'Moves: e4 e5'
     """
     if (game := game_moves(fen, moves)) is None:
-        return f"{_FEN}{fen}\n{_last(moves)}"
+        return f"{_FEN}{fen}\n{_last_moves_line(moves)}"
     board = chess.Board()
     return _SAN + (" ".join(map(board.san_and_push, game)) or _NONE)
 
@@ -110,7 +110,7 @@ def uci(fen: str, moves: Sequence[str]) -> str:
     Last moves (UCI): g1f3 d8e8
     """
     if game_moves(fen, moves) is None:
-        return f"{_FEN}{fen}\n{_last(moves)}"
+        return f"{_FEN}{fen}\n{_last_moves_line(moves)}"
     return _UCI + (" ".join(moves) or _NONE)
 
 
@@ -129,20 +129,20 @@ def _army(board: chess.Board, colour: chess.Color) -> list[str]:
     ]
 
 
-def _last(moves: Sequence[str]) -> str:
+def _last_moves_line(moves: Sequence[str]) -> str:
     return _LAST + (" ".join(moves[-_RECENT:]) or _NONE)
 
 
 def game_moves(fen: str, moves: Iterable[str]) -> list[chess.Move] | None:
     """`moves` if they lead from the initial position to `fen`: the whole game. Otherwise None."""
     try:
-        board = _replayed(moves)
+        board = _replay(moves)
     except ValueError:
         return None
     return board.move_stack if board.fen() == chess.Board(fen).fen() else None
 
 
-def _replayed(moves: Iterable[str]) -> chess.Board:
+def _replay(moves: Iterable[str]) -> chess.Board:
     board = chess.Board()
     for move in moves:
         try:

@@ -180,7 +180,7 @@ GAME_STYLES: Mapping[str, str] = MappingProxyType({"game-san": "Moves:", "game-u
 
 
 def _game_style(style: str) -> Callable[[Position], Prompt]:
-    """Writes the whole game. If its beginning is unknown, the position is where a game begins."""
+    """Writes the whole game. If its beginning is unknown, the text starts at the position."""
 
     def write(position: Position) -> Prompt:
         moves = game_moves(position.fen, position.last_moves)

@@ -169,7 +169,7 @@ class Scheme:
 
     @property
     def engine_terms(self) -> "Scheme | None":
-        """The terms that the engine alone decides: what a move earns that the reasoning only names.
+        """The terms that the engine alone decides. They reward a move that the reasoning only names.
 
         None if none of them judges the move.
         """

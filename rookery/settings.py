@@ -262,7 +262,7 @@ HIGHEST_PORT = 65535
 Port = Annotated[int, Field(ge=0, le=HIGHEST_PORT)]
 
 
-def _redis_url(url: str) -> str:
+def _check_redis_url(url: str) -> str:
     """Refuses URLs that redis-py would misread, or reject later with part of a password in the message."""
     try:
         parts = urlsplit(url)
@@ -279,7 +279,7 @@ def _redis_url(url: str) -> str:
     return url
 
 
-RedisUrl = Annotated[str, AfterValidator(_redis_url)]
+RedisUrl = Annotated[str, AfterValidator(_check_redis_url)]
 """A Redis URL as in redis-py: `redis://`, `rediss://` or `unix://`. Can be empty where "" means none."""
 
 

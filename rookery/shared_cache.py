@@ -145,16 +145,16 @@ class SharedCache:
 
     def _next_lookups(self) -> list[_Lookup]:
         """Removes the oldest look-ups, about `MAX_KEYS` keys, and returns those that have not timed out."""
-        taken, keys = [], 0
+        lookups, keys = [], 0
         waiting = iter(self._lookups)
         for lookup in waiting:
             if not lookup.answer.done():
-                taken.append(lookup)
+                lookups.append(lookup)
                 keys += len(lookup.keys)
             if keys >= MAX_KEYS:
                 break
         self._lookups = list(waiting)
-        return taken
+        return lookups
 
     async def _write(self) -> None:
         await asyncio.sleep(WRITE_DELAY_S)

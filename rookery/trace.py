@@ -173,8 +173,8 @@ class EngineStamp:
 class Claim:
     """What a text says about the board at `text[start:end]`. `true` is None if only an engine could tell.
 
-    `weight`, from 0 to 1, is what it counts for in the term `truth` if it is true: 0 for what is given. None
-    in records that do not have it, where each counts 1.
+    `weight`, from 0 to 1, is how much the claim counts in the term `truth` if it is true: 0 for what the
+    prompt or the answer states anyway. None in records without weights, where each claim counts 1.
     """
 
     concept: str
@@ -186,7 +186,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence at `text[start:end]`, its claims if it was `read`; not every sentence claims something."""
+    """A sentence at `text[start:end]`. If it was `read`, `claims` has its claims; there may be none."""
 
     start: int
     end: int

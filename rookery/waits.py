@@ -53,7 +53,7 @@ def begin(what: str, peer: str, *, expected_s: float) -> Wait:
     with _lock:
         _waits.add(wait)
         if _thread is None:
-            _thread = threading.Thread(target=_watch, name="waits", daemon=True)
+            _thread = threading.Thread(target=_report_forever, name="waits", daemon=True)
             _thread.start()
     return wait
 
@@ -96,7 +96,7 @@ def report() -> None:
         WAITING_S.labels(*labels).set(seconds)
 
 
-def _watch() -> None:
+def _report_forever() -> None:
     while True:
         time.sleep(CHECK_S)
         report()

@@ -8,7 +8,7 @@ from rookery.prompt import GAME_STYLES
 from rookery.trace import Completion, Prompt
 
 
-class _Chat:
+class _ChatApi:
     """The chat completions API. A last message of the assistant is continued, which vLLM alone can do."""
 
     path = "/v1/chat/completions"
@@ -33,7 +33,7 @@ class _Chat:
         return [token["logprob"] for token in choice["logprobs"]["content"]]
 
 
-class _Line:
+class _CompletionsApi:
     """The plain completions API."""
 
     path = "/v1/completions"
@@ -53,7 +53,7 @@ class _Line:
         return list(choice["logprobs"]["token_logprobs"])
 
 
-CHAT, LINE = _Chat(), _Line()
+CHAT, LINE = _ChatApi(), _CompletionsApi()
 
 
 def _text_of(content: Any) -> str:
@@ -84,7 +84,7 @@ and none for one that is not finished."""
 
 
 def read_completion(
-    api: _Chat | _Line, choice: dict[str, Any], *, seed: int, tokens: bool, opening: str
+    api: _ChatApi | _CompletionsApi, choice: dict[str, Any], *, seed: int, tokens: bool, opening: str
 ) -> Completion:
     """Reads one choice of an answer. `opening` is put before its text.
 

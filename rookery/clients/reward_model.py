@@ -46,7 +46,7 @@ class RewardModelClient:
             PeerFault: the server does not answer. There is no retry.
         """
         body = await self._ask("GET", "/v1/model")
-        return ModelCard(_text(body, "sha256"), _text(body, "style"))
+        return ModelCard(_string_field(body, "sha256"), _string_field(body, "style"))
 
     async def rewards(self, chats: Sequence[Sequence[Message]]) -> ModelRewards:
         """Rewards of chats that end with the answer.
@@ -63,7 +63,7 @@ class RewardModelClient:
         rewards = body.get("rewards")
         if not isinstance(rewards, list) or len(rewards) != len(chats) or not all(map(_is_number, rewards)):
             raise PeerFault(f"{self.url}: not {len(chats)} rewards: {str(rewards)[:200]}")
-        return ModelRewards(_text(body, "sha256"), tuple(map(float, rewards)))
+        return ModelRewards(_string_field(body, "sha256"), tuple(map(float, rewards)))
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -87,7 +87,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _text(body: dict[str, Any], name: str) -> str:
+def _string_field(body: dict[str, Any], name: str) -> str:
     value = body.get(name)
     if not isinstance(value, str):
         raise PeerFault(f"reward model: {name} is {value!r}, not a string")

@@ -45,10 +45,10 @@ class Watchdog:
         )
 
     def guard(self, group: int) -> None:
-        self._tell(f"+{group}\n")
+        self._write_line(f"+{group}\n")
 
     def release(self, group: int) -> None:
-        self._tell(f"-{group}\n")
+        self._write_line(f"-{group}\n")
 
     def close(self) -> None:
         """Makes the watchdog end all groups that are still guarded, and waits for its exit."""
@@ -56,7 +56,7 @@ class Watchdog:
             self._process.stdin.close()
         self._process.wait()
 
-    def _tell(self, line: str) -> None:
+    def _write_line(self, line: str) -> None:
         pipe = self._process.stdin
         if pipe is None:
             return
