@@ -208,7 +208,7 @@ def is_half_open(board: chess.Board, file: int, side: chess.Color) -> bool:
     return not pawns_on(board, file, side) and bool(pawns_on(board, file, not side))
 
 
-def mating_moves(board: chess.Board) -> set[chess.Move]:
+def mates_on(board: chess.Board) -> set[chess.Move]:
     """Moves that mate at once."""
     found = set()
     for move in board.legal_moves:

@@ -66,7 +66,7 @@ _AT_ONCE = "(now|at once|immediately|next move|on the next move)"
 
 
 def _can_castle(context: Context, side: bool, wing: str = "") -> bool:
-    """At once: "still" and "the right" speak of what remains, whatever stands between."""
+    """Whether it can castle at once: "still" and "the right" speak of rights, whatever stands between."""
     return _among(predicates.castling_now(context.board, side), wing)
 
 
@@ -75,7 +75,7 @@ concept("can castle", holds=_can_castle).says(
     f"( {_AT_ONCE})?( {{wing:word}})?( {_AT_ONCE})?",
     "||{side} ~be (ready|able) to castle( {wing:word})?",
 )
-concept("cannot castle", holds=lambda context, **named: not _can_castle(context, **named)).says(
+concept("cannot castle", holds=lambda context, **slots: not _can_castle(context, **slots)).says(
     "||{side} (cannot|may not) castle" + f"( {_AT_ONCE})?( {{wing:word}})?( {_AT_ONCE})?"
 )
 
@@ -110,8 +110,8 @@ def _line_weight(board: chess.Board, values: Values) -> float:
     "||{beside:file} ~be {word} (right )?(next to|beside|in front of|by|around) {king}",
     "||{beside:file} ~(run|lead) (right |straight )?(past|beside|by|to|towards|alongside) {king}",
 )
-def _file_at_king(context: Context, king: int, word: str = "", **named: int) -> bool:
-    (file,) = named.values()
+def _file_at_king(context: Context, king: int, word: str = "", **slots: int) -> bool:
+    (file,) = slots.values()
     is_half = predicates.is_half_open(context.board, file, not side_of_king(context, king))
     right = {"open": predicates.is_open(context.board, file), "half-open": is_half, "": True}
     return file >= 0 and abs(file - chess.square_file(king)) <= 1 and right.get(word, False)
@@ -123,8 +123,8 @@ def _besieged(board: chess.Board) -> Iterator[Values]:
         zone = chess.BB_KING_ATTACKS[king]
         near = [square for square in chess.scan_forward(pieces) if board.attacks_mask(square) & zone]
         if len(near) >= 2:
-            told = {"number": len(near), "colour": "black" if side else "white"}
-            yield {"side": side, "king": king, "near": near, **(told if len(near) > 3 else {"pieces": near})}
+            tally = {"number": len(near), "colour": "black" if side else "white"}
+            yield {"side": side, "king": king, "near": near, **(tally if len(near) > 3 else {"pieces": near})}
 
 
 @concept(

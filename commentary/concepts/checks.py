@@ -42,10 +42,10 @@ def _gives_check(
     side: bool | None = None,
     king: int | None = None,
 ) -> bool:
-    board, found = context.board, set(context.board.checkers())
+    board, checkers = context.board, set(context.board.checkers())
     whose = side in (None, board.turn) and king in (None, board.king(board.turn))
-    there = {*double, *found} == found and (checker is None or checker in found)
-    return bool(found) and there and whose and (not double or len(double) == len(found))
+    there = {*double, *checkers} == checkers and (checker is None or checker in checkers)
+    return bool(checkers) and there and whose and (not double or len(double) == len(checkers))
 
 
 concept("legal replies", holds=lambda context, n: context.board.legal_moves.count() == n).says(

@@ -32,8 +32,8 @@ def can_be_won(board: chess.Board, square: chess.Square) -> bool:
 def _loose(board: chess.Board) -> Iterator[Values]:
     for square, side, attackers, defenders in _attacked(board):
         if not defenders:
-            one = attackers[0] if len(attackers) == 1 else None
-            yield {"side": side, "piece": square, "attacker": one, "attackers": attackers}
+            attacker = attackers[0] if len(attackers) == 1 else None
+            yield {"side": side, "piece": square, "attacker": attacker, "attackers": attackers}
 
 
 def _loose_weight(board: chess.Board, values: Values) -> float:
@@ -57,8 +57,10 @@ def _loose_weight(board: chess.Board, values: Values) -> float:
 def _is_loose(
     context: Context, piece: int, attacker: int | None = None, attackers: Sequence[int] = ()
 ) -> bool:
-    named = {*attackers, *([] if attacker is None else [attacker])}
-    return predicates.hangs(context.board, piece) and named <= predicates.attackers(context.board, piece)
+    named_attackers = {*attackers, *([] if attacker is None else [attacker])}
+    return predicates.hangs(context.board, piece) and named_attackers <= predicates.attackers(
+        context.board, piece
+    )
 
 
 concept("undefended", holds=every(lambda board, piece: not predicates.defenders(board, piece))).says(
@@ -80,7 +82,7 @@ def _are_attacked(
 ) -> bool:
     hitting = [predicates.attackers(context.board, target) for target in targets]
     enemies = side is None or context.owner(*targets) != side
-    return enemies and all(found and set(pieces) <= found for found in hitting)
+    return enemies and all(attackers and set(pieces) <= attackers for attackers in hitting)
 
 
 @concept("defence", weight=0.8).says(
@@ -92,8 +94,8 @@ def _are_defended(
     context: Context, wards: Sequence[int], pieces: Sequence[int] = (), side: bool | None = None
 ) -> bool:
     guards = [predicates.defenders(context.board, ward) for ward in wards]
-    own = side is None or context.owner(*wards) == side
-    return own and all(found and set(pieces) <= found for found in guards)
+    same_side = side is None or context.owner(*wards) == side
+    return same_side and all(defenders and set(pieces) <= defenders for defenders in guards)
 
 
 def _pressed(board: chess.Board) -> Iterator[Values]:
@@ -134,7 +136,11 @@ def _is_pressed(context: Context, piece: int, times: int, guards: int) -> bool:
     "||{piece} ~be (only |just )?attacked (only |just )?{times}",
 )
 def _is_counted(context: Context, piece: int, **counted: int) -> bool:
-    """Just so often. Whether those count too that stand behind others on a line nobody can tell."""
+    """Whether it is attacked or defended exactly so often.
+
+    Raises:
+        Unknown: it depends on whether pieces count that stand behind others on a line.
+    """
     ((what, number),) = counted.items()
     if number == 0 or predicates.name_at(context.board, piece) == "king":
         raise Unknown("says next to nothing")

@@ -23,10 +23,10 @@ def _parries(step: Step) -> Iterator[Values]:
 
 
 def _stops(context: Context, foe: Foe) -> bool:
-    """A mate in one that was threatened is none now, or what could be played cannot be played any more."""
+    """Whether the threatened mate in one is none any more, or the move cannot be played any more."""
     board = context.passed(context.before)
     feared = foe(board)
-    parried = feared in predicates.mating_moves(board) and not predicates.mating_moves(context.board)
+    parried = feared in predicates.mates_on(board) and not predicates.mates_on(context.board)
     return parried or _is_ruled_out(context, feared)
 
 
@@ -45,7 +45,7 @@ move_concept("parries", detect=_parries, holds=_stops, weight=9.0).says(
 
 @move_concept("avoids a check", weight=4.6).says("~(sidestep|avoid|step out of) {foe}")
 def _no_check(context: Context, foe: Foe) -> bool:
-    """What would have been check can be check no more."""
+    """Whether a move that would have been check is none any more, or cannot be played."""
     board = context.passed(context.before)
     feared = foe(board)
     if not board.gives_check(feared):
@@ -150,8 +150,8 @@ def _reinforces(step: Step) -> Iterator[Values]:
     for square in chess.scan_forward(_guards(step) & ~step.before.attacks_mask(step.origin)):
         attackers = step.before.attackers_mask(not step.mover, square).bit_count()
         defenders = step.before.attackers_mask(step.mover, square).bit_count()
-        own = step.before.color_at(square) == step.mover
-        if own and attackers > defenders >= 1 and step.after.attackers_mask(not step.mover, square):
+        friendly = step.before.color_at(square) == step.mover
+        if friendly and attackers > defenders >= 1 and step.after.attackers_mask(not step.mover, square):
             yield {"wards": [square]}
 
 

@@ -30,8 +30,8 @@ def _is_castling(context: Context, wing: str = "", short: str = "", king: int | 
     if not context.before.is_castling(context.move):
         return False
     names = ("kingside", "short") if context.to > context.origin else ("queenside", "long")
-    own = predicates.all_of(context.board, context.before.turn, "king")[0]
-    return all(word in ("", *names) for word in (wing, short)) and king in (None, own)
+    castled_king = predicates.all_of(context.board, context.before.turn, "king")[0]
+    return all(word in ("", *names) for word in (wing, short)) and king in (None, castled_king)
 
 
 def _develops(step: Step) -> Iterator[Values]:
@@ -75,8 +75,8 @@ def _takes_file(step: Step) -> Iterator[Values]:
     heavy_piece = step.arrived in (chess.ROOK, chess.QUEEN) and not step.move.promotion
     if not heavy_piece or step.castles or chess.square_file(step.origin) == file:
         return
-    own = step.after.pieces_mask(chess.PAWN, step.mover) & chess.BB_FILES[file]
-    if not own:
+    pawns = step.after.pieces_mask(chess.PAWN, step.mover) & chess.BB_FILES[file]
+    if not pawns:
         yield {"half" if step.after.pawns & chess.BB_FILES[file] else "open": file}
 
 
@@ -87,8 +87,8 @@ def _takes_file(step: Step) -> Iterator[Values]:
     "||~(occupy|take|claim|seize|use) {file}",
     "||~(put|bring|place|post|swing|take) a rook (on|to) {rook:file}",
 )
-def _is_on_file(context: Context, **named: int) -> bool:
-    ((how, file),) = named.items()
+def _is_on_file(context: Context, **slots: int) -> bool:
+    ((how, file),) = slots.items()
     name = predicates.name_at(context.board, context.to)
     clear = not predicates.pawns_on(context.board, file, context.before.turn)
     right = name in (("rook",) if how == "rook" else ("rook", "queen"))
@@ -97,7 +97,7 @@ def _is_on_file(context: Context, **named: int) -> bool:
 
 def _takes_seventh(step: Step) -> bool:
     stays = chess.square_rank(step.origin) == chess.square_rank(step.target)
-    return not stays and any(found["rook"] == step.target for found in seventh(step.after))
+    return not stays and any(values["rook"] == step.target for values in seventh(step.after))
 
 
 move_concept(
@@ -113,11 +113,11 @@ def _doubles(step: Step) -> Iterator[Values]:
     file = chess.square_file(step.target)
     if step.arrived not in (chess.ROOK, chess.QUEEN) or chess.square_file(step.origin) == file:
         return
-    own = step.after.pieces_mask(chess.PAWN, step.mover) & chess.BB_FILES[file]
+    pawns = step.after.pieces_mask(chess.PAWN, step.mover) & chess.BB_FILES[file]
     others = [s for s in heavy(step.after, step.mover, file) if s != step.target]
     near = [s for s in others if not chess.between(s, step.target) & step.after.occupied]
     rooks = step.after.rooks & (chess.BB_SQUARES[step.target] | chess.BB_SQUARES[near[0]] if near else 0)
-    if not own and near and rooks:
+    if not pawns and near and rooks:
         yield {"file": file, "rooks": file if rooks.bit_count() == 2 else None}
 
 
@@ -126,11 +126,11 @@ def _doubles(step: Step) -> Iterator[Values]:
     "~double (the |)rooks on {rooks:file}",
     "||~double (heavy pieces )?on {file}",
 )
-def _is_doubling(context: Context, **named: int) -> bool:
-    ((how, file),) = named.items()
+def _is_doubling(context: Context, **slots: int) -> bool:
+    ((how, file),) = slots.items()
     board, place = context.board, context.to
     names = ("rook",) if how == "rooks" else ("rook", "queen")
     if file != chess.square_file(place) or predicates.name_at(board, place) not in names:
         return False
-    own = predicates.all_of(board, context.before.turn, *names)
-    return any(chess.square_file(s) == file and s in board.attacks(place) for s in own)
+    pieces = predicates.all_of(board, context.before.turn, *names)
+    return any(chess.square_file(s) == file and s in board.attacks(place) for s in pieces)

@@ -15,9 +15,9 @@ from commentary.step import Step
 
 def _leaves_loose(step: Step) -> Iterator[Values]:
     """Own pieces that were defended can now be taken for nothing; pawns are not counted."""
-    own = step.own(step.after) & ~step.after.pawns & ~step.after.kings & ~chess.BB_SQUARES[step.target]
+    pieces = step.own(step.after) & ~step.after.pawns & ~step.after.kings & ~chess.BB_SQUARES[step.target]
     loose = []
-    for square in chess.scan_forward(own):
+    for square in chess.scan_forward(pieces):
         if undefended(step.after, square) and not undefended(step.before, square):
             takers = list(step.after.generate_legal_moves(to_mask=chess.BB_SQUARES[square]))
             loose += [square] if any(gain(step.after, move) > 0 for move in takers) else []

@@ -71,8 +71,8 @@ def _ending(board: chess.Board) -> Iterator[Values]:
     "||{side} ~have a (pure )?{kind} (ending|endgame)",
     "||only kings and {pure:kind}s are left",
 )
-def _is_ending(context: Context, side: bool | None = None, **named: int) -> bool:
-    (kind,) = named.values()
+def _is_ending(context: Context, side: bool | None = None, **slots: int) -> bool:
+    (kind,) = slots.values()
     board = context.board
     left = {chess.piece_name(piece.piece_type) for piece in board.piece_map().values()} - {"king", "pawn"}
     if kind in (chess.PAWN, chess.KING):

@@ -27,9 +27,9 @@ def open_files(board: chess.Board) -> list[int]:
 
 
 def heavy_on(board: chess.Board, file: int, *names: str) -> list[chess.Square]:
-    """The same of both sides, square by square."""
-    found = [s for side in chess.COLORS for s in predicates.all_of(board, side, *(names or _HEAVY))]
-    return [square for square in found if chess.square_file(square) == file]
+    """The rooks and queens of both sides on a file, or the pieces of these `names`, square by square."""
+    pieces = [s for side in chess.COLORS for s in predicates.all_of(board, side, *(names or _HEAVY))]
+    return [square for square in pieces if chess.square_file(square) == file]
 
 
 def _free_files(board: chess.Board) -> Iterator[Values]:
@@ -47,8 +47,8 @@ def _free_files(board: chess.Board) -> Iterator[Values]:
     "||{files} ~come open",
 )
 def _are_open(context: Context, files: Sequence[int] = (), free: int | None = None) -> bool:
-    board, named = context.board, [*files, *([] if free is None else [free])]
-    return all(predicates.is_open(board, file) for file in named) and (
+    board, all_files = context.board, [*files, *([] if free is None else [free])]
+    return all(predicates.is_open(board, file) for file in all_files) and (
         free is None or not heavy_on(board, free)
     )
 
@@ -60,11 +60,11 @@ def _are_open(context: Context, files: Sequence[int] = (), free: int | None = No
 def _are_half_open(
     context: Context, files: Sequence[int] = (), side: bool | None = None, half: int | None = None
 ) -> bool:
-    """No pawn of the side, but one of the other; of either side, if none is named."""
-    named = [*files, *([] if half is None else [half])]
+    """Whether the files have a pawn, but none of the side that is named, or of one of both if none is."""
+    all_files = [*files, *([] if half is None else [half])]
     sides = chess.COLORS if side is None else (side,)
-    return bool(named) and all(
-        any(predicates.is_half_open(context.board, file, colour) for colour in sides) for file in named
+    return bool(all_files) and all(
+        any(predicates.is_half_open(context.board, file, colour) for colour in sides) for file in all_files
     )
 
 
@@ -148,10 +148,10 @@ def _doubled(board: chess.Board) -> Iterator[Values]:
         for side in chess.COLORS:
             if board.pieces_mask(chess.PAWN, side) & mask:
                 continue
-            for one, other in pairwise(heavy(board, side, file)):
-                rook = board.rooks & (chess.BB_SQUARES[one] | chess.BB_SQUARES[other])
-                if rook and not chess.between(one, other) & board.occupied:
-                    yield {"side": side, "file": file, "pieces": [one, other]}
+            for first, second in pairwise(heavy(board, side, file)):
+                rook = board.rooks & (chess.BB_SQUARES[first] | chess.BB_SQUARES[second])
+                if rook and not chess.between(first, second) & board.occupied:
+                    yield {"side": side, "file": file, "pieces": [first, second]}
 
 
 @concept("doubled heavy pieces", detect=_doubled, weight=2.3, favours="side").says(
@@ -159,7 +159,7 @@ def _doubled(board: chess.Board) -> Iterator[Values]:
     "{side} ~have (a battery|heavy pieces doubled||doubled|doubled rooks) on {file}",
 )
 def _are_doubled(context: Context, file: int, side: bool | None = None, pieces: Sequence[int] = ()) -> bool:
-    named = context.owner(*pieces) if side is None else side
-    there = [s for s in heavy_on(context.board, file) if context.board.color_at(s) == named]
+    owner = context.owner(*pieces) if side is None else side
+    there = [s for s in heavy_on(context.board, file) if context.board.color_at(s) == owner]
     pairs = [pieces] if pieces else pairwise(sorted(there))
     return any(set(pair) <= set(there) and predicates.defends(context.board, *pair) for pair in pairs)

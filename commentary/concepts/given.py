@@ -36,8 +36,8 @@ def _stands_on(
     side: bool | None = None,
     kind: int = 0,
 ) -> bool:
-    found = piece if side is None else predicates.all_of(context.board, side, chess.piece_name(kind))
-    return bool(squares) and set(squares) <= set(found)
+    places = piece if side is None else predicates.all_of(context.board, side, chess.piece_name(kind))
+    return bool(squares) and set(squares) <= set(places)
 
 
 concept("there is a piece", holds=lambda context, piece: bool(piece)).says(
@@ -46,7 +46,7 @@ concept("there is a piece", holds=lambda context, piece: bool(piece)).says(
 
 
 def _sides(side: bool | None) -> list[chess.Color]:
-    """Both, if none is named."""
+    """The side that is named, or both sides if none is."""
     return [colour for colour in chess.COLORS if side in (None, colour)]
 
 
@@ -57,7 +57,7 @@ concept("own colour", holds=lambda context, colour: colour == context.mover).say
 
 
 def _wing_castled_to(board: chess.Board, side: chess.Color) -> str:
-    """As far as a board shows it: the king where castling takes it, its rook beside it, and no rights left."""
+    """The wing a side has castled to, by the squares of king and rook, and no rights left; "" if none."""
     home = "1" if side == chess.WHITE else "8"
     king = chess.square_name(predicates.all_of(board, side, "king")[0])
     rooks = {chess.square_name(square) for square in predicates.all_of(board, side, "rook")}
@@ -73,8 +73,8 @@ def _wing_castled_to(board: chess.Board, side: chess.Color) -> str:
     "||{side} ~have (already )?castled( on the)?( {wing:word})?",
 )
 def _castled(context: Context, side: bool | None = None, wing: str = "") -> bool:
-    found = [_wing_castled_to(context.board, colour) for colour in _sides(side)]
-    return all(found) and all(wing in ("", name) for name in found)
+    wings = [_wing_castled_to(context.board, colour) for colour in _sides(side)]
+    return all(wings) and all(wing in ("", name) for name in wings)
 
 
 @concept("not castled").says(
@@ -134,8 +134,8 @@ def _clocks(context: Context, half: int | None = None, full: int | None = None) 
 def _is_not_there(
     context: Context, squares: Sequence[int], kind: int = 0, colour: bool | None = None
 ) -> bool:
-    found = [piece for square in squares if (piece := context.board.piece_at(square))]
-    return not any(kind in (0, p.piece_type) and colour in (None, p.color) for p in found)
+    pieces = [piece for square in squares if (piece := context.board.piece_at(square))]
+    return not any(kind in (0, p.piece_type) and colour in (None, p.color) for p in pieces)
 
 
 @concept("developed").says(
@@ -143,7 +143,7 @@ def _is_not_there(
     "||both sides ~have (already )?developed (some|several|a few) (of their )?(minor )?pieces",
 )
 def _are_developed(context: Context, side: bool | None = None) -> bool:
-    """One knight or bishop, at least, is not where it starts from."""
+    """Whether at least one knight or bishop has left the square that it starts from."""
     return all(home_count(context.board, colour) < 4 for colour in _sides(side))
 
 
@@ -159,8 +159,11 @@ def _is_occupied(
     kind: int = 0,
     colour: bool | None = None,
 ) -> bool:
-    found = [context.board.piece_at(square) for square in squares]
-    right = (one and kind in (0, one.piece_type) and colour in (None, one.color) for one in found)
+    occupants = [context.board.piece_at(square) for square in squares]
+    right = (
+        occupant and kind in (0, occupant.piece_type) and colour in (None, occupant.color)
+        for occupant in occupants
+    )
     return all(right) and (not piece or set(squares) <= set(piece))
 
 
@@ -173,12 +176,12 @@ def _is_occupied(
 def _has_so_many(
     context: Context, units: Counter[str] | None = None, kind: int = 0, n: int = 0, side: bool | None = None
 ) -> bool:
-    """Of one piece, at least one; of several, just so many."""
-    said = units if units is not None else Counter({chess.piece_name(kind): n})
-    for colour, (name, number) in product(_sides(side), said.items()):
+    """Whether a side has at least one such piece where one is claimed, else exactly the number claimed."""
+    counts = units if units is not None else Counter({chess.piece_name(kind): n})
+    for colour, (name, number) in product(_sides(side), counts.items()):
         names = ("knight", "bishop") if name == "piece" else (name,)
-        found = predicates.count(context.board, colour, *names)
-        if found != number and not (number == 1 and found):
+        actual = predicates.count(context.board, colour, *names)
+        if actual != number and not (number == 1 and actual):
             return False
     return True
 
@@ -190,8 +193,8 @@ def _has_so_many(
 )
 def _is_not_in_check(context: Context, side: bool | None = None, king: int | None = None) -> bool:
     board = context.board
-    mine = side in (None, board.turn) and king in (None, board.king(board.turn))
-    return not (board.is_check() and mine)
+    is_mover = side in (None, board.turn) and king in (None, board.king(board.turn))
+    return not (board.is_check() and is_mover)
 
 
 @move_concept("moves a piece").says(

@@ -145,9 +145,9 @@ def _active(board: chess.Board) -> Iterator[Values]:
     if not is_endgame(board):
         return
     for side in chess.COLORS:
-        king, other = king_of(board, side), king_of(board, not side)
+        king, enemy_king = king_of(board, side), king_of(board, not side)
         passive = (chess.BB_RANK_7 | chess.BB_RANK_8) if side else (chess.BB_RANK_1 | chess.BB_RANK_2)
-        if chess.BB_SQUARES[king] & _MIDDLE and chess.BB_SQUARES[other] & passive:
+        if chess.BB_SQUARES[king] & _MIDDLE and chess.BB_SQUARES[enemy_king] & passive:
             yield {"side": side, "king": king}
 
 

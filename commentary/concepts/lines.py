@@ -18,7 +18,11 @@ _THEN = "(then |now |simply |just |at once |calmly )?"
 
 
 def is_evident(context: Context) -> bool:
-    """The line that was just played is the beginning of one of the engine's; else nobody can tell."""
+    """True where the line just played is the beginning of one of the engine's.
+
+    Raises:
+        Unknown: it is not.
+    """
     context.evidence()
     return True
 
@@ -103,9 +107,9 @@ def _wins(
     won: Counter[str],
     lost: Counter[str] = _NOTHING,
     line: bool | None = None,
-    **named: bool,
+    **slots: bool,
 ) -> bool:
-    winner = named.get("side", bool(line))
+    winner = slots.get("side", bool(line))
     return brings(context, winner, won, lost) and (line is None or is_evident(context))
 
 
@@ -145,19 +149,19 @@ def _exchange(context: Context, side: bool) -> bool:
     return any(brings(context, side, _ROOK, minor) for minor in _MINORS)
 
 
-def _costs(context: Context, lost: Counter[str] = _NOTHING, **named: Counter[str]) -> bool:
+def _costs(context: Context, lost: Counter[str] = _NOTHING, **slots: Counter[str]) -> bool:
     """Whether the engine's line that begins with the move comes to a point where just this is lost."""
     line = context.study.line_of(context.move.uci())
     if line is None:
         raise Unknown(context.move.uci())
-    (won,) = named.values()
-    board, found = context.board, False
+    (won,) = slots.values()
+    board, is_lost = context.board, False
     for uci in line.moves[len(context.moves) :]:
         context.board = context.board.copy(stack=False)
         context.board.push_uci(uci)
-        found = found or brings(context, not context.mover, won, lost)
+        is_lost = is_lost or brings(context, not context.mover, won, lost)
     context.board = board
-    return found
+    return is_lost
 
 
 move_concept("loses material", holds=_costs, weight=2.0, topic="lines").says(
@@ -178,16 +182,16 @@ def _costs_the_exchange(context: Context) -> bool:
     "||queens (come off|disappear|leave the board|are exchanged|are traded)( the board)?",
 )
 def _queens_gone(context: Context) -> bool:
-    """Both sides had one where the text began, and none is left.
+    """Whether both sides had a queen where the text began, and no queen is left.
 
     Raises:
-        Unknown: a queen can be taken, so that they may come off; or they came off before.
+        Unknown: a queen can be taken, so that the queens may come off; or they came off before.
     """
-    had = [all_of(context.start, side, "queen") for side in chess.COLORS]
-    left = [square for side in chess.COLORS for square in all_of(context.board, side, "queen")]
-    if any(attackers(context.board, square) for square in left) or not any(had):
+    initial_queens = [all_of(context.start, side, "queen") for side in chess.COLORS]
+    remaining_queens = [square for side in chess.COLORS for square in all_of(context.board, side, "queen")]
+    if any(attackers(context.board, square) for square in remaining_queens) or not any(initial_queens):
         raise Unknown("an exchange of queens that is offered, or over")
-    return all(had) and not left
+    return all(initial_queens) and not remaining_queens
 
 
 @concept("it is mate", weight=3.0).says(

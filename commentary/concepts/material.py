@@ -31,10 +31,10 @@ def points(units: Sequence[int]) -> int:
 def plain(more: Sequence[int], less: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Two surpluses with knights and bishops cancelled against each other."""
     more, less = list(more), list(less)
-    for one, other in (_MINORS, _MINORS[::-1]):
-        traded = min(more[one], less[other])
-        more[one] -= traded
-        less[other] -= traded
+    for minor, counterpart in (_MINORS, _MINORS[::-1]):
+        traded = min(more[minor], less[counterpart])
+        more[minor] -= traded
+        less[counterpart] -= traded
     return tuple(more), tuple(less)
 
 
@@ -74,8 +74,8 @@ def balance(board: chess.Board) -> tuple[str, Values]:
     minor = "piece" if single and (more[1] or more[2]) else None
     extra = TYPES[more.index(1)] if single else None
     far = abs(ahead) >= _MUCH and sum(more[1:]) > 1
-    named = {"units": more, "minor": minor, "extra": extra}
-    return ("far ahead" if far else "material ahead"), values | named
+    slots = {"units": more, "minor": minor, "extra": extra}
+    return ("far ahead" if far else "material ahead"), values | slots
 
 
 def _lead_weight(board: chess.Board, values: Values) -> float:
@@ -86,8 +86,8 @@ def _of_balance(name: str, weight: Weight = _lead_weight, favours: str = "side")
     """Declares one of the concepts that `balance` names."""
 
     def detect(board: chess.Board) -> Iterator[Values]:
-        found, values = balance(board)
-        if found == name:
+        concept_name, values = balance(board)
+        if concept_name == name:
             yield values
 
     return concept(name, detect=detect, weight=weight, favours=favours)
@@ -111,10 +111,10 @@ def surplus(board: chess.Board, side: chess.Color) -> Counter[str]:
 def minors_alike(ours: Counter[str], theirs: Counter[str]) -> tuple[Counter[str], Counter[str]]:
     """Both surpluses with knights and bishops cancelled against each other."""
     ours, theirs = Counter(ours), Counter(theirs)
-    for one, other in (("knight", "bishop"), ("bishop", "knight")):
-        traded = min(ours[one], theirs[other])
-        ours[one] -= traded
-        theirs[other] -= traded
+    for minor, counterpart in (("knight", "bishop"), ("bishop", "knight")):
+        traded = min(ours[minor], theirs[counterpart])
+        ours[minor] -= traded
+        theirs[counterpart] -= traded
     return +ours, +theirs
 
 
@@ -167,8 +167,8 @@ def _has_more(context: Context, side: bool, kind: int = 0, n: int | None = None)
     if n == 0:
         raise Unknown("no more may mean none")
     if kind:
-        found = surplus(board, side)[chess.piece_name(kind)]
-        return found == n if n else found > 0
+        difference = surplus(board, side)[chess.piece_name(kind)]
+        return difference == n if n else difference > 0
     pieces, men = (
         count(board, side, *kinds) > count(board, not side, *kinds) for kinds in (KINDS[1:], KINDS)
     )
@@ -185,7 +185,7 @@ concept("unbalanced material", holds=lambda c: all(surplus(c.board, side) for si
 def _has_for(context: Context, side: bool, more: Counter[str], less: Counter[str]) -> bool:
     ours, theirs = surplus(context.board, side), surplus(context.board, not side)
     readings = ((ours, theirs), minors_alike(ours, theirs))
-    return any(fits(more, one) and fits(less, other) for one, other in readings)
+    return any(fits(more, extra) and fits(less, missing) for extra, missing in readings)
 
 
 @_of_balance("one for another").says(
@@ -213,7 +213,10 @@ def _with_all_pawns(board: chess.Board, side: bool) -> Iterator[list[Counter[str
     ours, theirs = surplus(board, side), surplus(board, not side)
     nothing: Counter[str] = Counter()
     for pieces in (whole, (ours, theirs), minors_alike(ours, theirs), (nothing, nothing)):
-        yield [Counter({**one, "pawn": all_["pawn"]}) for one, all_ in zip(pieces, whole, strict=True)]
+        yield [
+            Counter({**army, "pawn": full_army["pawn"]})
+            for army, full_army in zip(pieces, whole, strict=True)
+        ]
 
 
 @_of_balance("material ahead").says(
@@ -230,8 +233,8 @@ def _is_ahead(
 ) -> bool:
     if not units and minor not in (*KINDS, "piece", ""):
         return False
-    named = units or Counter({minor or chess.piece_name(extra): 1})
-    return _has_for(context, side, named, Counter())
+    claimed_units = units or Counter({minor or chess.piece_name(extra): 1})
+    return _has_for(context, side, claimed_units, Counter())
 
 
 @_of_balance("far ahead").says(

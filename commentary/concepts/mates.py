@@ -8,8 +8,7 @@ from commentary.concept import Values, of_topic
 from commentary.context import Context, Unknown
 from commentary.exchange import passed_turn
 from commentary.naming import bare
-from commentary.predicates import captured, defenders, worth_at
-from commentary.predicates import mating_moves as mates_on
+from commentary.predicates import captured, defenders, mates_on, worth_at
 
 concept = of_topic("kings")
 Foe = Callable[[chess.Board], chess.Move]
@@ -19,14 +18,14 @@ AT_ONCE = "(mate|checkmate)( (at|on) {goal:square})?( next| next move| on the ne
 
 def mating_moves(board: chess.Board) -> list[chess.Move]:
     """Every move that mates."""
-    found = []
+    moves = []
     for move in list(board.legal_moves):
         if board.gives_check(move):
             board.push(move)
             if not any(board.generate_legal_moves()):
-                found.append(move)
+                moves.append(move)
             board.pop()
-    return found
+    return moves
 
 
 def _mate_now(board: chess.Board) -> Iterator[Values]:
@@ -65,8 +64,8 @@ def is_threat(context: Context, foe: Foe, side: bool | None = None) -> bool:
     "||{move:candidate} ~be (a )?mate in one",
 )
 def _mates_now(context: Context, move: chess.Move | None = None, side: bool | None = None) -> bool:
-    found = mates_on(context.board)
-    return bool(found) and (move is None or move in found) and side in (None, context.board.turn)
+    mates = mates_on(context.board)
+    return bool(mates) and (move is None or move in mates) and side in (None, context.board.turn)
 
 
 @concept("threat of mate", detect=_mate_next, weight=60.0, favours="side").says(
@@ -86,9 +85,9 @@ def would_mate(
     piece: int | None = None,
     goal: int | None = None,
 ) -> bool:
-    """Whether the move, or one that fits, would be mate if that side had the turn.
+    """Whether the move, or one that fits, would be mate if `side` had the turn.
 
-    That is the side that is not to move, unless one is named.
+    Without `side` and `piece`, it is the side that is not to move.
     """
     side = side if piece is None else context.owner(piece)
     board = context.board if side == context.board.turn else context.passed(context.board)

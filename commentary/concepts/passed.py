@@ -6,7 +6,7 @@ import chess
 
 from commentary import predicates
 from commentary.concept import Values, Weight, every, move_concept, of_moved, of_topic
-from commentary.concepts.pawns import is_passed, pawns_of, steps, stop_of
+from commentary.concepts.pawns import pawns_of, steps, stop_of, would_be_passed
 from commentary.context import Context, Unknown
 from commentary.step import Step
 
@@ -17,7 +17,7 @@ _NEAR = 3
 
 def _passers(board: chess.Board) -> Iterator[Values]:
     for square, side in pawns_of(board):
-        if is_passed(board, square, side):
+        if would_be_passed(board, square, side):
             left, stop = steps(square, side), stop_of(square, side)
             yield {
                 "pawn": square,
@@ -87,8 +87,8 @@ concept(
     "{pawn} ~be passed and only {steps:count} steps from queening",
     "{one:piece} ~be passed and only one step from queening",
 )
-def _passed_and_near(context: Context, steps: int = 1, **named: int) -> bool:
-    (square,) = named.values()
+def _passed_and_near(context: Context, steps: int = 1, **slots: int) -> bool:
+    (square,) = slots.values()
     return predicates.is_passed(context.board, square) and _steps_left(context, square, steps)
 
 
@@ -122,11 +122,11 @@ concept("blockade", holds=_blockades).says(
 def _is_behind(context: Context, pawn: int, piece: int | None = None, side: bool | None = None) -> bool:
     """A rook or queen further back on its file, with nothing between them."""
     board = context.board
-    found = predicates.all_of(board, bool(side), "rook") if piece is None else [piece]
-    heavy = all(predicates.name_at(board, square) in ("rook", "queen") for square in found)
+    pieces = predicates.all_of(board, bool(side), "rook") if piece is None else [piece]
+    heavy = all(predicates.name_at(board, square) in ("rook", "queen") for square in pieces)
     if not heavy or not predicates.is_passed(board, pawn):
         raise Unknown("behind something else")
-    file = {square for square in found if chess.square_file(square) == chess.square_file(pawn)}
+    file = {square for square in pieces if chess.square_file(square) == chess.square_file(pawn)}
     behind = file - set(predicates.ahead_of(pawn, context.owner(pawn)))
     clear = [s for s in behind if not any(map(board.piece_at, chess.SquareSet(chess.between(s, pawn))))]
     if behind and not clear:
@@ -142,13 +142,13 @@ move_concept("goes behind a passed pawn", holds=of_moved(_is_behind, "piece"), w
 def _connected(board: chess.Board) -> Iterator[Values]:
     for side in chess.COLORS:
         passers = [values["pawn"] for values in _passers(board) if values["side"] == side]
-        told: set[chess.Square] = set()  # of three in a row two are enough
-        for one in passers:
-            for other in passers:
-                next_to = chess.square_file(other) == chess.square_file(one) + 1
-                if next_to and chess.square_distance(one, other) == 1 and one not in told:
-                    told.add(other)
-                    yield {"side": side, "pawns": [one, other]}
+        partners: set[chess.Square] = set()  # of three in a row two are enough
+        for pawn in passers:
+            for neighbour in passers:
+                next_to = chess.square_file(neighbour) == chess.square_file(pawn) + 1
+                if next_to and chess.square_distance(pawn, neighbour) == 1 and pawn not in partners:
+                    partners.add(neighbour)
+                    yield {"side": side, "pawns": [pawn, neighbour]}
 
 
 @concept("connected passed pawns", detect=_connected, weight=4.5, favours="side").says(
@@ -159,17 +159,17 @@ def _connected(board: chess.Board) -> Iterator[Values]:
 def _are_connected(context: Context, pawns: Sequence[int], side: bool | None = None) -> bool:
     if len(pawns) != 2 or not passed(context, pawns=pawns, side=side):
         return False
-    one, other = pawns
-    beside = chess.square_file(other) in predicates.files_beside(one)
-    near = abs(chess.square_rank(other) - chess.square_rank(one)) <= 1
-    return beside and near and context.board.color_at(one) == context.board.color_at(other)
+    first, second = pawns
+    beside = chess.square_file(second) in predicates.files_beside(first)
+    near = abs(chess.square_rank(second) - chess.square_rank(first)) <= 1
+    return beside and near and context.board.color_at(first) == context.board.color_at(second)
 
 
 def _pushes(step: Step) -> Iterator[Values]:
     moved = step.kind == chess.PAWN and not step.move.promotion
-    if not moved or not is_passed(step.after, step.target, step.mover):
+    if not moved or not would_be_passed(step.after, step.target, step.mover):
         return
-    if is_passed(step.before, step.origin, step.mover):
+    if would_be_passed(step.before, step.origin, step.mover):
         left = steps(step.target, step.mover)
         yield {"pawn": step.origin, "near": left if 1 < left <= _NEAR else None}
 
@@ -189,8 +189,8 @@ def _is_pushing(context: Context, pawn: int, near: int | None = None) -> bool:
 
 def _makes_passer(step: Step) -> Iterator[Values]:
     moved = step.kind == chess.PAWN and not step.move.promotion
-    was = is_passed(step.before, step.origin, step.mover)
-    if moved and not was and is_passed(step.after, step.target, step.mover):
+    was = would_be_passed(step.before, step.origin, step.mover)
+    if moved and not was and would_be_passed(step.after, step.target, step.mover):
         yield {"side": step.mover}
 
 
@@ -210,7 +210,7 @@ def _stops_passer(step: Step) -> Iterator[Values]:
     if step.kind == chess.PAWN or not 0 <= stop < 64:
         return
     pawns = step.after.pieces_mask(chess.PAWN, not step.mover)
-    if pawns & chess.BB_SQUARES[stop] and is_passed(step.after, stop, not step.mover):
+    if pawns & chess.BB_SQUARES[stop] and would_be_passed(step.after, stop, not step.mover):
         yield {"pawn": stop}
 
 

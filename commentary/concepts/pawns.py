@@ -21,7 +21,7 @@ def ahead(square: chess.Square, side: chess.Color) -> chess.Bitboard:
 
 
 def beside(mask: chess.Bitboard) -> chess.Bitboard:
-    """The squares to the left and right."""
+    """The squares to the left and right of those in `mask`."""
     return ((mask << 1) & ~chess.BB_FILE_A | (mask >> 1) & ~chess.BB_FILE_H) & chess.BB_ALL
 
 
@@ -30,15 +30,15 @@ def neighbours(square: chess.Square) -> chess.Bitboard:
     return beside(chess.BB_FILES[chess.square_file(square)])
 
 
-def is_passed(board: chess.Board, square: chess.Square, side: chess.Color) -> bool:
+def would_be_passed(board: chess.Board, square: chess.Square, side: chess.Color) -> bool:
     """Whether a pawn of `side` on `square` is or would be passed: nothing before it on three files."""
     front = ahead(square, side)
-    own = board.pieces_mask(chess.PAWN, side) & front
-    return not own and not board.pieces_mask(chess.PAWN, not side) & (front | beside(front))
+    own_pawns = board.pieces_mask(chess.PAWN, side) & front
+    return not own_pawns and not board.pieces_mask(chess.PAWN, not side) & (front | beside(front))
 
 
 def steps(square: chess.Square, side: chess.Color) -> int:
-    """Moves from the last rank."""
+    """How many moves of one rank a pawn is away from the last rank."""
     return 7 - chess.square_rank(square) if side else chess.square_rank(square)
 
 
@@ -57,19 +57,19 @@ def pawns_of(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Color]]:
 def _isolated(board: chess.Board) -> Iterator[Values]:
     """The isolated pawns of a side, together when there are two or three; more of them say nothing."""
     for side in chess.COLORS:
-        own = board.pieces_mask(chess.PAWN, side)
-        found = [square for square in chess.scan_forward(own) if not own & neighbours(square)]
-        if len(found) == 1:
-            yield {"side": side, "pawn": found[0], "pawns": None}
-        elif 1 < len(found) <= 3:
-            yield {"side": side, "pawn": None, "pawns": found}
+        pawns = board.pieces_mask(chess.PAWN, side)
+        squares = [square for square in chess.scan_forward(pawns) if not pawns & neighbours(square)]
+        if len(squares) == 1:
+            yield {"side": side, "pawn": squares[0], "pawns": None}
+        elif 1 < len(squares) <= 3:
+            yield {"side": side, "pawn": None, "pawns": squares}
 
 
 def _isolated_weight(board: chess.Board, values: Values) -> float:
     pawns = values["pawns"] or [values["pawn"]]
     enemy = board.pieces_mask(chess.PAWN, not values["side"])
     exposed = any(not enemy & ahead(pawn, values["side"]) for pawn in pawns)
-    passed = all(is_passed(board, pawn, values["side"]) for pawn in pawns)
+    passed = all(would_be_passed(board, pawn, values["side"]) for pawn in pawns)
     return (0.6 if passed else 1.7 if exposed else 1.2) + 0.3 * (len(pawns) - 1)
 
 
@@ -98,16 +98,16 @@ def _doubled(board: chess.Board) -> Iterator[Values]:
     "||{side} ~(get|be left with) doubled pawns on {file}",
     "||{pawn} ~be (a )?doubled( pawn)?",
 )
-def _are_doubled(context: Context, file: int | None = None, **named: Any) -> bool | None:
+def _are_doubled(context: Context, file: int | None = None, **slots: Any) -> bool | None:
     if file is not None:
-        return len(predicates.pawns_on(context.board, file, named["side"])) > 1
-    return every(predicates.is_doubled)(context, **named)
+        return len(predicates.pawns_on(context.board, file, slots["side"])) > 1
+    return every(predicates.is_doubled)(context, **slots)
 
 
 def _backward(board: chess.Board) -> Iterator[Values]:
     for square, side in pawns_of(board):
-        own = board.pieces_mask(chess.PAWN, side)
-        near, rank, stop = own & neighbours(square), chess.square_rank(square), stop_of(square, side)
+        pawns = board.pieces_mask(chess.PAWN, side)
+        near, rank, stop = pawns & neighbours(square), chess.square_rank(square), stop_of(square, side)
         advanced = all((chess.square_rank(s) > rank) == side for s in chess.scan_forward(near))
         level = near & chess.BB_RANKS[rank]
         guards = board.attackers_mask(not side, stop) & board.pawns
@@ -152,9 +152,9 @@ def _has_majority(context: Context, side: bool, wing: str, own: int = -1, theirs
 
 def _centre(board: chess.Board) -> Iterator[Values]:
     for side in chess.COLORS:
-        own, enemy = (board.pieces(chess.PAWN, colour) for colour in (side, not side))
-        pawns = [square for square in _CENTRE if square in own]
-        if len(pawns) >= 2 and sum(square in enemy for square in _CENTRE) <= 1:
+        own_pawns, enemy_pawns = (board.pieces(chess.PAWN, colour) for colour in (side, not side))
+        pawns = [square for square in _CENTRE if square in own_pawns]
+        if len(pawns) >= 2 and sum(square in enemy_pawns for square in _CENTRE) <= 1:
             yield {"side": side, "pawns": pawns}
 
 

@@ -29,8 +29,8 @@ _SEVERAL = 2
 def at_home(board: chess.Board, side: chess.Color) -> tuple[chess.Square, ...]:
     """Knights and bishops on the squares they start from."""
     minors = {"knight": board.knights, "bishop": board.bishops}
-    own = board.occupied_co[side]
-    return tuple(s for s, name in _HOME[side].items() if minors[name] & own & chess.BB_SQUARES[s])
+    pieces = board.occupied_co[side]
+    return tuple(s for s, name in _HOME[side].items() if minors[name] & pieces & chess.BB_SQUARES[s])
 
 
 def home_count(board: chess.Board, side: chess.Color) -> int:
@@ -78,12 +78,12 @@ def _undeveloped(board: chess.Board) -> Iterator[Values]:
         return
     home = {side: at_home(board, side) for side in chess.COLORS}
     for side in chess.COLORS:
-        mine, theirs = len(home[side]), len(home[not side])
-        if mine:
-            late = {"late": side, "other": not side} if mine > theirs else {}
-            told = {"number": mine} if mine > 1 else {"single": home[side][0]}
-            named = {"pieces": list(home[side])} if mine <= _SEVERAL else {}
-            yield {"side": side, **late, **told, **named}
+        count, enemy_count = len(home[side]), len(home[not side])
+        if count:
+            comparison = {"late": side, "other": not side} if count > enemy_count else {}
+            amount = {"number": count} if count > 1 else {"single": home[side][0]}
+            listing = {"pieces": list(home[side])} if count <= _SEVERAL else {}
+            yield {"side": side, **comparison, **amount, **listing}
 
 
 def _undeveloped_weight(board: chess.Board, values: Values) -> float:
@@ -100,16 +100,16 @@ def _undeveloped_weight(board: chess.Board, values: Values) -> float:
     "||{side} ~have {number:count} minor piece (still at home|undeveloped)",
     "||{pieces} ~(be|stand|sit) (at home|undeveloped|on its (original|starting) square)",
 )
-def _are_at_home(context: Context, number: int | None = None, late: Any = None, **named: Any) -> bool:
-    board, side = context.board, named.get("side", late)
+def _are_at_home(context: Context, number: int | None = None, late: Any = None, **slots: Any) -> bool:
+    board, side = context.board, slots.get("side", late)
     if number is not None:
         return home_count(board, side) == number
-    if not {"pieces", "single"} & set(named):
+    if not {"pieces", "single"} & set(slots):
         return home_count(board, side) > home_count(board, not side)
-    found = [*named.get("pieces", ()), *([named["single"]] if "single" in named else [])]
-    names = [_HOME[bool(board.color_at(square))].get(square) for square in found]
-    right = side is None or context.owner(*found) == side
-    return right and [predicates.name_at(board, square) for square in found] == names
+    pieces = [*slots.get("pieces", ()), *([slots["single"]] if "single" in slots else [])]
+    names = [_HOME[bool(board.color_at(square))].get(square) for square in pieces]
+    right = side is None or context.owner(*pieces) == side
+    return right and [predicates.name_at(board, square) for square in pieces] == names
 
 
 def _bad_bishops(board: chess.Board) -> Iterator[Values]:
@@ -147,10 +147,10 @@ def _is_hemmed_in(context: Context, bishop: int) -> bool:
 
 def _immobile(board: chess.Board) -> Iterator[Values]:
     for side in chess.COLORS:
-        own = board.occupied_co[side]
+        pieces = board.occupied_co[side]
         home = chess.BB_RANK_1 if side else chess.BB_RANK_8
-        for square in chess.scan_forward(own & ~board.pawns & ~board.kings & ~home):
-            if not board.attacks_mask(square) & ~own:
+        for square in chess.scan_forward(pieces & ~board.pawns & ~board.kings & ~home):
+            if not board.attacks_mask(square) & ~pieces:
                 yield {"piece": square, "side": side}
 
 

@@ -99,7 +99,7 @@ def _follows(context: Context, foe: Foe) -> bool:
 
 move_concept(
     "takes an outpost",
-    detect=when(lambda step: any(found["piece"] == step.target for found in outposts(step.after))),
+    detect=when(lambda step: any(values["piece"] == step.target for values in outposts(step.after))),
     holds=lambda context: is_outpost(context.board, context.to),
     weight=3.2,
 ).says(
@@ -123,7 +123,7 @@ def _centralises(step: Step) -> Iterator[Values]:
     "~bring (a {kind}|{moved}) (towards||into|to) the centre",
 )
 def _is_central_now(context: Context, kind: int | None = None) -> bool:
-    """Among the sixteen squares in the middle, or the four, where it was not before."""
+    """Whether it has come to the sixteen squares in the middle, or to the four, from outside them."""
     inner = context.to in predicates.CENTRE and context.origin not in predicates.CENTRE
     outer = predicates.is_central(context.to) and not predicates.is_central(context.origin)
     return (inner or outer) and kind in (None, context.board.piece_type_at(context.to))
@@ -191,7 +191,7 @@ def _frees(step: Step) -> Iterator[Values]:
     "||~open (a |the )?(line|diagonal|path) for {piece}",
 )
 def _is_freeing(context: Context, piece: int) -> bool:
-    own = context.board.color_at(piece) == context.before.turn and piece != context.to
+    friendly = context.board.color_at(piece) == context.before.turn and piece != context.to
     slider = predicates.name_at(context.board, piece) in ("bishop", "rook", "queen")
     now, then = (len(board.attacks(piece)) for board in (context.board, context.before))
-    return own and slider and now >= then + _MORE_SQUARES
+    return friendly and slider and now >= then + _MORE_SQUARES

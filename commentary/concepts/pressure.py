@@ -7,7 +7,7 @@ import chess
 from commentary import predicates
 from commentary.concept import Values, move_concept, of_moved
 from commentary.concepts.pawns import neighbours
-from commentary.concepts.tactics import fork_targets, is_fork, is_pin, pins, undefended
+from commentary.concepts.tactics import fork_targets, is_fork, is_pin, pins_on, undefended
 from commentary.context import Context
 from commentary.exchange import worth
 from commentary.step import Step
@@ -101,7 +101,7 @@ def _adds_attacker(context: Context, target: int, order: int | None = None, **co
 def _targets_weakness(step: Step) -> Iterator[Values]:
     """A pinned piece, or a pawn that is undefended or isolated."""
     board, fresh = step.after, list(_fresh(step))
-    pinned = {pin["pinned"] for pin in pins(board) if pin["pinner"] != step.target} if fresh else set()
+    pinned = {pin["pinned"] for pin in pins_on(board) if pin["pinner"] != step.target} if fresh else set()
     pawns = board.pieces_mask(chess.PAWN, not step.mover)
     for target in fresh:
         if not pawns & chess.BB_SQUARES[target]:
@@ -141,14 +141,16 @@ def _offers_trade(step: Step) -> Iterator[Values]:
     "~oppose {target}",
 )
 def _trade_offered(context: Context, kind: int | None = None, target: int | None = None) -> bool:
-    board, own = context.board, context.to
-    prey = [s for s in board.attacks(own) if board.color_at(s) == board.turn] if target is None else [target]
-    if kind not in (None, board.piece_type_at(own)) or not predicates.defenders(board, own):
+    board, moved = context.board, context.to
+    prey = (
+        [s for s in board.attacks(moved) if board.color_at(s) == board.turn] if target is None else [target]
+    )
+    if kind not in (None, board.piece_type_at(moved)) or not predicates.defenders(board, moved):
         return False
     return any(
-        predicates.name_at(board, square) == predicates.name_at(board, own)
-        and predicates.attacks(board, own, square)
-        and predicates.attacks(board, square, own)
+        predicates.name_at(board, square) == predicates.name_at(board, moved)
+        and predicates.attacks(board, moved, square)
+        and predicates.attacks(board, square, moved)
         and predicates.defenders(board, square)
         for square in prey
     )
@@ -183,7 +185,7 @@ def _uncovered(context: Context, slider: int, target: int | None = None) -> bool
 def _pins(step: Step) -> Iterator[Values]:
     if step.arrived not in (chess.BISHOP, chess.ROOK, chess.QUEEN):
         return
-    for pin in pins(step.after):
+    for pin in pins_on(step.after):
         line = chess.ray(pin["pinned"], pin["behind"])
         on_line = line & chess.BB_SQUARES[step.origin] and step.victim is None
         if pin["pinner"] == step.target and not (on_line and _attacked_before(step, pin["pinned"])):
@@ -202,8 +204,8 @@ move_concept("pins", detect=_pins, holds=of_moved(is_pin, "pinner"), weight=_pin
 
 
 def _unpins(step: Step) -> Iterator[Values]:
-    freed = {pin["pinned"] for pin in pins(step.before) if pin["side"] == step.mover} - {step.origin}
-    still = {pin["pinned"] for pin in pins(step.after)} if freed else set()
+    freed = {pin["pinned"] for pin in pins_on(step.before) if pin["side"] == step.mover} - {step.origin}
+    still = {pin["pinned"] for pin in pins_on(step.after)} if freed else set()
     for square in sorted(freed - still):
         if step.before.piece_type_at(square) != chess.PAWN:
             yield {"piece": square}
@@ -215,6 +217,6 @@ def _unpins(step: Step) -> Iterator[Values]:
     "~(free {piece} from|get {piece} out of||release {piece} from) the pin",
 )
 def _unpinned(context: Context, piece: int) -> bool:
-    own = context.board.color_at(piece) == context.before.turn == context.before.color_at(piece)
+    friendly = context.board.color_at(piece) == context.before.turn == context.before.color_at(piece)
     was, now = (predicates.is_pinned(board, piece) for board in (context.before, context.board))
-    return own and was and not now
+    return friendly and was and not now

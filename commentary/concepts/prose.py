@@ -31,8 +31,10 @@ def _reaches(
 
 def _is_central(context: Context, pieces: Sequence[int], squares: Sequence[int] = ()) -> bool:
     """Each piece stands on or attacks one of d4, e4, d5 and e5, and all squares named are attacked."""
-    named = not squares or _reaches(context, squares, pieces)
-    return named and all(predicates.CENTRE & {piece, *context.board.attacks(piece)} for piece in pieces)
+    reaches_squares = not squares or _reaches(context, squares, pieces)
+    return reaches_squares and all(
+        predicates.CENTRE & {piece, *context.board.attacks(piece)} for piece in pieces
+    )
 
 
 def _could_take(context: Context, target: int, side: bool | None = None) -> bool:

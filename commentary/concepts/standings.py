@@ -5,7 +5,7 @@ from math import inf
 
 from commentary.concept import of_topic
 from commentary.context import Context
-from commentary.predicates import mating_moves
+from commentary.predicates import mates_on
 from commentary.study import Score
 
 concept = of_topic("standing")
@@ -37,25 +37,25 @@ def degree(score: Score) -> int:
     >>> [degree(Score(cp=cp)) for cp in (60, -300, 44)]
     [1, -3, 0]
     """
-    found = sum(abs(score.value) >= bound for bound in BOUNDS_CP)
-    return found if score.value > 0 else -found
+    size = sum(abs(score.value) >= bound for bound in BOUNDS_CP)
+    return size if score.value > 0 else -size
 
 
-def word_for(found: int, number: int) -> str:
+def word_for(advantage: int, number: int) -> str:
     """One of the words for a degree of advantage."""
-    words = [word for word, degree_ in _WORDS.items() if degree_ == abs(found)]
+    words = [word for word, degree_ in _WORDS.items() if degree_ == abs(advantage)]
     return words[number % len(words)]
 
 
-def _is(wanted: int, context: Context, side: bool) -> bool:
-    return (0, *BOUNDS_CP, inf)[wanted] <= context.score_for(side) < (0, *BOUNDS_CP, inf)[wanted + 1]
+def _has_degree(degree_: int, context: Context, side: bool) -> bool:
+    return (0, *BOUNDS_CP, inf)[degree_] <= context.score_for(side) < (0, *BOUNDS_CP, inf)[degree_ + 1]
 
 
 def _is_equal(context: Context) -> bool:
     return abs(context.score_for(context.mover)) < BOUNDS_CP[0]
 
 
-concept("slightly better", holds=partial(_is, 1)).says(
+concept("slightly better", holds=partial(_has_degree, 1)).says(
     "{side} ~(be||stand|remain|look|stay|keep) (still |just |only )?"
     + _SLIGHT
     + " better( off| placed)?( again)?",
@@ -64,7 +64,7 @@ concept("slightly better", holds=partial(_is, 1)).says(
     "||{side} ~(keep|hold|retain|get|claim) (a|the) (slight|small|tiny|minimal|modest|little|slightest) (edge|plus|advantage|pull|initiative)",
     "||{other:side} ~(be|stand|remain|look) (a little|a shade|a touch|a bit) worse( off)?",
 )
-concept("better", holds=partial(_is, 2)).says(
+concept("better", holds=partial(_has_degree, 2)).says(
     "{side} ~(be||stand|remain|look|stay) (clearly|comfortably||definitely) better( off| placed)?",
     "{side} ~have (a clear advantage|the upper hand|the better game|a definite plus|a healthy advantage)",
     "{other:side} ~be (clearly worse||worse|on the defensive|on the back foot)",
@@ -73,7 +73,7 @@ concept("better", holds=partial(_is, 2)).says(
     "||{side} ~(have|hold|keep) the (upper hand|better (game|position|chances|side of it))",
     "||{other:side} ~(be|stand|remain|look) (still |clearly |simply |just )?worse( off)?",
 )
-concept("much better", holds=partial(_is, 3)).says(
+concept("much better", holds=partial(_has_degree, 3)).says(
     "{side} ~(be||stand|remain|look|stay) (still |simply |just )?" + _MUCH + " better( off)?",
     "{side} ~have a (big|large||great|serious|major|huge) (advantage||edge|plus)",
     "{side} ~be (close to|not far from||on the way to|nearly|almost|practically) winning",
@@ -81,7 +81,7 @@ concept("much better", holds=partial(_is, 3)).says(
     "{other:side} ~(be||stand|remain|look) much worse( off)?",
     "||{side} ~(keep|hold|retain|get) (a|the) (big|large|great|serious|major|huge) (edge|plus|advantage)",
 )
-concept("winning", holds=partial(_is, 4)).says(
+concept("winning", holds=partial(_has_degree, 4)).says(
     "{side} ~be (|completely |simply ||still |just |already |clearly |objectively )winning",
     "{side} ~have a (winning position|decisive advantage||won position|winning advantage|won game|winning game)",
     "{other:side} ~be (lost|beyond saving||losing|beyond help|completely lost|hopelessly lost|simply lost)",
@@ -102,7 +102,9 @@ concept("equal", holds=_is_equal).says(
 concept("with equality", holds=_is_equal).says(
     "with (equal chances|equality|balanced play|roughly equal play||even chances|roughly equal chances|an equal game)"
 )
-concept("advantage for", holds=lambda c, word, side: word in _WORDS and _is(_WORDS[word], c, side)).says(
+concept(
+    "advantage for", holds=lambda c, word, side: word in _WORDS and _has_degree(_WORDS[word], c, side)
+).says(
     "with a {word} advantage for {side:object}",
     "||(with )?(a|an) {word} (edge|advantage|plus) for {side:object}",
 )
@@ -117,7 +119,7 @@ def _mates_in(context: Context, count: int, side: bool | None = None) -> bool:
     """A mate in one is on the board; a longer one is the engine's word."""
     colour = context.start.turn if side is None else side
     if count == 1:
-        return colour == context.board.turn and bool(mating_moves(context.board))
+        return colour == context.board.turn and bool(mates_on(context.board))
     mate = context.evidence().score.mate
     sign = 1 if colour == context.start.turn else -1
     return mate is not None and mate * sign == count

@@ -63,8 +63,8 @@ def _captures(step: Step) -> Iterator[Values]:
     loose = undefended(step.before, step.victim) and not passing
     trade = not loose and kind == step.kind and kind != chess.PAWN and gain(step.before, step.move) == 0
     names = ["passing"] if passing else ["loose", "free"] if loose else ["traded"] if trade else ["plain"]
-    own = {"own": step.origin} if trade else {}
-    yield {"victim": step.victim, "kind": kind, **dict.fromkeys(names, step.victim), **own}
+    capturer = {"own": step.origin} if trade else {}
+    yield {"victim": step.victim, "kind": kind, **dict.fromkeys(names, step.victim), **capturer}
 
 
 @move_concept("captures", detect=_captures, weight=lambda board, v: 8.0 + VALUES[v["kind"]] / 2).says(
@@ -77,8 +77,8 @@ def _captures(step: Step) -> Iterator[Values]:
     "||(simply |just )?~(take|capture|remove|eat|eliminate) {victim:before}( en passant)?",
     "||(simply |just )~(win|grab|collect|snatch|pocket|pick up) {free:before}",
 )
-def _takes(context: Context, own: int | None = None, **named: int) -> bool:
-    ((how, square),) = named.items()
+def _takes(context: Context, own: int | None = None, **slots: int) -> bool:
+    ((how, square),) = slots.items()
     before = context.before
     if how == "loose" and predicates.defenders(before, square):
         return False
@@ -154,7 +154,7 @@ def _checks(step: Step) -> Iterator[Values]:
 )
 def _gives_check(context: Context, king: int | None = None, plain: int | None = None, **replies: int) -> bool:
     board = context.board
-    counted = all(wanted == board.legal_moves.count() for wanted in replies.values())
+    counted = all(count == board.legal_moves.count() for count in replies.values())
     return board.is_check() and king in (None, board.king(board.turn)) and counted
 
 

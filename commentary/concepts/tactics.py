@@ -28,10 +28,10 @@ def men(board: chess.Board, side: chess.Color) -> Iterator[chess.Square]:
 
 
 def fork_targets(board: chess.Board, attacker: chess.Square) -> list[chess.Square]:
-    """What a fork by the piece on `attacker` would count: king, pieces worth more, undefended pieces."""
-    side, own = board.color_at(attacker), worth(board, attacker)
+    """What counts as forked by the piece on `attacker`: the king, pieces worth more, undefended pieces."""
+    side, value = board.color_at(attacker), worth(board, attacker)
     prey = board.attacks_mask(attacker) & board.occupied_co[not side] & ~board.pawns
-    return [s for s in chess.scan_forward(prey) if worth(board, s) > own or undefended(board, s)]
+    return [s for s in chess.scan_forward(prey) if worth(board, s) > value or undefended(board, s)]
 
 
 def _forks(board: chess.Board) -> Iterator[Values]:
@@ -72,16 +72,16 @@ def _through(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Square, c
                 yield slider, first, second
 
 
-def pins(board: chess.Board) -> Iterator[Values]:
+def pins_on(board: chess.Board) -> Iterator[Values]:
     """Behind the pinned piece stands its king, or something worth more than it and the pinner.
 
     What can take a pinner that is worth as much opposes it.
     """
     for slider, first, second in _through(board):
         attacker, front, prize = (worth(board, square) for square in (slider, first, second))
-        own = board.color_at(first) == board.color_at(second)
+        same_side = board.color_at(first) == board.color_at(second)
         opposed = attacker >= front and board.attacks_mask(first) & chess.BB_SQUARES[slider]
-        if own and not opposed and prize > front and (prize > attacker or prize == VALUES[chess.KING]):
+        if same_side and not opposed and prize > front and (prize > attacker or prize == VALUES[chess.KING]):
             yield {"side": board.color_at(first), "pinned": first, "pinner": slider, "behind": second}
 
 
@@ -90,7 +90,7 @@ def _pin_weight(board: chess.Board, values: Values) -> float:
     return weight + (0.8 if board.piece_type_at(values["behind"]) == chess.KING else 0.0)
 
 
-@concept("pin", detect=pins, weight=_pin_weight, favours="-side").says(
+@concept("pin", detect=pins_on, weight=_pin_weight, favours="-side").says(
     "{pinned} ~be pinned (to|against) {behind}( by {pinner})?",
     "{pinned} ~be pinned (|to {behind} )by {pinner}",
     "{pinner} ~(pin|tie||nail) {pinned}( down)? to {behind}",
@@ -111,9 +111,9 @@ def is_pin(context: Context, pinned: int, pinner: int | None = None, behind: int
 def _skewers(board: chess.Board) -> Iterator[Values]:
     for slider, first, second in _through(board):
         attacker, front, prize = (worth(board, square) for square in (slider, first, second))
-        own = board.color_at(first) == board.color_at(second)
+        same_side = board.color_at(first) == board.color_at(second)
         falls = prize > attacker or undefended(board, second)
-        if own and front > attacker and front >= prize >= 3 and falls:
+        if same_side and front > attacker and front >= prize >= 3 and falls:
             yield {"side": board.color_at(first), "attacker": slider, "front": first, "behind": second}
 
 
@@ -124,10 +124,10 @@ def _skewers(board: chess.Board) -> Iterator[Values]:
 def _is_skewer(context: Context, attacker: int, front: int, behind: int) -> bool:
     board = context.board
     enemies = context.owner(front, behind) != board.color_at(attacker)
-    own, first, prize = (predicates.worth_at(board, square) for square in (attacker, front, behind))
-    won = prize >= 3 and (prize > own or not predicates.defenders(board, behind))
+    value, first, prize = (predicates.worth_at(board, square) for square in (attacker, front, behind))
+    won = prize >= 3 and (prize > value or not predicates.defenders(board, behind))
     line = predicates.in_line(board, attacker, front, behind) and predicates.attacks(board, attacker, front)
-    return enemies and line and won and first > own and first >= prize
+    return enemies and line and won and first > value and first >= prize
 
 
 def _hidden(board: chess.Board) -> Iterator[Values]:
