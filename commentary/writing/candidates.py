@@ -10,7 +10,7 @@ from commentary.naming import bare
 from commentary.step import Step
 from commentary.template import finite, infinitive, participle
 from commentary.writing.case import LOST, STATES, STRONG, WINNING, Candidate, Loss, selected, telling
-from commentary.writing.outcome import follow
+from commentary.writing.outcome import follow_line
 from commentary.writing.writer import Topic, Writer, sentence
 
 _OF_A_SIDE = (
@@ -77,9 +77,9 @@ def consider(writer: Writer, topic: Topic, *, best: str | None) -> list[str]:
     """All that is said of a candidate; with `best` it may be compared with the best move."""
     writer.naming.forget()
     writer.topic = topic.name
-    said, warning = introduce(writer, topic), _drawback(writer, topic)
-    said += warning + follow(writer, topic, warned=bool(warning))
-    return said if topic.candidate.is_best else said + _judge(writer, topic, best)
+    sentences, warning = introduce(writer, topic), _drawback(writer, topic)
+    sentences += warning + follow_line(writer, topic, warned=bool(warning))
+    return sentences if topic.candidate.is_best else sentences + _judge(writer, topic, best)
 
 
 # -- what it does --------------------------------------------------------------------------------
@@ -129,11 +129,11 @@ def introduce(writer: Writer, topic: Topic) -> list[str]:
 
 def _drawback(writer: Writer, topic: Topic) -> list[str]:
     """What speaks against it on the board, for a move that will be dropped."""
-    found = [effect for effect in topic.candidate.effects if -50 < effect.weight < 0]
-    wanted = 0.75 if topic.candidate.loss >= Loss.SOME else 0.2
-    if not found or topic.candidate.is_best or not writer.chance(wanted):
+    drawbacks = [effect for effect in topic.candidate.effects if -50 < effect.weight < 0]
+    probability = 0.75 if topic.candidate.loss >= Loss.SOME else 0.2
+    if not drawbacks or topic.candidate.is_best or not writer.chance(probability):
         return []
-    worst = min(found, key=lambda effect: effect.weight)
+    worst = min(drawbacks, key=lambda effect: effect.weight)
     return [sentence(writer.pick(_DRAWBACKS, **verbs(writer, topic.candidate.step, [worst])))]
 
 
@@ -153,32 +153,32 @@ def _judge(writer: Writer, topic: Topic, best: str | None) -> list[str]:
 
 def _verdict(writer: Writer, candidate: Candidate, best: str | None) -> str | None:
     """Why it is not chosen, as far as the scores say it."""
-    top, own = writer.case.best, candidate
-    if own.loss == Loss.NOTHING:
+    top = writer.case.best
+    if candidate.loss == Loss.NOTHING:
         return writer.does("as good") if writer.chance(0.7) else None
-    weaker = best is not None and own.score.rank < top.score.rank
-    if weaker and 0 < (top.score.mate or 0) < (own.score.mate or 0):
+    weaker = best is not None and candidate.score.rank < top.score.rank
+    if weaker and 0 < (top.score.mate or 0) < (candidate.score.mate or 0):
         return f"{writer.does('mates by force')}, but {writer.does('slower mate', other=best)}"
-    if own.degree == WINNING:
+    if candidate.degree == WINNING:
         # A move that wins is not dropped without a reason.
         return writer.does("wins too") + (f", but is weaker than {best}" if weaker else "")
     if not writer.chance(0.8):
         return None
     compared = writer.does("weaker", other=best) if weaker else None
-    same_side = top.degree > 0 < own.degree or top.degree < 0
-    if compared and same_side and own.degree > LOST and writer.chance(0.5):
+    same_side = top.degree > 0 < candidate.degree or top.degree < 0
+    if compared and same_side and candidate.degree > LOST and writer.chance(0.5):
         return compared
-    if own.degree >= top.degree:
+    if candidate.degree >= top.degree:
         return compared
-    return writer.does(_blame(top.degree, own.degree), them=not writer.case.mover)
+    return writer.does(_blame(top.degree, candidate.degree), them=not writer.case.mover)
 
 
-def _blame(best: int, own: int) -> str:
-    """The concept that says what a move gives away, by the standing with the best move and with it."""
-    if own == LOST:
+def _blame(best: int, played: int) -> str:
+    """The concept that says what a move gives away, by the degrees after the best move and after it."""
+    if played == LOST:
         return "loses the game"
     if best < 0:
         return "makes it worse"
-    if own > 0:
+    if played > 0:
         return "gives up part of the advantage"
-    return "gives up the advantage" if own == 0 else "hands over the advantage"
+    return "gives up the advantage" if played == 0 else "hands over the advantage"

@@ -75,13 +75,13 @@ class Candidate:
     @cached_property
     def effects(self) -> list[Finding]:
         """What the move does, the weightiest first; with an eye on what the other side threatens."""
-        found = move_findings(self.step)
+        findings = move_findings(self.step)
         if self.threat is not None:
-            found += stopped(self.step, self.threat)
+            findings += stopped(self.step, self.threat)
         if self.retakes:
-            found = [effect for effect in found if effect.concept.name != "captures"]
-            found.append(Finding(CONCEPTS["recaptures"], {"here": self.move.to_square}, _RETAKING))
-        return sorted(found, key=lambda finding: -finding.weight)
+            findings = [effect for effect in findings if effect.concept.name != "captures"]
+            findings.append(Finding(CONCEPTS["recaptures"], {"here": self.move.to_square}, _RETAKING))
+        return sorted(findings, key=lambda finding: -finding.weight)
 
     @property
     def degree(self) -> int:
@@ -120,8 +120,8 @@ class Case:
         rest = sorted(natural, key=lambda line: -line.score.value)
         threat = _threat(board, study)
         feared = threat.moves[0] if threat else None
-        found = (_candidate(board, line, best, feared, taken) for line in (best, *rest))
-        return cls(board, study, tuple(found), threat)
+        candidates = (_candidate(board, line, best, feared, taken) for line in (best, *rest))
+        return cls(board, study, tuple(candidates), threat)
 
     @property
     def best(self) -> Candidate:
@@ -146,7 +146,7 @@ class Case:
 
 def _is_natural(board: chess.Board, line: Line, best: Line, taken: chess.Square | None) -> bool:
     """Whether a player would look at a move: not if it only gives material away, or does not take back."""
-    move, first = (chess.Move.from_uci(one.moves[0]) for one in (line, best))
+    move, first = (chess.Move.from_uci(variation.moves[0]) for variation in (line, best))
     worse = best.score.value - line.score.value
     if worse >= _MUCH_WORSE_CP and is_absurd(board, move):
         return False
@@ -172,7 +172,16 @@ def _candidate(
     step = Step.of(board, play.moves[0])
     loss = Loss.NOTHING if line is best else Loss.of(best.score, line.score)
     back = taken is not None and step.victim == taken
-    return Candidate(step.move, line.score, step, play, loss, line is best, threat=feared, retakes=back)
+    return Candidate(
+        step.move,
+        line.score,
+        step,
+        full=play,
+        loss=loss,
+        is_best=line is best,
+        threat=feared,
+        retakes=back,
+    )
 
 
 def _threat(board: chess.Board, study: Study) -> Play | None:
@@ -200,32 +209,33 @@ def selected(candidate: Candidate, count: int) -> list[Finding]:
 
 def telling(step: Step, effects: Sequence[Finding], least: float) -> list[Finding]:
     """The effects of a reply from a weight on; its name says already that it is check."""
-    seen = ("leaves check", "checks")
-    return [d for d in _pruned(effects, step) if d.weight >= least and d.concept.name not in seen]
+    implied = ("leaves check", "checks")
+    strong = [effect for effect in _pruned(effects, step) if effect.weight >= least]
+    return [effect for effect in strong if effect.concept.name not in implied]
 
 
 def _pruned(effects: Sequence[Finding], step: Step) -> list[Finding]:
-    """Without what another effect says already."""
-    kept: list[Finding] = []
+    """The effects without those that another one says already."""
+    remaining: list[Finding] = []
     for effect in effects:
-        if not any(_covers(other, effect, step) for other in kept):
-            kept.append(effect)
-    return [effect for effect in kept if effect.weight >= STRONG] or kept
+        if not any(_covers(earlier, effect, step) for earlier in remaining):
+            remaining.append(effect)
+    return [effect for effect in remaining if effect.weight >= STRONG] or remaining
 
 
-def _covers(told: Finding, effect: Finding, step: Step) -> bool:
-    """Whether an effect has been told with another."""
-    name, other = effect.concept.name, told.concept.name
-    if name == "centralises" and other in ("develops", "captures"):
+def _covers(earlier: Finding, effect: Finding, step: Step) -> bool:
+    """Whether an `earlier` effect says what this one would say."""
+    name, earlier_name = effect.concept.name, earlier.concept.name
+    if name == "centralises" and earlier_name in ("develops", "captures"):
         return True
     if name == "checks":
-        return other == "forks" and step.after.king(not step.mover) in told.values["targets"]
+        return earlier_name == "forks" and step.after.king(not step.mover) in earlier.values["targets"]
     if name == "takes a file":
-        return other in ("doubles on a file", "castles")
+        return earlier_name in ("doubles on a file", "castles")
     if name in ("parries", "avoids a check"):
-        return other == "parries"
-    if name in _AIMED and other in _AIMED and name not in ("captures", "pins"):
-        return bool(set(effect.squares) & set(told.squares))
+        return earlier_name == "parries"
+    if name in _AIMED and earlier_name in _AIMED and name not in ("captures", "pins"):
+        return bool(set(effect.squares) & set(earlier.squares))
     if name == "activates the moved piece":
         return True  # a reason only where there is no better one
-    return other == "castles" and name in (*_FAINT, "frees a piece")
+    return earlier_name == "castles" and name in (*_FAINT, "frees a piece")

@@ -9,7 +9,7 @@ from commentary.step import Step
 from commentary.template import finite
 from commentary.writing.candidates import prepared
 from commentary.writing.case import STRONG, WINNING, Loss, selected, telling
-from commentary.writing.outcome import Outcome
+from commentary.writing.outcome import LineOutcome
 from commentary.writing.writer import Topic, Writer, sentence
 
 _WORTH_A_WORD = 4.0
@@ -24,24 +24,26 @@ _MUCH_WORSE = -3
 def threat(writer: Writer) -> list[str]:
     """The threat, if there is one that gains something and that has not been named as a mate in one."""
     play, study = writer.case.threat, writer.case.study.threat
-    named = any(finding.concept.name == "threat of mate" for finding in writer.case.findings)
-    if play is None or study is None or (named and len(play.moves) == 1):
+    announced = any(finding.concept.name == "threat of mate" for finding in writer.case.findings)
+    if play is None or study is None or (announced and len(play.moves) == 1):
         return []
-    asked = writer.talk("threat?") if writer.chance(writer.voice.asks + 0.2) else []
+    question = writer.talk("threat?") if writer.chance(writer.voice.asks + 0.2) else []
     writer.naming.forget()
     slots = {"them": not writer.case.mover, "us": writer.case.mover}
-    outcome = Outcome(writer, play, study.score, writer.case.mover)
+    outcome = LineOutcome(writer, play, study.score, mover=writer.case.mover)
     first = Step.of(play.boards[0], play.moves[0])
     effects = telling(first, move_findings(first), _WORTH_A_WORD)
     if effects and not outcome.mates and writer.chance(0.45):
-        said = writer.say("threat", line=(play.boards[0], play.moves[:1]), **slots | {"us": None})
+        clause = writer.say("threat", line=(play.boards[0], play.moves[:1]), **slots | {"us": None})
         does = finite(writer.phrase(first, effects[:1]))
         rest = numbered(play.boards[1], play.moves[1:])
         more = [sentence(f"after {rest}, {outcome.gain()}")] if rest and writer.chance(0.6) else []
-        return [*asked, sentence(f"{said}, which {does}"), *more]
-    said = writer.say("threat", line=(play.boards[0], play.moves), **slots)
-    joint = writer.naming.pick((", and {}", ", when {}")) if not said.startswith("if ") else " comes, and {}"
-    return [*asked, sentence(said + joint.format(outcome.gain()))]
+        return [*question, sentence(f"{clause}, which {does}"), *more]
+    clause = writer.say("threat", line=(play.boards[0], play.moves), **slots)
+    joint = (
+        writer.naming.pick((", and {}", ", when {}")) if not clause.startswith("if ") else " comes, and {}"
+    )
+    return [*question, sentence(clause + joint.format(outcome.gain()))]
 
 
 def listing(writer: Writer, names: Sequence[str]) -> list[str]:
@@ -54,13 +56,13 @@ def listing(writer: Writer, names: Sequence[str]) -> list[str]:
 # -- the choice ----------------------------------------------------------------------------------
 
 
-def decide(writer: Writer, best: Topic, told: Sequence[Topic]) -> list[str]:
+def decide(writer: Writer, best: Topic, topics: Sequence[Topic]) -> list[str]:
     """The paragraph that ends the thinking."""
     writer.naming.forget()
     if writer.case.only_move:
         return [sentence(f"{best.name} {writer.does('only move')}")]
     choice = sentence(_choice(writer, best))
-    rivals = [topic for topic in told if not topic.candidate.is_best]
+    rivals = [topic for topic in topics if not topic.candidate.is_best]
     faults = [fault for topic in rivals if (fault := _fault(writer, topic))][:2]
     if faults and writer.chance(0.5):
         summed = writer.naming.pick(("{}", "so {}", "to sum up, {}", "in short, {}"))
@@ -104,16 +106,16 @@ def _comparison(writer: Writer, best: Topic, rival: Topic) -> str:
 
 
 def _keeps(writer: Writer, best: Topic) -> str:
-    mate, found, us = best.candidate.score.mate, best.candidate.degree, writer.case.mover
+    mate, standing, us = best.candidate.score.mate, best.candidate.degree, writer.case.mover
     if mate is not None and 1 < mate <= _COUNTED_MATES:
         return writer.does("mates by force")
-    if found == WINNING:
+    if standing == WINNING:
         return writer.does("wins the game")
-    if found > 0:
+    if standing > 0:
         return writer.does("keeps the advantage", us=us)
-    if found == 0:
+    if standing == 0:
         return writer.does("keeps the balance")
-    return writer.does("resists best") if found <= _MUCH_WORSE else writer.does("best move", us=us)
+    return writer.does("resists best") if standing <= _MUCH_WORSE else writer.does("best move", us=us)
 
 
 # -- the answer ----------------------------------------------------------------------------------
@@ -157,7 +159,7 @@ _BARE = ("{m} is the best move, and {verdict}", "{m} is best, and {verdict}")
 
 
 def answer(writer: Writer, best: Topic) -> str:
-    """What is said after the thinking, before the box."""
+    """The sentences after the thinking, before the box."""
     writer.naming.forget()
     candidate, play = best.candidate, best.play
     effects = selected(candidate, 1)
@@ -180,7 +182,7 @@ def answer(writer: Writer, best: Topic) -> str:
 
 def _end(writer: Writer, best: Topic) -> str:
     candidate = best.candidate
-    end = Outcome(writer, best.play, candidate.score, writer.case.mover, back=candidate.retakes)
+    end = LineOutcome(writer, best.play, candidate.score, mover=writer.case.mover, back=candidate.retakes)
     return end.clauses(brief=True)
 
 

@@ -40,7 +40,7 @@ _SPEAKING = ("passed pawn", "connected passed pawns", "rook on the seventh", "is
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LineOutcome:
     """The end of a line whose score is given for the side that begins it; `mover` plays the candidate."""
 
     writer: Writer
@@ -105,19 +105,19 @@ class Outcome:
     @property
     def _leader(self) -> chess.Color | None:
         """The side that stands better."""
-        found, starter = degree(self.score), self.play.boards[0].turn
-        return None if not found else (starter if found > 0 else not starter)
+        advantage, starter = degree(self.score), self.play.boards[0].turn
+        return None if not advantage else (starter if advantage > 0 else not starter)
 
     @property
     def _restores(self) -> bool:
-        """Whether the line only brings back what was lost before it: that is no gain worth the word."""
+        """Whether the line only wins back what was lost before it, which is no gain."""
         if self.back:
             return True
         before, after = (lead(board, self.mover) for board in (self.play.boards[0], self.play.end))
         return abs(after) < abs(before)
 
     def _material(self) -> str | None:
-        """What was won, unless that would sound as if it told who is better when it does not."""
+        """What was won, unless that would suggest that the wrong side is better."""
         change, end = self._swing, self.play.end
         if not any(change.won) and not any(change.lost):
             return None
@@ -137,7 +137,7 @@ class Outcome:
         return CONCEPTS[concept].write(self.writer.naming, values)
 
     def _change(self, change: Swing) -> str:
-        """What was won by whom; a gain of the side to move is told as its gain."""
+        """What was won by whom; what the side to move gained is told as its gain."""
         side = self.mover if change.points >= 0 else not self.mover
         won, lost = _sorted(change)
         values = {"side": side, "other": None if side == self.mover else not side}
@@ -179,28 +179,30 @@ def _speaking(board: chess.Board) -> Iterator[Finding]:
 
 
 def _key(finding: Finding) -> tuple[object, ...]:
-    """The same weakness on the same file is not news, wherever its pawn stands now."""
+    """What a finding is known again by: a weakness on the same file is not news, wherever its pawn stands."""
     return finding.concept.name, finding.favours, tuple(chess.square_file(s) for s in finding.squares)
 
 
-def follow(writer: Writer, topic: Topic, *, warned: bool) -> list[str]:
+def follow_line(writer: Writer, topic: Topic, *, warned: bool) -> list[str]:
     """The line after the move and what it comes to; `warned` when what is wrong with it was just said."""
     play, candidate = topic.play, topic.candidate
     if len(play.moves) < 2:
         return []
     good_for = writer.case.mover if candidate.is_best else (not writer.case.mover)
     feature = _feature(play, good_for)
-    end = Outcome(writer, play, candidate.score, writer.case.mover, feature, candidate.retakes)
+    end = LineOutcome(
+        writer, play, candidate.score, mover=writer.case.mover, feature=feature, back=candidate.retakes
+    )
     if explained := _explained(writer, topic, end, warned=warned):
         return explained
     line = (play.boards[1], play.moves[1:])
-    if writer.chance(0.25) and (said := end.of_line(line)):
-        writer.topic = said
-        return [sentence(said)]
+    if writer.chance(0.25) and (clause := end.of_line(line)):
+        writer.topic = clause
+        return [sentence(clause)]
     if not end.tells and writer.chance(0.35):
-        played = _line(writer, line)
-        verdict = writer.verdict if played.startswith(_AFTER) else writer.ending
-        return [sentence(f"{played}, {verdict(candidate.score, writer.case.mover)}")]
+        opening = _line(writer, line)
+        verdict = writer.verdict if opening.startswith(_AFTER) else writer.ending
+        return [sentence(f"{opening}, {verdict(candidate.score, writer.case.mover)}")]
     outcome = end.clauses(brief=writer.length.remarks <= 3)
     if candidate.loss >= Loss.MUCH and writer.chance(0.7):
         options = (*_REFUTED, *(() if warned else (*_PROBLEMS, *_BUT)))
@@ -225,11 +227,11 @@ def _line(writer: Writer, line: tuple[chess.Board, Sequence[chess.Move]]) -> str
 
 
 def _after(writer: Writer, line: tuple[chess.Board, Sequence[chess.Move]], outcome: str) -> str:
-    said = _line(writer, line)
-    if said.startswith(_AFTER):
-        return f"{said}, {outcome}"
-    joints = ("{said}, and {outcome}", "notebook|{said}; {outcome}", "{said}, when {outcome}")
-    return writer.pick(joints, said=said, outcome=outcome)
+    clause = _line(writer, line)
+    if clause.startswith(_AFTER):
+        return f"{clause}, {outcome}"
+    joints = ("{line}, and {outcome}", "notebook|{line}; {outcome}", "{line}, when {outcome}")
+    return writer.pick(joints, line=clause, outcome=outcome)
 
 
 def _split(writer: Writer, play: Play, outcome: str) -> str:
@@ -243,7 +245,7 @@ def _split(writer: Writer, play: Play, outcome: str) -> str:
     return writer.pick(options, first=first, rest=rest, outcome=outcome)
 
 
-def _explained(writer: Writer, topic: Topic, end: Outcome, *, warned: bool) -> list[str]:
+def _explained(writer: Writer, topic: Topic, end: LineOutcome, *, warned: bool) -> list[str]:
     """The line with a word on what the reply does, if it does something worth it."""
     play, candidate = topic.play, topic.candidate
     reply = Step.of(play.boards[1], play.moves[1])

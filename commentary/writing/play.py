@@ -106,16 +106,16 @@ class Play:
             ply += 1
         return ply
 
-    def to_the_point(self, told: "Play", side: chess.Color, degree: int) -> "Play":
-        """`told`, or a longer beginning if that one does not show why `side` stands as it does, from -4 to 4.
+    def to_the_point(self, beginning: "Play", side: chess.Color, degree: int) -> "Play":
+        """`beginning`, or a longer one if it does not show why `side` stands as it does, from -4 to 4.
 
         A piece that was given up comes back, and who stands much better wins one or mates. A line that never
-        shows it stays as it was told.
+        shows it stays as it is.
         """
-        leader = side if degree > 0 or (degree == 0 and told.swing(side).points < 0) else not side
+        leader = side if degree > 0 or (degree == 0 and beginning.swing(side).points < 0) else not side
         much = abs(degree) >= _MUCH_BETTER
-        longer = (self.cut(ply) for ply in range(len(told.moves), len(self.moves) + 1))
-        return next((play for play in longer if play.shows(leader, much=much)), told)
+        longer = (self.cut(ply) for ply in range(len(beginning.moves), len(self.moves) + 1))
+        return next((play for play in longer if play.shows(leader, much=much)), beginning)
 
     def shows(self, leader: chess.Color, *, much: bool) -> bool:
         """Whether its end shows that `leader` stands no worse, or `much` better."""

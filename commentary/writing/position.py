@@ -60,10 +60,10 @@ _ALIKE = (
     {"king shelter", "weak back rank"},
     {"fork", "skewer"},
 )
-"""Of two findings of a set about the same pieces one says most of what the other does."""
+"""Of two findings of one set about the same pieces, each says most of what the other does."""
 
 _ONCE = {"loose piece", "pressed piece"}
-"""Concepts of which two findings about a piece are not told either."""
+"""Of these concepts only one finding is told about a piece."""
 
 _BALANCES = {"level material", "one for another", "material ahead", "far ahead", "exchange up"}
 _A_PIECE = 2
@@ -72,7 +72,7 @@ _A_PIECE = 2
 _FILES = {"open file", "held open file", "file towards the king", "pressure on a file"}
 
 
-def position(writer: Writer) -> list[str]:
+def describe_position(writer: Writer) -> list[str]:
     """Sentences about the position as it stands."""
     chosen = _ordered(writer, _chosen(writer))
     clauses = []
@@ -99,16 +99,16 @@ def _chosen(writer: Writer) -> list[Finding]:
         (_weight(finding, writer.case) * writer.rng.uniform(0.8, 1.2), finding)
         for finding in writer.case.findings
     ]
-    told = writer.chance(_TOLD_MATES)
-    ranked = [(w, f) for w, f in ranked if told or f.concept.name != "mate in one"]
+    announces_mates = writer.chance(_TOLD_MATES)
+    ranked = [(w, f) for w, f in ranked if announces_mates or f.concept.name != "mate in one"]
     if _takes_piece(writer.case):
         ranked = [(w, f) for w, f in ranked if f.concept.name not in _BALANCES]
     ranked.sort(key=lambda pair: -pair[0])
     chosen: list[Finding] = []
     for weight, finding in ranked:
-        same = sum(other.concept is finding.concept for other in chosen)
-        told_already = any(repeats(finding, other) for other in chosen)
-        if weight >= _LEAST_WEIGHT and same < _MOST_OF_A_KIND and not told_already:
+        same = sum(previous.concept is finding.concept for previous in chosen)
+        is_repeated = any(repeats(finding, previous) for previous in chosen)
+        if weight >= _LEAST_WEIGHT and same < _MOST_OF_A_KIND and not is_repeated:
             chosen.append(finding)
         if len(chosen) == writer.length.remarks:
             break
@@ -133,9 +133,9 @@ def _weight(finding: Finding, case: Case) -> float:
 
 def _with_staples(chosen: list[Finding], ranked: list[Finding], count: int) -> list[Finding]:
     """An analysis of some length speaks of the material, a king and the pawns, whatever else there is."""
-    for wanted, least in (("material", 2), ("kings", 4), ("pawns", 6)):
-        missing = not any(finding.concept.topic == wanted for finding in chosen)
-        spare = next((f for f in ranked if f.concept.topic == wanted), None)
+    for topic, least in (("material", 2), ("kings", 4), ("pawns", 6)):
+        missing = not any(finding.concept.topic == topic for finding in chosen)
+        spare = next((f for f in ranked if f.concept.topic == topic), None)
         if missing and spare and count >= least:
             if len(chosen) >= count:
                 chosen.pop(-1)
@@ -152,15 +152,15 @@ def repeats(finding: Finding, other: Finding) -> bool:
         return finding.favours is None and other.favours is None
     if "level material" in names and names & {"same pieces", "one for another"}:
         return True
-    one, two = set(finding.squares), set(other.squares)
+    squares, other_squares = set(finding.squares), set(other.squares)
     related = names <= _ONCE or (len(names) > 1 and any(names <= alike for alike in _ALIKE))
-    return related and bool(set(finding.squares[:1]) & two or set(other.squares[:1]) & one)
+    return related and bool(set(finding.squares[:1]) & other_squares or set(other.squares[:1]) & squares)
 
 
 def _files(finding: Finding) -> set[int]:
     values = finding.values
-    named = [values.get(name) for name in ("file", "beside", "front")]
-    return {file for file in (*named, *(values.get("files") or ())) if file is not None}
+    single_files = [values.get(name) for name in ("file", "beside", "front")]
+    return {file for file in (*single_files, *(values.get("files") or ())) if file is not None}
 
 
 # -- in which order ------------------------------------------------------------------------------
@@ -219,9 +219,9 @@ def _may_share(first: str, second: str) -> bool:
     )
 
 
-def _sided(one: Finding, other: Finding) -> bool:
-    return one.favours is not None and other.favours is not None
+def _sided(first: Finding, second: Finding) -> bool:
+    return first.favours is not None and second.favours is not None
 
 
-def _opposed(one: Finding, other: Finding) -> bool:
-    return _sided(one, other) and one.favours != other.favours
+def _opposed(first: Finding, second: Finding) -> bool:
+    return _sided(first, second) and first.favours != second.favours

@@ -50,14 +50,14 @@ def move_statements(
         KeyError: no such voice.
     """
     step = Step.of(board, move)
-    said = []
+    statements = []
     for finding in move_findings(step):
         naming = _naming(board, rng, voice)
         naming.look_at_move(step.before, step.after, step.target)
         if finding.weight > 0:
             phrases = _clauses(finding, naming)
-            said.append(Statement(finding, tuple(f"{finite(phrase)}." for phrase in phrases)))
-    return said
+            statements.append(Statement(finding, tuple(f"{finite(phrase)}." for phrase in phrases)))
+    return statements
 
 
 def _naming(board: chess.Board, rng: random.Random, voice: str) -> Naming:
@@ -67,8 +67,8 @@ def _naming(board: chess.Board, rng: random.Random, voice: str) -> Naming:
 def _clauses(finding: Finding, naming: Naming) -> Sequence[str]:
     """A finding in the words of each template that fits, each as if nothing had been named before."""
     back = naming.trying()
-    found = dict[str, None]()
+    clauses = dict[str, None]()
     for template in finding.concept.options(naming, finding.values):
         back()
-        found[finding.concept.word(template, naming, finding.values)] = None
-    return tuple(found)
+        clauses[finding.concept.word(template, naming, finding.values)] = None
+    return tuple(clauses)

@@ -16,7 +16,7 @@ from commentary.study import Study
 from commentary.writing.candidates import consider
 from commentary.writing.case import Candidate, Case, Loss
 from commentary.writing.ending import answer, decide, listing, threat
-from commentary.writing.position import position
+from commentary.writing.position import describe_position
 from commentary.writing.voices import VOICES, Length
 from commentary.writing.writer import Topic, Writer
 
@@ -66,31 +66,31 @@ def write(
 
 
 def draft(study: Study, *, voice: str, length: str | int, seed: str, box: str = "san") -> Text:
-    """One text, whatever is read in it."""
+    """One text; its claims may be false, and its sentences unread."""
     if voice not in VOICES:
         raise ValueError(f"no voice {voice!r}: {', '.join(VOICES)}")
     case = Case.of(study)
     writer = Writer(case, VOICES[voice], Length.of(length), random.Random(f"{seed}:{study.fen}"))
-    thinking, said = _parts(writer)
+    thinking, reply = _parts(writer)
     best = case.best.move
     san = case.board.san(best)
     boxed = best.uci() if box == "uci" else san
-    reading = read(study, _laid_out(thinking, said, boxed))
-    return Text(thinking, said, best.uci(), san, boxed, reading)
+    reading = read(study, _laid_out(thinking, reply, boxed))
+    return Text(thinking, reply, best.uci(), san=san, box=boxed, reading=reading)
 
 
-def _laid_out(thinking: str, said: str, box: str) -> str:
-    return f"<think>\n{thinking}\n</think>\n{said} \\boxed{{{box}}}"
+def _laid_out(thinking: str, reply: str, box: str) -> str:
+    return f"<think>\n{thinking}\n</think>\n{reply} \\boxed{{{box}}}"
 
 
 def _parts(writer: Writer) -> tuple[str, str]:
-    told = _told(writer)
-    moves_a_pawn = any(candidate.step.kind == chess.PAWN for candidate in told)
+    candidates = _discussed(writer)
+    moves_a_pawn = any(candidate.step.kind == chess.PAWN for candidate in candidates)
     writer.numbers = writer.chance(writer.voice.numbers) or (writer.case.mover and moves_a_pawn)
-    topics = [writer.topic_of(candidate) for candidate in told]
+    topics = [writer.topic_of(candidate) for candidate in candidates]
     best = next(topic for topic in topics if topic.candidate.is_best)
     if writer.length.candidates == 1:
-        paragraphs = [" ".join(position(writer))]
+        paragraphs = [" ".join(describe_position(writer))]
     else:
         paragraphs = [
             *_opening(writer, topics),
@@ -105,7 +105,7 @@ def _parts(writer: Writer) -> tuple[str, str]:
 # -- which candidates ----------------------------------------------------------------------------
 
 
-def _told(writer: Writer) -> list[Candidate]:
+def _discussed(writer: Writer) -> list[Candidate]:
     """The candidates to speak of: the best, and of the rest those that teach most."""
     case = writer.case
     if case.only_move:
@@ -129,7 +129,7 @@ def _interest(writer: Writer, candidate: Candidate) -> float:
 
 def _opening(writer: Writer, topics: list[Topic]) -> list[str]:
     """The position, the threat and the list of candidates, in one of several orders."""
-    context = " ".join(position(writer))
+    context = " ".join(describe_position(writer))
     danger = " ".join(threat(writer)) if writer.length.remarks > 1 or writer.chance(0.5) else ""
     names = [topic.name for topic in topics]
     writer.rng.shuffle(names)

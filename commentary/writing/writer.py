@@ -91,24 +91,24 @@ class Writer:
 
     def talk(self, about: str) -> list[str]:
         """A sentence that claims nothing, if this voice has one about it."""
-        mine = self.naming.allowed(TALK[about])
-        return [sentence(self.naming.pick(mine))] if mine else []
+        options = self.naming.allowed(TALK[about])
+        return [sentence(self.naming.pick(options))] if options else []
 
     def verdict(self, score: Score, starter: chess.Color) -> str:
         """Who stands better, the score being for the side that begins the line."""
-        found = degree(score)
-        if not found:
+        advantage = degree(score)
+        if not advantage:
             return self.say("equal")
-        side = starter if found > 0 else not starter
-        return self.say(DEGREES[abs(found)], side=side, other=not side)
+        side = starter if advantage > 0 else not starter
+        return self.say(DEGREES[abs(advantage)], side=side, other=not side)
 
     def ending(self, score: Score, starter: chess.Color) -> str:
-        """The same as a phrase that ends a sentence."""
-        found = degree(score)
-        if not found:
+        """Who stands better, as a phrase that ends a sentence."""
+        advantage = degree(score)
+        if not advantage:
             return self.say("with equality")
-        word = word_for(found, self.naming.rng.randrange(6))
-        return self.say("advantage for", word=word, side=starter if found > 0 else not starter)
+        word = word_for(advantage, self.naming.rng.randrange(6))
+        return self.say("advantage for", word=word, side=starter if advantage > 0 else not starter)
 
     def phrase(self, step: Step, effects: Sequence[Finding]) -> str:
         """Several effects of a move as one verb phrase with marked verbs."""
