@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Truth)
 
 
 def no_truth(context: Any, **slots: Any) -> bool | None:
-    """The truth of a concept until its function follows."""
+    """Stands for the truth of a concept until its function is given."""
     raise NotImplementedError("a concept without a truth")
 
 
@@ -46,7 +46,7 @@ class Concept:
     needs: str = ""
     about_moves: bool = False
 
-    def found(self, place: Any) -> Iterator[Values]:
+    def detections(self, place: Any) -> Iterator[Values]:
         """What is detected on a board, or in a step."""
         for values in self.detect(place) if self.detect else ():
             if not self.needs or values.get(self.needs) is not None:
@@ -56,9 +56,9 @@ class Concept:
         """The concept with its templates, in the registry from now on."""
         start = "{move} " if self.about_moves else ""
         compiled = tuple(Template.of(template, start) for template in templates)
-        said = replace(self, templates=compiled)
-        CONCEPTS[self.name] = said
-        return said
+        registered = replace(self, templates=compiled)
+        CONCEPTS[self.name] = registered
+        return registered
 
     def __call__(self, holds: F) -> F:
         """Decorates the function that decides whether it is so."""
@@ -67,8 +67,8 @@ class Concept:
 
     def options(self, naming: Naming, values: Values) -> list[Template]:
         """The templates that may be written with some values."""
-        given = {"move": "" if self.about_moves else None, **_sides(naming), **values}
-        return [template for template in self.templates if template.fits(naming, given)]
+        slots = {"move": "" if self.about_moves else None, **_sides(naming), **values}
+        return [template for template in self.templates if template.fits(naming, slots)]
 
     def write(self, naming: Naming, values: Values) -> str:
         """A clause that states it."""
@@ -106,11 +106,11 @@ class Finding:
     def squares(self) -> tuple[chess.Square, ...]:
         """Squares of the pieces involved."""
         types = {name: kind for template in self.concept.templates for name, kind in template.slots.items()}
-        found: list[chess.Square] = []
+        squares: list[chess.Square] = []
         for name, value in self.values.items():
             if name in types and (types[name].squares or types[name].name == "square") and value is not None:
-                found += value if isinstance(value, list | tuple) else [value]
-        return tuple(found)
+                squares += value if isinstance(value, list | tuple) else [value]
+        return tuple(squares)
 
     @property
     def favours(self) -> chess.Color | None:
@@ -150,11 +150,11 @@ move_concept = of_topic("moves", about_moves=True)
 
 
 def when(test: Callable[[Any], object]) -> Callable[[Any], Iterator[Values]]:
-    """Detects what has no slots."""
-    return partial(_found_if, test)
+    """A detector of what has no slots: it yields once if `test` holds."""
+    return partial(_values_if, test)
 
 
-def _found_if(test: Callable[[Any], object], place: Any) -> Iterator[Values]:
+def _values_if(test: Callable[[Any], object], place: Any) -> Iterator[Values]:
     if test(place):
         yield {}
 
@@ -164,8 +164,8 @@ def of_moved(truth: Truth, slot: str) -> Truth:
     return partial(_is_of_moved, truth, slot)
 
 
-def _is_of_moved(truth: Truth, slot: str, context: Any, **named: Any) -> bool | None:
-    return truth(context, **{slot: context.to}, **named)
+def _is_of_moved(truth: Truth, slot: str, context: Any, **slots: Any) -> bool | None:
+    return truth(context, **{slot: context.to}, **slots)
 
 
 def every(truth: Callable[[chess.Board, int], object]) -> Truth:
@@ -173,11 +173,11 @@ def every(truth: Callable[[chess.Board, int], object]) -> Truth:
     return partial(_all_are, truth)
 
 
-def _all_are(truth: Callable[[chess.Board, int], object], context: Any, **named: Any) -> bool:
-    side = named.pop("side", None)
-    found = [n for value in named.values() for n in (value if isinstance(value, Iterable) else [value])]
-    right = side is None or all(context.board.color_at(square) == side for square in found)
-    return bool(found) and right and all(truth(context.board, n) for n in found)
+def _all_are(truth: Callable[[chess.Board, int], object], context: Any, **slots: Any) -> bool:
+    side = slots.pop("side", None)
+    places = [n for value in slots.values() for n in (value if isinstance(value, Iterable) else [value])]
+    right = side is None or all(context.board.color_at(square) == side for square in places)
+    return bool(places) and right and all(truth(context.board, n) for n in places)
 
 
 def position_findings(board: chess.Board) -> list[Finding]:
@@ -186,20 +186,20 @@ def position_findings(board: chess.Board) -> list[Finding]:
         Finding(concept, values, _weight(concept, board, values))
         for concept in CONCEPTS.values()
         if not concept.about_moves
-        for values in concept.found(board)
+        for values in concept.detections(board)
     ]
 
 
 def move_findings(step: Step) -> list[Finding]:
     """Everything that a move does, the weightiest first, drawbacks last."""
     ends = {"moved": step.target, "here": step.target}
-    found = [
+    findings = [
         Finding(concept, {**ends, **values}, _weight(concept, step.after, values))
         for concept in CONCEPTS.values()
         if concept.about_moves
-        for values in concept.found(step)
+        for values in concept.detections(step)
     ]
-    return sorted(found, key=lambda finding: -finding.weight)
+    return sorted(findings, key=lambda finding: -finding.weight)
 
 
 def _weight(concept: Concept, board: chess.Board, values: Values) -> float:

@@ -45,7 +45,7 @@ class Context:
     moves: list[chess.Move] = field(init=False, default_factory=list)
     before: chess.Board = field(init=False)
     move: chess.Move = field(init=False, default_factory=chess.Move.null)
-    named: list[chess.Square] = field(init=False, default_factory=list)
+    named_squares: list[chess.Square] = field(init=False, default_factory=list)
     meant: dict[Token, chess.Square] = field(init=False, default_factory=dict)
     moved: list[chess.Square] = field(init=False, default_factory=list)
     named_files: list[int] = field(init=False, default_factory=list)
@@ -101,15 +101,15 @@ class Context:
         raise Unresolved(token.words)
 
     def files(self, token: Token) -> list[int]:
-        """The files of a name, its adjective being right."""
+        """The files that a name stands for; its adjective must be right of each."""
         if token.kind == "i":
             return self.named_files
-        found = [chess.FILE_NAMES.index(name) for name in token.files]
-        twice = len(set(found)) < len(found)
-        if twice or not all(_FILE_IS[token.adjective](self.board, file) for file in found):
+        files = [chess.FILE_NAMES.index(name) for name in token.files]
+        twice = len(set(files)) < len(files)
+        if twice or not all(_FILE_IS[token.adjective](self.board, file) for file in files):
             raise Unresolved(token.words)
-        self.named_files = found
-        return found
+        self.named_files = files
+        return files
 
     # -- pieces ----------------------------------------------------------------------------------
 
@@ -134,32 +134,34 @@ class Context:
         if self.meant.get(token) not in fitting:
             if len(fitting) > 1:
                 theirs = [square for square in fitting if side is not None and board.color_at(square) == side]
-                fitting = [square for square in reversed(self.named) if square in fitting][:1] or theirs
+                recent = [square for square in reversed(self.named_squares) if square in fitting]
+                fitting = recent[:1] or theirs
             if len(fitting) != 1:
                 raise ambiguous(token.words)
             self.meant[token] = fitting[0]
-            self.named.append(fitting[0])
+            self.named_squares.append(fitting[0])
         if self.actor is None:
             self.actor = board.color_at(self.meant[token])
         return self.meant[token]
 
     def pieces(self, tokens: Iterable[Token], side: chess.Color | None = None) -> list[chess.Square]:
         """The squares of several pieces or groups, each named once; `side` as in `piece`."""
-        found: list[chess.Square] = []
+        squares: list[chess.Square] = []
         for token in tokens:
-            found += self._group(token) if token.kind == "g" else [self.piece(token, side=side)]
-        if len(set(found)) < len(found):
+            squares += self._group(token) if token.kind == "g" else [self.piece(token, side=side)]
+        if len(set(squares)) < len(squares):
             raise Unresolved("the same piece twice")
-        return found
+        return squares
 
     def _group(self, token: Token) -> list[chess.Square]:
         """Every square named holds such a piece; without squares all that fit."""
         fitting = self.fitting(token, self.board)
-        found = [chess.parse_square(name) for name in token.squares] or fitting
-        if set(found) - set(fitting) or len(found) < 2 or len({self.board.color_at(s) for s in found}) != 1:
+        squares = [chess.parse_square(name) for name in token.squares] or fitting
+        sides = {self.board.color_at(square) for square in squares}
+        if set(squares) - set(fitting) or len(squares) < 2 or len(sides) != 1:
             raise Unresolved(token.words)
-        self.named += found
-        return found
+        self.named_squares += squares
+        return squares
 
     def owner(self, *squares: chess.Square) -> chess.Color:
         """The side that everything on the squares belongs to."""
@@ -173,9 +175,9 @@ class Context:
             return self.piece(self.antecedent, board)
         if self.antecedent is not None and self.antecedent.kind in "mlq" and self.moves:
             return self.moves[-1].to_square
-        if not self.named:
+        if not self.named_squares:
             raise Unresolved(token.words)
-        return self.named[-1]
+        return self.named_squares[-1]
 
     def fitting(self, token: Token, board: chess.Board | None = None) -> list[chess.Square]:
         """Every piece on the board spoken of, or on another, that a name fits."""
@@ -237,7 +239,7 @@ class Context:
         self.actor = self.before.turn
         # The piece that moves is what is meant by its name, unless another is named nearer by.
         ends = [self.move.from_square, self.move.to_square]
-        self.named += [] if ends == self.moved else ends
+        self.named_squares += [] if ends == self.moved else ends
         self.moved = ends
         return self.move
 
@@ -292,7 +294,7 @@ class Context:
 
     @property
     def best_score(self) -> Score:
-        """The same of the best move."""
+        """The score of the best move, for its mover."""
         if self.study.best is None:
             raise Unknown("no best move")
         return self.study.best.score

@@ -35,7 +35,7 @@ def gain(board: chess.Board, move: chess.Move) -> int:
 def _recapture(
     board: chess.Board, square: chess.Square, side: chess.Color, standing: int, occupied: chess.Bitboard
 ) -> int:
-    """What `side` wins by taking what stands on the square now, or 0 if it had better not."""
+    """What `side` wins by taking what stands on the square now, or 0 if that does not pay."""
     attackers = board.attackers_mask(side, square, occupied) & occupied
     if not attackers:
         return 0

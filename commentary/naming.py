@@ -76,7 +76,7 @@ def joined(parts: Sequence[str]) -> str:
     return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
 
 
-def number(count: int) -> str:
+def number_in_words(count: int) -> str:
     """A small number in words."""
     return NUMBERS[count] if count < len(NUMBERS) else str(count)
 
@@ -130,8 +130,8 @@ class Naming:
 
     def pick(self, options: Sequence[str]) -> str:
         """One of the wordings, those used least so far first; `coach|...` is for one voice only."""
-        mine = self.allowed(options)
-        return mine[self.least_used(mine)].split("|", 1)[-1]
+        wordings = self.allowed(options)
+        return wordings[self.least_used(wordings)].split("|", 1)[-1]
 
     def allowed(self, options: Sequence[str]) -> list[str]:
         """The wordings for this voice."""
@@ -216,12 +216,12 @@ class Naming:
             piece = self.board.piece_at(square)
             if piece is not None:
                 groups.setdefault((piece.piece_type, piece.color), []).append(square)
-        return joined([self._group(*key, found) for key, found in groups.items()])
+        return joined([self._group(*key, group) for key, group in groups.items()])
 
     def _group(self, kind: chess.PieceType, colour: chess.Color, squares: list[chess.Square]) -> str:
         if len(squares) == 1:
             return self.piece(squares[0])
-        self._recent = [named for named in self._recent if named[1] != kind]
+        self._recent = [mention for mention in self._recent if mention[1] != kind]
         owner = self.side(colour).owner if self.chance(self.owns) else "the"
         return f"{owner} {chess.piece_name(kind)}s on {joined([chess.square_name(s) for s in squares])}"
 
@@ -240,13 +240,13 @@ class Naming:
 
     def _first(self, board: chess.Board, square: chess.Square, piece: chess.Piece) -> str:
         name, place = chess.piece_name(piece.piece_type), chess.square_name(square)
-        owner, own = self.side(piece.color).owner, self.chance(self.owns)
+        owner, with_owner = self.side(piece.color).owner, self.chance(self.owns)
         royal = piece.piece_type in (chess.KING, chess.QUEEN)
-        if royal and len(board.pieces(piece.piece_type, piece.color)) == 1 and (own or name == "king"):
+        if royal and len(board.pieces(piece.piece_type, piece.color)) == 1 and (with_owner or name == "king"):
             return f"{owner} {name}" + (f" on {place}" if self.chance(0.3) else "")
         pawns = board.pieces_mask(chess.PAWN, piece.color) & chess.BB_FILES[chess.square_file(square)]
-        if name == "pawn" and own and pawns.bit_count() == 1 and self.chance(0.4):
+        if name == "pawn" and with_owner and pawns.bit_count() == 1 and self.chance(0.4):
             return f"{owner} {place[0]}-pawn"
-        if not own and self.chance(0.15):
+        if not with_owner and self.chance(0.15):
             return f"the {place}-{name}"
-        return f"{owner} {name} on {place}" if own else f"the {name} on {place}"
+        return f"{owner} {name} on {place}" if with_owner else f"the {name} on {place}"

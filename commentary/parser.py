@@ -31,8 +31,8 @@ _MOST_STEPS = 3000
 """Parts of a sentence that are looked at before it is given up: none that was written here needs 1,000."""
 
 _TEXT_STEPS = 6000
-"""The same of a whole text: a step counts once more for each `_STEP_CHARS` of its part, and a claim that is
-checked as `_CLAIM_STEPS`. Texts written here need 1,100, replies of models of 15,000 characters 900."""
+"""Steps of a whole text: a part of it counts one, and one more for each `_STEP_CHARS`; a claim that is
+checked counts `_CLAIM_STEPS`. Texts written here need 1,100, replies of models of 15,000 characters 900."""
 
 _STEP_CHARS = 50
 _CLAIM_STEPS = 20
@@ -54,16 +54,18 @@ class Clause:
     def topic(self) -> Token | None:
         """What `it` means afterwards: the subject, the move that was brought up, the piece that is about."""
         types = {name: self.template.slots[name].name for name, _ in self.slots}
-        moves = [found[-1] for name, found in self.slots if types[name] in ("move", "candidates")]
+        moves = [tokens[-1] for name, tokens in self.slots if types[name] in ("move", "candidates")]
         if moves or self.subject is not None:
             return moves[-1] if moves else None if self.template.about == "line" else self.subject
-        single = {name: found[0] for name, found in self.slots if types[name] in _NAMED and len(found) == 1}
+        single = {
+            name: tokens[0] for name, tokens in self.slots if types[name] in _NAMED and len(tokens) == 1
+        }
         return single.get("piece") or next(iter(single.values()), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A stretch of the lexed sentence; `place` is where it begins, or None after words were changed."""
+    """A stretch of the lexed sentence, from `start` to `end`; not `exact` after words were changed."""
 
     text: str
     start: int
@@ -80,7 +82,7 @@ class _Part:
         return _Part(piece, self.start + begin, self.start + begin + len(piece))
 
 
-Said = tuple[Concept, Template]
+Entry = tuple[Concept, Template]
 
 
 @dataclass(frozen=True)
@@ -90,23 +92,25 @@ class Grammar:
     What the writer writes comes before what is only read.
     """
 
-    bare: tuple[Said, ...]
-    about: Mapping[Subject, tuple[Said, ...]]
+    bare: tuple[Entry, ...]
+    about: Mapping[Subject, tuple[Entry, ...]]
 
     @classmethod
     def of(cls, concepts: Iterable[Concept]) -> Self:
         """Sorts the templates of some concepts."""
-        bare: list[Said] = []
-        about: dict[Subject, list[Said]] = {}
-        every = [(concept, said) for concept in concepts for said in concept.templates if said.read]
-        for said in sorted(every, key=lambda said: not said[1].written):
-            kind = said[1].about
+        bare: list[Entry] = []
+        about: dict[Subject, list[Entry]] = {}
+        readable = [
+            (concept, template) for concept in concepts for template in concept.templates if template.read
+        ]
+        for entry in sorted(readable, key=lambda entry: not entry[1].written):
+            kind = entry[1].about
             if kind in (None, "pieces"):
-                bare.append(said)
+                bare.append(entry)
             for subject in ("piece", "pieces") if kind == "pieces" else (kind,):
                 if subject is not None:
-                    about.setdefault(subject, []).append(said)
-        return cls(tuple(bare), {kind: tuple(found) for kind, found in about.items()})
+                    about.setdefault(subject, []).append(entry)
+        return cls(tuple(bare), {kind: tuple(entries) for kind, entries in about.items()})
 
 
 @dataclass(slots=True)
@@ -137,12 +141,12 @@ class Parser:
         self._failed.clear()
         self._steps = 0
         stops = [part.cut(0, stop.start()) for stop in wording.STOPS.finditer(part.text)]
-        for stretch in (part, *(said for said in reversed(stops) if " " in said.text)):
+        for stretch in (part, *(beginning for beginning in reversed(stops) if " " in beginning.text)):
             for subject in (None, *self._recent()):
-                if found := self._parse(stretch, subject):
-                    self._subjects += [topic for clause in found if (topic := clause.topic)]
-                    self.steps_left -= _CLAIM_STEPS * len(found)
-                    return found, stretch is part
+                if clauses := self._parse(stretch, subject):
+                    self._subjects += [topic for clause in clauses if (topic := clause.topic)]
+                    self.steps_left -= _CLAIM_STEPS * len(clauses)
+                    return clauses, stretch is part
         return [], False
 
     def place(self, clause: Clause) -> tuple[int, int]:
@@ -163,22 +167,22 @@ class Parser:
             return None
         self._steps += 1
         self.steps_left -= 1 + len(part.text) // _STEP_CHARS
-        found = self._read(part, inherited)
-        if found is None:
+        clauses = self._read(part, inherited)
+        if clauses is None:
             self._failed.add(key)
-        return found
+        return clauses
 
     def _read(self, part: _Part, inherited: Token | None) -> list[Clause] | None:
         for clause in self._single(part, inherited):
             return [clause]
         for shorter in self._changed(part):
-            if found := self._parse(shorter, inherited):
-                return found
-        if found := self._split(part, inherited):
-            return found
+            if clauses := self._parse(shorter, inherited):
+                return clauses
+        if clauses := self._split(part, inherited):
+            return clauses
         for plainer in self._rewritten(part, wording.HEDGES):
-            if found := self._parse(plainer, inherited):
-                return found
+            if clauses := self._parse(plainer, inherited):
+                return clauses
         return None
 
     def _changed(self, part: _Part) -> Iterator[_Part]:
@@ -210,8 +214,8 @@ class Parser:
     def _heirs(self, joint: str, left_text: str, left: list[Clause]) -> list[Token | None]:
         """What the clause after a joint may be about if it does not say so; `which` looks back."""
         if any(word in joint for word in _RELATIVES):
-            named = [self._lexed.tokens[n] for kind, n in marks(left_text) if kind in "pgmlf"]
-            return [*named[-1:]]
+            tokens = [self._lexed.tokens[n] for kind, n in marks(left_text) if kind in "pgmlf"]
+            return [*tokens[-1:]]
         topics: list[Token | None] = []
         for clause in reversed(left):
             if not any(clause.topic is topic for topic in topics):
@@ -238,8 +242,8 @@ class Parser:
             yield from self._predicate(kind, part, text, inherited)
 
     def _subject(self, introduction: str, inherited: Token | None) -> Token | None:
-        found = marks(introduction)
-        return self._lexed.tokens[found[-1][1]] if found and found[-1][0] != "i" else inherited
+        subjects = marks(introduction)
+        return self._lexed.tokens[subjects[-1][1]] if subjects and subjects[-1][0] != "i" else inherited
 
     def _predicate(self, kind: Subject, part: _Part, text: str, subject: Token | None) -> Iterator[Clause]:
         if subject is None or kind not in self._kinds(subject):
@@ -275,7 +279,15 @@ class Parser:
                 slots.append((name, tokens))
         if subject is None and template.subject:
             subject = dict(slots)[template.subject.name][-1]
-        yield Clause(concept, template, part.text, part.start, part.end, tuple(slots), subject)
+        yield Clause(
+            concept,
+            template,
+            part.text,
+            start=part.start,
+            end=part.end,
+            slots=tuple(slots),
+            subject=subject,
+        )
 
     @staticmethod
     def _kinds(subject: Token | None) -> tuple[Subject, ...]:

@@ -18,7 +18,7 @@ def name_at(board: chess.Board, square: chess.Square) -> str:
 
 
 def worth_at(board: chess.Board, square: chess.Square) -> int:
-    """Its value in pawns."""
+    """The value in pawns of the piece on a square."""
     return WORTH.get(name_at(board, square), 0)
 
 
@@ -40,7 +40,7 @@ def count(board: chess.Board, side: chess.Color, *names: str) -> int:
 
 
 def all_of(board: chess.Board, side: chess.Color, *names: str) -> list[chess.Square]:
-    """Where they stand."""
+    """The squares of a side's pieces of some names."""
     return [
         square
         for square, piece in board.piece_map().items()
@@ -104,11 +104,11 @@ def is_pinned(board: chess.Board, square: chess.Square) -> bool:
 
 def forks(board: chess.Board, attacker: chess.Square, targets: Iterable[chess.Square]) -> bool:
     """Whether the piece attacks all: each the king, worth more than it, or undefended; two or more."""
-    own = worth_at(board, attacker)
-    found = list(targets)
-    return len(set(found)) >= 2 and all(
-        attacks(board, attacker, target) and (worth_at(board, target) > own or not defenders(board, target))
-        for target in found
+    value = worth_at(board, attacker)
+    prey = list(targets)
+    return len(set(prey)) >= 2 and all(
+        attacks(board, attacker, target) and (worth_at(board, target) > value or not defenders(board, target))
+        for target in prey
     )
 
 
@@ -150,11 +150,11 @@ def is_passed(board: chess.Board, square: chess.Square) -> bool:
     pawns = {colour: all_of(board, colour, "pawn") for colour in chess.COLORS}
     front = {chess.square_rank(s) for s in ahead_of(square, side)}
     file = chess.square_file(square)
-    enemy = any(
+    is_guarded = any(
         abs(chess.square_file(p) - file) <= 1 and chess.square_rank(p) in front for p in pawns[not side]
     )
-    own = any(chess.square_file(p) == file and chess.square_rank(p) in front for p in pawns[side])
-    return not enemy and not own
+    is_blocked = any(chess.square_file(p) == file and chess.square_rank(p) in front for p in pawns[side])
+    return not is_guarded and not is_blocked
 
 
 def files_beside(square: chess.Square) -> set[int]:
@@ -210,13 +210,13 @@ def is_half_open(board: chess.Board, file: int, side: chess.Color) -> bool:
 
 def mates_on(board: chess.Board) -> set[chess.Move]:
     """Moves that mate at once."""
-    found = set()
+    moves = set()
     for move in board.legal_moves:
         after = board.copy(stack=False)
         after.push(move)
         if after.is_checkmate():
-            found.add(move)
-    return found
+            moves.add(move)
+    return moves
 
 
 def other_turn(board: chess.Board) -> chess.Board | None:

@@ -40,14 +40,14 @@ def read(position: str | Study, text: str) -> Reading:
     study = Study(position) if isinstance(position, str) else position
     root = sound_board(study.fen)
     chosen = _chosen(root, text)
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     parser = Parser(_grammar())
     for start, end in _paragraphs(text):
         context = Context(study, root, chosen)
         parser.forget()
         for begin, stop in _sentences(text, start, end):
-            found.append(_sentence(text, begin, stop, parser, context))
-    return Reading(tuple(found))
+            sentences.append(_sentence(text, begin, stop, parser, context))
+    return Reading(tuple(sentences))
 
 
 @cache
@@ -106,8 +106,8 @@ def _sentence(text: str, start: int, end: int, parser: Parser, context: Context)
 
 def _says_nothing(text: str) -> bool:
     bare = text.strip(" .!?;:")
-    named = any(kind in "lgpfmq" for kind, _ in marks(text))
-    passing = not named and (IN_PASSING.fullmatch(bare) or IN_PASSING.fullmatch(text.strip()))
+    names_something = any(kind in "lgpfmq" for kind, _ in marks(text))
+    passing = not names_something and (IN_PASSING.fullmatch(bare) or IN_PASSING.fullmatch(text.strip()))
     return bare in SAYS_NOTHING or bool(passing)
 
 
@@ -119,25 +119,25 @@ def _claim(clause: Clause, context: Context, text: str, start: int, end: int) ->
         # After a move was named, what a FEN says may be said of the position that the text is about.
         context.go(context.root)
         values, true = _judged(clause, context)
-    said = sorted(f"{name}={value}" for name, value in values.items() if not callable(value))
-    key = f"{concept.name} {said} {context.board.board_fen()}"
+    slots = sorted(f"{name}={value}" for name, value in values.items() if not callable(value))
+    key = f"{concept.name} {slots} {context.board.board_fen()}"
     weight = concept.weight if isinstance(concept.weight, int | float) else 2.0
-    return Claim(concept.name, text[start:end], start, end, true, abs(weight), key)
+    return Claim(concept.name, text[start:end], start, end=end, true=true, weight=abs(weight), key=key)
 
 
 def _judged(clause: Clause, context: Context) -> tuple[dict[str, object], bool | None]:
     """What the slots stand for, as far as they were read, and whether the claim is true."""
     concept, values = clause.concept, dict[str, object]()
     try:
-        for name, found in clause.slots:
-            values[name] = clause.template.slots[name].read(context, found)
+        for name, content in clause.slots:
+            values[name] = clause.template.slots[name].read(context, content)
         fits = all(values[name] == right for name, right in context.roles.items() if name in values)
-        known = {*context.roles, "move"} if concept.about_moves else context.roles
-        given = {name: value for name, value in values.items() if name not in known}
-        if isinstance(given.get("other"), bool):  # the side that `side` is not
-            other = given.pop("other")
-            fits = fits and given.setdefault("side", not other) != other
-        return values, fits and concept.holds(context, **given)
+        role_names = {*context.roles, "move"} if concept.about_moves else context.roles
+        arguments = {name: value for name, value in values.items() if name not in role_names}
+        if isinstance(arguments.get("other"), bool):  # the side that `side` is not
+            other_side = arguments.pop("other")
+            fits = fits and arguments.setdefault("side", not other_side) != other_side
+        return values, fits and concept.holds(context, **arguments)
     except Unresolved:
         return values, False
     except Unknown:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import chess
 
 from commentary.context import Context, Unresolved
-from commentary.naming import NUMBERS, Naming, joined, number, numbered
+from commentary.naming import NUMBERS, Naming, joined, number_in_words, numbered
 from commentary.token import Token
 
 Subject = Literal["piece", "pieces", "side", "move", "line", "file"]
@@ -59,10 +59,10 @@ def units_of(words: str) -> Counter[str]:
     >>> sorted(units_of("a rook and two pawns").items())
     [('pawn', 2), ('rook', 1)]
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for amount, name in re.findall(r"(\w+) ((?:minor )?\w+?)s?(?=,| and |$)", words):
-        found[name.removeprefix("minor ")] += 1 if amount == "the" else count_of(amount)
-    return found
+        counts[name.removeprefix("minor ")] += 1 if amount == "the" else count_of(amount)
+    return counts
 
 
 def units(counts: Sequence[int]) -> str:
@@ -72,16 +72,16 @@ def units(counts: Sequence[int]) -> str:
     'a rook and two pawns'
     """
     parts = [(counts[kind], KINDS[kind]) for kind in (4, 3, 2, 1, 0) if counts[kind]]
-    return joined([f"a {name}" if n == 1 else f"{number(n)} {name}s" for n, name in parts])
+    return joined([f"a {name}" if n == 1 else f"{number_in_words(n)} {name}s" for n, name in parts])
 
 
-def _one(kinds: str) -> str:
+def _mark(kinds: str) -> str:
     return rf"«[{kinds}]\d+»"
 
 
-def _list(kinds: str) -> str:
-    one = _one(kinds)
-    return rf"{one}(?:, {one})*(?:,? (?:and|or) {one})?"
+def _mark_list(kinds: str) -> str:
+    mark = _mark(kinds)
+    return rf"{mark}(?:, {mark})*(?:,? (?:and|or) {mark})?"
 
 
 def _plain(naming: Naming, value: object) -> str:
@@ -89,7 +89,7 @@ def _plain(naming: Naming, value: object) -> str:
 
 
 def _render_times(naming: Naming, value: int) -> str:
-    return {1: "once", 2: "twice"}.get(value, f"{number(value)} times")
+    return {1: "once", 2: "twice"}.get(value, f"{number_in_words(value)} times")
 
 
 def _render_ordinal(naming: Naming, value: int) -> str:
@@ -112,64 +112,65 @@ def _render_squares(naming: Naming, value: Sequence[int]) -> str:
     return joined([chess.square_name(square) for square in value])
 
 
-def _read_file(context: Context, found: list[Token]) -> int:
-    files = context.files(found[0])
+def _read_file(context: Context, tokens: list[Token]) -> int:
+    files = context.files(tokens[0])
     return files[0] if len(files) == 1 else -1
 
 
-def _read_line(context: Context, found: list[Token]) -> chess.Color:
-    """Plays the line; the side that begins it."""
-    moves = context.play(found[0])
-    return bool(context.start.turn ^ (len(moves) - len(found[0].moves)) % 2)
+def _read_line(context: Context, tokens: list[Token]) -> chess.Color:
+    """Plays the line, and returns the side that begins it."""
+    moves = context.play(tokens[0])
+    return bool(context.start.turn ^ (len(moves) - len(tokens[0].moves)) % 2)
 
 
-def _read_threat(context: Context, found: list[Token]) -> chess.Color:
+def _read_threat(context: Context, tokens: list[Token]) -> chess.Color:
     context.go(context.passed(context.root))
-    return _read_line(context, found)
+    return _read_line(context, tokens)
 
 
-def _read_before(context: Context, found: list[Token]) -> chess.Square:
-    return context.piece(found[0], context.before)
+def _read_before(context: Context, tokens: list[Token]) -> chess.Square:
+    return context.piece(tokens[0], context.before)
 
 
-def _read_behind(context: Context, found: list[Token]) -> chess.Square:
+def _read_behind(context: Context, tokens: list[Token]) -> chess.Square:
     """What stands behind the piece named last: of several that a name fits, the one of its side."""
-    return context.piece(found[0], side=context.board.color_at(context.named[-1]) if context.named else None)
+    squares = context.named_squares
+    return context.piece(tokens[0], side=context.board.color_at(squares[-1]) if squares else None)
 
 
-def _read_foe(context: Context, found: list[Token]) -> Callable[[chess.Board], chess.Move]:
-    return lambda board: context.move_on(board, found[0])
+def _read_foe(context: Context, tokens: list[Token]) -> Callable[[chess.Board], chess.Move]:
+    return lambda board: context.move_on(board, tokens[0])
 
 
-def _read_prey(context: Context, found: list[Token]) -> list[chess.Square]:
+def _read_prey(context: Context, tokens: list[Token]) -> list[chess.Square]:
     """What a move or a piece attacks: of several pieces that a name fits, the enemy's."""
-    return context.pieces(found, None if context.actor is None else not context.actor)
+    return context.pieces(tokens, None if context.actor is None else not context.actor)
 
 
-def _squares(context: Context, found: list[Token]) -> list[chess.Square]:
-    squares = [chess.parse_square(name) for name in found[0].squares]
+def _squares(context: Context, tokens: list[Token]) -> list[chess.Square]:
+    squares = [chess.parse_square(name) for name in tokens[0].squares]
     if len(set(squares)) < len(squares):
         raise Unresolved("the same square twice")
     return squares
 
 
-_PIECE, _PIECES, _MOVE = _one("pi"), rf"{_list('pg')}|{_one('i')}", _one("mlq")
+_PIECE, _PIECES, _MOVE = _mark("pi"), rf"{_mark_list('pg')}|{_mark('i')}", _mark("mlq")
 
 
 _ALL = (
     SlotType("piece", _PIECE, Naming.piece, lambda s, t: s.piece(t[0]), "piece", squares=True),
     SlotType("before", _PIECE, lambda n, v: n.piece(v, n.before), _read_before, squares=True),
     SlotType("behind", _PIECE, Naming.piece, _read_behind, "piece", squares=True),
-    SlotType("some", _one("p"), Naming.piece, lambda s, t: s.fitting(t[0]), "piece"),
+    SlotType("some", _mark("p"), Naming.piece, lambda s, t: s.fitting(t[0]), "piece"),
     SlotType(
         "owned",
-        _one("p"),
+        _mark("p"),
         Naming.piece,
         lambda s, t: s.fitting(t[0]),
         takes=lambda t: t.owner in chess.COLOR_NAMES,
     ),
     SlotType(
-        "passer", _one("p"), lambda n, v: "the passed pawn", _read_before, takes=lambda t: t.name == "pawn"
+        "passer", _mark("p"), lambda n, v: "the passed pawn", _read_before, takes=lambda t: t.name == "pawn"
     ),
     SlotType(
         "king",
@@ -182,41 +183,41 @@ _ALL = (
     ),
     SlotType("pieces", _PIECES, Naming.pieces, lambda s, t: s.pieces(t), "pieces", squares=True),
     SlotType("prey", _PIECES, Naming.pieces, _read_prey, "pieces", squares=True),
-    SlotType("square", _one("q"), lambda n, v: _render_squares(n, [v]), lambda s, t: _squares(s, t)[0]),
-    SlotType("squares", _one("q"), _render_squares, _squares, squares=True),
-    SlotType("side", _one("s"), lambda n, v: n.side(v).word, lambda s, t: s.side(t[0]), "side"),
+    SlotType("square", _mark("q"), lambda n, v: _render_squares(n, [v]), lambda s, t: _squares(s, t)[0]),
+    SlotType("squares", _mark("q"), _render_squares, _squares, squares=True),
+    SlotType("side", _mark("s"), lambda n, v: n.side(v).word, lambda s, t: s.side(t[0]), "side"),
     SlotType(
         "speaker",
-        _one("s"),
+        _mark("s"),
         _plain,
         lambda s, t: s.side(t[0]),
         "side",
         takes=lambda t: t.owner in ("we", "i"),
     ),
-    SlotType("object", _one("s"), lambda n, v: n.side(v).object_, lambda s, t: s.side(t[0])),
-    SlotType("owner", _one("o"), lambda n, v: n.side(v).owner, lambda s, t: s.side(t[0])),
-    SlotType("file", _one("fi"), _file(""), _read_file, "file"),
+    SlotType("object", _mark("s"), lambda n, v: n.side(v).object_, lambda s, t: s.side(t[0])),
+    SlotType("owner", _mark("o"), lambda n, v: n.side(v).owner, lambda s, t: s.side(t[0])),
+    SlotType("file", _mark("fi"), _file(""), _read_file, "file"),
     SlotType(
-        "open_file", _one("f"), _file("open "), _read_file, "file", takes=lambda t: t.adjective == "open"
+        "open_file", _mark("f"), _file("open "), _read_file, "file", takes=lambda t: t.adjective == "open"
     ),
     SlotType(
         "half_file",
-        _one("f"),
+        _mark("f"),
         _file("half-open "),
         _read_file,
         "file",
         takes=lambda t: t.adjective == "half-open",
     ),
-    SlotType("files", _one("fi"), _render_files, lambda s, t: s.files(t[0]), "file"),
+    SlotType("files", _mark("fi"), _render_files, lambda s, t: s.files(t[0]), "file"),
     SlotType("move", _MOVE, _plain, lambda s, t: s.step(t[0]), "move"),
     SlotType("candidate", _MOVE, _plain, lambda s, t: s.move_on(s.root, t[0])),
-    SlotType("candidates", _list("mlq"), lambda n, v: joined(v), lambda s, t: [s.step(x) for x in t]),
+    SlotType("candidates", _mark_list("mlq"), lambda n, v: joined(v), lambda s, t: [s.step(x) for x in t]),
     SlotType("named_move", _MOVE, _plain, _read_foe, "move"),
-    SlotType("foe", _one("ml"), _plain, _read_foe),
-    SlotType("mate", _one("ml"), _plain, _read_foe, takes=lambda t: t.moves[0].endswith("#")),
-    SlotType("line", _one("l"), lambda n, v: numbered(*v), _read_line, "line"),
-    SlotType("threat", _one("l"), lambda n, v: numbered(*v), _read_threat),
-    SlotType("count", _COUNT, lambda n, v: number(v), lambda s, w: count_of(w), plain=True),
+    SlotType("foe", _mark("ml"), _plain, _read_foe),
+    SlotType("mate", _mark("ml"), _plain, _read_foe, takes=lambda t: t.moves[0].endswith("#")),
+    SlotType("line", _mark("l"), lambda n, v: numbered(*v), _read_line, "line"),
+    SlotType("threat", _mark("l"), lambda n, v: numbered(*v), _read_threat),
+    SlotType("count", _COUNT, lambda n, v: number_in_words(v), lambda s, w: count_of(w), plain=True),
     SlotType("times", rf"(?:{_COUNT})(?: times)?", _render_times, lambda s, w: count_of(w), plain=True),
     SlotType("ordinal", "|".join(_ORDINALS), _render_ordinal, lambda s, w: _ORDINALS[w], plain=True),
     SlotType("units", _UNITS, lambda n, v: units(v), lambda s, w: units_of(w), plain=True),

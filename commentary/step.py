@@ -25,7 +25,7 @@ class Step:
         kind = before.piece_type_at(move.from_square)
         if kind is None:
             raise ValueError(f"no piece moves with {move.uci()!r} in {before.fen()!r}")
-        return cls(before, move, after, before.turn, kind, move.promotion or kind)
+        return cls(before, move, after, mover=before.turn, kind=kind, arrived=move.promotion or kind)
 
     @property
     def origin(self) -> chess.Square:

@@ -89,13 +89,13 @@ class Template:
             source,
             items,
             tuple(voices[1].split(",")) if voices else (),
-            subject,
-            _compiled(items),
-            predicate,
-            _keyword(rest),
-            {slot.name: slot.type for slot in _slots(items)},
-            not source.startswith("||"),
-            not source.startswith(">"),
+            subject=subject,
+            clause=_compiled(items),
+            predicate=predicate,
+            keyword=_keyword(rest),
+            slots={slot.name: slot.type for slot in _slots(items)},
+            written=not source.startswith("||"),
+            read=not source.startswith(">"),
         )
 
     @property
@@ -105,8 +105,8 @@ class Template:
 
     def fits(self, naming: Naming, values: Mapping[str, Any]) -> bool:
         """Whether the voice may write it with these values."""
-        mine = not self.voices or naming.voice in self.voices
-        return mine and self.written and _possible(self.items, values)
+        in_voice = not self.voices or naming.voice in self.voices
+        return in_voice and self.written and _possible(self.items, values)
 
     def write(self, naming: Naming, values: Mapping[str, Any]) -> str:
         """A clause, without capital and full stop."""
@@ -131,12 +131,12 @@ def finite(verb_phrase: str, form: Form = third) -> str:
 
 
 def infinitive(verb_phrase: str) -> str:
-    """The same with bare verbs."""
+    """A verb phrase with its marked verbs in the infinitive."""
     return finite(verb_phrase, str)
 
 
 def participle(verb_phrase: str) -> str:
-    """The same in -ing.
+    """A verb phrase with its marked verbs in -ing.
 
     >>> participle("~queen, ~take the pawn and ~give check")
     'queening, taking the pawn and giving check'

@@ -20,7 +20,7 @@ NAMES = {chess.piece_name(kind): kind for kind in chess.PIECE_TYPES}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Token:
-    """One of them. `words` is what stood in the text; the rest is what could be read from it.
+    """One mention in a text. `words` is what stood there; the other fields are what could be read from it.
 
     Two of the same words are not equal, because they may mean different pieces.
     """
@@ -173,22 +173,22 @@ def _replaced(
 
 def _token(match: re.Match[str]) -> Token:
     """What the groups of the kind that has matched say; a group's name begins with its kind."""
-    said = {name: words for name, words in match.groupdict().items() if words is not None}
-    kind = next(kind for kind in _KINDS if kind in said)
-    words, at = match[0], said.get(kind + "at", "")
+    groups = {name: words for name, words in match.groupdict().items() if words is not None}
+    kind = next(kind for kind in _KINDS if kind in groups)
+    words, at = match[0], groups.get(kind + "at", "")
     steps = _STEP.findall(words) if kind == "l" else []
     moves = [words.removeprefix("...")] if kind == "m" else [san for _, _, san in steps]
-    owner = words if kind in "os" else said.get(kind + "owner", "")
-    squares = words if kind == "q" else said.get(kind + "squares", "") or said.get(kind + "square", at)
+    owner = words if kind in "os" else groups.get(kind + "owner", "")
+    squares = words if kind == "q" else groups.get(kind + "squares", "") or groups.get(kind + "square", at)
     return Token(
         kind,
         words,
         owner=owner.lower().removesuffix("'s"),
-        shade=said.get(kind + "shade", "").lower(),
-        adjective=said.get(kind + "adj", ""),
-        name=said.get(kind + "name", "").lower().removesuffix("s"),
+        shade=groups.get(kind + "shade", "").lower(),
+        adjective=groups.get(kind + "adj", ""),
+        name=groups.get(kind + "name", "").lower().removesuffix("s"),
         squares=tuple(re.findall(_SQUARE, squares)),
-        files=tuple(re.findall(r"\b[a-h]\b", said.get("files") or said.get(kind + "file", at))),
+        files=tuple(re.findall(r"\b[a-h]\b", groups.get("files") or groups.get(kind + "file", at))),
         moves=tuple(moves),
         number=int(steps[0][0]) if steps else 0,
         black=bool(steps[0][1]) if steps else words.startswith("..."),

@@ -174,7 +174,7 @@ def _feature(play: Play, side: chess.Color) -> Finding | None:
 def _speaking(board: chess.Board) -> Iterator[Finding]:
     for name in _SPEAKING:
         concept = CONCEPTS[name]
-        for values in concept.found(board):
+        for values in concept.detections(board):
             yield Finding(concept, values, 0.0)
 
 
