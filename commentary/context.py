@@ -127,7 +127,7 @@ class Context:
         ambiguous = Unknown if board is None else Unresolved
         board = board or self.board
         if token.kind == "i":
-            return self._it(token, board)
+            return self._pronoun(token, board)
         fitting = self.fitting(token, board)
         if not fitting:
             raise Unresolved(token.words)
@@ -170,7 +170,7 @@ class Context:
             raise Unresolved("pieces of one side")
         return side
 
-    def _it(self, token: Token, board: chess.Board) -> chess.Square:
+    def _pronoun(self, token: Token, board: chess.Board) -> chess.Square:
         if self.antecedent is not None and self.antecedent.kind == "p":
             return self.piece(self.antecedent, board)
         if self.antecedent is not None and self.antecedent.kind in "mlq" and self.moves:

@@ -72,10 +72,10 @@ def is_absurd(board: chess.Board, move: chess.Move) -> bool:
 
 def best_gain(board: chess.Board) -> int:
     """The most that one capture or promotion of the side to move gains, 0 when none pays."""
-    return max((gain(board, move) for move in _noisy(board)), default=0)
+    return max((gain(board, move) for move in _noisy_moves(board)), default=0)
 
 
-def _noisy(board: chess.Board) -> list[chess.Move]:
+def _noisy_moves(board: chess.Board) -> list[chess.Move]:
     captures = list(board.generate_legal_captures())
     seventh = chess.BB_RANK_7 if board.turn else chess.BB_RANK_2
     pawns = board.pieces_mask(chess.PAWN, board.turn) & seventh

@@ -190,14 +190,14 @@ class Naming:
         """Pawns were named by their squares: none of them is `that pawn` any more."""
         self._recent = [(square, kind) for square, kind in self._recent if kind != chess.PAWN]
 
-    def trying(self) -> Callable[[], None]:
-        """Remembers what was named; the result goes back to it."""
+    def restore_point(self) -> Callable[[], None]:
+        """A function that goes back to what has been named until now."""
         recent = list(self._recent)
 
-        def back() -> None:
+        def restore() -> None:
             self._recent = list(recent)
 
-        return back
+        return restore
 
     def piece(self, square: chess.Square, board: chess.Board | None = None) -> str:
         """The name of a piece on the board spoken of, or on another."""
@@ -205,9 +205,9 @@ class Naming:
         piece = board.piece_at(square)
         if piece is None:
             raise ValueError(f"no piece on {chess.square_name(square)} in {board.fen()!r}")
-        again = self._again(board, square, piece) if piece == self.board.piece_at(square) else None
+        short = self._short_name(board, square, piece) if piece == self.board.piece_at(square) else None
         self._recent.append((square, piece.piece_type))
-        return again or self._first(board, square, piece)
+        return short or self._full_name(board, square, piece)
 
     def pieces(self, squares: Iterable[chess.Square]) -> str:
         """Several pieces; those of a kind and a side together."""
@@ -225,7 +225,7 @@ class Naming:
         owner = self.side(colour).owner if self.chance(self.owns) else "the"
         return f"{owner} {chess.piece_name(kind)}s on {joined([chess.square_name(s) for s in squares])}"
 
-    def _again(self, board: chess.Board, square: chess.Square, piece: chess.Piece) -> str | None:
+    def _short_name(self, board: chess.Board, square: chess.Square, piece: chess.Piece) -> str | None:
         """A short name for what was the last piece of its kind to be named."""
         latest = next((s for s, kind in reversed(self._recent) if kind == piece.piece_type), None)
         if latest != square:
@@ -238,7 +238,7 @@ class Naming:
             return self.rng.choice([f"that {name}", f"the {chess.square_name(square)}-pawn"])
         return self.rng.choice([f"that {name}", f"the {name}", f"the {name}"])
 
-    def _first(self, board: chess.Board, square: chess.Square, piece: chess.Piece) -> str:
+    def _full_name(self, board: chess.Board, square: chess.Square, piece: chess.Piece) -> str:
         name, place = chess.piece_name(piece.piece_type), chess.square_name(square)
         owner, with_owner = self.side(piece.color).owner, self.chance(self.owns)
         royal = piece.piece_type in (chess.KING, chess.QUEEN)

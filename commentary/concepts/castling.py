@@ -13,7 +13,7 @@ from commentary.context import Context, Unknown
 concept = of_topic("kings")
 
 
-def _central(board: chess.Board) -> Iterator[Values]:
+def _kings_in_centre(board: chess.Board) -> Iterator[Values]:
     for side, king in middlegame_kings(board):
         if chess.BB_SQUARES[king] & home_rank(side) & CENTRAL:
             short, long = board.has_kingside_castling_rights(side), board.has_queenside_castling_rights(side)
@@ -24,14 +24,14 @@ def _central(board: chess.Board) -> Iterator[Values]:
 _WINGS = {"": "", "kingside": "kingside", "queenside": "queenside", "short": "kingside", "long": "queenside"}
 
 
-def _among(wings: set[str], wing: str) -> bool:
+def _includes(wings: set[str], wing: str) -> bool:
     if wing not in _WINGS:
         raise Unknown(f"{wing!r} is not a wing")  # "can castle soon"
     return _WINGS[wing] in wings if wing else bool(wings)
 
 
 def _may_castle(context: Context, side: bool, wing: str = "") -> bool:
-    return _among(predicates.castling_wings(context.board, side), wing)
+    return _includes(predicates.castling_wings(context.board, side), wing)
 
 
 def _central_weight(board: chess.Board, values: Values) -> float:
@@ -39,7 +39,7 @@ def _central_weight(board: chess.Board, values: Values) -> float:
     return 0.7 + min(1.5, board.ply() / 30) + stuck if board.queens else 0.5
 
 
-@concept("king in the centre", detect=_central, weight=_central_weight, favours="-barred").says(
+@concept("king in the centre", detect=_kings_in_centre, weight=_central_weight, favours="-barred").says(
     "{king} ~(be||sit|stand|remain) (still |||stuck |caught )in the (centre||middle)( of the board)?",
     "{king} ~have not left the (centre||middle)( yet)?",
     ">{king} ~be still in the centre, but {side} can still castle {wing:word}",
@@ -67,7 +67,7 @@ _AT_ONCE = "(now|at once|immediately|next move|on the next move)"
 
 def _can_castle(context: Context, side: bool, wing: str = "") -> bool:
     """Whether it can castle at once: "still" and "the right" speak of rights, whatever stands between."""
-    return _among(predicates.castling_now(context.board, side), wing)
+    return _includes(predicates.castling_now(context.board, side), wing)
 
 
 concept("can castle", holds=_can_castle).says(
@@ -80,7 +80,7 @@ concept("cannot castle", holds=lambda context, **slots: not _can_castle(context,
 )
 
 
-def _lines(board: chess.Board) -> Iterator[Values]:
+def _files_at_kings(board: chess.Board) -> Iterator[Values]:
     for side, king in middlegame_kings(board):
         enemy = board.pieces_mask(chess.PAWN, not side)
         if not (board.rooks | board.queens) & board.occupied_co[not side]:
@@ -96,12 +96,12 @@ def _lines(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "king": king, "word": "open" if bare else "half-open", **where, **held}
 
 
-def _line_weight(board: chess.Board, values: Values) -> float:
+def _file_weight(board: chess.Board, values: Values) -> float:
     held = "piece" in values
     return (2.9 if held else 1.5) if values["word"] == "open" else (1.6 if held else 0.4)
 
 
-@concept("file towards the king", detect=_lines, weight=_line_weight, favours="-side").says(
+@concept("file towards the king", detect=_files_at_kings, weight=_file_weight, favours="-side").says(
     ">{beside:file} ~be {word} next to {king}, and {piece} (already stands on|stands on) it",
     ">{front:file} ~be {word} in front of {king}, and {piece} (already stands on|stands on) it",
     "{free:file} ~be {word} (next to||beside|by|around) {king}",

@@ -25,7 +25,7 @@ _SLIGHT, _CLEAR, _LARGE, _DECISIVE = BOUNDS_CP
     "||~be (the |{us:owner} )?(move|choice)",
 )
 def _is_best(context: Context) -> bool:
-    return _own(context).rank == context.best_score.rank and context.chosen in (None, context.move)
+    return _score(context).rank == context.best_score.rank and context.chosen in (None, context.move)
 
 
 @concept("choice").says(
@@ -87,18 +87,18 @@ def _is_an_opinion(context: Context) -> bool:
     raise Unknown("an opinion")
 
 
-def _own(context: Context) -> Score:
+def _score(context: Context) -> Score:
     """The score of the move itself."""
     return context.score(context.move)
 
 
 def _is_worse(context: Context) -> bool:
-    return _own(context).rank < context.best_score.rank
+    return _score(context).rank < context.best_score.rank
 
 
-def _alike(one: Score, other: Score) -> bool:
+def _are_equally_good(first: Score, second: Score) -> bool:
     """Whether moves are called equally good: a mate only if the other mates as soon."""
-    return one.mate == other.mate and abs(one.capped - other.capped) <= AS_GOOD_CP
+    return first.mate == second.mate and abs(first.capped - second.capped) <= AS_GOOD_CP
 
 
 @move_concept("weaker").says(
@@ -112,7 +112,7 @@ def _alike(one: Score, other: Score) -> bool:
 )
 def _weaker(context: Context, other: chess.Move | None = None) -> bool:
     than = context.best_score if other is None else context.score(other)
-    return _own(context).rank < than.rank
+    return _score(context).rank < than.rank
 
 
 @move_concept("as good").says(
@@ -123,43 +123,45 @@ def _weaker(context: Context, other: chess.Move | None = None) -> bool:
     "||~(be|come) (a )?close (second|call|thing)",
 )
 def _as_good(context: Context, other: chess.Move | None = None) -> bool:
-    return _alike(_own(context), context.best_score if other is None else context.score(other))
+    return _are_equally_good(_score(context), context.best_score if other is None else context.score(other))
 
 
-concept("equal moves", holds=lambda c, one, other: _alike(c.score(one), c.score(other))).says(
+concept("equal moves", holds=lambda c, one, other: _are_equally_good(c.score(one), c.score(other))).says(
     "there is (little||nothing) to choose between {one:candidate} and {other:candidate}"
 )
-move_concept("stronger", holds=lambda c, other: _own(c).rank > c.score(other).rank).says(
+move_concept("stronger", holds=lambda c, other: _score(c).rank > c.score(other).rank).says(
     "~be (better|stronger||more precise|more convincing|clearly better|clearly stronger) than {other:candidate}",
     "||~(promise|offer|bring) more than {other:candidate}",
 )
 move_concept(
     "gives up part of the advantage",
-    holds=lambda c: _is_worse(c) and c.best_score.capped >= _SLIGHT and _own(c).capped >= -_SLIGHT,
+    holds=lambda c: _is_worse(c) and c.best_score.capped >= _SLIGHT and _score(c).capped >= -_SLIGHT,
 ).says(
     "~(give away|let slip||hand back|surrender|squander|give up|spoil) part of (the||{us:owner}) advantage",
     "~hand back some of (the||{us:owner}) advantage",
     "||~(give away|give up|let slip|squander|spoil|hand back|surrender|waste) (part|some|much|most) of (the|{us:owner}) (advantage|edge|plus)",
 )
-move_concept("gives up the advantage", holds=lambda c: c.best_score.capped >= _SLIGHT > _own(c).capped).says(
+move_concept(
+    "gives up the advantage", holds=lambda c: c.best_score.capped >= _SLIGHT > _score(c).capped
+).says(
     "~(give away|throw away all of||give up|squander|throw away|spoil) the advantage",
     "~let the advantage slip",
     "~(let {them:object} equalise|allow {them:object} to equalise)",
     "||~(give away|give up|let slip|squander|spoil|throw away|surrender|waste) (all of |all |the whole of )?(the|{us:owner}) (advantage|edge|plus)",
 )
-move_concept("hands over the advantage", holds=lambda c: _is_worse(c) and _own(c).capped <= -_SLIGHT).says(
+move_concept("hands over the advantage", holds=lambda c: _is_worse(c) and _score(c).capped <= -_SLIGHT).says(
     "~(hand|give) {them:object} the (advantage|upper hand||initiative|edge|better game)",
     "~hand the advantage to {them:object}",
     "~(let {them:object} take over|play into {them:owner} hands)",
     "~leave {them:object} with the better game",
 )
 move_concept(
-    "turns the tables", holds=lambda c: c.best_score.capped >= _SLIGHT and _own(c).capped <= -_SLIGHT
+    "turns the tables", holds=lambda c: c.best_score.capped >= _SLIGHT and _score(c).capped <= -_SLIGHT
 ).says(
     "||~turn the tables",
 )
 move_concept(
-    "loses the game", holds=lambda c: _is_worse(c) and _own(c).capped <= -_DECISIVE, weight=2.0
+    "loses the game", holds=lambda c: _is_worse(c) and _score(c).capped <= -_DECISIVE, weight=2.0
 ).says(
     "~(lose|lose outright)",
     "~be a (blunder||losing move)",
@@ -171,11 +173,11 @@ move_concept("makes it worse", holds=lambda c: _is_worse(c) and c.best_score.cap
     "||~only make (matters|things) worse",
     "||~(deepen|add to) the trouble",
 )
-move_concept("wins the game", holds=lambda c: _own(c).capped >= _DECISIVE).says(
+move_concept("wins the game", holds=lambda c: _score(c).capped >= _DECISIVE).says(
     "~(be winning||win)",
     "~keep the win in hand",
 )
-move_concept("wins too", holds=lambda c: _own(c).capped >= _DECISIVE).says(
+move_concept("wins too", holds=lambda c: _score(c).capped >= _DECISIVE).says(
     "~(win as well|win too)",
     "(also|still) ~win",
 )
@@ -183,12 +185,12 @@ move_concept("slower mate", holds=lambda c, other: 0 < (c.score(other).mate or 0
     "~be (slower|a slower mate) than {other:candidate}",
     "~(mate more slowly|take longer) than {other:candidate}",
 )
-move_concept("keeps the advantage", holds=lambda c: _own(c).capped >= _SLIGHT).says(
+move_concept("keeps the advantage", holds=lambda c: _score(c).capped >= _SLIGHT).says(
     "~(keep|maintain||hold) the advantage",
     "~(keep|leave) {us:object} better",
     "||~(keep|hold|maintain) (the|{us:owner}) (advantage|edge|plus)",
 )
-move_concept("keeps the balance", holds=lambda c: -_SLIGHT <= _own(c).capped < _SLIGHT).says(
+move_concept("keeps the balance", holds=lambda c: -_SLIGHT <= _score(c).capped < _SLIGHT).says(
     "~(keep|hold||maintain) the balance",
     "~keep equality",
     "||~(keep|hold|maintain) (the |{us:owner} )?(balance|equality)",
@@ -207,4 +209,4 @@ move_concept("allows mate", holds=lambda c: _mate_of(c) < 0, weight=3.0).says(
 
 
 def _mate_of(context: Context) -> int:
-    return _own(context).mate or 0
+    return _score(context).mate or 0

@@ -30,7 +30,7 @@ def _passers(board: chess.Board) -> Iterator[Values]:
             }
 
 
-def _passer(base: float) -> Weight:
+def _passer_weight(base: float) -> Weight:
     """The weight of a passed pawn: it grows with every step, and when the queens are off."""
 
     def weight(board: chess.Board, values: Values) -> float:
@@ -53,7 +53,7 @@ def _blockades(context: Context, blocker: int, pawn: int) -> bool:
 
 
 passed = every(predicates.is_passed)
-concept("passed pawn", detect=_passers, holds=passed, weight=_passer(0.0), favours="side").says(
+concept("passed pawn", detect=_passers, holds=passed, weight=_passer_weight(0.0), favours="side").says(
     "{pawn} ~be (a passed pawn|passed||a passer)( now| as well)?",
     "{side} ~have a (passed pawn|passer) on {pawn:square}",
     "no (pawn|enemy pawn) can (stop||ever stop) {pawn}",
@@ -73,7 +73,7 @@ concept(
     detect=_passers,
     needs="guarded",
     holds=every(_guarded),
-    weight=_passer(0.7),
+    weight=_passer_weight(0.7),
     favours="side",
 ).says(
     "{side} ~have a protected (passed pawn|passer) on {pawn:square}",
@@ -82,7 +82,7 @@ concept(
 
 
 @concept(
-    "passed pawn near promotion", detect=_passers, needs="near", weight=_passer(0.5), favours="side"
+    "passed pawn near promotion", detect=_passers, needs="near", weight=_passer_weight(0.5), favours="side"
 ).says(
     "{pawn} ~be passed and only {steps:count} steps from queening",
     "{one:piece} ~be passed and only one step from queening",
@@ -92,7 +92,9 @@ def _passed_and_near(context: Context, steps: int = 1, **slots: int) -> bool:
     return predicates.is_passed(context.board, square) and _steps_left(context, square, steps)
 
 
-@concept("steps to promotion", detect=_passers, needs="steps", weight=_passer(0.4), favours="side").says(
+@concept(
+    "steps to promotion", detect=_passers, needs="steps", weight=_passer_weight(0.4), favours="side"
+).says(
     "{pawn} ~be (just |only )?{steps:count} (steps||step|move|moves|square|squares) (away |)from (promotion|queening||promoting)",
     "{pawn} ~need (just|only) {steps:count} more (moves||move|steps) to (queen||promote)",
 )
@@ -101,7 +103,7 @@ def _steps_left(context: Context, pawn: int, steps: int) -> bool:
     return predicates.is_pawn(context.board, pawn) and predicates.steps_to_go(pawn, side) == steps
 
 
-@concept("blockaded passed pawn", detect=_passers, needs="blocker", weight=_passer(0.2)).says(
+@concept("blockaded passed pawn", detect=_passers, needs="blocker", weight=_passer_weight(0.2)).says(
     "{pawn} ~be passed, but {blocker} stands in front of it",
     "{blocker} ~blockade {pawn}",
 )

@@ -181,7 +181,7 @@ def _rams(board: chess.Board) -> Iterator[Values]:
 @concept("locked pawns", detect=_rams, weight=1.0).says(
     "{one} and {other} (block each other|stand head to head|are locked together||are locked|face each other)"
 )
-def _ram(context: Context, one: int, other: int) -> bool:
+def _are_locked(context: Context, one: int, other: int) -> bool:
     board = context.board
     white, black = (one, other) if board.color_at(one) == chess.WHITE else (other, one)
     colours = (board.color_at(white), board.color_at(black)) == (chess.WHITE, chess.BLACK)

@@ -66,7 +66,7 @@ def _strikes(context: Context, targets: Sequence[int]) -> bool:
     return pawn and _hits(context, targets)
 
 
-def _fresh(step: Step) -> Iterator[chess.Square]:
+def _newly_attacked(step: Step) -> Iterator[chess.Square]:
     """What the moved piece attacks and did not attack before."""
     if step.castles:
         return
@@ -77,7 +77,7 @@ def _fresh(step: Step) -> Iterator[chess.Square]:
 
 
 def _outnumbers(step: Step) -> Iterator[Values]:
-    for target in _fresh(step):
+    for target in _newly_attacked(step):
         (now, guards), (then, guarded) = (
             [board.attackers_mask(side, target).bit_count() for side in (step.mover, not step.mover)]
             for board in (step.after, step.before)
@@ -100,7 +100,7 @@ def _adds_attacker(context: Context, target: int, order: int | None = None, **co
 
 def _targets_weakness(step: Step) -> Iterator[Values]:
     """A pinned piece, or a pawn that is undefended or isolated."""
-    board, fresh = step.after, list(_fresh(step))
+    board, fresh = step.after, list(_newly_attacked(step))
     pinned = {pin["pinned"] for pin in pins_on(board) if pin["pinner"] != step.target} if fresh else set()
     pawns = board.pieces_mask(chess.PAWN, not step.mover)
     for target in fresh:

@@ -187,14 +187,14 @@ move_concept("threatens a move", holds=is_threat).says(
 )
 
 
-def _noisy(context: Context) -> bool:
+def _is_forcing(context: Context) -> bool:
     return context.victim is not None or context.board.is_check() or bool(context.move.promotion)
 
 
-move_concept("quiet move", holds=lambda context: not _noisy(context), weight=0.3).says(
+move_concept("quiet move", holds=lambda context: not _is_forcing(context), weight=0.3).says(
     "~(be|look) (quiet||calm|a quiet move|a calm move)"
 )
-move_concept("forcing move", holds=_noisy, weight=0.3).says(
+move_concept("forcing move", holds=_is_forcing, weight=0.3).says(
     "~be forcing",
     "~be a forcing (move||try|line)",
 )

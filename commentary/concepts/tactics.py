@@ -62,7 +62,7 @@ def _behind(board: chess.Board, slider: chess.Square, first: chess.Square) -> ch
     return min(beyond, key=lambda square: chess.square_distance(slider, square), default=None)
 
 
-def _through(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Square, chess.Square]]:
+def _lines_through(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Square, chess.Square]]:
     """Line pieces, the first piece on each of their lines, and an enemy of theirs behind it."""
     sliders = board.bishops | board.rooks | board.queens
     for slider in chess.scan_forward(sliders):
@@ -77,7 +77,7 @@ def pins_on(board: chess.Board) -> Iterator[Values]:
 
     What can take a pinner that is worth as much opposes it.
     """
-    for slider, first, second in _through(board):
+    for slider, first, second in _lines_through(board):
         attacker, front, prize = (worth(board, square) for square in (slider, first, second))
         same_side = board.color_at(first) == board.color_at(second)
         opposed = attacker >= front and board.attacks_mask(first) & chess.BB_SQUARES[slider]
@@ -109,7 +109,7 @@ def is_pin(context: Context, pinned: int, pinner: int | None = None, behind: int
 
 
 def _skewers(board: chess.Board) -> Iterator[Values]:
-    for slider, first, second in _through(board):
+    for slider, first, second in _lines_through(board):
         attacker, front, prize = (worth(board, square) for square in (slider, first, second))
         same_side = board.color_at(first) == board.color_at(second)
         falls = prize > attacker or undefended(board, second)
@@ -132,7 +132,7 @@ def _is_skewer(context: Context, attacker: int, front: int, behind: int) -> bool
 
 def _hidden(board: chess.Board) -> Iterator[Values]:
     """Own pieces that leave a line open to a king, queen or undefended piece when they move."""
-    for slider, first, second in _through(board):
+    for slider, first, second in _lines_through(board):
         if board.color_at(first) != board.color_at(slider):
             continue
         same_file = chess.square_file(first) == chess.square_file(second)

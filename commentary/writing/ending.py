@@ -71,7 +71,7 @@ def decide(writer: Writer, best: Topic, topics: Sequence[Topic]) -> list[str]:
         return [choice]
     if rivals and writer.chance(0.4):
         return [choice, sentence(_comparison(writer, best, rivals[0]))]
-    return [choice, sentence(f"it {_keeps(writer, best)}")] if writer.chance(0.7) else [choice]
+    return [choice, sentence(f"it {_merit(writer, best)}")] if writer.chance(0.7) else [choice]
 
 
 def _choice(writer: Writer, best: Topic) -> str:
@@ -105,7 +105,7 @@ def _comparison(writer: Writer, best: Topic, rival: Topic) -> str:
     return f"{rival.name} {writer.does('weaker', other=best.name)}"
 
 
-def _keeps(writer: Writer, best: Topic) -> str:
+def _merit(writer: Writer, best: Topic) -> str:
     mate, standing, us = best.candidate.score.mate, best.candidate.degree, writer.case.mover
     if mate is not None and 1 < mate <= _COUNTED_MATES:
         return writer.does("mates by force")
@@ -170,17 +170,17 @@ def answer(writer: Writer, best: Topic) -> str:
     ready = prepared(writer, candidate) if not effects or effects[0].weight < STRONG else None
     if not effects and not ready:
         if replies:
-            return sentence(writer.pick(_PLAIN, outcome=_end(writer, best), **slots))
+            return sentence(writer.pick(_PLAIN, outcome=_outcome_clauses(writer, best), **slots))
         return sentence(writer.pick(_BARE, verdict=_verdict(writer, best), **slots))
     slots["does"] = ready or finite(writer.phrase(candidate.step, effects))
     if candidate.degree <= _MUCH_WORSE and not writer.case.only_move and writer.chance(0.6):
         return sentence(writer.pick(_LOST, resists=writer.does("resists best"), **slots))
     if not replies or (not play.end.is_checkmate() and writer.chance(0.3)):
         return sentence(writer.pick(_SHORT, verdict=_verdict(writer, best), **slots))
-    return sentence(writer.pick(_ANSWERS, outcome=_end(writer, best), **slots))
+    return sentence(writer.pick(_ANSWERS, outcome=_outcome_clauses(writer, best), **slots))
 
 
-def _end(writer: Writer, best: Topic) -> str:
+def _outcome_clauses(writer: Writer, best: Topic) -> str:
     candidate = best.candidate
     end = LineOutcome(writer, best.play, candidate.score, mover=writer.case.mover, back=candidate.retakes)
     return end.clauses(brief=True)

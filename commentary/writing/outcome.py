@@ -35,7 +35,7 @@ _BUT = ("but {them} {have} {line}, and {outcome}", "it runs into {line}, and {ou
 _AFTER = ("after ", "following ")
 """How lines begin that are no sentences by themselves."""
 
-_SPEAKING = ("passed pawn", "connected passed pawns", "rook on the seventh", "isolated pawn", "doubled pawns")
+_NOTABLE = ("passed pawn", "connected passed pawns", "rook on the seventh", "isolated pawn", "doubled pawns")
 """Concepts that may be worth a word when a line has brought them about."""
 
 
@@ -94,7 +94,7 @@ class LineOutcome:
             return self.writer.say("line mates", line=line)
         change = self._swing
         winner = self.mover if change.points > 0 else not self.mover
-        won, lost = plain(*_sorted(change))
+        won, lost = plain(*_gain_and_cost(change))
         if not change.points or winner != self._leader or any(lost) or self._restores:
             return None
         return self.writer.say("line wins", line=line, won=won, side=winner, other=not winner)
@@ -139,7 +139,7 @@ class LineOutcome:
     def _change(self, change: Swing) -> str:
         """What was won by whom; what the side to move gained is told as its gain."""
         side = self.mover if change.points >= 0 else not self.mover
-        won, lost = _sorted(change)
+        won, lost = _gain_and_cost(change)
         values = {"side": side, "other": None if side == self.mover else not side}
         if is_exchange(won, lost):
             return self.writer.say("wins the exchange", **values)
@@ -160,19 +160,19 @@ class LineOutcome:
         return self.writer.state(end, self.feature) if self.feature else None
 
 
-def _sorted(change: Swing) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _gain_and_cost(change: Swing) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """What the winner won, and what it gave for it."""
     return (change.won, change.lost) if change.points >= 0 else (change.lost, change.won)
 
 
 def _feature(play: Play, side: chess.Color) -> Finding | None:
-    before = {_key(finding) for finding in _speaking(play.boards[0])}
-    fresh = [f for f in _speaking(play.end) if f.favours == side and _key(f) not in before]
+    before = {_key(finding) for finding in _notable_findings(play.boards[0])}
+    fresh = [f for f in _notable_findings(play.end) if f.favours == side and _key(f) not in before]
     return fresh[0] if fresh else None
 
 
-def _speaking(board: chess.Board) -> Iterator[Finding]:
-    for name in _SPEAKING:
+def _notable_findings(board: chess.Board) -> Iterator[Finding]:
+    for name in _NOTABLE:
         concept = CONCEPTS[name]
         for values in concept.detections(board):
             yield Finding(concept, values, 0.0)
@@ -210,8 +210,8 @@ def follow_line(writer: Writer, topic: Topic, *, warned: bool) -> list[str]:
         have = writer.naming.them.verb("have")
         return [sentence(writer.pick(options, them=writer.naming.them.word, have=have, **slots))]
     if len(play.moves) > 3 and writer.chance(0.3):
-        return [sentence(_split(writer, play, outcome))]
-    return [sentence(_after(writer, line, outcome))]
+        return [sentence(_line_in_two(writer, play, outcome))]
+    return [sentence(_outcome_after(writer, line, outcome))]
 
 
 def _line(writer: Writer, line: tuple[chess.Board, Sequence[chess.Move]]) -> str:
@@ -226,7 +226,7 @@ def _line(writer: Writer, line: tuple[chess.Board, Sequence[chess.Move]]) -> str
     return writer.say("line", line=line)
 
 
-def _after(writer: Writer, line: tuple[chess.Board, Sequence[chess.Move]], outcome: str) -> str:
+def _outcome_after(writer: Writer, line: tuple[chess.Board, Sequence[chess.Move]], outcome: str) -> str:
     clause = _line(writer, line)
     if clause.startswith(_AFTER):
         return f"{clause}, {outcome}"
@@ -234,7 +234,7 @@ def _after(writer: Writer, line: tuple[chess.Board, Sequence[chess.Move]], outco
     return writer.pick(joints, line=clause, outcome=outcome)
 
 
-def _split(writer: Writer, play: Play, outcome: str) -> str:
+def _line_in_two(writer: Writer, play: Play, outcome: str) -> str:
     first = writer.say("best reply", line=(play.boards[1], play.moves[1:2]))
     rest = numbered(play.boards[2], play.moves[2:])
     options = (

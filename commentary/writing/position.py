@@ -175,12 +175,12 @@ def _ordered(writer: Writer, findings: Sequence[Finding]) -> list[Finding]:
     first = 0 if urgent else min(len(left) - 1, writer.rng.choices(range(3), _BEGINS_WITH)[0])
     ordered = [left.pop(first)]
     while left:
-        nearest = max(range(len(left)), key=lambda place: _pull(ordered[-1], left[place]))
+        nearest = max(range(len(left)), key=lambda place: _nearness(ordered[-1], left[place]))
         ordered.append(left.pop(nearest))
     return ordered
 
 
-def _pull(last: Finding, finding: Finding) -> float:
+def _nearness(last: Finding, finding: Finding) -> float:
     same_topic = last.concept.topic == finding.concept.topic
     shared = bool(set(last.squares) & set(finding.squares))
     return finding.weight + _SAME_TOPIC * same_topic + _SAME_PIECES * shared
@@ -199,7 +199,7 @@ def _flow(writer: Writer, clauses: list[tuple[str, Finding]]) -> list[str]:
         if following and _may_share(text, following[0]) and writer.chance(writer.voice.joins):
             text = writer.join(text, following[0], against=_opposed(finding, following[1]))
             index += 1
-        elif last is not None and writer.chance(writer.voice.links) and _sided(last, finding):
+        elif last is not None and writer.chance(writer.voice.links) and _both_favour_a_side(last, finding):
             text = writer.linked(text, against=_opposed(last, finding))
         elif not sentences and writer.chance(0.2) and writer.voice.name != "notebook":
             text = writer.naming.pick(_NOTICE).format(text)
@@ -219,9 +219,9 @@ def _may_share(first: str, second: str) -> bool:
     )
 
 
-def _sided(first: Finding, second: Finding) -> bool:
+def _both_favour_a_side(first: Finding, second: Finding) -> bool:
     return first.favours is not None and second.favours is not None
 
 
 def _opposed(first: Finding, second: Finding) -> bool:
-    return _sided(first, second) and first.favours != second.favours
+    return _both_favour_a_side(first, second) and first.favours != second.favours

@@ -66,9 +66,9 @@ def _naming(board: chess.Board, rng: random.Random, voice: str) -> Naming:
 
 def _clauses(finding: Finding, naming: Naming) -> Sequence[str]:
     """A finding in the words of each template that fits, each as if nothing had been named before."""
-    back = naming.trying()
+    restore = naming.restore_point()
     clauses = dict[str, None]()
     for template in finding.concept.options(naming, finding.values):
-        back()
+        restore()
         clauses[finding.concept.word(template, naming, finding.values)] = None
     return tuple(clauses)

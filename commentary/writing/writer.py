@@ -120,9 +120,9 @@ class Writer:
 
     def _part(self, finding: Finding, *, last: bool) -> str:
         """One effect. What has a clause of its own stands last, where nothing seems to continue it."""
-        part, back = "", self.naming.trying()
+        part, restore = "", self.naming.restore_point()
         for _ in range(_TRIES):
-            back()
+            restore()
             part = finding.concept.do(self.naming, finding.values)
             if last or "," not in part:
                 break
