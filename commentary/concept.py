@@ -79,7 +79,7 @@ class Concept:
         return self._template(naming, values).do(naming, {**_sides(naming), **values})
 
     def word(self, template: Template, naming: Naming, values: Values) -> str:
-        """What `write` returns, or of what a move does `do`, by one of its templates."""
+        """What `write` returns, or `do` for what a move does, with this template."""
         say = template.do if self.about_moves else template.write
         return say(naming, {**_sides(naming), **values})
 

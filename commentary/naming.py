@@ -125,7 +125,7 @@ class Naming:
     # -- choosing --------------------------------------------------------------------------------
 
     def chance(self, probability: float) -> bool:
-        """Whether it happens this time."""
+        """True with this probability."""
         return self.rng.random() < probability
 
     def pick(self, options: Sequence[str]) -> str:
@@ -166,16 +166,16 @@ class Naming:
     # -- pieces ----------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """A new paragraph: nothing was just named."""
+        """Forgets what was named, as at a new paragraph."""
         self._recent, self._remark = [], 0
 
     def next_remark(self) -> None:
-        """What was named before the last remark is too far off for a short name."""
+        """Forgets what was named before the last remark: it is too far off for a short name."""
         self._recent = self._recent[self._remark :]
         self._remark = len(self._recent)
 
     def look(self, board: chess.Board) -> None:
-        """Another board is spoken of."""
+        """Turns to another board, of which nothing was named."""
         if board is not self.board:
             self.board = self.before = board
             self.forget()

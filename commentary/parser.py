@@ -126,7 +126,7 @@ class Parser:
     """Of the whole text; at 0 nothing more is read."""
 
     def forget(self) -> None:
-        """A new paragraph: nothing has been spoken of."""
+        """Forgets what was spoken of, as at a new paragraph."""
         self._subjects.clear()
 
     def clauses(self, sentence: Lexed) -> tuple[list[Clause], bool]:

@@ -32,7 +32,7 @@ def total(board: chess.Board, side: chess.Color) -> int:
 
 
 def count(board: chess.Board, side: chess.Color, *names: str) -> int:
-    """How many such pieces a side has."""
+    """How many pieces of some names a side has."""
     return sum(
         piece.color == side and chess.piece_name(piece.piece_type) in names
         for piece in board.piece_map().values()
@@ -143,7 +143,7 @@ def is_pawn(board: chess.Board, square: chess.Square) -> bool:
 
 
 def is_passed(board: chess.Board, square: chess.Square) -> bool:
-    """A pawn without enemy pawns before it on three files, nor own ones on its own."""
+    """Whether it is a pawn without enemy pawns before it on three files, nor own pawns on its own file."""
     side = board.color_at(square)
     if side is None or not is_pawn(board, square):
         return False
@@ -164,7 +164,7 @@ def files_beside(square: chess.Square) -> set[int]:
 
 
 def is_isolated(board: chess.Board, square: chess.Square) -> bool:
-    """A pawn without own pawns on the neighbouring files."""
+    """Whether it is a pawn without own pawns on the neighbouring files."""
     side = board.color_at(square)
     if side is None or not is_pawn(board, square):
         return False
@@ -172,7 +172,7 @@ def is_isolated(board: chess.Board, square: chess.Square) -> bool:
 
 
 def is_doubled(board: chess.Board, square: chess.Square) -> bool:
-    """A pawn with another own pawn on its file."""
+    """Whether it is a pawn with another own pawn on its file."""
     side = board.color_at(square)
     if side is None or not is_pawn(board, square):
         return False
@@ -181,7 +181,7 @@ def is_doubled(board: chess.Board, square: chess.Square) -> bool:
 
 
 def is_backward(board: chess.Board, square: chess.Square) -> bool:
-    """A pawn whose neighbours are all further on, before it an empty square that a pawn guards."""
+    """Whether it is a pawn whose neighbours are all further on, before an empty square that a pawn guards."""
     side = board.color_at(square)
     if side is None or not is_pawn(board, square):
         return False
@@ -199,12 +199,12 @@ def pawns_on(board: chess.Board, file: int, side: chess.Color) -> list[chess.Squ
 
 
 def is_open(board: chess.Board, file: int) -> bool:
-    """No pawn on the file."""
+    """Whether no pawn is on the file."""
     return not pawns_on(board, file, chess.WHITE) and not pawns_on(board, file, chess.BLACK)
 
 
 def is_half_open(board: chess.Board, file: int, side: chess.Color) -> bool:
-    """No own pawn on the file, but an enemy one."""
+    """Whether the file has no pawn of `side`, but one of the other side."""
     return not pawns_on(board, file, side) and bool(pawns_on(board, file, not side))
 
 

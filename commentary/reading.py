@@ -48,7 +48,7 @@ class Reading:
 
     @property
     def false(self) -> tuple[Claim, ...]:
-        """Claims that are not so."""
+        """Claims that are false."""
         return tuple(claim for claim in self.claims if claim.true is False)
 
     @property

@@ -136,7 +136,7 @@ def _is_pressed(context: Context, piece: int, times: int, guards: int) -> bool:
     "||{piece} ~be (only |just )?attacked (only |just )?{times}",
 )
 def _is_counted(context: Context, piece: int, **counted: int) -> bool:
-    """Whether it is attacked or defended exactly so often.
+    """Whether the piece is attacked or defended exactly as often as claimed.
 
     Raises:
         Unknown: it depends on whether pieces count that stand behind others on a line.
@@ -194,7 +194,7 @@ def _overload_weight(board: chess.Board, values: Values) -> float:
     "||{guard} ~have (two|too many) (jobs|tasks|duties)( to do| at once)?",
 )
 def _is_overloaded(context: Context, guard: int) -> bool:
-    """It alone defends two pieces that are attacked."""
+    """Whether the guard alone defends two pieces that are attacked."""
     board = context.board
     attacked = [
         s

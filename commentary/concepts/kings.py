@@ -18,7 +18,7 @@ _MIDDLE = chess.BB_RANK_3 | chess.BB_RANK_4 | chess.BB_RANK_5 | chess.BB_RANK_6
 
 
 def is_endgame(board: chess.Board) -> bool:
-    """Few enough pieces for a king to come out."""
+    """Whether so few pieces are left that a king can come out."""
     pieces = (board.knights | board.bishops | board.rooks | board.queens).bit_count()
     return (pieces <= _ENDGAME_PIECES and not board.queens) or pieces <= 2
 

@@ -162,7 +162,11 @@ concept("more material", holds=lambda c, side: _lead(c, side) > 0, weight=0.2).s
     "||{other:side} ~have fewer pieces( than {side:object})?( left| on the board)?",
 )
 def _has_more(context: Context, side: bool, kind: int = 0, n: int | None = None) -> bool:
-    """Of pieces in general with pawns and without, or nobody can tell which are meant."""
+    """Whether a side has more of a kind, or of all pieces.
+
+    Raises:
+        Unknown: "no more" is claimed, or of all pieces it depends on whether pawns count.
+    """
     board = context.board
     if n == 0:
         raise Unknown("no more may mean none")

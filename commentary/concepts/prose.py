@@ -21,7 +21,7 @@ move_concept(
 def _reaches(
     context: Context, squares: Sequence[int], pieces: Sequence[int] = (), side: bool | None = None
 ) -> bool:
-    """Each square is attacked by one of the pieces, or by the side, and each piece attacks one of them."""
+    """Whether the pieces, or the side, attack every square, and each of the pieces attacks one of them."""
     board = context.board
     if side is not None:
         return all(board.attackers(side, square) for square in squares)
@@ -30,7 +30,7 @@ def _reaches(
 
 
 def _is_central(context: Context, pieces: Sequence[int], squares: Sequence[int] = ()) -> bool:
-    """Each piece stands on or attacks one of d4, e4, d5 and e5, and all squares named are attacked."""
+    """Whether each piece stands on or attacks d4, e4, d5 or e5, and all squares named are attacked."""
     reaches_squares = not squares or _reaches(context, squares, pieces)
     return reaches_squares and all(
         predicates.CENTRE & {piece, *context.board.attacks(piece)} for piece in pieces

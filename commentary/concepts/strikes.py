@@ -109,7 +109,7 @@ def is_gain(context: Context) -> bool:
     "~(recapture|take back) on {here:square}",
 )
 def _retakes(context: Context) -> bool:
-    """Takes what has itself just taken there.
+    """Whether the move captures a piece that has just captured on that square.
 
     Raises:
         Unknown: the move before is not known, and it may have been a capture.

@@ -67,7 +67,7 @@ class LineOutcome:
         return self.play.swing(self.mover)
 
     def gain(self) -> str:
-        """The one thing to say of it."""
+        """The most important thing to say of it: mate, else material, else who stands better."""
         return self._mate() if self.mates else self._material() or self.verdict()
 
     def verdict(self) -> str:

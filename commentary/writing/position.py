@@ -63,7 +63,7 @@ _ALIKE = (
 """Of two findings of one set about the same pieces, each says most of what the other does."""
 
 _ONCE = {"loose piece", "pressed piece"}
-"""Of these concepts only one finding is told about a piece."""
+"""About one piece, only one finding of these concepts is told."""
 
 _BALANCES = {"level material", "one for another", "material ahead", "far ahead", "exchange up"}
 _A_PIECE = 2

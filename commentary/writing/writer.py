@@ -67,7 +67,7 @@ class Writer:
         self.naming = Naming(self.case.board, self.voice.name, self.voice.person, self.rng, self.voice.owns)
 
     def chance(self, probability: float) -> bool:
-        """Whether it happens this time."""
+        """True with this probability."""
         return self.rng.random() < probability
 
     # -- words -----------------------------------------------------------------------------------
