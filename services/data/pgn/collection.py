@@ -74,10 +74,10 @@ class SpooledFile:
     def find(self, id: str) -> int | None:
         if not GAME_ID.fullmatch(id):
             return None
-        wanted = int(id, 16)
-        place = bisect_left(self._by_id, wanted, key=self._ids.__getitem__)
-        found = self._by_id[place] if place < len(self._by_id) else None
-        return found if found is not None and self._ids[found] == wanted else None
+        key = int(id, 16)
+        place = bisect_left(self._by_id, key, key=self._ids.__getitem__)
+        number = self._by_id[place] if place < len(self._by_id) else None
+        return number if number is not None and self._ids[number] == key else None
 
     def close(self) -> None:
         self._spool.close()
@@ -166,17 +166,17 @@ class GameCollection:
 
     def _by_hash(self, id: str) -> int | None:
         for first, file in zip(self._first_of, self._files, strict=False):
-            found = file.find(id)
-            if found is not None:
-                return first + found
+            number = file.find(id)
+            if number is not None:
+                return first + number
         return None
 
     def _by_number(self, id: str) -> int | None:
         source, number, *_ = id.split(":")
         within = int(number) - 1 if number.isascii() and number.isdecimal() and len(number) < 20 else -1
         for first, file in zip(self._first_of, self._files, strict=False):
-            named = file.source.sha256.startswith(source) and len(source) >= _SOURCE_DIGITS
-            if named and 0 <= within < len(file):
+            is_source = file.source.sha256.startswith(source) and len(source) >= _SOURCE_DIGITS
+            if is_source and 0 <= within < len(file):
                 return first + within
         return None
 

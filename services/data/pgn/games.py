@@ -1,4 +1,4 @@
-"""A game as a record that can be replayed in microseconds, and what its positions are.
+"""A game as a record that can be replayed in microseconds, and the phases of its positions.
 
 Games take two bytes per move, so that all games of a sample-sized file fit in memory.
 """
@@ -29,7 +29,7 @@ FIRST_HELDOUT = -(-(19 << 64) // 20)
 
 PHASES = (Phase.OPENING, Phase.MIDDLEGAME, Phase.ENDGAME)
 OVER = 255
-"""Stands in place of a phase for positions after the rules had ended the game."""
+"""The code, instead of a phase, of positions after the rules had ended the game."""
 
 _REPETITIONS = 5
 FIVEFOLD_PLIES = 16
@@ -77,7 +77,7 @@ class Game:
         """Yields each ply, its board and the move played. The board changes in place: copy it to keep it."""
         board = self._start()
         for ply, code in enumerate(self.moves):
-            move = _unpack(code)
+            move = unpack_move(code)
             yield ply, board, move
             board.push(move)
 
@@ -95,7 +95,7 @@ class Game:
         """The board before move `ply`, with the moves so far on its stack."""
         board = self._start()
         for code in self.moves[:ply]:
-            board.push(_unpack(code))
+            board.push(unpack_move(code))
         return board
 
     def position(self, ply: int, *, fen: str = "") -> Position:
@@ -106,7 +106,7 @@ class Game:
             ply=ply,
             phase=PHASES[self.phases[ply]],
             game_id=self.id,
-            last_moves=tuple(map(_uci, self.moves[:ply])),
+            last_moves=tuple(map(_uci_of, self.moves[:ply])),
             white_elo=self.white_elo,
             black_elo=self.black_elo,
         )
@@ -155,7 +155,7 @@ def phase_of(board: chess.Board) -> Phase:
 
 
 class EndDetector:
-    """Tells of each position of a game, in order, whether the rules had ended the game that went on."""
+    """Decides for each position of a game, in order, whether the rules had already ended the game."""
 
     def __init__(self) -> None:
         self._counts: Counter[Hashable] = Counter()
@@ -171,15 +171,17 @@ class EndDetector:
         return board.is_insufficient_material()
 
 
-def _pack(move: chess.Move) -> int:
+def pack_move(move: chess.Move) -> int:
+    """A move in 16 bits."""
     return move.from_square | move.to_square << 6 | (move.promotion or 0) << 12
 
 
-def _unpack(code: int) -> chess.Move:
+def unpack_move(code: int) -> chess.Move:
+    """The move of a code from `pack_move`."""
     return chess.Move(code & 63, code >> 6 & 63, code >> 12 or None)
 
 
 @cache
-def _uci(code: int) -> str:
+def _uci_of(code: int) -> str:
     """The UCI move of a code. The cache stays small: there are a few thousand moves in chess."""
-    return _unpack(code).uci()
+    return unpack_move(code).uci()

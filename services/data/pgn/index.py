@@ -65,8 +65,10 @@ class IndexHeader:
     def from_json(cls, data: bytes, place: str) -> Self:
         header = json.loads(data)
         if header["version"] != VERSION:
-            said = f"{place!r} is an index of version {header['version']!r}"
-            raise InvalidInput(f"{said}: version {VERSION} is read here; write it again, or remove it")
+            raise InvalidInput(
+                f"{place!r} is an index of version {header['version']!r}: "
+                f"version {VERSION} is read here; write it again, or remove it"
+            )
         for name in ("train", "heldout"):
             header[name] = tuple(header[name])
         entries = tuple((stored, plain) for stored, plain in header.pop("entries"))
@@ -124,14 +126,14 @@ class Index:
         self._lock = Lock()
         place = index_location(location)
         folder, name = open_file(place)
-        with ExitStack() as opened:
-            self._file = open_parquet(opened.enter_context(folder.read(name)), place)
+        with ExitStack() as stack:
+            self._file = open_parquet(stack.enter_context(folder.read(name)), place)
             header = (self._file.metadata.metadata or {}).get(HEADER_KEY)
             if header is None:
                 raise InvalidInput(f"{place!r} is not an index of games")
             self.header = IndexHeader.from_json(header, place)
-            self._opened = opened.pop_all()
-        self._counted = {
+            self._open_files = stack.pop_all()
+        self._games_before = {
             "train": [0, *accumulate(self.header.train)],
             "heldout": [0, *accumulate(self.header.heldout)],
         }
@@ -146,36 +148,36 @@ class Index:
 
     @property
     def broken(self) -> Sequence[RawGame]:
-        """Nothing: a game's defect is read with the game."""
+        """Always empty: a defect is read together with its game."""
         return ()
 
     def close(self) -> None:
-        self._opened.close()
+        self._open_files.close()
 
     def count(self, split: Split) -> int:
         """The number of a split's games. The split `all` includes broken games."""
-        return len(self) if split == "all" else self._counted[split][-1]
+        return len(self) if split == "all" else self._games_before[split][-1]
 
     def number(self, split: Split, index: int) -> int:
         """The number of the game at `index` among those of a split, both counted from 0."""
         if split == "all":
             return index
-        counted = self._counted[split]
-        group = bisect_right(counted, index) - 1
+        games_before = self._games_before[split]
+        group = bisect_right(games_before, index) - 1
         ids, sound = self._column(group, "id"), self._column(group, "defect") == ""
         heldout = ids >= np.uint64(FIRST_HELDOUT)
-        wanted = sound & (heldout if split == "heldout" else ~heldout)
-        return group * ROWS + int(np.flatnonzero(wanted)[index - counted[group]])
+        members = sound & (heldout if split == "heldout" else ~heldout)
+        return group * ROWS + int(np.flatnonzero(members)[index - games_before[group]])
 
     def find(self, id: str) -> int | None:
         """The number of the first game with an id of 16 hex digits, or None. Reads the ids up to it."""
         if not GAME_ID.fullmatch(id):
             return None
-        wanted = np.uint64(int(id, 16))
+        key = np.uint64(int(id, 16))
         for group in range(self._file.num_row_groups):
-            found = np.flatnonzero(self._read_column(group, "id") == wanted)
-            if len(found):
-                return group * ROWS + int(found[0])
+            rows = np.flatnonzero(self._read_column(group, "id") == key)
+            if len(rows):
+                return group * ROWS + int(rows[0])
         return None
 
     def raw(self, number: int) -> RawGame:
@@ -196,12 +198,12 @@ class Index:
             yield from Piece(self._location, offset, end, is_text=True).blocks()
             return
         entry = bisect_right(self.header.entries, offset, key=lambda entry: entry[1]) - 1
-        stored, at = self.header.entries[entry]
+        stored, position = self.header.entries[entry]
         for block in Piece(self._location, stored).blocks():
-            last = len(block) if end is None else end - at
-            yield block[max(0, offset - at) : max(0, last)]
-            at += len(block)
-            if end is not None and at >= end:
+            last = len(block) if end is None else end - position
+            yield block[max(0, offset - position) : max(0, last)]
+            position += len(block)
+            if end is not None and position >= end:
                 return
 
     def _cell(self, number: int, name: str) -> Any:

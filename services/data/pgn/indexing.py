@@ -52,8 +52,7 @@ def write_index(location: str, *, jobs: int = 1) -> IndexHeader:
         progress.begin(f"index {location.rpartition('/')[2]}", unit="games")
         with folder.write(name) as draft, pq.ParquetWriter(draft, _SCHEMA, compression="zstd") as writer:
             table = _Table(writer)
-            found = handle_file(location, _Indexer(), workers, sources.append, sizes.append)
-            for findings in found:
+            for findings in handle_file(location, _Indexer(), workers, sources.append, sizes.append):
                 progress.advance(len(findings.rows))
                 table.add(findings.rows)
             table.flush()
@@ -102,10 +101,10 @@ class _Indexer:
 
     def handle(self, games: Sequence[RawGame]) -> _Rows:
         """The rows of some games."""
-        return _Rows(rows=[_row(raw.checked()) for raw in games])
+        return _Rows(rows=[_row_of(raw.checked()) for raw in games])
 
 
-def _row(raw: RawGame) -> Row:
+def _row_of(raw: RawGame) -> Row:
     facts = read_facts(raw)
     id, defect = (0, raw.defect.value) if raw.defect else (int(raw.id, 16), "")
     return (raw.offset, id, defect, *(getattr(facts, name) for name in _FACTS))

@@ -67,15 +67,15 @@ def run_of_short(text: bytes, at: int) -> list[int]:
 
 
 def games_like_others(text: bytes, at: int) -> Games:
-    """Those that begin and end in the text from `at` on."""
+    """The games of the usual layout that begin and end in the text from `at` on."""
     data = np.frombuffer(text, np.uint8)
-    starts, stops, endings = _lines(data, at, has_cr=b"\r" in text)
+    starts, stops, endings = _line_bounds(data, at, has_cr=b"\r" in text)
     first = data.take(starts, mode="clip")
     is_tag, is_blank = first == _BRACKET, np.empty(len(starts), bool)
     np.equal(starts[:-1], stops, out=is_blank[:-1])
     is_blank[-1] = True  # the last line is cut off: only whether it begins a game matters
     is_moves = ~(is_tag | is_blank)
-    is_event, is_odd = _events(text, starts, is_tag)
+    is_event, is_odd = _event_lines(text, starts, is_tag)
     is_odd |= (first == _ESCAPE) | (first == _MARK)
     odd, tag, blank, moves = is_odd[:-1], is_tag[:-1], is_blank[:-1], is_moves[:-1]
     # What may not follow: moves on a tag, a tag on anything else, a game on anything but a blank line.
@@ -86,9 +86,9 @@ def games_like_others(text: bytes, at: int) -> Games:
         odd |= endings == _LONE
         odd[:-1] |= (endings[:-1] != endings[1:]) & ~is_event[1:-1]
     # Moves on a result or a space.
-    goes_on = np.flatnonzero(moves & is_moves[1:])
-    if len(goes_on):
-        odd[goes_on] |= _ENDS[_words(text, "<u2")[stops[goes_on] - 2]]
+    continued = np.flatnonzero(moves & is_moves[1:])
+    if len(continued):
+        odd[continued] |= _ENDS[_words_at(text, "<u2")[stops[continued] - 2]]
     # In a game like others moves begin once, and nothing is odd.
     marks = 2 * is_odd.view(np.uint8)
     marks[:-1] += blank & is_moves[1:]
@@ -101,7 +101,7 @@ def games_like_others(text: bytes, at: int) -> Games:
     return Games(edges[:-1][alike], edges[1:][alike])
 
 
-def _lines(
+def _line_bounds(
     data: NDArray[np.uint8], at: int, *, has_cr: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8] | None]:
     """Where lines begin; but for the last, where their text ends, and how they end, unless all do in LF."""
@@ -121,21 +121,21 @@ def _lines(
     return starts, ends - (endings == _CRLF), endings
 
 
-def _events(
+def _event_lines(
     text: bytes, starts: NDArray[np.int64], is_tag: NDArray[np.bool_]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which lines begin a game, and which only look so, as in `[Event  "two spaces"]`."""
+    """Which lines begin a game, and which only look like it, as `[Event  "two spaces"]` does."""
     is_event, is_odd = np.zeros(len(starts), bool), np.zeros(len(starts), bool)
     second = np.frombuffer(text, np.uint8).take(starts + 1, mode="clip")
     tags = np.flatnonzero(is_tag & (second == EVENT[1]))
-    words = _words(text, "<u8")[np.minimum(starts[tags], len(text) - len(EVENT))]
+    words = _words_at(text, "<u8")[np.minimum(starts[tags], len(text) - len(EVENT))]
     begins = words == _EVENT
     is_event[tags[begins]] = True
     is_odd[tags[(words & _NAME == _EVENT & _NAME) & (words >> _NAME_BITS & _BYTE <= _SPACE) & ~begins]] = True
     return is_event, is_odd
 
 
-def _words(text: bytes, kind: str) -> NDArray[Any]:
-    """The bytes from each place on as one number."""
+def _words_at(text: bytes, kind: str) -> NDArray[Any]:
+    """The number of type `kind` that begins at each byte of the text."""
     size = np.dtype(kind).itemsize
     return np.ndarray(max(0, len(text) - size + 1), kind, text, strides=(1,))

@@ -51,7 +51,9 @@ _WEIGHTS = bytes((chr(s) in "NBRQnbrq") + 16 * (chr(s) in "PRQprq") for s in _PI
 # Makes one number of a placement; different ones that share it only cost a closer look.
 _FACTORS = np.arange(1, 17, 2, np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 _LOW_HALVES = np.uint64(0x0F0F0F0F0F0F0F0F)
-_CASTLING = {bytes(held): "".join(compress("KQkq", held)) or "-" for held in product((False, True), repeat=4)}
+_CASTLING = {
+    bytes(rights): "".join(compress("KQkq", rights)) or "-" for rights in product((False, True), repeat=4)
+}
 _RANKS = range(56, -1, -8)
 _RUNS = tuple(("." * length, str(length)) for length in range(8, 0, -1))
 
@@ -62,7 +64,7 @@ _REPETITIONS = 4
 _OPENING, _MIDDLEGAME, _ENDGAME = map(PHASES.index, (Phase.OPENING, Phase.MIDDLEGAME, Phase.ENDGAME))
 
 MakeGame = Callable[..., Game]
-"""A game but for its moves and phases."""
+"""Makes a game from its `moves` and `phases`. All other fields are set already."""
 
 
 class Chunk:
@@ -89,7 +91,7 @@ class Chunk:
 
     @property
     def games(self) -> int:
-        """How many there are, sound or not."""
+        """The number of games, sound or not."""
         return len(self._valid)
 
     def is_sound(self, number: int) -> bool:
@@ -97,16 +99,16 @@ class Chunk:
         return bool(self._valid[number]) and self._first_move[number] < self._first_move[number + 1]
 
     def played(self, number: int, make: MakeGame) -> Played:
-        """A sound game."""
+        """A sound game with access to its positions. `make` makes the `Game`."""
         first, last = self._first_position[number : number + 2]
         game = make(
             moves=array("H", self._moves[2 * self._first_move[number] : 2 * self._first_move[number + 1]]),
             phases=self._phases[first : last - 1],
         )
-        over = self._over(number, game, first, last - 1)
-        if over:
+        plies_over = self._plies_over(number, game, first, last - 1)
+        if plies_over:
             phases = bytearray(game.phases)
-            for ply in over:
+            for ply in plies_over:
                 phases[ply] = OVER
             game = make(moves=game.moves, phases=bytes(phases))
         return PlayedNatively(game, self, first)
@@ -122,8 +124,8 @@ class Chunk:
         phases[pieces <= ENDGAME_PIECES] = _ENDGAME
         return phases, (ranks & ~_LOW_HALVES) == 0
 
-    def _over(self, number: int, game: Game, first: int, last: int) -> list[int]:
-        """Plies at which the rules had ended the game."""
+    def _plies_over(self, number: int, game: Game, first: int, last: int) -> list[int]:
+        """The plies at which the rules had ended the game."""
         quietest = self._quietest[number]
         if quietest >= _QUIET_PLIES or (quietest >= FIVEFOLD_PLIES and self._repeats(first, last)):
             end = EndDetector()
@@ -138,7 +140,7 @@ class Chunk:
         return max(Counter(self._placements[first:last].tolist()).values()) >= _REPETITIONS
 
     def fen(self, position: int, ply: int) -> str:
-        """A position as python-chess spells it."""
+        """The FEN of a position, as python-chess writes it."""
         squares = self._squares[64 * position : 64 * position + 64].translate(_SYMBOLS).decode()
         placement = "/".join([_rank(squares[rank : rank + 8]) for rank in _RANKS])
         castling = _CASTLING[self._castling[4 * position : 4 * position + 4]]
@@ -168,17 +170,17 @@ class PlayedNatively(Played):
 
 @lru_cache(1 << 16)
 def _rank(squares: str) -> str:
-    """A rank as a FEN has it."""
+    """A rank as in a FEN: digits stand for empty squares."""
     for run, length in _RUNS:
         squares = squares.replace(run, length)
     return squares
 
 
 def _pawn_beside(squares: str, file: int, *, white: bool) -> bool:
-    """Whether a pawn of the mover stands beside the one that has just come by two squares."""
+    """Whether a pawn of the mover stands beside the pawn on `file` that has just moved two squares."""
     start = 32 if white else 24
-    beside = squares[start + max(0, file - 1) : start + min(8, file + 2)]
-    return ("P" if white else "p") in beside
+    neighbours = squares[start + max(0, file - 1) : start + min(8, file + 2)]
+    return ("P" if white else "p") in neighbours
 
 
 MODULE = "rust_pgn_reader_python_binding"
@@ -186,21 +188,21 @@ PACKAGE = "rust-pgn-reader-python-binding"
 AVAILABLE = importlib.util.find_spec(MODULE) is not None
 
 REFEREED = 1024
-"""Of so many accepted games python-chess reads one as well."""
+"""One in this many accepted games is read by python-chess, too."""
 
 _NO_LINES = bytes.maketrans(b"\t\r\n", b"   ")  # a blank line would end the game
 # What ordinary moves are spelled with, results and annotation marks included.
 _ORDINARY = b"abcdefghxKQRBNO0123456789=+#!?$.-/* "
 _RESULTS = (b"1-0", b"0-1", b"1/2-1/2", b"*")
-# A result amid the moves, a pass, castling with zeros: here each parser has its own opinion.
-_NOBODY_TAKES = re.compile(rb"x(?<![a-hKQRBN]x)(?<![a-hKQRBN][1-8]x)")
-_STRANGE = (b"-0", b"-1", b"/", b"*", b"--", b" 0", b".0")
+_CAPTURE_WITHOUT_PIECE = re.compile(rb"x(?<![a-hKQRBN]x)(?<![a-hKQRBN][1-8]x)")
+# A result amid the moves, a pass, castling with zeros: each parser reads these in its own way.
+_AMBIGUOUS = (b"-0", b"-1", b"/", b"*", b"--", b" 0", b".0")
 
 
 def read_games(
     raws: Sequence[RawGame], source: Source, *, chess960: bool = False
 ) -> Iterator[Played | SkippedGame]:
-    """Each game in order, or why there is none, as `services.data.pgn.games.parse` has it."""
+    """Each game in order, or why it is skipped, as `services.data.pgn.parser.parse` would return it."""
     native = _read_natively(raws, source) if AVAILABLE else {}
     for index, raw in enumerate(raws):
         played = native.get(index)
@@ -223,12 +225,12 @@ def _referee(game: Game, raw: RawGame, source: Source) -> None:
 
 
 def name() -> str:
-    """Who reads the games, for manifests."""
+    """The names of the parsers and their versions, for manifests."""
     return f"{PACKAGE} {version(PACKAGE)}, python-chess" if AVAILABLE else "python-chess"
 
 
 def ordinary_moves(raw: RawGame) -> bytes | None:
-    """The moves without comments, if every parser must read them alike or refuse them."""
+    """The moves without comments, or None if two parsers might read them differently."""
     tags, moves = raw.sections()
     if b"[FEN" in tags or (b"Variant" in tags and not read_facts(raw).variant):
         return None
@@ -237,31 +239,31 @@ def ordinary_moves(raw: RawGame) -> bytes | None:
     if lineless.count(b"{") != lineless.count(b" {") + lineless.startswith(b"{"):
         return None  # a comment within a word
     played = next((moves.removesuffix(end) for end in _RESULTS if moves.endswith(end)), moves)
-    if moves.translate(None, _ORDINARY) or any(strange in played for strange in _STRANGE):
+    if moves.translate(None, _ORDINARY) or any(text in played for text in _AMBIGUOUS):
         return None
-    if _NOBODY_TAKES.search(played):
+    if _CAPTURE_WITHOUT_PIECE.search(played):
         return None
     return moves if played.translate(None, b"0123456789. ") else None
 
 
 def _read_natively(raws: Sequence[RawGame], source: Source) -> dict[int, Played]:
-    """The games that are ordinary and sound, by their index."""
-    asked = {index: question for index, raw in enumerate(raws) if (question := _question(raw))}
-    if not asked:
+    """The games that are ordinary and sound, by index."""
+    ordinary = {index: game for index, raw in enumerate(raws) if (game := _moves_and_facts(raw))}
+    if not ordinary:
         return {}
     parser = importlib.import_module(MODULE)
-    texts = [moves.decode() for moves, _ in asked.values()]
+    texts = [moves.decode() for moves, _ in ordinary.values()]
     parsed = parser.parse_games_from_strings(texts, num_threads=1)
-    found = [(chunk, number) for chunk in map(Chunk, parsed.chunks) for number in range(chunk.games)]
+    numbered = [(chunk, number) for chunk in map(Chunk, parsed.chunks) for number in range(chunk.games)]
     return {
-        index: chunk.played(number, _game(raws[index], source, *question))
-        for (index, question), (chunk, number) in zip(asked.items(), found, strict=True)
+        index: chunk.played(number, _game_maker(raws[index], source, moves, facts))
+        for (index, (moves, facts)), (chunk, number) in zip(ordinary.items(), numbered, strict=True)
         if chunk.is_sound(number)
     }
 
 
-def _question(raw: RawGame) -> tuple[bytes, Facts] | None:
-    """The moves to be read natively, if they may be, and what the tags say."""
+def _moves_and_facts(raw: RawGame) -> tuple[bytes, Facts] | None:
+    """The moves and the facts of a game that can be read natively; otherwise None."""
     facts = read_facts(raw)
     if raw.defect or facts.variant not in STANDARD_NAMES:
         return None
@@ -269,8 +271,8 @@ def _question(raw: RawGame) -> tuple[bytes, Facts] | None:
     return None if moves is None else (moves, facts)
 
 
-def _game(raw: RawGame, source: Source, moves: bytes, facts: Facts) -> Callable[..., Game]:
-    """What makes the game, but for its moves and phases."""
+def _game_maker(raw: RawGame, source: Source, moves: bytes, facts: Facts) -> MakeGame:
+    """Returns a function that makes the game. `moves` is the text whose hash is the game's id."""
     return partial(
         Game,
         source=source.sha256[:8],

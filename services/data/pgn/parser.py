@@ -10,7 +10,7 @@ import chess
 
 from rookery.pgn.rawgame import Defect, RawGame
 from rookery.pgn.reader import read_game
-from services.data.pgn.games import OVER, PHASES, EndDetector, Game, SkippedGame, _pack, phase_of
+from services.data.pgn.games import OVER, PHASES, EndDetector, Game, SkippedGame, pack_move, phase_of
 from services.data.pgn.tags import read_facts
 from services.data.store.files import Source
 
@@ -36,7 +36,7 @@ def parse(raw: RawGame, source: Source, *, chess960: bool = False) -> Game | Ski
         number=raw.number,
         id=raw.id,
         start_fen=game.board.root().fen(),
-        moves=array("H", map(_pack, game.moves)),
+        moves=array("H", map(pack_move, game.moves)),
         phases=bytes(phases),
         white_elo=facts.white_elo,
         black_elo=facts.black_elo,

@@ -77,7 +77,7 @@ class Piece:
                 return
             try:
                 text = plain_text(iter(lambda: next(chunks, b""), b""))  # `plain` must not close `chunks`
-                yield from text if self.start else _games_of_list(text)
+                yield from text if self.start else _unpack_json_list(text)
             except DamagedFile as damage:
                 logger.warning("reading of %r stops early: %s", self.location, damage)
                 if watch:
@@ -108,7 +108,7 @@ def pieces_of(location: str | Path) -> list[Piece]:
     return [Piece(name, start, stop, is_text) for start, stop in zip(cuts, stops, strict=True)]
 
 
-def _games_of_list(blocks: Iterator[bytes]) -> Iterator[bytes]:
+def _unpack_json_list(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """The games of a JSON list of PGN strings, which is read as a whole. Any other text is unchanged.
 
     Raises:

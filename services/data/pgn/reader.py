@@ -114,34 +114,35 @@ class PieceJoiner(Generic[F]):
     def __init__(self, handler: Handler[F]) -> None:
         self._handler = handler
         self._scanner = Scanner(handler.keep)
-        self._counted = 0
+        self._games_before = 0
         self._size = 0
 
     def join(self, portion: "_PieceReader[F]") -> Iterator[F]:
         """The findings about the games up to the end of the portion, in order."""
         scanner = self._scanner
         between = list(scanner.feed(bytes(portion.head)))
-        if portion.begun:
-            yield self._between([*between, *scanner.finish()])
+        if portion.has_beginning:
+            yield self._findings([*between, *scanner.finish()])
             portion.findings.rebase(games=scanner.games, size=self._size)
             yield portion.findings
             portion.scanner.rebase(games=scanner.games, size=self._size)
             self._scanner = scanner = portion.scanner
-            self._counted, between = scanner.games, []
+            self._games_before, between = scanner.games, []
         if portion.damage is not None:
             between += scanner.abandon(portion.damage)
-        yield self._between(between)
+        yield self._findings(between)
         self._size += portion.size
 
     def finish(self) -> Iterator[F]:
         """The findings about the games that remain after the last portion."""
-        yield self._between(list(self._scanner.finish()))
+        yield self._findings(list(self._scanner.finish()))
 
-    def _between(self, games: Sequence[RawGame]) -> F:
-        found = _sift(self._handler, games)
-        found.games = self._scanner.games - self._counted
-        self._counted = self._scanner.games
-        return found
+    def _findings(self, games: Sequence[RawGame]) -> F:
+        """The findings about the games that have ended since the last call."""
+        findings = _handle(self._handler, games)
+        findings.games = self._scanner.games - self._games_before
+        self._games_before = self._scanner.games
+        return findings
 
 
 class _Chosen(Generic[F]):
@@ -154,7 +155,7 @@ class _Chosen(Generic[F]):
 
     def __iter__(self) -> Iterator[list[RawGame]]:
         batch, size = [], 0
-        for raw in self._flow():
+        for raw in self._games_and_rest():
             batch.append(raw)
             size += len(raw.data)
             if len(batch) == BATCH or size >= BATCH_BYTES:
@@ -163,7 +164,8 @@ class _Chosen(Generic[F]):
         if batch:
             yield batch
 
-    def _flow(self) -> Iterator[RawGame]:
+    def _games_and_rest(self) -> Iterator[RawGame]:
+        """Yields the games, and keeps the findings that their generator returns."""
         self.rest = yield from self._games
 
 
@@ -177,36 +179,37 @@ def _read(scanner: Scanner, pieces: Sequence[Piece], watch: Watch | None) -> Ite
     yield from scanner.finish()
 
 
-def _sift(handler: Handler[F], games: Iterable[RawGame]) -> F:
+def _handle(handler: Handler[F], games: Iterable[RawGame]) -> F:
+    """The findings about all of the games, chosen or not."""
     chosen = _Chosen(handler.choose(games))
-    results = [handler.handle(batch) for batch in chosen]
-    found = chosen.rest
-    for result in results:
-        found.merge(result)
-    return found
+    handled = [handler.handle(batch) for batch in chosen]
+    findings = chosen.rest
+    for part in handled:
+        findings.merge(part)
+    return findings
 
 
 class _PieceReader(Generic[F]):
     """Reads the games that begin in a piece, except the last, which may end in the next piece.
 
-    If `begun` is false, no game certainly begins in the piece: all of it is `head`.
+    If `has_beginning` is false, no game certainly begins in the piece: all of it is `head`.
     """
 
     def __init__(self, handler: Handler[F], piece: Piece) -> None:
         self.size = 0
         self.head = bytearray()
-        self.begun = piece.start == 0
+        self.has_beginning = piece.start == 0
         self.scanner = Scanner(handler.keep)
         self.damage: str | None = None
         self._piece = piece
-        self.findings = _sift(handler, self._games())
+        self.findings = _handle(handler, self._games())
         self.findings.games = self.scanner.games
 
     def _games(self) -> Iterator[RawGame]:
         try:
             for block in self._piece.blocks():
                 self.size += len(block)
-                yield from self.scanner.feed(block if self.begun else self._from_beginning(block))
+                yield from self.scanner.feed(block if self.has_beginning else self._from_beginning(block))
         except DamagedFile as damage:
             self.damage = str(damage)
 
@@ -218,6 +221,6 @@ class _PieceReader(Generic[F]):
             return b""
         rest = bytes(self.head[at:])
         del self.head[at:]
-        self.begun = True
+        self.has_beginning = True
         self.scanner.rebase(games=0, size=at)
         return rest

@@ -25,12 +25,12 @@ _LINE = re.compile(rb"[^\r\n]*+(?:\n|\r\n|\r(?!\n|\Z))")
 
 def beginning(data: bytes | bytearray, at: int = 0) -> int:
     """Where, from `at` on, a game begins for certain, whatever came before; -1 if nowhere."""
-    found = _BEGINNING.search(data, at)
-    return found.end() if found else -1
+    match = _BEGINNING.search(data, at)
+    return match.end() if match else -1
 
 
 Keep = Callable[[NDArray[np.uint64]], Sequence[int]]
-"""Which of some games are wanted, by their tickets."""
+"""Chooses some of the games by their tickets. Returns the indexes of those chosen."""
 
 LONG_BYTES = 1500
 """Games that are longer have comments and their moves on one line, as a rule."""
@@ -55,7 +55,7 @@ class Scanner:
 
     @property
     def games(self) -> int:
-        """Games that have ended so far, given or not."""
+        """The number of games that have ended so far, chosen or not."""
         return self._number - 1
 
     def feed(self, block: bytes) -> Iterator[RawGame]:
@@ -83,7 +83,7 @@ class Scanner:
         last = self._splitter.finish() if self._splitter else None
         if last:
             self._number += 1
-            if self._wants(last):
+            if self._passes(last):
                 yield last
 
     def abandon(self, detail: str) -> Iterator[RawGame]:
@@ -110,7 +110,10 @@ class Scanner:
             self._splitter.rebase(games=games, size=size)
 
     def _find_beginning(self) -> bool:
-        """Leaves out what comes before it, but for the line ends that may belong to it."""
+        """Skips to where a game begins for certain, and returns whether there is such a place.
+
+        If not, the last bytes are kept: they may be the first half of such a place.
+        """
         at = beginning(self._buffer, self._at)
         self._lost = at < 0
         self._skip((at if at >= 0 else max(self._at, len(self._buffer) - _OVERLAP_BYTES)) - self._at)
@@ -123,7 +126,7 @@ class Scanner:
     def _recognise(self) -> Iterator[RawGame]:
         """The games from here on that have the usual layout, up to the first that does not."""
         buffer, keep = self._buffer, self._keep
-        while ends := self._ends():
+        while ends := self._usual_ends():
             starts, number, shift = [self._at, *ends[:-1]], self._number, self._offset - self._at
             self._number += len(ends)
             self._skip(ends[-1] - self._at)
@@ -134,7 +137,7 @@ class Scanner:
                 start = starts[place]
                 yield RawGame(number + place, buffer[start : ends[place]], start + shift)
 
-    def _ends(self) -> list[int]:
+    def _usual_ends(self) -> list[int]:
         """The ends of some successive games from here on that have the usual layout."""
         is_long = self._is_unix and self._buffer.find(NEXT, self._at, self._at + LONG_BYTES) < 0
         if is_long and (ends := run_of_short(self._buffer, self._at)):
@@ -145,7 +148,7 @@ class Scanner:
             self._recognised = games_like_others(self._buffer, self._at)
         return self._recognised.run(self._at)
 
-    def _wants(self, game: RawGame) -> bool:
+    def _passes(self, game: RawGame) -> bool:
         return self._keep is None or len(self._keep(tickets_of(game.data, [0], [len(game.data)]))) > 0
 
     def _split(self) -> Iterator[RawGame]:
@@ -158,14 +161,14 @@ class Scanner:
                 self._skip(len(line))
             if game:
                 self._number = game.number + 1
-                if self._wants(game):
+                if self._passes(game):
                     yield game
 
     def _next_line(self) -> bytes:
         """A whole line, or a piece of an endless one; nothing when there is none yet."""
-        found = _LINE.match(self._buffer, self._at)
-        if found:
-            return found[0]
+        match = _LINE.match(self._buffer, self._at)
+        if match:
+            return match[0]
         if len(self._buffer) - self._at > MAX_GAME_BYTES:
             return self._buffer[self._at :]
         return b""

@@ -29,8 +29,7 @@ def find_sources(names: Iterable[str | Path]) -> list[str]:
     Raises:
         SetupError: no file matches a name.
     """
-    found = dict.fromkeys(file for name in names for file in _files_of(str(name).strip()))
-    return list(found)
+    return list(dict.fromkeys(file for name in names for file in _files_of(str(name).strip())))
 
 
 def setting_sources(sources: str) -> list[str]:
@@ -68,10 +67,10 @@ def _at_url(url: str) -> list[str]:
     folder, _, pattern = url.rpartition("/")
     if pattern and not glob.has_magic(pattern):
         return [url]
-    here = open_folder(folder)
-    names = (name for name in here.names() if not pattern or "/" not in name)
-    wanted = (name for name in names if (fnmatch(name, pattern) if pattern else name.endswith(SUFFIXES)))
-    return [here.place(name) for name in wanted]
+    remote = open_folder(folder)
+    names = (name for name in remote.names() if not pattern or "/" not in name)
+    matches = (name for name in names if (fnmatch(name, pattern) if pattern else name.endswith(SUFFIXES)))
+    return [remote.place(name) for name in matches]
 
 
 def nothing_to_sample(

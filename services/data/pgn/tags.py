@@ -38,7 +38,7 @@ class Speed(StrEnum):
     CORRESPONDENCE = "correspondence"
 
 
-_SHORTER_THAN_S = (
+_SPEED_LIMITS_S = (
     (30, Speed.ULTRABULLET),
     (180, Speed.BULLET),
     (480, Speed.BLITZ),
@@ -84,7 +84,7 @@ def _read(raw: RawGame) -> Facts:
     def tag(name: bytes) -> str:
         return decode(values.get(name, b""))
 
-    base_s, increment_s, speed = _time(tag(b"TimeControl"))
+    base_s, increment_s, speed = _read_clock(tag(b"TimeControl"))
     return Facts(
         white_elo=read_elo(tag(b"WhiteElo")),
         black_elo=read_elo(tag(b"BlackElo")),
@@ -116,10 +116,10 @@ def speed_of(base_s: int, increment_s: int) -> Speed:
     ('blitz', 'bullet', 'classical')
     """
     estimate_s = base_s + _MOVES_OF_A_GAME * increment_s
-    return next((speed for limit_s, speed in _SHORTER_THAN_S if estimate_s < limit_s), Speed.CORRESPONDENCE)
+    return next((speed for limit_s, speed in _SPEED_LIMITS_S if estimate_s < limit_s), Speed.CORRESPONDENCE)
 
 
-def _time(tag: str) -> tuple[int | None, int | None, Speed | None]:
+def _read_clock(tag: str) -> tuple[int | None, int | None, Speed | None]:
     """Base, increment and class. Lichess writes `-` for correspondence games."""
     if tag == "-":
         return None, None, Speed.CORRESPONDENCE
@@ -174,12 +174,12 @@ class Filters:
         return next((name for name, passes in _TESTS.items() if not passes(self, facts)), None)
 
 
-def _elo(filters: Filters, facts: Facts) -> bool:
+def _passes_elo(filters: Filters, facts: Facts) -> bool:
     bounds = filters.elo_min, filters.elo_max
     return _within(facts.white_elo, *bounds) and _within(facts.black_elo, *bounds)
 
 
-def _elo_gap(filters: Filters, facts: Facts) -> bool:
+def _passes_elo_gap(filters: Filters, facts: Facts) -> bool:
     if filters.elo_gap_max is None:
         return True
     if facts.white_elo is None or facts.black_elo is None:
@@ -187,7 +187,7 @@ def _elo_gap(filters: Filters, facts: Facts) -> bool:
     return abs(facts.white_elo - facts.black_elo) <= filters.elo_gap_max
 
 
-def _variant(filters: Filters, facts: Facts) -> bool:
+def _passes_variant(filters: Filters, facts: Facts) -> bool:
     name = STANDARD if facts.variant in STANDARD_NAMES else facts.variant
     return (CHESS960 if name in CHESS960_NAMES else name) in filters.variants
 
@@ -199,9 +199,9 @@ def _within(value: int | None, least: int | None, most: int | None) -> bool:
 
 
 _TESTS: dict[str, Callable[[Filters, Facts], bool]] = {
-    "variant": _variant,
-    "elo": _elo,
-    "elo_gap": _elo_gap,
+    "variant": _passes_variant,
+    "elo": _passes_elo,
+    "elo_gap": _passes_elo_gap,
     "base": lambda filters, facts: _within(facts.base_s, filters.base_s_min, filters.base_s_max),
     "speed": lambda filters, facts: not filters.speeds or facts.speed in filters.speeds,
     "result": lambda filters, facts: not filters.results or facts.result in filters.results,
