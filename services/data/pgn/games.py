@@ -85,7 +85,7 @@ class Game:
         """The moves in UCI, from `start_fen` on."""
         return [move.uci() for _, _, move in self.replay()]
 
-    def shown(self, *, pgn: str) -> dict[str, Any]:
+    def fields_with(self, *, pgn: str) -> dict[str, Any]:
         """The game as the service shows it, with its text and its moves in UCI."""
         names = ("id", "source", "number", "start_fen", "white_elo", "black_elo")
         values = {name: getattr(self, name) for name in names}

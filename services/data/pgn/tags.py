@@ -174,11 +174,6 @@ class Filters:
         return next((name for name, passes in _TESTS.items() if not passes(self, facts)), None)
 
 
-def _passes_elo(filters: Filters, facts: Facts) -> bool:
-    bounds = filters.elo_min, filters.elo_max
-    return _within(facts.white_elo, *bounds) and _within(facts.black_elo, *bounds)
-
-
 def _passes_elo_gap(filters: Filters, facts: Facts) -> bool:
     if filters.elo_gap_max is None:
         return True
@@ -200,7 +195,10 @@ def _within(value: int | None, least: int | None, most: int | None) -> bool:
 
 _TESTS: dict[str, Callable[[Filters, Facts], bool]] = {
     "variant": _passes_variant,
-    "elo": _passes_elo,
+    "elo": lambda filters, facts: (
+        _within(facts.white_elo, filters.elo_min, filters.elo_max)
+        and _within(facts.black_elo, filters.elo_min, filters.elo_max)
+    ),
     "elo_gap": _passes_elo_gap,
     "base": lambda filters, facts: _within(facts.base_s, filters.base_s_min, filters.base_s_max),
     "speed": lambda filters, facts: not filters.speeds or facts.speed in filters.speeds,

@@ -54,13 +54,13 @@ class CandidateFindings(Generic[T]):
     """How many games each filter rejected."""
     skipped: Counter[str] = field(default_factory=Counter)
     """How many games were skipped for each defect."""
-    named: list[SkippedGame] = field(default_factory=list)
+    first_skipped: list[SkippedGame] = field(default_factory=list)
     candidates: list[Candidate[T]] = field(default_factory=list)
 
     def rebase(self, *, games: int, size: int) -> None:
-        self.named = [
+        self.first_skipped = [
             SkippedGame(game.path, game.number + games, game.defect, game.detail, game.offset + size)
-            for game in self.named
+            for game in self.first_skipped
         ]
         self.candidates = [
             replace(candidate, number=candidate.number + games) for candidate in self.candidates
@@ -71,7 +71,7 @@ class CandidateFindings(Generic[T]):
         self.sound += later.sound
         self.rejected += later.rejected
         self.skipped += later.skipped
-        self.named = (self.named + later.named)[:SKIPPED_NAMED]
+        self.first_skipped = (self.first_skipped + later.first_skipped)[:SKIPPED_NAMED]
         self.candidates += later.candidates
 
 
@@ -83,10 +83,10 @@ class GameSubset:
 
     def __init__(self, part: float, seed: int) -> None:
         self._factor = np.uint64(splitmix64(seed, 0) | 1)
-        self._below = np.uint64(round(part * _WORD))
+        self._limit = np.uint64(round(part * _WORD))
 
     def __call__(self, tickets: NDArray[np.uint64]) -> list[int]:
-        places: list[int] = np.flatnonzero(tickets * self._factor < self._below).tolist()
+        places: list[int] = np.flatnonzero(tickets * self._factor < self._limit).tolist()
         return places
 
 
@@ -112,24 +112,24 @@ class CandidateFinder(ABC, Generic[T]):
         return rest
 
     def handle(self, raws: Sequence[RawGame]) -> CandidateFindings[T]:
-        """The candidates of some games."""
-        found = CandidateFindings[T]()
+        """The candidates of some games, and counts of these games."""
+        findings = CandidateFindings[T]()
         if self._choice.split == "heldout":  # most games are dropped here, before their moves are read
             members = [raw for raw in raws if raw.defect or in_split(raw.id, "heldout")]
-            found.rejected["split"] += len(raws) - len(members)
+            findings.rejected["split"] += len(raws) - len(members)
             raws = members
-        played = read_games(raws, self._source, chess960=self._chess960)
-        for raw, game in zip(raws, played, strict=True):
+        games = read_games(raws, self._source, chess960=self._chess960)
+        for raw, game in zip(raws, games, strict=True):
             if isinstance(game, SkippedGame):
-                found.skipped[game.defect.value] += 1
-                found.named.append(game)
+                findings.skipped[game.defect.value] += 1
+                findings.first_skipped.append(game)
             elif not in_split(game.game.id, self._choice.split):
-                found.rejected["split"] += 1
+                findings.rejected["split"] += 1
             else:
-                found.sound += 1
-                found.candidates.extend(self.candidates(game, raw))
-        found.named = found.named[:SKIPPED_NAMED]
-        return found
+                findings.sound += 1
+                findings.candidates.extend(self.candidates(game, raw))
+        findings.first_skipped = findings.first_skipped[:SKIPPED_NAMED]
+        return findings
 
     @abstractmethod
     def candidates(self, played: Played, raw: RawGame) -> Iterator[Candidate[T]]:
@@ -145,32 +145,32 @@ class PositionFinder(CandidateFinder[Position]):
 
     def candidates(self, played: Played, raw: RawGame) -> Iterator[Candidate[Position]]:
         game, recipe = played.game, self._recipe
-        luck = splitmix64(recipe.seed, int(game.id, 16))
+        random_number = splitmix64(recipe.seed, int(game.id, 16))
         for phase in range(len(PHASES)):
-            drawn = _shuffled(self._plies(game.phases, phase), splitmix64(luck, phase))
+            drawn = _shuffled(self._plies_of(game.phases, phase), splitmix64(random_number, phase))
             if recipe.choices_min > 1:
                 drawn = (ply for ply in drawn if played.choices(ply) >= recipe.choices_min)
             for ply in islice(drawn, recipe.per_game):
                 fen = played.fen(ply)
                 yield Candidate(position_key(fen), game.number, game.position(ply, fen=fen))
 
-    def _plies(self, phases: bytes, phase: int) -> Sequence[int]:
+    def _plies_of(self, phases: bytes, phase: int) -> Sequence[int]:
         """The plies of a phase, between `ply_min` and `ply_max`."""
         first, last = self._recipe.ply_min, self._recipe.ply_max
         end = len(phases) if last is None else min(len(phases), last + 1)
-        there, count = phases.find(phase, first, end), phases.count(phase, first, end)
-        if phases[there : there + count] == bytes([phase]) * count:  # contiguous, except after promotions
-            return range(there, there + count)
+        start, count = phases.find(phase, first, end), phases.count(phase, first, end)
+        if phases[start : start + count] == bytes([phase]) * count:  # contiguous, except after promotions
+            return range(start, start + count)
         return [ply for ply in range(first, end) if phases[ply] == phase]
 
 
-def _shuffled(plies: Sequence[int], luck: int) -> Iterator[int]:
-    """Yields all plies in an order that `luck` determines. The first, often the only one used, is fast."""
+def _shuffled(plies: Sequence[int], random_number: int) -> Iterator[int]:
+    """Yields all plies in an order set by `random_number`. The first is fast: often only it is used."""
     if plies:
-        yield plies[luck * len(plies) // _WORD]
-    rest = list(plies)
-    while rest:
-        rest.pop(luck * len(rest) // _WORD)
-        luck = splitmix64(luck, len(rest))
-        if rest:
-            yield rest[luck * len(rest) // _WORD]
+        yield plies[random_number * len(plies) // _WORD]
+    remaining = list(plies)
+    while remaining:
+        remaining.pop(random_number * len(remaining) // _WORD)
+        random_number = splitmix64(random_number, len(remaining))
+        if remaining:
+            yield remaining[random_number * len(remaining) // _WORD]

@@ -100,35 +100,35 @@ def write_positions(
     if form not in FORMS:
         raise InvalidInput(f"form {form!r}: choose from {', '.join(FORMS)}")
     locations = find_sources(sources)
-    excluded, read = read_evaluation_files(exams)
-    with PositionSampler(locations, recipe, excluded) as drawing:
-        drawing.run(jobs=jobs)
+    excluded, exam_files = read_evaluation_files(exams)
+    with PositionSampler(locations, recipe, excluded) as sampler:
+        sampler.run(jobs=jobs)
         folder = open_folder(out)
-        name, positions = f"positions.{form}", drawing.positions()
+        name, positions = f"positions.{form}", sampler.positions()
         if form == "parquet":
             written = write_records(folder, name, POSITIONS, positions)
         else:
             written = write_jsonl(folder, name, map(position_value, positions))
     terms = {
-        "sources": sources_terms(drawing.sources),
-        "exams": [exam.summary for exam in read],
+        "sources": sources_terms(sampler.sources),
+        "exams": [exam.summary for exam in exam_files],
         "recipe": json.loads(json.dumps(asdict(recipe))),
         "parser": native.name(),
     }
-    return write_manifest(folder, POSITIONS.name, [written], terms=terms, facts=_facts(drawing))
+    return write_manifest(folder, POSITIONS.name, [written], terms=terms, facts=_facts(sampler))
 
 
-def _facts(drawing: PositionSampler) -> dict[str, Any]:
-    found, counts = drawing.found, drawing.counts
-    looked_at = found.sound + found.rejected.total() + found.skipped.total()
+def _facts(sampler: PositionSampler) -> dict[str, Any]:
+    findings, counts = sampler.findings, sampler.counts
+    looked_at = findings.sound + findings.rejected.total() + findings.skipped.total()
     return {
         "games": {
-            "seen": found.games,
-            "not_looked_at": found.games - looked_at,
-            "rejected": dict(sorted(found.rejected.items())),
-            "read": found.sound,
+            "seen": findings.games,
+            "not_looked_at": findings.games - looked_at,
+            "rejected": dict(sorted(findings.rejected.items())),
+            "read": findings.sound,
         },
-        "skipped": skipped_facts(found.skipped, found.named),
+        "skipped": skipped_facts(findings.skipped, findings.first_skipped),
         "candidates": counts["candidates"],
         "in_exams": counts["in_exams"],
         "positions": sum(counts[phase] for phase in Phase),
@@ -146,7 +146,7 @@ class GameFinder(CandidateFinder[bytes]):
     def candidates(self, played: Played, raw: RawGame) -> Iterator[Candidate[bytes]]:
         game = played.game
         moves = (game.start_fen, game.chess960, game.moves.tobytes())
-        text = marshal.dumps(moves) if self._form == "moves" else _pgn(raw).encode()
+        text = marshal.dumps(moves) if self._form == "moves" else _tidy_pgn(raw).encode()
         yield Candidate(int(game.id, 16), game.number, text)
 
 
@@ -165,28 +165,30 @@ def write_games(
     Raises:
         SetupError: a file cannot be read, or no game can be taken.
     """
-    found = CandidateFindings[bytes]()
+    findings = CandidateFindings[bytes]()
     identified: list[Source] = []
     finders = [GameFinder(recipe, location) for location in find_sources(sources)]
-    with closing(Reservoir(recipe.count)) as kept:
+    with closing(Reservoir(recipe.count)) as reservoir:
         for _, part in find_candidates(finders, identified, jobs=jobs):
             for game in part.candidates:
-                kept.add(splitmix64(recipe.seed, game.key), game.value)
+                reservoir.add(splitmix64(recipe.seed, game.key), game.value)
             part.candidates = []
-            found.merge(part)
-        written = len(kept.finish())
+            findings.merge(part)
+        written = len(reservoir.finish())
         if not written:
-            raise nothing_to_sample(identified, recipe.split, found.named, rejected=found.rejected)
+            raise nothing_to_sample(
+                identified, recipe.split, findings.first_skipped, rejected=findings.rejected
+            )
         folder = open_folder(out)
         with jsonl_writer(folder, NAMES[recipe.form] + ".zst" * compress) as file:
-            for line in _lines(map(kept.text, range(written)), recipe):
+            for line in _lines(map(reservoir.text, range(written)), recipe):
                 file.add_line(line)
     terms = {"sources": sources_terms(identified), "recipe": json.loads(json.dumps(asdict(recipe)))}
     facts = {
         "games": written,
-        "sound": found.sound,
-        "rejected": dict(sorted(found.rejected.items())),
-        "skipped": skipped_facts(found.skipped, found.named),
+        "sound": findings.sound,
+        "rejected": dict(sorted(findings.rejected.items())),
+        "skipped": skipped_facts(findings.skipped, findings.first_skipped),
     }
     return write_manifest(folder, "games", [file.written], terms=terms, facts=facts)
 
@@ -208,14 +210,16 @@ def _lines(games: Iterator[bytes], recipe: GamesRecipe) -> Iterator[bytes]:
 def _example(record: bytes, style: str) -> dict[str, str]:
     """Prompt and completion, the columns that TRL's `SFTTrainer` reads: the heading, then all moves."""
     fen, chess960, moves = marshal.loads(record)  # noqa: S302 - written by `GameFinder`
-    game = Game("", 0, "", fen, array("H", moves), b"", chess960=chess960)
+    game = Game(
+        source="", number=0, id="", start_fen=fen, moves=array("H", moves), phases=b"", chess960=chess960
+    )
     start = chess.Board(fen, chess960=chess960)
     prompt = game_text(start, (), style=style)
     text = game_text(start, [move for _, _, move in game.replay()], style=style)
     return {"prompt": prompt, "completion": text.removeprefix(prompt)}
 
 
-def _pgn(raw: RawGame) -> str:
+def _tidy_pgn(raw: RawGame) -> str:
     """The game as in its file, with one blank line between tags and moves."""
     tags, moves = (decode(part).replace("\r\n", "\n").strip() for part in raw.sections())
     return with_tags(f"{tags}\n\n{moves}".strip())

@@ -41,12 +41,12 @@ def position_key(fen: str) -> int:
 
 def distinct(positions: Iterable[Position]) -> Iterator[Position]:
     """Yields the positions that did not occur before, until there are hardly any new ones."""
-    seen: set[str] = set()
+    fens: set[str] = set()
     repeated = 0
     for position in positions:
         fen = canonical_fen(position.fen)
-        if fen not in seen:
-            seen.add(fen)
+        if fen not in fens:
+            fens.add(fen)
             repeated = 0
             yield position
         elif (repeated := repeated + 1) > MAX_REPEATED:

@@ -65,34 +65,36 @@ def read_evaluation_files(locations: Sequence[str]) -> tuple[PositionKeys, list[
     keys = array("Q")
     exams = []
     for location in locations:
-        found = array("Q", map(position_key, _positions(location)))
-        if not found:
+        file_keys = array("Q", map(position_key, _fens_of_file(location)))
+        if not file_keys:
             raise InvalidInput(f"{location!r} holds no position")
-        exams.append(EvaluationFile(location, identify(location).sha256, len(found)))
-        keys.extend(found)
+        exams.append(EvaluationFile(location, identify(location).sha256, len(file_keys)))
+        keys.extend(file_keys)
     return PositionKeys(keys), exams
 
 
-def _positions(location: str) -> Iterator[str]:
+def _fens_of_file(location: str) -> Iterator[str]:
     folder, name = open_file(location)
     form = format_of(folder, name)
     document = read_json(folder, name) if form is Format.JSON else None
-    if form is Format.PGN or _is_games(document):
-        yield from _of_games(location)
+    if form is Format.PGN or _is_list_of_games(document):
+        yield from _fens_of_games(location)
     elif form is Format.JSON:
-        yield from _of_item(document, repr(location))
+        yield from _fens_of_item(document, repr(location))
     else:
-        for number, item in _items(folder, name, form):
-            yield from _of_item(item, f"{location!r}, {'row' if form is Format.PARQUET else 'line'} {number}")
+        for number, item in _rows_or_lines(folder, name, form):
+            yield from _fens_of_item(
+                item, f"{location!r}, {'row' if form is Format.PARQUET else 'line'} {number}"
+            )
 
 
-def _is_games(document: Any) -> bool:
-    """Whether it is a list of games, as `rookery data games --form json` writes."""
+def _is_list_of_games(document: Any) -> bool:
+    """Whether a document is a list of games, as `rookery data games --form json` writes."""
     first = document[0] if isinstance(document, list) and document else None
     return isinstance(first, str) and first.lstrip().startswith(("[", "1."))
 
 
-def _of_games(location: str) -> Iterator[str]:
+def _fens_of_games(location: str) -> Iterator[str]:
     source = Source(location, 0, "")
     for raws in batched(read_raw_games(location), _GAMES):
         for raw, played in zip(raws, read_games(raws, source, chess960=True), strict=True):
@@ -101,12 +103,12 @@ def _of_games(location: str) -> Iterator[str]:
                     yield board.fen()
                 yield board.fen()  # the last move has been played, too
             elif played.defect.value == "no_moves" and (tag := _FEN_TAG.search(raw.text)):
-                yield from _played(tag[1], None, str(played))
+                yield from _fens_of_line(tag[1], None, str(played))
             else:
                 raise InvalidInput(str(played))
 
 
-def _items(folder: Folder, name: str, form: Format) -> Iterator[tuple[int, Any]]:
+def _rows_or_lines(folder: Folder, name: str, form: Format) -> Iterator[tuple[int, Any]]:
     """The rows or lines of a file with their numbers. Lines of a CSV with a column `fen` are mappings."""
     if form is Format.PARQUET:
         yield from enumerate(read_rows(folder, name), start=1)
@@ -133,33 +135,36 @@ def _items(folder: Folder, name: str, form: Format) -> Iterator[tuple[int, Any]]
         raise InvalidInput(f"{folder.place(name)}:{number + rows.line_num}: {error}") from error
 
 
-def _of_item(item: Any, place: str) -> Iterator[str]:
-    """The positions of a line, a row or a document, of which there must be one."""
-    found = list(_found(item, place))
-    if not found:
+def _fens_of_item(item: Any, place: str) -> Iterator[str]:
+    """The positions of a line, a row or a document. Having none is an error."""
+    fens = list(_fens_in(item, place))
+    if not fens:
         raise InvalidInput(f"{place}: no position in {str(item)[:_QUOTED]!r}")
-    yield from found
+    yield from fens
 
 
-def _found(item: Any, place: str | None) -> Iterator[str]:
+def _fens_in(item: Any, place: str | None) -> Iterator[str]:
     """The positions anywhere in a value. Without a `place`, those that cannot be read are passed over."""
     if isinstance(item, str):
         for pieces, rest, moves in _POSITION.findall(item):
-            yield from _played(pieces + rest if rest else None, moves, place, quoted=item)
+            yield from _fens_of_line(pieces + rest if rest else None, moves, place, quoted=item)
     elif isinstance(item, list):
         for value in item:
-            yield from _found(value, place)
+            yield from _fens_in(value, place)
     elif isinstance(item, Mapping):
         values = {str(name).lower(): value for name, value in item.items()}
         if "fen" in values:
-            yield from _played(values.pop("fen"), values.pop("moves", None), place)
-            place = None  # what else is said about the position may be anything
+            yield from _fens_of_line(values.pop("fen"), values.pop("moves", None), place)
+            place = None  # the other values may be anything
         for value in values.values():
-            yield from _found(value, place)
+            yield from _fens_in(value, place)
 
 
-def _played(fen: Any, moves: Any, place: str | None, *, quoted: str = "") -> Iterator[str]:
-    """A position, and those after each move of a text, or of a list as far as it is a line of play."""
+def _fens_of_line(fen: Any, moves: Any, place: str | None, *, quoted: str = "") -> Iterator[str]:
+    """A position, and those after each of the moves, which are a text or a list.
+
+    At a word that is no legal move, a list ends, and a text is refused.
+    """
     try:
         board = read_fen(fen, chess960=True)
         yield board.fen()

@@ -126,19 +126,19 @@ class PositionGenerator:
         rng = random.Random(f"{self.seed}:{number}")
         phase = self.shares.draw(rng)
         for _ in range(_TRIES):
-            board = self._walked(phase, rng)
+            board = self._random_board(phase, rng)
             if board is not None:
                 return _position(f"generated:{self.seed}:{number}", board, phase)
         raise SetupError(f"no {phase} in {_TRIES} walks from {len(self.openings)} openings")
 
-    def _walked(self, phase: Phase, rng: random.Random) -> chess.Board | None:
+    def _random_board(self, phase: Phase, rng: random.Random) -> chess.Board | None:
         """A board of that phase, or None if the walk ended in another phase or the game is over."""
-        board = opening_board(self.openings[_below(len(self.openings), rng)])
+        board = opening_board(self.openings[_random_below(len(self.openings), rng)])
         if phase is Phase.OPENING:
-            _walk(board, _below(5, rng), rng)
+            _walk(board, _random_below(5, rng), rng)
         else:
             least, most = WALK_MOVES
-            _walk(board, 2 * (least + _below(most - least + 1, rng)) - _below(2, rng), rng)
+            _walk(board, 2 * (least + _random_below(most - least + 1, rng)) - _random_below(2, rng), rng)
         if phase is Phase.ENDGAME:
             _trade(board, rng)
         fits = phase_of(board) is phase and board.outcome() is None
@@ -156,7 +156,7 @@ def _trade(board: chess.Board, rng: random.Random) -> None:
     while board.occupied.bit_count() >= ENDGAME_MEN or phase_of(board) is not Phase.ENDGAME:
         if board.ply() > _MAX_PLIES or not _step(board, rng, capture=CAPTURE):
             return
-    _walk(board, _below(21, rng), rng)
+    _walk(board, _random_below(21, rng), rng)
 
 
 def _step(board: chess.Board, rng: random.Random, *, capture: float) -> bool:
@@ -174,17 +174,13 @@ def _step(board: chess.Board, rng: random.Random, *, capture: float) -> bool:
 
 def _weight(board: chess.Board, move: chess.Move, capture: float) -> float:
     weight = CENTRE if move.to_square in _CENTRE else 1.0
-    if _develops(board, move):
+    home = chess.BB_RANK_1 if board.turn else chess.BB_RANK_8
+    minors = (board.knights | board.bishops) & home
+    if minors & chess.BB_SQUARES[move.from_square] or board.is_castling(move):
         weight *= DEVELOPMENT
     if board.is_capture(move):
         weight *= capture
     return weight * BLUNDER if _hangs(board, move) else weight
-
-
-def _develops(board: chess.Board, move: chess.Move) -> bool:
-    home = chess.BB_RANK_1 if board.turn else chess.BB_RANK_8
-    minors = (board.knights | board.bishops) & home
-    return bool(minors & chess.BB_SQUARES[move.from_square]) or board.is_castling(move)
 
 
 def _hangs(board: chess.Board, move: chess.Move) -> bool:
@@ -205,7 +201,7 @@ def _value(board: chess.Board, square: chess.Square) -> int:
     return _VALUES[kind] if kind else 0
 
 
-def _below(limit: int, rng: random.Random) -> int:
+def _random_below(limit: int, rng: random.Random) -> int:
     return int(rng.random() * limit)
 
 

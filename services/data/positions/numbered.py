@@ -71,12 +71,13 @@ class PositionOrder:
 
         It is one of a game, or after a random move in a game. None if the games hardly have any.
         """
-        rng = random.Random(f"{seed}:{number}:{kind.partition('-')[0]}")  # other words would draw others
+        # Another text would draw other positions.
+        rng = random.Random(f"{seed}:{number}:{kind.partition('-')[0]}")
         count = self.games.count(self.split)
         for _ in range(_GAMES_TRIED if count else 0):
             game = self.games.game(self.games.number(self.split, int(rng.random() * count)))
-            if game and (found := _rare_positions(game, RARE_KINDS[kind], rng)):
-                position = found[int(rng.random() * len(found))]
+            if game and (positions := _rare_positions(game, RARE_KINDS[kind], rng)):
+                position = positions[int(rng.random() * len(positions))]
                 POSITIONS_SAMPLED.labels(position.phase.value).inc()
                 return position
         return None
@@ -87,61 +88,56 @@ class PositionOrder:
 
     def _draw(self, number: int, seed: int, split: Split) -> Position:
         rng = random.Random(f"{seed}:{number}")
-        return self._of_phase(self._shares.draw(rng), rng, split) or self._of_any(rng, split)
+        return self._draw_of_phase(self._shares.draw(rng), rng, split) or self._draw_of_any_phase(rng, split)
 
-    def _of_phase(self, phase: Phase, rng: random.Random, split: Split) -> Position | None:
+    def _draw_of_phase(self, phase: Phase, rng: random.Random, split: Split) -> Position | None:
         count = self.games.count(split)
         for _ in range(_GAMES_TRIED if count else 0):
             game = self.games.game(self.games.number(split, int(rng.random() * count)))
-            position = _ply_of(game, game.plies(phase), rng) if game else None
+            position = _random_position(game, game.plies(phase), rng) if game else None
             if position:
                 return position
         return None
 
-    def _of_any(self, rng: random.Random, split: Split) -> Position:
+    def _draw_of_any_phase(self, rng: random.Random, split: Split) -> Position:
         count = self.games.count(split)
         first = int(rng.random() * count)
         for step in range(count):
             game = self.games.game(self.games.number(split, (first + step) % count))
             plies = [ply for phase in Phase for ply in game.plies(phase)] if game else []
-            position = _ply_of(game, plies, rng) if game else None
+            position = _random_position(game, plies, rng) if game else None
             if position:
                 return position
         raise nothing_to_sample(self.games.sources, split, list(self.games.skipped.values()))
 
 
-def _ply_of(game: Game, plies: list[int], rng: random.Random) -> Position | None:
+def _random_position(game: Game, plies: list[int], rng: random.Random) -> Position | None:
     return game.position(plies[int(rng.random() * len(plies))]) if plies else None
 
 
-def _rare_positions(
-    game: Game, is_wanted: Callable[[chess.Board], bool], rng: random.Random
-) -> list[Position]:
-    """The wanted ones among the positions of a game, and among those after one random move at each ply."""
+def _rare_positions(game: Game, is_rare: Callable[[chess.Board], bool], rng: random.Random) -> list[Position]:
+    """Positions for which `is_rare` is true: of a game, and after one random move at each ply."""
     plies = {ply for phase in Phase for ply in game.plies(phase)}
-    found = []
+    positions = []
     for ply, board, _ in game.replay():
         if ply not in plies:
             continue
-        if is_wanted(board):
-            found.append(game.position(ply, fen=board.fen()))
+        if is_rare(board):
+            positions.append(game.position(ply, fen=board.fen()))
         moves = list(board.legal_moves)
         board.push(moves[int(rng.random() * len(moves))])
-        if is_wanted(board):
-            found.append(_moved(game.position(ply, fen=board.fen()), board, 1))
+        if is_rare(board):
+            positions.append(_after_moves(game.position(ply, fen=board.fen()), board, 1))
         board.pop()
-    return found
+    return positions
 
 
-def _can_mate(board: chess.Board) -> bool:
-    return any(_mates(board, move) for move in filter(board.gives_check, board.legal_moves))
-
-
-def _is_in_check(board: chess.Board) -> bool:
-    return board.is_check() and not board.is_checkmate()
-
-
-RARE_KINDS: dict[RareKind, Callable[[chess.Board], bool]] = {"mate-in-one": _can_mate, "check": _is_in_check}
+RARE_KINDS: dict[RareKind, Callable[[chess.Board], bool]] = {
+    "mate-in-one": lambda board: any(
+        _mates(board, move) for move in filter(board.gives_check, board.legal_moves)
+    ),
+    "check": lambda board: board.is_check() and not board.is_checkmate(),
+}
 """The side to move can mate at once, or is in check. The game is not over."""
 
 
@@ -160,14 +156,15 @@ class Rounds:
 
     def __init__(self, position: Callable[[int], Position], size: int, *, seed: int) -> None:
         self._position, self._size, self._seed = position, size, seed
-        self._order = lru_cache(2)(self._order_of)
+        self._order = lru_cache(2)(self._shuffled)
 
     def __call__(self, number: int) -> Position:
         """Position number `number`, counted from 0 over all rounds."""
         rounds, place = divmod(number, self._size)
         return self._position(int(self._order(rounds)[place]))
 
-    def _order_of(self, number: int) -> NDArray[np.int64]:
+    def _shuffled(self, number: int) -> NDArray[np.int64]:
+        """The order of a round."""
         # NumPy guarantees that a RandomState gives the same numbers in every version, not so its successor.
         seed = [self._seed & 0xFFFFFFFF, self._seed >> 32, number & 0xFFFFFFFF]
         return np.random.RandomState(seed).permutation(self._size)
@@ -215,7 +212,7 @@ def new_positions(
     `seen` contains the keys of earlier positions; those of new ones are added to it. `in_exams` counts the
     excluded ones by part. Ends with the positions or, if they never end, when there are hardly any new ones.
     """
-    old = 0
+    repeated = 0
     for part in count():
         numbers = positions.part(part)
         if not numbers:
@@ -226,11 +223,11 @@ def new_positions(
             is_excluded = key in positions.excluded
             if is_excluded or key in seen:
                 in_exams[part] += is_excluded
-                old += 1
-                if old > MAX_REPEATED and positions.size is None:
+                repeated += 1
+                if repeated > MAX_REPEATED and positions.size is None:
                     return
                 continue
-            old = 0
+            repeated = 0
             seen.add(key)
             yield number, position
 
@@ -262,13 +259,13 @@ def make_parts(
     `records` and `in_exams`: positions left out because they are excluded. Returns these of all parts.
     `advance` is called with the number of new records, those of finished parts first.
     """
-    made = sum(parts.counts(part)["records"] for part in parts.done)
-    advance(made)
-    seen = {position_key(fen) for part in parts.done for fen in _fens(supply, parts, part)}
+    record_count = sum(parts.counts(part)["records"] for part in parts.done)
+    advance(record_count)
+    keys = {position_key(fen) for part in parts.done for fen in _fens(supply, parts, part)}
     in_exams = Counter({part: parts.counts(part).get(_IN_EXAMS, 0) for part in parts.done})
-    new = new_positions(supply, done=parts.done, seen=seen, in_exams=in_exams)
-    results = _until(wanted - made, new, work)
-    for part, group in groupby(results, key=lambda one: one[0] // PART_SIZE):
+    new = new_positions(supply, done=parts.done, seen=keys, in_exams=in_exams)
+    results = _work_until(wanted - record_count, new, work)
+    for part, group in groupby(results, key=lambda result: result[0] // PART_SIZE):
         records, counts = list[R](), Counter(positions=0, records=0)
         for _, record in group:
             counts["positions"] += 1
@@ -289,7 +286,7 @@ def _fens(supply: NumberedPositions, parts: Parts[R], part: int) -> Iterator[str
     return (supply.position(number).fen for number in supply.part(part))
 
 
-def _until(
+def _work_until(
     wanted: int, positions: Iterator[tuple[int, Position]], work: Work[R]
 ) -> Iterator[tuple[int, R | None]]:
     """Results in order, of no more positions than are needed for `wanted` records."""
@@ -306,7 +303,7 @@ def after_random_moves(position: Position, *, share: float, seed: int) -> Positi
     A model thus sees hanging pieces and possible mates, which good games rarely have. The moves never end the
     game. They depend only on the seed and the position.
     """
-    rng = random.Random(f"{seed}:{position.id}:strayed")  # other words would draw other moves
+    rng = random.Random(f"{seed}:{position.id}:strayed")  # another text would draw other moves
     if rng.random() >= share:
         return position
     board = chess.Board(position.fen)
@@ -316,10 +313,10 @@ def after_random_moves(position: Position, *, share: float, seed: int) -> Positi
         if board.is_game_over():
             board.pop()
             break
-    return _moved(position, board, len(board.move_stack))
+    return _after_moves(position, board, len(board.move_stack))
 
 
-def _moved(position: Position, board: chess.Board, count: int) -> Position:
+def _after_moves(position: Position, board: chess.Board, count: int) -> Position:
     """The position on `board`, whose last `count` moves were played after `position`."""
     played = tuple(move.uci() for move in board.move_stack[len(board.move_stack) - count :])
     return replace(

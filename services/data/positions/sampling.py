@@ -116,30 +116,32 @@ def find_candidates(
     with Progress() as progress, Workers(jobs) as workers:
         for number, finder in enumerate(finders):
             progress.begin(f"read {finder.location.rpartition('/')[2]}", unit="games")
-            for found in handle_file(finder.location, finder, workers, sources.append):
-                progress.advance(found.sound + found.skipped.total() + found.rejected.total())
-                yield number, found
+            for findings in handle_file(finder.location, finder, workers, sources.append):
+                progress.advance(findings.sound + findings.skipped.total() + findings.rejected.total())
+                yield number, findings
 
 
 class PositionSampler:
     """Draws the positions of a recipe from some files, without those whose key is in `excluded`."""
 
     def __init__(self, locations: Sequence[str], recipe: PositionRecipe, excluded: PositionKeys) -> None:
-        self.found = CandidateFindings[Position]()
+        self.findings = CandidateFindings[Position]()
         self.sources: list[Source] = []
         self.counts: Counter[str] = Counter()
         """How many candidates there are, how many are excluded (`in_exams`), and how many each phase got."""
         self._locations = locations
         self._recipe = recipe
         self._excluded = excluded
-        self._wanted = recipe.shares.split(recipe.count)
-        self._kept = {phase: Reservoir(n + _SPARE if n else 0) for phase, n in self._wanted.items()}
+        self._count_by_phase = recipe.shares.split(recipe.count)
+        self._reservoirs = {
+            phase: Reservoir(n + _SPARE if n else 0) for phase, n in self._count_by_phase.items()
+        }
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for reservoir in self._kept.values():
+        for reservoir in self._reservoirs.values():
             reservoir.close()
 
     def run(self, *, jobs: int) -> None:
@@ -149,46 +151,55 @@ class PositionSampler:
             SetupError: a file cannot be read, or no game has a suitable position.
         """
         finders = [PositionFinder(self._recipe, location) for location in self._locations]
-        for number, found in find_candidates(finders, self.sources, jobs=jobs):
-            self._take(number, found)
+        for number, findings in find_candidates(finders, self.sources, jobs=jobs):
+            self._add(number, findings)
         if not self.counts["candidates"]:
             raise nothing_to_sample(
-                self.sources, self._recipe.split, self.found.named, rejected=self.found.rejected
+                self.sources, self._recipe.split, self.findings.first_skipped, rejected=self.findings.rejected
             )
 
     def positions(self) -> Iterator[Position]:
         """Yields the positions taken, in shuffled order."""
-        for phase, index in self._order():
-            record = marshal.loads(self._kept[phase].text(index))  # noqa: S302 - written by `_record`
-            number, game, fen, ply, game_id, last_moves, *elos = record
+        for phase, index in self._shuffled_order():
+            record = marshal.loads(self._reservoirs[phase].text(index))  # noqa: S302 - written by `_record`
+            number, game, fen, ply, game_id, last_moves, white_elo, black_elo = record
             self.counts[phase] += 1
             source = self.sources[number].sha256[:8]
-            yield Position(f"{source}:{game}:{ply}", fen, ply, phase, game_id, last_moves, *elos)
+            yield Position(
+                id=f"{source}:{game}:{ply}",
+                fen=fen,
+                ply=ply,
+                phase=phase,
+                game_id=game_id,
+                last_moves=last_moves,
+                white_elo=white_elo,
+                black_elo=black_elo,
+            )
 
-    def _take(self, number: int, found: CandidateFindings[Position]) -> None:
+    def _add(self, number: int, findings: CandidateFindings[Position]) -> None:
         """Adds the findings of a part of file `number`."""
         seed = self._recipe.seed
-        for candidate in found.candidates:
+        for candidate in findings.candidates:
             position = candidate.value
-            reservoir = self._kept[position.phase]
+            reservoir = self._reservoirs[position.phase]
             rank = splitmix64(seed, candidate.key)
             if candidate.key in self._excluded:
                 self.counts["in_exams"] += 1
             elif reservoir.wants(rank):
                 reservoir.add(rank, _record(number, candidate.number, position))
-        self.counts["candidates"] += len(found.candidates)
-        found.candidates = []
-        self.found.merge(found)
+        self.counts["candidates"] += len(findings.candidates)
+        findings.candidates = []
+        self.findings.merge(findings)
 
-    def _order(self) -> Iterator[tuple[Phase, int]]:
+    def _shuffled_order(self) -> Iterator[tuple[Phase, int]]:
         """Phase and index of each position taken, shuffled. No position is taken in two phases."""
         ranks: NDArray[np.uint64] = np.empty(0, np.uint64)
         places: NDArray[np.int64] = np.empty(0, np.int64)
         phases: NDArray[np.int64] = np.empty(0, np.int64)
         for code, phase in enumerate(Phase):
-            kept = self._kept[phase].finish()
-            new = np.flatnonzero(~np.isin(kept, ranks))[: self._wanted[phase]]
-            ranks = np.concatenate((ranks, kept[new]))
+            phase_ranks = self._reservoirs[phase].finish()
+            new = np.flatnonzero(~np.isin(phase_ranks, ranks))[: self._count_by_phase[phase]]
+            ranks = np.concatenate((ranks, phase_ranks[new]))
             places = np.concatenate((places, new))
             phases = np.concatenate((phases, np.full(len(new), code)))
         # Shuffle by the low bits of the ranks, which have not decided anything yet.

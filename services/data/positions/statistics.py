@@ -166,9 +166,9 @@ def count_positions(
         board = chess.BaseBoard(position.fen.split()[0])
         statistics.count("phase", position.phase.value)
         statistics.count("to_move", "white" if position.fen.split()[1] == "w" else "black")
-        statistics.count("elo", _elo(position.white_elo, position.black_elo))
-        statistics.count("ply", _bin(position.ply, PLY_STEP))
-        statistics.count("men", _bin(board.occupied.bit_count(), 4))
+        statistics.count("elo", _elo_range(position.white_elo, position.black_elo))
+        statistics.count("ply", _range_of(position.ply, PLY_STEP))
+        statistics.count("men", _range_of(board.occupied.bit_count(), 4))
         statistics.duplicates.add(position_key(position.fen))
     return statistics
 
@@ -176,7 +176,7 @@ def count_positions(
 def _count_facts(statistics: Statistics, facts: Facts) -> None:
     statistics.count("result", facts.result or "unknown")
     statistics.count("time_control", facts.speed.value if facts.speed else "unknown")
-    statistics.count("elo", _elo(facts.white_elo, facts.black_elo))
+    statistics.count("elo", _elo_range(facts.white_elo, facts.black_elo))
     statistics.count("variant", facts.variant or "standard")
     if facts.termination:
         statistics.count("termination", facts.termination)
@@ -186,15 +186,16 @@ def _count_facts(statistics: Statistics, facts: Facts) -> None:
         statistics.count("with", "evaluations")
 
 
-def _elo(white: int | None, black: int | None) -> str:
+def _elo_range(white: int | None, black: int | None) -> str:
     """The mean rating of both players, or the only known one, as a label."""
-    known = [elo for elo in (white, black) if elo is not None]
-    return _bin(sum(known) // len(known), ELO_STEP) if known else "unknown"
+    ratings = [elo for elo in (white, black) if elo is not None]
+    return _range_of(sum(ratings) // len(ratings), ELO_STEP) if ratings else "unknown"
 
 
-def _bin(value: int, step: int) -> str:
-    """
-    >>> _bin(1834, 200)
+def _range_of(value: int, step: int) -> str:
+    """The range of `step` numbers in which a value is, as a label.
+
+    >>> _range_of(1834, 200)
     '1800-1999'
     """
     first = value // step * step
