@@ -35,9 +35,9 @@ def main(argv: list[str]) -> int:
     """Runs the command and returns the exit status."""
     options = options_of(argv)
     manifest = _run(options)
-    made = manifest["annotations"]
-    sys.stderr.write(f"{made} annotations, {manifest['claims']} claims, all true; {manifest['by_voice']}\n")
-    if made < options.count:
+    count = manifest["annotations"]
+    sys.stderr.write(f"{count} annotations, {manifest['claims']} claims, all true; {manifest['by_voice']}\n")
+    if count < options.count:
         sys.stderr.write(f"{options.count} were asked for; there are no more positions\n")
     return 0
 
@@ -66,8 +66,8 @@ def options_of(argv: list[str]) -> argparse.Namespace:
         required=True,
         help="folder or URL for annotations.parquet, .jsonl, analysis.json, manifest.json",
     )
-    shown = add_positions(parser)
-    add_style(shown, default="fen")
+    position_flags = add_positions(parser)
+    add_style(position_flags, default="fen")
     _add_manner(parser)
     _add_effort(parser)
     return parser.parse_args(argv)

@@ -141,7 +141,7 @@ class WorkerScorer:
     async def stream(
         self, groups: Groups[Key], *, scheme: str = "", items: int = 2048
     ) -> AsyncGenerator[tuple[Key, list[Verdict | RookeryError]]]:
-        """As `RewardClient.stream`, in the order of the groups. Shards are limited, not `items`.
+        """Like `RewardClient.stream`, in the order of the groups. Limits shards; `items` has no effect.
 
         Raises:
             SetupError: the workers have different engines.
@@ -154,22 +154,22 @@ class WorkerScorer:
                 waiting.append((keys, asyncio.wrap_future(scored)))
                 if len(waiting) >= 4 * self.workers.jobs:
                     keys, result = waiting.popleft()
-                    for pair in zip(keys, _of_one_engine(await result, engines), strict=True):
+                    for pair in zip(keys, _check_engines(await result, engines), strict=True):
                         yield pair
         for keys, result in waiting:
-            for pair in zip(keys, _of_one_engine(await result, engines), strict=True):
+            for pair in zip(keys, _check_engines(await result, engines), strict=True):
                 yield pair
 
 
-def _of_one_engine(
+def _check_engines(
     scored: list[list[Verdict | RookeryError]], engines: set[str]
 ) -> list[list[Verdict | RookeryError]]:
-    """The verdicts, whose engines are added to those seen before."""
+    """Returns the verdicts as they are, and adds their engines to `engines`, which must remain one."""
     slots = chain.from_iterable(scored)
     engines.update(slot.engine.id for slot in slots if isinstance(slot, Verdict) and slot.engine)
     if len(engines) > 1:
-        said = ", ".join(map(repr, sorted(engines)))
-        raise SetupError(f"the workers have the engines {said}: install the same version on every machine")
+        names = ", ".join(map(repr, sorted(engines)))
+        raise SetupError(f"the workers have the engines {names}: install the same version on every machine")
     return scored
 
 
@@ -190,7 +190,7 @@ async def _shards(groups: Groups[Key]) -> AsyncGenerator[tuple[list[Key], list[l
 
 def _score_shard(shard: list[list[ScoreItem]], scheme: str, nodes: int) -> list[list[Verdict | RookeryError]]:
     """The verdicts of a shard's groups, from this process's own reward service."""
-    runner, client = kept(_own_service, nodes)
+    runner, client = kept(_worker_service, nodes)
 
     async def score() -> list[list[Verdict | RookeryError]]:
         scored = {number: slots async for number, slots in client.stream(enumerate(shard), scheme=scheme)}
@@ -200,7 +200,7 @@ def _score_shard(shard: list[list[ScoreItem]], scheme: str, nodes: int) -> list[
 
 
 @contextmanager
-def _own_service(nodes: int) -> Iterator[tuple[asyncio.Runner, RewardClient]]:
+def _worker_service(nodes: int) -> Iterator[tuple[asyncio.Runner, RewardClient]]:
     service = AsyncExitStack()
     with asyncio.Runner() as runner:
         try:
@@ -249,6 +249,6 @@ async def _until_ready(child: Child, client: RewardClient, log: Path) -> None:
     deadline = time.monotonic() + _START_S
     while not await client.ready():
         if child.poll() is not None or time.monotonic() > deadline:
-            said = " | ".join(last_lines(log, 3))
-            raise SetupError(f"the reward service does not start: {said}")
+            lines = " | ".join(last_lines(log, 3))
+            raise SetupError(f"the reward service does not start: {lines}")
         await asyncio.sleep(_POLL_S)

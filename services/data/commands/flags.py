@@ -52,8 +52,8 @@ def command_parser(name: str, description: str, *, examples: str) -> argparse.Ar
 def recipe_of(kind: type[R], options: argparse.Namespace, **more: Any) -> R:
     """A dataclass whose fields have the values of the flags of their names, or those of `more`."""
     names = {field.name for field in fields(cast(Any, kind))} & vars(options).keys()
-    given = {name: getattr(options, name) for name in names}
-    return kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()} | more)
+    values = {name: getattr(options, name) for name in names}
+    return kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()} | more)
 
 
 def add_number(
@@ -81,11 +81,11 @@ def add_jsonl(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 class _Collect(argparse.Action):
-    """Collects the values of all uses of a flag. The default stands only for none."""
+    """Collects the values of all uses of a flag. They replace the default."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, flag: Any = None) -> None:
-        given = getattr(namespace, self.dest)
-        setattr(namespace, self.dest, [*(() if given is self.default else given), *values])
+        earlier = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, [*(() if earlier is self.default else earlier), *values])
 
 
 def add_games(parser: argparse.ArgumentParser) -> None:
@@ -230,15 +230,17 @@ def numbered_positions(options: argparse.Namespace) -> Iterator[tuple[NumberedPo
         raise InvalidInput(f"--only {options.only} needs --source")
     if options.only and options.random_moves:
         raise InvalidInput(f"--only {options.only} and --random-moves {options.random_moves}: choose one")
-    excluded, read = read_evaluation_files(options.exam)
+    excluded, exam_files = read_evaluation_files(options.exam)
     with _open_positions(options, excluded) as (positions, origin):
-        origin |= {"exams": [exam.summary for exam in read]} if read else {}
-        if part := options.random_moves:
-            origin |= {"random_moves": part}
+        origin |= {"exams": [exam.summary for exam in exam_files]} if exam_files else {}
+        if moved_share := options.random_moves:
+            origin |= {"random_moves": moved_share}
             drawn = positions.position
             positions = replace(
                 positions,
-                position=lambda number: after_random_moves(drawn(number), share=part, seed=options.seed),
+                position=lambda number: after_random_moves(
+                    drawn(number), share=moved_share, seed=options.seed
+                ),
                 picklable=False,
             )
         origin |= {"only": options.only} if options.only else {}
@@ -252,11 +254,11 @@ def _open_positions(
     if options.positions:
         folder, name = open_file(options.positions)
         report = FenReport()
-        positions = list(_with_a_move(options.positions, report))
-        read = {"read": report.facts} if report.skipped_count or report.dropped else {}
+        positions = list(_unfinished_positions(options.positions, report))
+        faults = {"read": report.facts} if report.skipped_count or report.dropped else {}
         yield (
             NumberedPositions(positions.__getitem__, len(positions), excluded=excluded),
-            {"sha256": folder.sha256(name), **read},
+            {"sha256": folder.sha256(name), **faults},
         )
     elif options.source:
         with closing(GameCollection(find_sources(options.source))) as games:
@@ -264,9 +266,9 @@ def _open_positions(
             sources = [{"size": source.size, "sha256": source.sha256} for source in games.sources]
             yield (
                 NumberedPositions(
-                    partial(_rare, order, options.only, options.seed)
+                    partial(_rare_position, order, options.only, options.seed)
                     if options.only
-                    else partial(_position, order, options.seed),
+                    else partial(order.position, seed=options.seed),
                     excluded=excluded,
                 ),
                 {"sources": sources, "split": options.split},
@@ -279,11 +281,7 @@ def _open_positions(
         )
 
 
-def _position(order: PositionOrder, seed: int, number: int) -> Position:
-    return order.position(number, seed=seed)
-
-
-def _rare(order: PositionOrder, kind: RareKind, seed: int, number: int) -> Position:
+def _rare_position(order: PositionOrder, kind: RareKind, seed: int, number: int) -> Position:
     if position := order.rare(kind, number, seed=seed):
         return position
     raise InvalidInput(
@@ -291,7 +289,7 @@ def _rare(order: PositionOrder, kind: RareKind, seed: int, number: int) -> Posit
     )
 
 
-def _with_a_move(place: str, report: FenReport) -> Iterator[Position]:
+def _unfinished_positions(place: str, report: FenReport) -> Iterator[Position]:
     """Yields the positions of a file in which the game is not over. Reports on stderr what is left out.
 
     Raises:

@@ -86,10 +86,10 @@ def games(argv: list[str]) -> int:
 
 def _write_games(options: argparse.Namespace, recipe: GamesRecipe) -> None:
     manifest = write_games(options.source, options.out, recipe, jobs=options.jobs, compress=options.compress)
-    skipped, left = manifest["skipped"], {k: n for k, n in manifest["rejected"].items() if k != "split"}
+    skipped, left_out = manifest["skipped"], {k: n for k, n in manifest["rejected"].items() if k != "split"}
     sys.stderr.write(
         f"{manifest['games']} games of {manifest['sound']}, {skipped['games']} skipped"
-        + f", left out by filters: {left}" * bool(left)
+        + f", left out by filters: {left_out}" * bool(left_out)
         + "\n"
     )
     sys.stderr.writelines(printable(f"  skipped {line}\n") for line in skipped["first"])

@@ -57,13 +57,14 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
     folder = open_folder(options.out)
     pool = process_pool(options.jobs) if options.jobs > 1 else nullcontext()  # one job: this process
     with numbered_positions(options) as (positions, origin), pool as executor, Progress() as progress:
-        terms = {"positions": origin, "recipe": asdict(recipe), **_judged_by(options)}
+        terms = {"positions": origin, "recipe": asdict(recipe), **_judge_terms(options)}
         parts = Parts(folder, PAIRS, terms=terms)
         async with _policy(options) as policy:
-            wanted = options.count
-            maker = PairMaker(positions, recipe, parts, wanted=wanted, policy=policy, executor=executor)
-            progress.begin("pairs", unit="pairs", total=wanted)
-            progress.advance(maker.made)
+            maker = PairMaker(
+                positions, recipe, parts, wanted=options.count, policy=policy, executor=executor
+            )
+            progress.begin("pairs", unit="pairs", total=options.count)
+            progress.advance(maker.pair_count)
             async with scorer_of(options, nodes=options.nodes) as scorer:
                 await maker.run(scorer, in_flight=options.in_flight, advance=progress.advance)
         manifest = write_pairs(maker, folder, terms=terms, jsonl=options.jsonl)
@@ -71,13 +72,13 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
     return manifest
 
 
-def _judged_by(options: argparse.Namespace) -> dict[str, Any]:
+def _judge_terms(options: argparse.Namespace) -> dict[str, Any]:
     """The settings that determine the pairs, besides positions and recipe, for the manifest."""
-    judged: dict[str, Any] = {"reward": options.reward} if options.reward else {"nodes": options.nodes}
+    terms: dict[str, Any] = {"reward": options.reward} if options.reward else {"nodes": options.nodes}
     if options.inference:
-        judged |= {"model": options.model, "completions": options.completions}
-        judged |= {"temperature": options.temperature, "max_tokens": options.max_tokens}
-    return judged
+        terms |= {"model": options.model, "completions": options.completions}
+        terms |= {"temperature": options.temperature, "max_tokens": options.max_tokens}
+    return terms
 
 
 @asynccontextmanager
@@ -108,9 +109,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--count", type=positive, required=True, help="number of pairs")
     parser.add_argument("--out", required=True, help="folder or URL for pairs.parquet and manifest.json")
     add_jsonl(parser, "JSON lines")
-    shown = add_positions(parser)
-    add_jobs(shown, "processes that generate positions")
-    add_style(shown, default="mover-squares")
+    position_flags = add_positions(parser)
+    add_jobs(position_flags, "processes that generate positions")
+    add_style(position_flags, default="mover-squares")
     group = parser.add_argument_group("the weaker move")
     add_number(group, "--candidates", positive, 4, "random legal moves per position")
     add_number(group, "--min-gap", share, 0.05, "the least win probability that it loses")

@@ -103,8 +103,8 @@ async def _run(options: argparse.Namespace) -> Comparison:
 
 def _nodes_of(group: TraceGroup) -> int:
     """Nodes per search in the archive, so that only the scheme differs; 1000 if the version does not say."""
-    found = _NODES.search(group.traces[0].verdict.reward_version)
-    return int(found[1]) if found else 1000
+    match = _NODES.search(group.traces[0].verdict.reward_version)
+    return int(match[1]) if match else 1000
 
 
 def _show(summary: dict[str, Any], console: Console) -> None:

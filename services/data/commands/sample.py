@@ -47,11 +47,13 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     recipe = _recipe(options)
     default = _recipe(parser.parse_args(["--count", "1"]))
-    printed = replace(default, count=recipe.count, seed=recipe.seed, split=recipe.split, shares=recipe.shares)
+    printable = replace(
+        default, count=recipe.count, seed=recipe.seed, split=recipe.split, shares=recipe.shares
+    )
     if options.game:
-        printed = replace(printed, ply_min=recipe.ply_min, ply_max=recipe.ply_max)
-    only_written = bool(options.exam or options.jobs != 1 or options.form != "parquet")
-    if not options.out and (recipe != printed or only_written):
+        printable = replace(printable, ply_min=recipe.ply_min, ply_max=recipe.ply_max)
+    has_writing_flags = bool(options.exam or options.jobs != 1 or options.form != "parquet")
+    if not options.out and (recipe != printable or has_writing_flags):
         parser.error(
             "filters of games and plies, --exam, --form and --jobs only work for data sets: "
             "add --out, or leave these flags out"
@@ -84,8 +86,8 @@ def _recipe(options: argparse.Namespace) -> PositionRecipe:
 def _report(manifest: dict[str, Any], *, wanted: int) -> None:
     games, skipped = manifest["games"], manifest["skipped"]
     read = f"{games['read']} of {games['seen']} games, {skipped['games']} skipped"
-    if left := {name: count for name, count in games["rejected"].items() if name != "split"}:
-        read += f", left out by filters: {left}"
+    if left_out := {name: count for name, count in games["rejected"].items() if name != "split"}:
+        read += f", left out by filters: {left_out}"
     sys.stderr.write(f"{manifest['positions']} positions {manifest['by_phase']} from {read}\n")
     if manifest["terms"]["exams"]:
         report_exams(manifest["in_exams"])
@@ -101,7 +103,7 @@ def _print_positions(options: argparse.Namespace) -> None:
     with closing(GameCollection(find_sources(options.source))) as games:
         order = PositionOrder(games, shares=Shares(*options.shares), split=options.split)
         if options.game:
-            drawn: Iterable[Position] = _of_game(games.find(options.game)[0], options)
+            drawn: Iterable[Position] = _positions_of_game(games.find(options.game)[0], options)
         elif options.distinct:
             drawn = order.distinct(seed=options.seed)
         else:
@@ -114,7 +116,7 @@ def _print_positions(options: argparse.Namespace) -> None:
         )
 
 
-def _of_game(game: Game, options: argparse.Namespace) -> Iterator[Position]:
+def _positions_of_game(game: Game, options: argparse.Namespace) -> Iterator[Position]:
     """The positions of one game between --ply-min and --ply-max, in an order that the seed determines."""
     plies = [ply for phase in Phase for ply in game.plies(phase)]
     end = len(game.moves) if options.ply_max is None else options.ply_max

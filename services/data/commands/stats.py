@@ -84,9 +84,9 @@ def _count(place: str, options: argparse.Namespace, workers: Workers, progress: 
         return statistics
     statistics = Statistics()
     progress.begin(f"count {name}", unit="games")
-    for found in handle_file(place, GameCounter(place, options.replay), workers):
-        progress.advance(found.games)
-        statistics.merge(found)
+    for portion in handle_file(place, GameCounter(place, options.replay), workers):
+        progress.advance(portion.games)
+        statistics.merge(portion)
     return statistics
 
 
@@ -94,9 +94,11 @@ def _show(summary: dict[str, Any], console: Console) -> None:
     for name in ("games", "replayed", "positions"):
         if summary[name]:
             console.print(f"{summary[name]:,} {name}", highlight=False)
-    found = summary["duplicates"]
-    about = "" if found["exact"] else "about "
-    console.print(f"{about}{found['distinct']:,} different, {found['copies']:,} copies", highlight=False)
+    duplicates = summary["duplicates"]
+    about = "" if duplicates["exact"] else "about "
+    console.print(
+        f"{about}{duplicates['distinct']:,} different, {duplicates['copies']:,} copies", highlight=False
+    )
     for name, counts in summary.items():
         if isinstance(counts, dict) and name != "duplicates":
             console.print(_table(name.replace("_", " "), counts))

@@ -60,28 +60,35 @@ def main(argv: list[str]) -> int:
     """Runs the command and returns the exit status."""
     parser = _parser()
     options = parser.parse_args(argv)
-    given = [name for name in _NOT_FOR_PUZZLES if getattr(options, name) != parser.get_default(name)]
-    if options.task == PUZZLE and given:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    unused = [name for name in _NOT_FOR_PUZZLES if getattr(options, name) != parser.get_default(name)]
+    if options.task == PUZZLE and unused:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
         parser.error(f"{flags}: no effect with the task puzzle, whose positions are those of --puzzles")
     if options.jsonl and options.jsonl == options.text:
         raise InvalidInput(f"--jsonl and --text have the same name: {options.text!r}")
     manifest = _puzzles(options) if options.task == PUZZLE else _from_positions(options)
     sys.stderr.write(f"{manifest['examples']} examples: {manifest['by_task']}\n")
-    found = manifest["terms"].get("puzzles", {}).get("chosen", manifest["examples"])
-    if found < options.count:
-        sys.stderr.write(f"{options.count} were asked for; there are only {found}\n")
+    count = manifest["terms"].get("puzzles", {}).get("chosen", manifest["examples"])
+    if count < options.count:
+        sys.stderr.write(f"{options.count} were asked for; there are only {count}\n")
     return 0
 
 
 def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
     if options.best_share + options.uniform_share > 1:
-        said = f"--best-share {options.best_share} and --uniform-share {options.uniform_share}"
-        raise InvalidInput(f"{said}: together more than 1")
+        raise InvalidInput(
+            f"--best-share {options.best_share} and --uniform-share {options.uniform_share}: "
+            "together more than 1"
+        )
     mix = RookworldMix(options.state_share, options.illegal_share, options.ending_share)
     targets = CandidateTargets(
-        *(options.lines, options.candidates, options.temperature),
-        *(options.best_share, options.uniform_share, options.mate_bonus, options.remarks),
+        lines=options.lines,
+        candidates=options.candidates,
+        temperature=options.temperature,
+        best=options.best_share,
+        uniform=options.uniform_share,
+        mate=options.mate_bonus,
+        remarks=options.remarks,
     )
     recipe = recipe_of(TaskRecipe, options, mix=mix, targets=targets)
     with made_parts(
@@ -100,11 +107,11 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
     if not options.puzzles:
         raise SetupError("the task puzzle needs --puzzles FILE")
     themes, without = frozenset(options.themes), frozenset(options.without)
-    wanted = recipe_of(PuzzleFilter, options, themes=themes, without=without)
+    puzzle_filter = recipe_of(PuzzleFilter, options, themes=themes, without=without)
     counts = PuzzleCounts()
     excluded, exams = read_evaluation_files(options.exam)
     puzzles = read_puzzles(
-        options.puzzles, wanted=wanted, excluded=excluded if exams else None, counts=counts
+        options.puzzles, wanted=puzzle_filter, excluded=excluded if exams else None, counts=counts
     )
     chosen = select_puzzles(
         puzzles,
@@ -116,7 +123,9 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
     source = identify(options.puzzles)
     terms = {
         "puzzles": {"size": source.size, "sha256": source.sha256, "rows": counts.rows, "chosen": len(chosen)},
-        "wanted": {name: sorted(v) if isinstance(v, frozenset) else v for name, v in asdict(wanted).items()},
+        "wanted": {
+            name: sorted(v) if isinstance(v, frozenset) else v for name, v in asdict(puzzle_filter).items()
+        },
         "count": options.count,
         "seed": options.seed,
         "style": options.style,

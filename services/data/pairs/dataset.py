@@ -71,14 +71,14 @@ class Policy:
         server = self.servers[number % len(self.servers)]
         prompt = render(position, style=recipe.asked_style)
         seed = (recipe.seed << 32) + number * self.completions
-        made = await retry(
+        result = await retry(
             lambda: server.complete(
                 prompt, model=self.model, count=self.completions, sampling=self.sampling, seed=seed
             ),
             on=PeerFault,
             pauses_s=_PAUSES_S,
         )
-        return made.completions
+        return result.completions
 
 
 @dataclass
@@ -131,7 +131,7 @@ class PairMaker:
         self._wanted = wanted
         self._policy = policy
         self._executor = executor if positions.picklable else None  # None: the event loop's threads
-        self._made: dict[int, list[tuple[int, Pair]]] = {}
+        self._numbered_pairs: dict[int, list[tuple[int, Pair]]] = {}
         self._scored: Counter[int] = Counter()
         self._misses: dict[int, Counter[str]] = {}
         self._finished = FinishedParts()
@@ -141,11 +141,11 @@ class PairMaker:
             pairs = list(parts.read(part))
             self._finished.add(part, pairs)
             for pair in pairs:
-                self._keep(pair)
+                self._note(pair)
 
     @property
-    def made(self) -> int:
-        """The number of different pairs made so far; never more than wanted."""
+    def pair_count(self) -> int:
+        """The number of different pairs made so far, at most `wanted`."""
         return min(len(self._keys), self._wanted)
 
     @property
@@ -156,11 +156,11 @@ class PairMaker:
     async def run(self, scorer: Scorer, *, in_flight: int, advance: Callable[[int], None]) -> None:
         """Works until there are enough pairs or no more positions.
 
-        `advance` is called with the increase of `made` after each position.
+        `advance` is called with the increase of `pair_count` after each position.
 
         Raises:
             PeerFault: the policy or the reward service does not answer. A later run continues from here.
-            SetupError: the service judges in another way than when the pairs were begun.
+            SetupError: the service judges in another way than it judged the earlier pairs.
         """
         if self.done:
             return
@@ -168,16 +168,16 @@ class PairMaker:
         scored = scorer.stream(requests, scheme="delta", items=_IN_FLIGHT)
         async with aclosing(requests), aclosing(scored) as results:
             async for request, slots in results:
-                before = self.made
-                self._take(request.number, pair_of(request, slots, self._recipe))
-                advance(self.made - before)
+                before = self.pair_count
+                self._add(request.number, pair_of(request, slots, self._recipe))
+                advance(self.pair_count - before)
                 if self.done:
                     return
 
     def pairs(self) -> Iterator[Pair]:
         """The pairs of the data set: as many as wanted, by position number, without repeated positions."""
-        made = chain.from_iterable(self._parts.read(part) for part in range(self._finished.parts))
-        return islice(without_repeats(made, seen=set()), self._wanted)
+        pairs = chain.from_iterable(self._parts.read(part) for part in range(self._finished.parts))
+        return islice(without_repeats(pairs, seen=set()), self._wanted)
 
     def counts(self) -> Counter[str]:
         """How many positions of the counted parts gave a pair, or why they gave none."""
@@ -190,7 +190,7 @@ class PairMaker:
         async with aclosing(as_completed(self._numbers(), self._request, limit=limit)) as requests:
             async for number, request in requests:
                 if request is None:
-                    self._take(number, NoPair.IN_EXAM)
+                    self._add(number, NoPair.IN_EXAM)
                 else:
                     yield request, request.items()
 
@@ -215,19 +215,19 @@ class PairMaker:
             number, position, self._recipe, answers=answers, policy=self._policy.model
         )
 
-    def _take(self, number: int, pair: Pair | NoPair) -> None:
+    def _add(self, number: int, pair: Pair | NoPair) -> None:
         part = number // PART_SIZE
-        made, misses = self._made.setdefault(part, []), self._misses.setdefault(part, Counter())
+        pairs, misses = self._numbered_pairs.setdefault(part, []), self._misses.setdefault(part, Counter())
         if isinstance(pair, Pair):
-            self._keep(pair)
-            made.append((number, pair))
+            self._note(pair)
+            pairs.append((number, pair))
         else:
             misses[pair.value] += 1
         self._scored[part] += 1
         if self._scored[part] == len(self._positions.part(part)):
             self._finish(part)
 
-    def _keep(self, pair: Pair) -> None:
+    def _note(self, pair: Pair) -> None:
         """Notes the position of a pair.
 
         Raises:
@@ -242,10 +242,10 @@ class PairMaker:
         self._keys.add(position_key(pair.fen))
 
     def _finish(self, part: int) -> None:
-        made = [pair for _, pair in sorted(self._made.pop(part), key=lambda numbered: numbered[0])]
-        counts = {"positions": self._scored.pop(part), "pairs": len(made), **self._misses.pop(part)}
-        self._parts.write(part, made, counts=counts)
-        self._finished.add(part, made)
+        pairs = [pair for _, pair in sorted(self._numbered_pairs.pop(part), key=lambda numbered: numbered[0])]
+        counts = {"positions": self._scored.pop(part), "pairs": len(pairs), **self._misses.pop(part)}
+        self._parts.write(part, pairs, counts=counts)
+        self._finished.add(part, pairs)
 
 
 PARQUET = "pairs.parquet"
@@ -268,11 +268,11 @@ def write_pairs(
             if lines:
                 lines.add(asdict(pair))
     counts = maker.counts()
-    positions, made = counts.pop("positions", 0), counts.pop("pairs", 0)
+    positions, pairs_made = counts.pop("positions", 0), counts.pop("pairs", 0)
     facts = {
         "pairs": len(gaps),
         "positions": positions,
-        "left_out": {**dict(sorted(counts.items())), "repeated_or_more_than_wanted": made - len(gaps)},
+        "left_out": {**dict(sorted(counts.items())), "repeated_or_more_than_wanted": pairs_made - len(gaps)},
         "mean_gap": round(math.fsum(gaps) / len(gaps), 6) if gaps else None,
         **{f"by_{name}": dict(sorted(counter.items())) for name, counter in by.items()},
     }

@@ -118,11 +118,11 @@ class PairRequest:
 
     def items(self) -> list[ScoreItem]:
         """The items to send to the reward service: first the policy's answers, then the random moves."""
-        said = [
+        items = [
             ScoreItem(self.prompt.fen, answer.text, truncated=answer.truncated, task=self.task)
             for answer in self.answers
         ]
-        return said + [ScoreItem(self.prompt.fen, _boxed(move)) for move in self.drawn]
+        return items + [ScoreItem(self.prompt.fen, _boxed(move)) for move in self.drawn]
 
 
 def pair_request(
@@ -140,7 +140,9 @@ def pair_request(
     drawn = tuple(rng.sample(moves, min(recipe.candidates, len(moves))))
     task = task_of(position, style=recipe.asked_style)
     moves_only = task if task == GAME_TASK else ""  # RookWorld's lines have no regret
-    return PairRequest(number, position, prompt, tuple(answers), drawn, policy, moves_only)
+    return PairRequest(
+        number, position, prompt, answers=tuple(answers), drawn=drawn, policy=policy, task=moves_only
+    )
 
 
 def pair_of(
@@ -150,11 +152,11 @@ def pair_of(
     if any(isinstance(slot, RookeryError) for slot in slots):
         return NoPair.REFUSED
     verdicts = [slot for slot in slots if isinstance(slot, Verdict)]
-    own = len(request.answers)
-    index = _most_frequent(verdicts[:own], recipe)
+    answer_count = len(request.answers)
+    index = _most_frequent(verdicts[:answer_count], recipe)
     if index is not None:
         return _pair(request, verdicts[index], text=request.answers[index].text)
-    weaker = [verdict for verdict in verdicts[own:] if _is_weaker(verdict, recipe)]
+    weaker = [verdict for verdict in verdicts[answer_count:] if _is_weaker(verdict, recipe)]
     if not weaker:
         return NoPair.NO_WEAKER_MOVE
     return _pair(request, min(weaker, key=lambda verdict: verdict.regret or 0.0), text=None)

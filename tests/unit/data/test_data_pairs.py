@@ -281,9 +281,9 @@ async def test_progress_never_passes_the_wanted_number(tmp_path: Path) -> None:
     maker = PairMaker(NumberedPositions(position), RECIPE, parts, wanted=4)
     advanced: list[int] = []
     await maker.run(Scorer(), in_flight=8, advance=advanced.append)
-    assert sum(advanced) == maker.made == len(list(maker.pairs())) == 4
+    assert sum(advanced) == maker.pair_count == len(list(maker.pairs())) == 4
     again = PairMaker(NumberedPositions(position), RECIPE, parts, wanted=4)
-    assert (again.made, again.done) == (4, True)
+    assert (again.pair_count, again.done) == (4, True)
 
 
 def test_parts_that_only_repeat_are_an_end() -> None:
