@@ -31,7 +31,7 @@ import chess
 from commentary import Statement, move_statements, position_statements
 from rookery.errors import Quarantined
 from rookery.prompt import mover_board, render
-from rookery.trace import Evaluation, Position
+from rookery.trace import Position
 from rookery.uci import Analysis, Query
 from rookery.winprob import win_probability
 from services.data.tasks.example import ENGINE_MOVES, Alternatives, Example
@@ -88,24 +88,25 @@ async def engine_moves(
 
 
 def _compose(board: chess.Board, analysis: Analysis, targets: CandidateTargets, *, seed: str) -> "_Answer":
-    answer, left, drawn = _Answer("<think>"), probabilities(board, analysis, targets), list[str]()
+    answer, remaining, drawn = _Answer("<think>"), probabilities(board, analysis, targets), list[str]()
     rng, words = random.Random(seed), random.Random(f"{seed}:remarks")
     if targets.remarks:
-        found = position_statements(board, words, voice=_VOICE)
+        about_position = position_statements(board, words, voice=_VOICE)
         # A mate that is announced would be the first candidate.
-        told = [one for one in found if one.finding.concept.name != "mate in one"]
-        _remark(answer, told, targets.remarks, words)
+        remarks = [s for s in about_position if s.finding.concept.name != "mate in one"]
+        _add_remarks(answer, remarks, targets.remarks, words)
         answer.text += "\n"
-    for _ in range(min(targets.candidates, len(left))):
+    for _ in range(min(targets.candidates, len(remaining))):
         answer.text += " " if drawn else ""
-        drawn.append(answer.draw(left, rng))
-        del left[drawn[-1]]
+        drawn.append(answer.draw(remaining, rng))
+        del remaining[drawn[-1]]
     places = {move: place for place, move in enumerate(ranking(board, analysis))}
     best = min(drawn, key=lambda move: places.get(move, len(places)))
     answer.text += "</think>"
-    if targets.remarks and (said := move_statements(board, chess.Move.from_uci(best), words, voice=_VOICE)):
+    move = chess.Move.from_uci(best)
+    if targets.remarks and (reasons := move_statements(board, move, words, voice=_VOICE)):
         answer.text += best
-        _remark(answer, said, 1, words, gap=" ")
+        _add_remarks(answer, reasons, 1, words, gap=" ")
         answer.text += " "
     answer.text += f"\\boxed{{{best}}}"
     return answer
@@ -118,10 +119,10 @@ def ranking(board: chess.Board, analysis: Analysis) -> list[str]:
 
 def probabilities(board: chess.Board, analysis: Analysis, targets: CandidateTargets) -> dict[str, float]:
     """The probability of each legal move."""
-    judged = {
-        move: win_probability(line.evaluation) + _mate(line.evaluation, targets.mate)
-        for move, line in zip(ranking(board, analysis), analysis.lines, strict=True)
-    }
+    judged: dict[str, float] = {}
+    for move, line in zip(ranking(board, analysis), analysis.lines, strict=True):
+        mate = line.evaluation.mate or 0
+        judged[move] = win_probability(line.evaluation) + (targets.mate / mate if mate > 0 else 0.0)
     unseen, most = min(judged.values()) - _UNSEEN, max(judged.values())
     legal = [move.uci() for move in board.legal_moves]
     soft = [math.exp((judged.get(move, unseen) - most) / targets.temperature) for move in legal]
@@ -131,13 +132,9 @@ def probabilities(board: chess.Board, analysis: Analysis, targets: CandidateTarg
     return weights
 
 
-def _mate(score: Evaluation, worth: float) -> float:
-    return worth / score.mate if score.mate is not None and score.mate > 0 else 0.0
-
-
 @dataclass(slots=True)
 class _Answer:
-    """An answer as far as it is written, and what could stand at places of it instead."""
+    """An answer that is being written, with the alternatives to each drawn part of it."""
 
     text: str
     alternatives: list[Alternatives] = field(default_factory=list)
@@ -155,21 +152,22 @@ class _Answer:
         return chosen
 
 
-def _remark(
+def _add_remarks(
     answer: _Answer, statements: Sequence[Statement], most: int, rng: random.Random, *, gap: str = ""
 ) -> None:
     """Adds up to `most` sentences to the answer, after `gap`. None of them repeats another one."""
-    left = list(statements)
+    remaining = list(statements)
     for _ in range(most):
-        if not left:
+        if not remaining:
             break
-        weights, meant = dict[str, float](), dict[str, Statement]()
-        for statement in left:
+        weights, statement_of = dict[str, float](), dict[str, Statement]()
+        for statement in remaining:
             bounded = min(_MOST_WEIGHT, max(_LEAST_WEIGHT, statement.finding.weight))
             for text in statement.sentences:
                 # A token of a tokenizer of words begins with the space before it.
-                meant.setdefault(gap + text, statement)
+                statement_of.setdefault(gap + text, statement)
                 weights[gap + text] = weights.get(gap + text, 0.0) + bounded / len(statement.sentences)
         text = answer.draw(weights, rng)
-        said, text = meant[text], text.removeprefix(gap)
-        left, gap = [one for one in left if not one.repeats(said) and text not in one.sentences], " "
+        drawn, text = statement_of[text], text.removeprefix(gap)
+        remaining = [s for s in remaining if not s.repeats(drawn) and text not in s.sentences]
+        gap = " "

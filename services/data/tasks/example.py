@@ -77,7 +77,9 @@ def rookworld_example(
     if isinstance(line, StateLine):
         prompt = rookworld.state_prompt(line.fen, line.move, line.recent)
         answer = rookworld.state_answer(line.answer)
-        return Example(position.id, STATE, line.fen, (Message("user", prompt),), answer, line.move)
+        return Example(
+            position.id, STATE, line.fen, prompt=(Message("user", prompt),), answer=answer, move=line.move
+        )
     prompt = rookworld.policy_prompt(line.fen, layout=layout)
     answer = rookworld.policy_answer(line.answer, layout=layout)
     return Example(position.id, POLICY, line.fen, (Message("user", prompt),), answer)
@@ -97,4 +99,4 @@ def next_fen(position: Position, *, seed: int = 0, form: str = "fen") -> Example
     move = moves[int(rng.random() * len(moves))].uci()
     messages = ask(position, task=NEXT_FEN, form=form, move=move).messages
     answer = rookworld_env.step(position.fen, move).next_fen
-    return Example(position.id, NEXT_FEN, position.fen, messages, answer, move)
+    return Example(position.id, NEXT_FEN, position.fen, prompt=messages, answer=answer, move=move)

@@ -82,11 +82,11 @@ class Lines:
 
         The published lines do, whenever Black is to move: see `services.data.tasks.rookworld`.
         """
-        read = wrong = 0
+        count = wrong = 0
         for text in self._texts[:most].to_pylist():
             with suppress(InvalidInput):
                 line = parse_policy_line(text)
-                read += 1
+                count += 1
                 wrong += max(line.evals) > dict(zip(line.moves, line.evals, strict=True)).get(line.best, -1e9)
         if wrong:
             logger.warning(
@@ -94,7 +94,7 @@ class Lines:
                 "evaluation; --no-targets judges answers by the engine instead",
                 self.place,
                 wrong,
-                read,
+                count,
             )
 
     def _read(self, row: int) -> Position:

@@ -89,7 +89,7 @@ def write_moves(
     if STANDARD_INPUT in sources:
         raise InvalidInput("moves reads its games twice, and '-' can be read once: name a file")
     identified = [identify(path) for path in sources]
-    excluded, read = read_evaluation_files(exams)
+    excluded, exam_files = read_evaluation_files(exams)
     folder = open_folder(out)
     with Progress() as progress, Workers(jobs) as workers:
         games, skipped = _read(identified, recipe.split, workers, progress)
@@ -97,10 +97,12 @@ def write_moves(
             raise nothing_to_sample(identified, recipe.split, skipped)
         picked = pick_plies(games, count=recipe.count, seed=recipe.seed, shares=recipe.shares)
         with jsonl_writer(folder, "moves.jsonl.zst" if compress else "moves.jsonl") as lines:
-            counts = _write(lines, games, picked, recipe, excluded, workers, progress)
+            counts = _write(
+                lines, games, picked, recipe=recipe, excluded=excluded, workers=workers, progress=progress
+            )
     terms = {
         "sources": sources_terms(identified),
-        "exams": [exam.summary for exam in read],
+        "exams": [exam.summary for exam in exam_files],
         "recipe": asdict(recipe),
     }
     facts = {
@@ -120,10 +122,10 @@ def pick_plies(games: Sequence[Game], *, count: int, seed: int, shares: Shares) 
     Every ply of a phase is equally likely, whatever game it is in.
     """
     picked: list[list[int]] = [[] for _ in games]
-    for phase, wanted in shares.split(count).items():
+    for phase, phase_count in shares.split(count).items():
         plies = [game.plies(phase) for game in games]
         total = sum(map(len, plies))
-        chosen = sorted(random.Random(f"{seed}:{phase}").sample(range(total), min(total, wanted)))
+        chosen = sorted(random.Random(f"{seed}:{phase}").sample(range(total), min(total, phase_count)))
         _deal(chosen, plies, picked)
     return [sorted(plies) for plies in picked]
 
@@ -164,6 +166,7 @@ def _write(
     out: JsonlWriter,
     games: Sequence[Game],
     picked: Sequence[Sequence[int]],
+    *,
     recipe: MovesRecipe,
     excluded: PositionKeys,
     workers: Workers,
@@ -199,9 +202,9 @@ def _lines_of_batch(recipe: MovesRecipe, batch: list[tuple[Game, Sequence[int]]]
 def game_lines(game: Game, plies: Sequence[int], recipe: MovesRecipe) -> Iterator[MovesLine]:
     """One line per ply. Random choices depend only on the seed and the game."""
     rng = random.Random(f"{recipe.seed}:{game.source}:{game.number}")
-    wanted = set(plies)
-    for ply, board, move in islice(game.replay(), max(wanted) + 1):
-        if ply in wanted:
+    chosen = set(plies)
+    for ply, board, move in islice(game.replay(), max(chosen) + 1):
+        if ply in chosen:
             yield _line(game.position(ply, fen=board.fen()), board, move, recipe, rng)
 
 
@@ -210,15 +213,15 @@ def _line(
 ) -> MovesLine:
     prompt, key = render(position, style=recipe.style), position_key(position.fen)
     mirrored = prompt.fen.split(" ", 2)[1] != position.fen.split(" ", 2)[1]
-    shown = mirrored_move if mirrored else str
-    legal = sorted(shown(m.uci()) for m in board.legal_moves)
+    orient = mirrored_move if mirrored else str
+    legal = sorted(orient(m.uci()) for m in board.legal_moves)
     if rng.random() < recipe.legal_share:
         return MovesLine("legal", position.phase, key, _encode(prompt, " ?", " ".join(legal)))
-    played = shown(move.uci())
+    played = orient(move.uci())
     legal.remove(played)
-    named = [played, *rng.sample(legal, min(recipe.candidates - 1, len(legal)))]
-    rng.shuffle(named)
-    answer = f"<think>{' '.join(named)}</think>\\boxed{{{played}}}"
+    candidates = [played, *rng.sample(legal, min(recipe.candidates - 1, len(legal)))]
+    rng.shuffle(candidates)
+    answer = f"<think>{' '.join(candidates)}</think>\\boxed{{{played}}}"
     return MovesLine("move", position.phase, key, _encode(prompt, "", answer))
 
 

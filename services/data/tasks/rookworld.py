@@ -94,14 +94,14 @@ def policy_line(fen: str, analysis: Analysis, rng: random.Random) -> PolicyLine:
         EngineFault: the answer lacks moves, because the search was too short.
     """
     board = chess.Board(fen)
-    wanted = min(rookworld.CANDIDATES, board.legal_moves.count())
-    if len(analysis.lines) < wanted:
+    line_count = min(rookworld.CANDIDATES, board.legal_moves.count())
+    if len(analysis.lines) < line_count:
         raise EngineFault(
-            f"{len(analysis.lines)} of {wanted} moves judged in {analysis.nodes} nodes: {fen!r}"
+            f"{len(analysis.lines)} of {line_count} moves judged in {analysis.nodes} nodes: {fen!r}"
         )
     judged = [
         (engine_move(board, line.pv[0]), rookworld.to_pawns(line.evaluation))
-        for line in analysis.lines[:wanted]
+        for line in analysis.lines[:line_count]
     ]
     best = max(judged, key=lambda move: move[1])[0]
     shuffled = sorted(judged, key=lambda _: rng.random())
@@ -160,10 +160,10 @@ def _leaving_king_in_check(board: chess.Board) -> list[chess.Move]:
 
 
 def _by_opponent(board: chess.Board) -> list[chess.Move]:
-    other = board.copy(stack=False)
-    other.turn = not board.turn
-    other.ep_square = None
-    return list(other.generate_pseudo_legal_moves())
+    opponent_board = board.copy(stack=False)
+    opponent_board.turn = not board.turn
+    opponent_board.ep_square = None
+    return list(opponent_board.generate_pseudo_legal_moves())
 
 
 def _out_of_reach(board: chess.Board) -> list[chess.Move]:
