@@ -94,12 +94,12 @@ class Parts(Generic[R]):
         self.folder.remove(_TERMS)
         self.done = set()
 
-    def _check_terms(self, begun: Mapping[str, Any], terms: Mapping[str, Any]) -> None:
-        wanted = json.loads(json.dumps(terms))
+    def _check_terms(self, stored: Mapping[str, Any], terms: Mapping[str, Any]) -> None:
+        current = json.loads(json.dumps(terms))
         differing = [
-            f"{name} was {begun.get(name)!r}, is {wanted.get(name)!r}"
-            for name in sorted({*begun, *wanted})
-            if begun.get(name) != wanted.get(name)
+            f"{name} was {stored.get(name)!r}, is {current.get(name)!r}"
+            for name in sorted({*stored, *current})
+            if stored.get(name) != current.get(name)
         ]
         if differing:
             raise SetupError(

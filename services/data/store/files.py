@@ -209,7 +209,7 @@ def _codec_of(start: bytes) -> Callable[[], _Codec] | None:
 def _decompress(chunks: Iterable[bytes], new: Callable[[], _Codec]) -> Iterator[bytes]:
     """Decompresses frame by frame. A library's file object may take a truncated file for a complete one."""
     codec, open_frame = new(), False
-    for chunk in _cut(chunks, _ZSTD_PIECE_BYTES) if new is _zstd else chunks:
+    for chunk in _split_chunks(chunks, _ZSTD_PIECE_BYTES) if new is _zstd else chunks:
         while chunk:
             if new is _gzip and not open_frame:
                 chunk = chunk.lstrip(b"\0")  # padding between members, as gzip itself allows
@@ -226,7 +226,7 @@ def _decompress(chunks: Iterable[bytes], new: Callable[[], _Codec]) -> Iterator[
         raise DamagedFile("EOFError: the compressed file is cut off")
 
 
-def _cut(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+def _split_chunks(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
     for chunk in chunks:
         yield from (chunk[start : start + size] for start in range(0, len(chunk), size))
 
@@ -242,17 +242,17 @@ def _utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 def join_blocks(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Joins small blocks to larger ones. Everything before a damage is yielded before `DamagedFile`."""
-    held: list[bytes] = []
+    buffered: list[bytes] = []
     size = 0
     try:
         for block in blocks:
-            held.append(block)
+            buffered.append(block)
             size += len(block)
             if size >= BLOCK_BYTES:
-                yield b"".join(held)
-                held, size = [], 0
+                yield b"".join(buffered)
+                buffered, size = [], 0
     except DamagedFile:
-        yield b"".join(held)
+        yield b"".join(buffered)
         raise
     if size:
-        yield b"".join(held)
+        yield b"".join(buffered)

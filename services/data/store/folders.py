@@ -240,10 +240,10 @@ class RemoteFolder(Folder):
 
     def names(self, *, below: str = "", suffix: str = "") -> list[str]:
         with store_faults(self.url, "list"):
-            found = self._files.find(f"{self._root}/{below}".rstrip("/"))
+            paths = self._files.find(f"{self._root}/{below}".rstrip("/"))
         prefix = f"{self._root}/"
         # S3 lists a file as if it were below itself.
-        inside = (path.removeprefix(prefix) for path in found if path.startswith(prefix))
+        inside = (path.removeprefix(prefix) for path in paths if path.startswith(prefix))
         return sorted(name for name in inside if name.endswith(suffix))
 
 

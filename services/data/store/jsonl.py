@@ -91,15 +91,15 @@ def read_json(folder: Folder, name: str) -> Any:
     Raises:
         InvalidInput: it is not JSON, or too large.
     """
-    held, size = [], 0
+    parts, size = [], 0
     with text_blocks(folder, name) as blocks:
         for block in blocks:
-            held.append(block)
+            parts.append(block)
             size += len(block)
             if size > _MAX_JSON_BYTES:
                 place = folder.place(name)
                 raise InvalidInput(f"{place!r} is JSON of more than {_MAX_JSON_BYTES >> 20} MiB")
-    return parse_json(b"".join(held), folder.place(name))
+    return parse_json(b"".join(parts), folder.place(name))
 
 
 def parse_json(text: bytes, place: str) -> Any:

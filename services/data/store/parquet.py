@@ -60,12 +60,12 @@ class RecordWriter(Generic[R]):
         self._kind = kind
         self._rows = adapter(kind.record)
         self._schema = schema
-        self._held: list[dict[str, Any]] = []
+        self._buffered: list[dict[str, Any]] = []
 
     def add(self, record: R) -> None:
-        self._held.append(self._rows.dump_python(record))
+        self._buffered.append(self._rows.dump_python(record))
         self.rows += 1
-        if len(self._held) == self._kind.rows:
+        if len(self._buffered) == self._kind.rows:
             self.flush()
 
     @property
@@ -74,11 +74,11 @@ class RecordWriter(Generic[R]):
         return self._file.written
 
     def flush(self) -> None:
-        """Writes the held records as a row group."""
-        if self._held:
-            batch = pa.RecordBatch.from_pylist(self._held, schema=self._schema)
+        """Writes the buffered records as a row group."""
+        if self._buffered:
+            batch = pa.RecordBatch.from_pylist(self._buffered, schema=self._schema)
             self._writer.write_batch(batch, row_group_size=self._kind.rows)
-            self._held = []
+            self._buffered = []
 
 
 @contextmanager
@@ -134,14 +134,14 @@ def read_values(folder: Folder, name: str, kind: Kind[R]) -> Iterator[dict[str, 
     """
     with folder.read(name) as raw:
         file = open_parquet(raw, folder.place(name))
-        described = _describe(file)
-        if (described.kind, described.version) != (kind.name, str(kind.version)):
+        description = _describe(file)
+        if (description.kind, description.version) != (kind.name, str(kind.version)):
             raise InvalidInput(
-                f"{folder.place(name)!r} holds {described.kind!r} in version {described.version!r}: "
+                f"{folder.place(name)!r} holds {description.kind!r} in version {description.version!r}: "
                 f"{kind.name!r} in version {str(kind.version)!r} is read here"
             )
-        wanted = [name for name in schema_of(kind.record).names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(batch_size=min(kind.rows, _ROWS), columns=wanted):
+        columns = [name for name in schema_of(kind.record).names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=min(kind.rows, _ROWS), columns=columns):
             yield from batch.to_pylist(maps_as_pydicts="strict")
 
 
@@ -153,8 +153,8 @@ def read_rows(folder: Folder, name: str, columns: Collection[str] | None = None)
     """The rows of any Parquet file, with those of `columns` that it has; by default, with all."""
     with folder.read(name) as raw:
         file = open_parquet(raw, folder.place(name))
-        wanted = [name for name in file.schema_arrow.names if columns is None or name in columns]
-        for batch in file.iter_batches(batch_size=_ROWS, columns=wanted):
+        names = [name for name in file.schema_arrow.names if columns is None or name in columns]
+        for batch in file.iter_batches(batch_size=_ROWS, columns=names):
             yield from batch.to_pylist()
 
 
@@ -187,12 +187,12 @@ def open_parquet(raw: IO[bytes], place: str) -> pq.ParquetFile:
 
 
 def _describe(file: pq.ParquetFile) -> ParquetDescription:
-    said = file.schema_arrow.metadata or {}
+    metadata = file.schema_arrow.metadata or {}
     return ParquetDescription(
-        kind=said.get(_KIND, b"").decode(),
-        version=said.get(_VERSION, b"").decode(),
-        writer=said.get(_WRITER, b"").decode() or str(file.metadata.created_by),
-        notes=json.loads(said.get(_NOTES, b"{}")),
+        kind=metadata.get(_KIND, b"").decode(),
+        version=metadata.get(_VERSION, b"").decode(),
+        writer=metadata.get(_WRITER, b"").decode() or str(file.metadata.created_by),
+        notes=json.loads(metadata.get(_NOTES, b"{}")),
         rows=file.metadata.num_rows,
         row_groups=file.metadata.num_row_groups,
         schema=file.schema_arrow.remove_metadata(),

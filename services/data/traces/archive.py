@@ -70,24 +70,24 @@ class TraceArchive:
 
     def archived_entries(self, run: str, entries: Sequence[str]) -> set[str]:
         """Those of the stream entries that are already in the archive."""
-        found: set[str] = set()
+        archived: set[str] = set()
         for day in {day_of(entry) for entry in entries}:
-            wanted = {entry for entry in entries if day_of(entry) == day}
+            entries_of_day = {entry for entry in entries if day_of(entry) == day}
             for file in self._files(f"run={run}/date={day}"):
-                if any(file.first <= stream_id(entry) <= file.last for entry in wanted):
+                if any(file.first <= stream_id(entry) <= file.last for entry in entries_of_day):
                     rows = read_rows(self.folder, file.name, ("entry",))
-                    found.update(wanted.intersection(row["entry"] for row in rows))
-        return found
+                    archived.update(entries_of_day.intersection(row["entry"] for row in rows))
+        return archived
 
     def newest(self, run: str, *, count: int) -> dict[str, str]:
         """The entry ids of at least the last `count` groups of a run, by group id, in stream order."""
-        found: list[list[tuple[str, str]]] = []
+        pairs_of_files: list[list[tuple[str, str]]] = []
         for file in reversed(self._files(f"run={run}")):
-            if sum(map(len, found)) >= count:
+            if sum(map(len, pairs_of_files)) >= count:
                 break
             rows = read_rows(self.folder, file.name, ("id", "entry"))
-            found.append([(row["id"], row["entry"]) for row in rows])
-        return dict(pair for pairs in reversed(found) for pair in pairs)
+            pairs_of_files.append([(row["id"], row["entry"]) for row in rows])
+        return dict(pair for pairs in reversed(pairs_of_files) for pair in pairs)
 
     def runs(self) -> list[str]:
         """The names of the runs with at least one file."""
@@ -110,19 +110,20 @@ class TraceArchive:
             if len(cluster) == 1:
                 yield from read_records(self.folder, cluster[0].name, GROUPS)
             else:
-                yield from self._once(cluster)
+                yield from self._merged(cluster)
 
-    def _once(self, cluster: Sequence[ArchiveFile]) -> Iterator[TraceGroup]:
-        seen: set[str] = set()
+    def _merged(self, cluster: Sequence[ArchiveFile]) -> Iterator[TraceGroup]:
+        """The groups of overlapping files in order, each entry once."""
+        entries: set[str] = set()
         readers = (read_records(self.folder, file.name, ARCHIVED) for file in cluster)
         for record in merge(*readers, key=lambda record: stream_id(record.entry)):
-            if record.entry not in seen:
-                seen.add(record.entry)
+            if record.entry not in entries:
+                entries.add(record.entry)
                 yield record.group
 
     def _files(self, below: str) -> list[ArchiveFile]:
-        found = [_file(name) for name in self.folder.names(below=below, suffix=SUFFIX)]
-        return sorted(found, key=lambda file: (file.run, file.first, file.last))
+        files = [_file(name) for name in self.folder.names(below=below, suffix=SUFFIX)]
+        return sorted(files, key=lambda file: (file.run, file.first, file.last))
 
 
 def stream_id(entry: str) -> StreamId:

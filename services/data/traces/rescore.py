@@ -131,7 +131,7 @@ class Comparison:
             },
             "reward_correlation": _correlation(rewards),
             "advantage_correlation": _correlation(advantages),
-            "advantage_signs": {name: int(of.sum()) for name, of in signs.items()},
+            "advantage_signs": {name: int(answers.sum()) for name, answers in signs.items()},
             "groups_without_variance": {
                 "before": sum(uniform for uniform, _ in self._uniform),
                 "after": sum(uniform for _, uniform in self._uniform),
@@ -143,7 +143,7 @@ class Comparison:
 
 
 def _items(group: TraceGroup, task: str) -> Iterator[ScoreItem]:
-    position, own = group.position, task_of(group.position, style=group.prompt.style)
+    position, group_task = group.position, task_of(group.position, style=group.prompt.style)
     target = target_of(position, style=group.prompt.style)
     for trace in group.traces:
         completion = trace.completion
@@ -151,9 +151,9 @@ def _items(group: TraceGroup, task: str) -> Iterator[ScoreItem]:
             group.prompt.fen,
             completion.text,
             truncated=completion.truncated,
-            task=task or own,
-            move=position.move if own == STATE_TASK else "",
-            target=target if task in ("", own) else "",
+            task=task or group_task,
+            move=position.move if group_task == STATE_TASK else "",
+            target=target if task in ("", group_task) else "",
         )
 
 
