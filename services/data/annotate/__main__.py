@@ -7,8 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -43,12 +42,16 @@ def main(argv: list[str] | None = None) -> int:
 
 async def _check(options: argparse.Namespace) -> int:
     async with _pool(options) as pool:
-        with _writers(options) as writers, Progress() as progress:
+        # Processes that write and check. Without any, this process does it between the searches.
+        writer_pool = process_pool(options.jobs) if options.jobs else contextlib.nullcontext()
+        with writer_pool as writers, Progress() as progress:
             progress.begin("check", unit="positions", total=options.count)
             manner = Manner(options.voice, options.length, options.box, options.seed)
             effort = Effort.of(options.nodes, lines=options.lines)
             audit = Audit(Path(options.out), pool, manner, effort, writers=writers)
-            positions = ((one.fen, next(reversed(one.last_moves), None)) for one in _positions(options))
+            positions = (
+                (position.fen, next(reversed(position.last_moves), None)) for position in _positions(options)
+            )
             ahead = AHEAD * options.engines
             tally = await audit.run(positions, ahead=ahead, advance=progress.advance)
     summary = json.dumps(tally.summary(), indent=2)
@@ -67,11 +70,6 @@ async def _pool(options: argparse.Namespace) -> AsyncIterator[EnginePool]:
         yield await pool.start()
     finally:
         await pool.close()
-
-
-def _writers(options: argparse.Namespace) -> AbstractContextManager[ProcessPoolExecutor | None]:
-    """Processes that write and check; with none it is done between the searches."""
-    return process_pool(options.jobs) if options.jobs else contextlib.nullcontext()
 
 
 def _positions(options: argparse.Namespace) -> Iterator[Position]:

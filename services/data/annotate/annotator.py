@@ -19,7 +19,7 @@ _BACKOFF_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Annotator:
-    """Engines, how hard they think, how it is written."""
+    """Annotates positions. `effort` sets the searches of the engines, `style` and `manner` the text."""
 
     engines: Engines
     style: str = "fen"
@@ -33,8 +33,8 @@ class Annotator:
             InvalidInput: a broken position, a finished game, no such style.
             Unavailable: no engine answers.
         """
-        found = await self.study(position)
-        return compose(found, render(position, style=self.style), self.manner, id_=position.id)
+        prompt = render(position, style=self.style)
+        return compose(await self.study(position), prompt, self.manner, id_=position.id)
 
     async def study(self, position: Position) -> Study:
         """The engine's answers about the board that the prompt shows; a busy engine is asked again."""

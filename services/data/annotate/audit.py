@@ -38,7 +38,7 @@ class Tally:
     caught: Counter[str] = field(default_factory=Counter)
 
     def add(self, line: dict[str, Any]) -> None:
-        """Takes up the line of one position."""
+        """Adds the line of one position."""
         self.texts += 1
         self.sound += not line["false"] and not line["unread"]
         for name in ("sentences", "talk", "claims"):
@@ -49,7 +49,7 @@ class Tally:
         self.caught.update(line["caught"])
 
     def summary(self) -> dict[str, Any]:
-        """The rates."""
+        """The sums and rates as JSON values."""
         caught = {kind: round(self.caught[kind] / n, 4) for kind, n in sorted(self.planted.items())}
         return {
             "texts": self.texts,
@@ -68,7 +68,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Where its lines go, how its texts are written; with `plants` every tenth is also told with a lie."""
+    """An audit that writes to `folder`. With `plants`, falsehoods are planted in every tenth text."""
 
     folder: Path
     engines: Engines
@@ -84,7 +84,7 @@ class Audit:
         ahead: int,
         advance: Callable[[int], None] = lambda count: None,
     ) -> Tally:
-        """Works through positions that have no line yet, `ahead` of them at once; the tally of all.
+        """Examines the positions that have no line yet, `ahead` of them at once. Returns the tally of all.
 
         A position is a FEN and the move that led to it, if that is known.
         """
@@ -95,7 +95,9 @@ class Audit:
         with (self.folder / LOG).open("a", encoding="utf-8") as log:
             while batch := list(islice(waiting, ahead)):
                 numbered = enumerate(batch, start=tally.texts)
-                for line in await asyncio.gather(*(self._line(number, *one) for number, one in numbered)):
+                for line in await asyncio.gather(
+                    *(self._line(number, fen, last) for number, (fen, last) in numbered)
+                ):
                     log.write(json.dumps(line) + "\n")
                     tally.add(line)
                 log.flush()
@@ -109,25 +111,25 @@ class Audit:
         return tally, tally.texts
 
     async def _line(self, number: int, fen: str, last: str | None) -> dict[str, Any]:
-        found = await study(fen, self.engines, self.effort, last=last)
-        arguments = (found, self.manner, f"check:{number}", self.plants and number % 10 == 0)
+        position_study = await study(fen, self.engines, self.effort, last=last)
+        arguments = (position_study, self.manner, f"check:{number}", self.plants and number % 10 == 0)
         if self.writers is None:
-            return examined(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(self.writers, examined, *arguments)
+            return examine(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(self.writers, examine, *arguments)
 
 
-def examined(found: Study, manner: Manner, id_: str, plants: bool) -> dict[str, Any]:
-    """What there is to say of one position's first draft."""
-    text = manner.draft(found, id_=id_)
+def examine(position_study: Study, manner: Manner, id_: str, plants: bool) -> dict[str, Any]:
+    """The line of one position: its first draft, and what the reader finds in it."""
+    text = manner.draft(position_study, id_=id_)
     reading, answer = text.reading, str(text)
     planted: Counter[str] = Counter()
     caught: Counter[str] = Counter()
-    for lie in mutations(answer, found, random.Random(id_)) if plants else ():
+    for lie in mutations(answer, position_study, random.Random(id_)) if plants else ():
         planted[lie.kind] += 1
-        caught[lie.kind] += not read(found, lie.text).sound
+        caught[lie.kind] += not read(position_study, lie.text).sound
     return {
         "id": id_,
-        "fen": found.fen,
+        "fen": position_study.fen,
         "text": answer,
         "sentences": len(reading.sentences),
         "talk": sum(sentence.status == "talk" for sentence in reading.sentences),
@@ -140,7 +142,7 @@ def examined(found: Study, manner: Manner, id_: str, plants: bool) -> dict[str, 
 
 
 def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Lines written to the end; a torn last one is cut off the file, its position comes again."""
+    """The whole lines of a file. An incomplete last line is cut off, so its position is examined again."""
     if not path.exists():
         return
     data = path.read_bytes()

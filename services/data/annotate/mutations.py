@@ -27,7 +27,7 @@ _Place = re.Match[str]
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A text with one word changed, of some kind."""
+    """A text in which one word is changed. `kind` says which kind of word."""
 
     kind: str
     text: str
@@ -48,7 +48,7 @@ def mutations(text: str, study: Study, rng: random.Random) -> Iterator[Mutation]
 
 
 def _boards(study: Study) -> list[chess.Board]:
-    """The position, and all that come about in the lines."""
+    """The position, and those after each move of the study's lines."""
     root = chess.Board(study.fen)
     passed = root.copy(stack=False)
     passed.push(chess.Move.null())
@@ -71,33 +71,25 @@ def _stands(boards: _Boards, square: str, name: str | None = None, side: str | N
     )
 
 
-def _empty_place(boards: _Boards, place: _Place, rank: str) -> bool:
-    return not _stands(boards, place["file"] + rank, place["name"] or place["after"])
-
-
-def _other_piece(boards: _Boards, place: _Place, name: str) -> bool:
-    return not _stands(boards, place["square"], name)
-
-
-def _other_side(boards: _Boards, place: _Place, side: str) -> bool:
-    """The other side has no such piece, pieces or pawns; only one is better, in check or ahead."""
+def _is_false_side(boards: _Boards, place: _Place, side: str) -> bool:
+    """Whether the side has no such piece, pieces or pawns. Only one side is better, in check or ahead."""
     colour, rest = side == "White", place["rest"]
     if place["square"]:
         return not _stands(boards, place["square"], place["name"], side)
     if place["name"]:
         return not any(all_of(board, colour, place["name"]) for board in boards)
-    if found := _AT_HOME.search(rest):
-        return found[1] not in {NUMBERS[home_count(board, colour)] for board in boards}
-    if found := _ON_FILE.search(rest):
+    if match := _AT_HOME.search(rest):
+        return match[1] not in {NUMBERS[home_count(board, colour)] for board in boards}
+    if match := _ON_FILE.search(rest):
         facts = {f"pawns {colour}", f"heavy {colour}"}
-        return not any(facts & _facts(board, found[1]) for board in boards)
+        return not any(facts & _facts(board, match[1]) for board in boards)
     squares = re.findall(r"\bo[fn] ([a-h][1-8])", rest)
     return "seventh" not in rest and not any(_stands(boards, square, None, side) for square in squares)
 
 
-def _other_file(boards: _Boards, place: _Place, file: str) -> bool:
-    said = {fact for board in boards for fact in _facts(board, place["word"])}
-    return bool(said) and not any(said & _facts(board, file) for board in boards)
+def _is_false_file(boards: _Boards, place: _Place, file: str) -> bool:
+    facts = {fact for board in boards for fact in _facts(board, place["word"])}
+    return bool(facts) and not any(facts & _facts(board, file) for board in boards)
 
 
 def _facts(board: chess.Board, letter: str) -> set[str]:
@@ -111,7 +103,7 @@ def _facts(board: chess.Board, letter: str) -> set[str]:
     return facts | ({"open"} if is_open(board, file) else set())
 
 
-def _other_move(boards: _Boards, place: _Place, letter: str) -> bool:
+def _is_false_move(boards: _Boards, place: _Place, letter: str) -> bool:
     kind = chess.PIECE_SYMBOLS.index(letter.lower())
     target = chess.BB_SQUARES[chess.parse_square(place["square"])]
     return not any(
@@ -119,8 +111,11 @@ def _other_move(boards: _Boards, place: _Place, letter: str) -> bool:
     )
 
 
-def _other_count(boards: _Boards, place: _Place, word: str) -> bool:
-    """Not what either side has or has more of anywhere: a line that costs two pawns may cost one first."""
+def _is_false_count(boards: _Boards, place: _Place, word: str) -> bool:
+    """Whether on no board a side has this many, or this many more than the other.
+
+    All boards count: a line that costs two pawns may cost one first.
+    """
     noun = place["noun"].removesuffix("s")
     pairs = [(count(board, True, noun), count(board, False, noun)) for board in boards]
     leads = [ours - theirs for ours, theirs in pairs]
@@ -137,12 +132,14 @@ _KINDS: dict[str, tuple[re.Pattern[str], Sequence[str], Callable[[_Boards, _Plac
             rf"(?:-(?P<after>{_NAME}))?"
         ),
         "12345678",
-        _empty_place,
+        lambda boards, place, rank: (
+            not _stands(boards, place["file"] + rank, place["name"] or place["after"])
+        ),
     ),
     "piece": (
         re.compile(r"\b(?P<word>queen|rook|bishop|knight|pawn)(?=s? on (?P<square>[a-h][1-8])\b)"),
         ("queen", "rook", "bishop", "knight", "pawn"),
-        _other_piece,
+        lambda boards, place, name: not _stands(boards, place["square"], name),
     ),
     "side": (
         re.compile(
@@ -150,21 +147,21 @@ _KINDS: dict[str, tuple[re.Pattern[str], Sequence[str], Callable[[_Boards, _Plac
             r"(?= (?:is|has|wins|loses|drops|picks|gets)\b(?P<rest>[^.,;:]*)))"
         ),
         _SIDES,
-        _other_side,
+        _is_false_side,
     ),
     "count": (
         re.compile(
             r"\b(?P<word>two|three|four)(?= (?P<noun>legal|steps|pawns|rooks|knights|bishops|minor)\b)"
         ),
         NUMBERS[2:6],
-        _other_count,
+        _is_false_count,
     ),
     "move": (
         re.compile(r"(?<=\d\.)(?:\.\.)?(?P<word>[KQRBN])x?(?P<square>[a-h][1-8])"),
         "QRBN",
-        _other_move,
+        _is_false_move,
     ),
-    "file": (re.compile(r"\b(?P<word>[a-h])(?=-file\b)"), "abcdefgh", _other_file),
+    "file": (re.compile(r"\b(?P<word>[a-h])(?=-file\b)"), "abcdefgh", _is_false_file),
     "degree": (
         re.compile(rf"\b(?P<word>{'|'.join(_DEGREES)})\b"),
         _DEGREES,

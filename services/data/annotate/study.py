@@ -28,7 +28,7 @@ _LEAST_LURE = 0.9
 
 
 class Engines(Protocol):
-    """Whoever searches: a `rookery.engines.EnginePool`, one of its request queues, or a test's own."""
+    """Anything that searches: a `rookery.engines.EnginePool`, one of its queues, or a double in a test."""
 
     async def search(self, query: Query) -> Analysis:
         """The engine's answer to `query`."""
@@ -74,8 +74,8 @@ async def study(fen: str, engines: Engines, effort: Effort, *, last: str | None 
     best = decided.lines[0]
     others = [line.pv[0] for line in screen.lines if line.pv[0] != best.pv[0]][: lines - 1]
     _playable(board, (best, *screen.lines))
-    named = {chess.Move.from_uci(uci) for uci in (best.pv[0], *others)}
-    natural = [move.uci() for move in tempting_moves(board, leave_out=named, count=effort.tempting)]
+    searched = {chess.Move.from_uci(uci) for uci in (best.pv[0], *others)}
+    natural = [move.uci() for move in tempting_moves(board, leave_out=searched, count=effort.tempting)]
     queries = [Query(fen, effort.side_nodes, move=move) for move in (*others, *natural)]
     answers = await asyncio.gather(*(engines.search(query) for query in queries))
     rest = _playable(board, tuple(answer.lines[0] for answer in answers))
