@@ -109,7 +109,7 @@ class GameBody(BaseModel):
     """The text as it is in its file, without blank lines."""
 
 
-def hops(offset: int, wanted: int) -> Iterator[range]:
+def number_ranges(offset: int, wanted: int) -> Iterator[range]:
     """Ranges that cover the first `wanted` position numbers from `offset` on; endless if `wanted` is 0."""
     for first in count(offset, _POSITIONS_A_HOP):
         last = first + _POSITIONS_A_HOP
@@ -140,7 +140,7 @@ def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
             return [PositionBody.model_validate(position) for position in drawn]
 
         found: list[PositionBody] = []
-        for numbers in hops(query.offset, query.count):
+        for numbers in number_ranges(query.offset, query.count):
             found += await run_in_threadpool(draw, numbers)
         return PositionsBody(
             positions=found,
@@ -158,7 +158,7 @@ def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
     @app.get("/v1/games/{id}", responses=_MISSING, tags=["games"])
     def game(id: str) -> GameBody:
         """A game by the `game_id` of a position, or by source and number as positions are named."""
-        found, text = order.games.find(id)
-        return GameBody(**found.shown(pgn=text))
+        record, text = order.games.find(id)
+        return GameBody(**record.fields_with(pgn=text))
 
     return app

@@ -87,10 +87,10 @@ class Archiver:
         self._epoch = self._streams.take_over_archive(consumer=self._consumer)
         self._heartbeat()
         newest = partial(self._archive.newest, self._streams.run, count=KNOWN_GROUPS)
-        known = self._with_store(newest, stopping)
-        if known is None:
+        entries_by_group = self._with_retries(newest, stopping)
+        if entries_by_group is None:
             return
-        self._entries = known
+        self._entries = entries_by_group
         self._resume(stopping)
         while not stopping.is_set():
             entries = self._streams.read_new(
@@ -129,27 +129,29 @@ class Archiver:
     def _without_archived(self, entries: Sequence[Entry], stopping: threading.Event) -> list[Entry]:
         """Acknowledges the entries that are in a file, and returns the others, or none if told to stop."""
         ids = [entry.id for entry in entries]
-        known = self._with_store(partial(self._archive.archived_entries, self._streams.run, ids), stopping)
-        if known is None:
+        archived = self._with_retries(
+            partial(self._archive.archived_entries, self._streams.run, ids), stopping
+        )
+        if archived is None:
             return []
-        if known:
-            self._acknowledge(sorted(known), "archived", label="known")
-        return [entry for entry in entries if entry.id not in known]
+        if archived:
+            self._acknowledge(sorted(archived), "archived", label="known")
+        return [entry for entry in entries if entry.id not in archived]
 
     def _add(self, entries: Iterable[Entry], stopping: threading.Event) -> None:
         for entry in entries:
-            group_id = _id_of(entry)
+            group_id = _group_id(entry)
             if group_id is None:
                 self._acknowledge([entry.id], "unreadable", label="unreadable")
                 continue
-            known = self._entries.get(group_id)
-            if known == entry.id:  # Redis lost its last second and delivers it again
+            entry_id = self._entries.get(group_id)
+            if entry_id == entry.id:  # Redis lost its last second and delivers it again
                 if all(held.id != entry.id for held in self._batch.entries):
                     self._acknowledge([entry.id], "archived", label="known")
                 continue
-            if known:
+            if entry_id:
                 logger.warning(
-                    "group %s is in the archive as entry %s: %s is left out", group_id, known, entry.id
+                    "group %s is in the archive as entry %s: %s is left out", group_id, entry_id, entry.id
                 )
                 self._acknowledge([entry.id], "duplicate", label="duplicate")
                 continue
@@ -162,10 +164,10 @@ class Archiver:
 
     def _write(self, stopping: threading.Event) -> None:
         """Writes the batch, or leaves it for the next start."""
-        if self._batch.entries and self._with_store(self._write_once, stopping) is None:
+        if self._batch.entries and self._with_retries(self._write_once, stopping) is None:
             logger.warning("leaves %d groups for the next start", len(self._batch.entries))
 
-    def _with_store(self, work: Callable[[], T], stopping: threading.Event) -> T | None:
+    def _with_retries(self, work: Callable[[], T], stopping: threading.Event) -> T | None:
         """What `work` returns. Retries while the store is unreachable or full; None if told to stop then."""
         while True:
             try:
@@ -231,7 +233,7 @@ class Archiver:
             )
 
 
-def _id_of(entry: Entry) -> str | None:
+def _group_id(entry: Entry) -> str | None:
     try:
         return decode_group(entry.data).id
     except WireError as error:

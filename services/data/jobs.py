@@ -99,7 +99,7 @@ class WorkerEngine:
         Raises:
             SetupError: this machine has no engine, or another one.
         """
-        runner, engines = kept(_opened, self.path)
+        runner, engines = kept(_running_engine, self.path)
         if self.name and engines.engine_id != self.name:
             raise SetupError(
                 f"the engine on {socket.gethostname()} is {engines.engine_id!r}, elsewhere {self.name!r}: "
@@ -110,12 +110,12 @@ class WorkerEngine:
 
 def engine_name(path: Path | None) -> str:
     """What this process's engine calls itself."""
-    _, engines = kept(_opened, path)
+    _, engines = kept(_running_engine, path)
     return engines.engine_id
 
 
 @contextmanager
-def _opened(path: Path | None) -> Iterator[tuple["asyncio.Runner", EnginePool]]:
+def _running_engine(path: Path | None) -> Iterator[tuple["asyncio.Runner", EnginePool]]:
     binary = find_engine(path, setting="--engine")
     engines = EnginePool(binary, engines=1, hash_mb=16, queue=64, deadline_s=_DEADLINE_S)
     with asyncio.Runner() as runner:

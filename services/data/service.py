@@ -13,7 +13,7 @@ from rookery.errors import InvalidInput
 from rookery.serving import Service, grpc_errors, serve
 from rookery.trace import Position, Split
 from rookery.v1 import data_pb2, data_pb2_grpc
-from services.data.app import create_app, hops
+from services.data.app import create_app, number_ranges
 from services.data.pgn.collection import GameCollection
 from services.data.pgn.sources import setting_sources
 from services.data.positions.numbered import PositionOrder
@@ -45,7 +45,7 @@ class DataServicer(data_pb2_grpc.DataServiceServicer):
         async with grpc_errors(context):
             split = self._split(request)
             seed = request.seed if request.HasField("seed") else self._seed
-            for numbers in hops(request.offset, request.count):
+            for numbers in number_ranges(request.offset, request.count):
                 if self._stopping.is_set():
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "the service is stopping")
                 for position in await asyncio.to_thread(self._draw, numbers, seed, split):
@@ -63,7 +63,7 @@ class DataServicer(data_pb2_grpc.DataServiceServicer):
     ) -> data_pb2.GetGameResponse:
         async with grpc_errors(context):
             game, text = await asyncio.to_thread(self._order.games.find, request.id)
-        return data_pb2.GetGameResponse(game=data_pb2.Game(**game.shown(pgn=text)))
+        return data_pb2.GetGameResponse(game=data_pb2.Game(**game.fields_with(pgn=text)))
 
     def _draw(self, numbers: range, seed: int, split: Split) -> list[Position]:
         return [self._order.position(number, seed=seed, split=split) for number in numbers]
