@@ -19,7 +19,7 @@ from rookery.processes.workers import Workers
 from rookery.trace import Position
 from services.data.annotate import Effort
 from services.data.annotate.annotating import AnnotationRecipe, annotate_shard
-from services.data.commands.engines import WorkerScorer, reward_service
+from services.data.commands.engines import WorkerScorer, reward_client
 from services.data.jobs import WorkerEngine
 from services.data.positions.generator import PositionGenerator
 from services.data.positions.numbered import SHARD_SIZE
@@ -126,7 +126,7 @@ def _scoring(address: str | None, count: int, nodes: int) -> Iterator[Do]:
         try:
             scorer: Scorer
             if address is None:
-                service = reward_service(None, nodes=nodes // 10, engines=count)
+                service = reward_client(None, nodes=nodes // 10, engines=count)
                 scorer = runner.run(stack.enter_async_context(service))
             else:
                 scorer = WorkerScorer(stack.enter_context(Workers(count, ray=address)), nodes // 10)

@@ -21,7 +21,7 @@ MAX_COUNT = 10_000
 MAX_BODY_BYTES = 2 << 20
 """A position and a thousand moves take 10 kB. Parsing much more would delay other requests."""
 
-_POSITIONS_A_HOP = 16
+_POSITIONS_A_CALL = 16
 """Positions drawn per call of a worker thread. If the request ends, at most these are wasted."""
 
 _LAST = (1 << 64) - 1
@@ -111,8 +111,8 @@ class GameBody(BaseModel):
 
 def number_ranges(offset: int, wanted: int) -> Iterator[range]:
     """Ranges that cover the first `wanted` position numbers from `offset` on; endless if `wanted` is 0."""
-    for first in count(offset, _POSITIONS_A_HOP):
-        last = first + _POSITIONS_A_HOP
+    for first in count(offset, _POSITIONS_A_CALL):
+        last = first + _POSITIONS_A_CALL
         if wanted and last >= offset + wanted:
             yield range(first, offset + wanted)
             return

@@ -120,7 +120,7 @@ def _mixed(order: PositionOrder, seed: int, mate_share: float, number: int) -> P
 
 @cache
 def _warn_of_no_mates() -> None:
-    """Once."""
+    """Warns once in each process."""
     logger.warning(
         "the games hardly have a mate in one: other positions are fed, and --mate-share costs time"
     )

@@ -109,7 +109,7 @@ class WorkerEngine:
 
 
 def engine_name(path: Path | None) -> str:
-    """What this process's engine calls itself."""
+    """The name of this process's engine."""
     _, engines = kept(_running_engine, path)
     return engines.engine_id
 

@@ -48,7 +48,7 @@ def annotate_shard(
 
 
 def write_annotations(parts: Parts[Annotation], folder: Folder, *, terms: dict[str, Any]) -> dict[str, Any]:
-    """Writes the annotations of all parts in three forms; the manifest, which stands beside them."""
+    """Writes the annotations of all parts in three forms, and their manifest. Returns the manifest."""
     counts = sum((Counter(parts.counts(part)) for part in parts.done), Counter[str]())
     by: dict[str, Counter[str]] = {"voice": Counter(), "length": Counter()}
     claims = 0

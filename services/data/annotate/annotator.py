@@ -11,7 +11,7 @@ from services.data.annotate.compose import Annotation, Manner, compose
 from services.data.annotate.study import Effort, Engines, study
 
 AHEAD = 8
-"""Positions under way for each engine: one search of a position waits for another, engines must not."""
+"""Positions in work for each engine: while one waits for its first search, the engine searches another."""
 
 _PATIENCE = 5
 _BACKOFF_S = 0.5

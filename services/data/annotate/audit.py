@@ -1,6 +1,6 @@
 """Annotates many positions and counts what the reader finds in the first draft of each.
 
-What is measured is the writer, not the filter: nothing is written again. Each position leaves a line in
+The audit measures the writer and not the filter: no text is written again. Each position leaves a line in
 `checked.jsonl`; an audit that was stopped goes on behind the last whole line.
 """
 

@@ -1,4 +1,4 @@
-"""From a study to an annotation, a prompt with its answer: pure, so that any process can do it."""
+"""Makes an annotation, a prompt with its answer, from a study. Pure, so that any process can do it."""
 
 import random
 from dataclasses import dataclass

@@ -168,4 +168,4 @@ _KINDS: dict[str, tuple[re.Pattern[str], Sequence[str], Callable[[_Boards, _Plac
         lambda boards, place, word: True,
     ),
 }
-"""Where a text has a word of each kind, what may stand there, and what makes that false."""
+"""By kind: the pattern that finds a word, the words to replace it, and whether a replacement is false."""

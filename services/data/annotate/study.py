@@ -1,4 +1,4 @@
-"""What the engine is asked about one position before it is written about.
+"""Asks the engine about a position, before a text is written about it.
 
 A small search names the best moves. One with many more nodes decides which is best, so that a text
 recommends no blunder; every other move, a natural one among them, gets a search of its own. One more says

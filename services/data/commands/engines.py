@@ -27,14 +27,14 @@ from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.processes.ports import Ports
 from rookery.processes.workers import Workers, kept
 from rookery.trace import Verdict
-from services.data.commands.flags import numbered_positions, positive, report_exams
+from services.data.commands.flags import chosen_positions, positive, report_exams
 from services.data.jobs import Progress, WorkerEngine, engine_name
-from services.data.positions.numbered import SHARD_SIZE, Record, Shard, make_parts
+from services.data.positions.numbered import SHARD_SIZE, PositionRecord, Shard, make_parts
 from services.data.store.datasets import Parts
 from services.data.store.folders import open_folder
 from services.data.store.parquet import Kind
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=PositionRecord)
 
 _HOST = "127.0.0.1"
 _START_S = 60.0
@@ -94,7 +94,7 @@ def made_parts(
     `work` makes the records of a shard in a worker, with the worker's engine if it has one.
     """
     folder = open_folder(options.out)
-    with numbered_positions(options) as (positions, origin), workers_of(options) as workers:
+    with chosen_positions(options) as (positions, origin), workers_of(options) as workers:
         terms = {"positions": origin, "count": options.count, **terms}
         engine = None
         if has_engine:
@@ -120,7 +120,7 @@ async def scorer_of(options: argparse.Namespace, *, nodes: int) -> AsyncIterator
         SetupError: it cannot be reached or started.
     """
     if options.ray is None:
-        async with reward_service(options.reward, nodes=nodes) as client:
+        async with reward_client(options.reward, nodes=nodes) as client:
             yield client
         return
     if options.reward:
@@ -206,14 +206,14 @@ def _worker_service(nodes: int) -> Iterator[tuple[asyncio.Runner, RewardClient]]
         try:
             yield (
                 runner,
-                runner.run(service.enter_async_context(reward_service(None, nodes=nodes, engines=1))),
+                runner.run(service.enter_async_context(reward_client(None, nodes=nodes, engines=1))),
             )
         finally:
             runner.run(service.aclose())
 
 
 @asynccontextmanager
-async def reward_service(
+async def reward_client(
     target: str | None, *, nodes: int = 1000, engines: int | None = None
 ) -> AsyncIterator[RewardClient]:
     """Yields a client of the reward service at `target`, or of one started (and later stopped) here.

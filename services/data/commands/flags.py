@@ -219,7 +219,7 @@ def add_positions(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 
 @contextmanager
-def numbered_positions(options: argparse.Namespace) -> Iterator[tuple[NumberedPositions, dict[str, Any]]]:
+def chosen_positions(options: argparse.Namespace) -> Iterator[tuple[NumberedPositions, dict[str, Any]]]:
     """Yields the positions that the flags of `add_positions` choose, and their origin for the manifest.
 
     Raises:

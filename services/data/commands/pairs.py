@@ -21,14 +21,14 @@ from services.data.commands.flags import (
     add_number,
     add_positions,
     add_style,
+    chosen_positions,
     command_parser,
-    numbered_positions,
     positive,
     recipe_of,
     share,
 )
 from services.data.jobs import Progress
-from services.data.pairs.dataset import PairMaker, Policy, write_pairs
+from services.data.pairs.dataset import PairMaker, PairPolicy, write_pairs
 from services.data.pairs.preference import PAIRS, PairRecipe
 from services.data.store.datasets import Parts
 from services.data.store.folders import open_folder
@@ -56,7 +56,7 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
     recipe = recipe_of(PairRecipe, options)
     folder = open_folder(options.out)
     pool = process_pool(options.jobs) if options.jobs > 1 else nullcontext()  # one job: this process
-    with numbered_positions(options) as (positions, origin), pool as executor, Progress() as progress:
+    with chosen_positions(options) as (positions, origin), pool as executor, Progress() as progress:
         terms = {"positions": origin, "recipe": asdict(recipe), **_judge_terms(options)}
         parts = Parts(folder, PAIRS, terms=terms)
         async with _policy(options) as policy:
@@ -82,7 +82,7 @@ def _judge_terms(options: argparse.Namespace) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _policy(options: argparse.Namespace) -> AsyncIterator[Policy | None]:
+async def _policy(options: argparse.Namespace) -> AsyncIterator[PairPolicy | None]:
     if not options.inference:
         yield None
         return
@@ -92,7 +92,7 @@ async def _policy(options: argparse.Namespace) -> AsyncIterator[Policy | None]:
     servers = [InferenceClient(url, access=access) for url in options.inference]
     sampling = Sampling(temperature=options.temperature, max_tokens=options.max_tokens)
     try:
-        yield Policy(servers, options.model, options.completions, sampling)
+        yield PairPolicy(servers, options.model, options.completions, sampling)
     finally:
         await asyncio.gather(*(server.close() for server in servers))
 

@@ -25,7 +25,7 @@ from services.data.jobs import Progress
 from services.data.store.folders import open_file, open_folder
 from services.data.store.parquet import record_writer
 from services.data.traces.archive import TraceArchive
-from services.data.traces.rescore import RESCORED, Comparison, rescore
+from services.data.traces.rescore import RESCORED, SchemeComparison, rescore
 
 _NODES = re.compile(r"/nodes-(\d+)/")
 
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def _run(options: argparse.Namespace) -> Comparison:
+async def _run(options: argparse.Namespace) -> SchemeComparison:
     archive = TraceArchive(open_folder(options.archive))
     total = archive.count(run=options.run)
     if not total:
@@ -83,7 +83,7 @@ async def _run(options: argparse.Namespace) -> Comparison:
         )
     groups = islice(archive.groups(run=options.run), options.limit)
     first = next(groups)
-    comparison = Comparison()
+    comparison = SchemeComparison()
     with Progress() as progress:
         progress.begin(
             f"rescore by {options.scheme}", unit="groups", total=min(total, options.limit or total)

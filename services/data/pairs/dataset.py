@@ -54,7 +54,7 @@ _PAUSES_S = (0.5, 1.0, 2.0, 5.0)
 
 
 @dataclass(frozen=True)
-class Policy:
+class PairPolicy:
     """The model whose weaker moves are wanted, on one or more inference servers."""
 
     servers: Sequence[InferenceClient]
@@ -122,7 +122,7 @@ class PairMaker:
         parts: Parts[Pair],
         *,
         wanted: int,
-        policy: Policy | None = None,
+        policy: PairPolicy | None = None,
         executor: Executor | None = None,
     ) -> None:
         self._positions = positions

@@ -22,8 +22,8 @@ from rookery.metrics import GAMES_SKIPPED
 from rookery.pgn.rawgame import RawGame
 from rookery.trace import Split
 from services.data.pgn.games import Game, SkippedGame, in_split
-from services.data.pgn.index import GAME_ID, Index, find_index
-from services.data.pgn.parser import parse, skip
+from services.data.pgn.index import GAME_ID, GameIndex, find_index
+from services.data.pgn.parser import parse_game, skip
 from services.data.pgn.reader import read_raw_games
 from services.data.store.files import Fingerprint
 
@@ -37,7 +37,7 @@ GAMES_KEPT = 1 << 16
 
 
 class SpooledFile:
-    """A file without an index, with the methods of an `Index`. Thread-safe.
+    """A file without an index, with the methods of a `GameIndex`. Thread-safe.
 
     Its text is copied to a temporary file. Takes 32 bytes of memory per game.
     """
@@ -184,9 +184,9 @@ class GameCollection:
         if number in self.skipped:
             return self.skipped[number]
         file, within = self._locate(number)
-        return parse(file.raw(within), file.source)
+        return parse_game(file.raw(within), file.source)
 
-    def _locate(self, number: int) -> tuple[Index | SpooledFile, int]:
+    def _locate(self, number: int) -> tuple[GameIndex | SpooledFile, int]:
         index = bisect_right(self._first_of, number) - 1
         return self._files[index], number - self._first_of[index]
 

@@ -115,7 +115,7 @@ class Game:
         return chess.Board(self.start_fen, chess960=self.chess960)
 
 
-class Played:
+class SoundGame:
     """A sound game. Its positions are computed by replaying the moves."""
 
     def __init__(self, game: Game) -> None:

@@ -91,7 +91,7 @@ def index_location(location: str) -> str:
     return location + SUFFIX
 
 
-def find_index(location: str) -> "Index | None":
+def find_index(location: str) -> "GameIndex | None":
     """The index beside a file, or None if there is none.
 
     Raises:
@@ -100,7 +100,7 @@ def find_index(location: str) -> "Index | None":
     if location == STANDARD_INPUT:
         return None
     try:
-        index = Index(location)
+        index = GameIndex(location)
     except SetupError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None
@@ -113,7 +113,7 @@ def find_index(location: str) -> "Index | None":
     return index
 
 
-class Index:
+class GameIndex:
     """The index beside the file at `location`. Thread-safe.
 
     Raises:

@@ -104,7 +104,7 @@ def games_like_others(text: bytes, at: int) -> Games:
 def _line_bounds(
     data: NDArray[np.uint8], at: int, *, has_cr: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8] | None]:
-    """Where lines begin; but for the last, where their text ends, and how they end, unless all do in LF."""
+    """Where all lines begin; and of all but the last, where their texts end and by what (None: all by LF)."""
     is_end = data[at:] == _LF
     if has_cr:
         is_end[:-1] |= (data[at:-1] == _CR) & ~is_end[1:]

@@ -36,10 +36,10 @@ from services.data.pgn.games import (
     PHASES,
     EndDetector,
     Game,
-    Played,
     SkippedGame,
+    SoundGame,
 )
-from services.data.pgn.parser import parse
+from services.data.pgn.parser import parse_game
 from services.data.pgn.tags import Facts, read_facts
 from services.data.store.files import Source
 
@@ -98,7 +98,7 @@ class Chunk:
         """Whether every move of a game is legal."""
         return bool(self._valid[number]) and self._first_move[number] < self._first_move[number + 1]
 
-    def played(self, number: int, make: MakeGame) -> Played:
+    def sound_game(self, number: int, make: MakeGame) -> SoundGame:
         """A sound game with access to its positions. `make` makes the `Game`."""
         first, last = self._first_position[number : number + 2]
         game = make(
@@ -111,7 +111,7 @@ class Chunk:
             for ply in plies_over:
                 phases[ply] = OVER
             game = make(moves=game.moves, phases=bytes(phases))
-        return PlayedNatively(game, self, first)
+        return NativeGame(game, self, first)
 
     def _divide(self) -> "tuple[NDArray[np.uint8], NDArray[np.bool_]]":
         """The phase of every position, and whether it lacks what can always mate."""
@@ -153,7 +153,7 @@ class Chunk:
         return chess.Board(f"{fen} {target} {rest}").fen()
 
 
-class PlayedNatively(Played):
+class NativeGame(SoundGame):
     """A sound game of a chunk, which has its positions."""
 
     def __init__(self, game: Game, chunk: Chunk, first: int) -> None:
@@ -201,14 +201,14 @@ _AMBIGUOUS = (b"-0", b"-1", b"/", b"*", b"--", b" 0", b".0")
 
 def read_games(
     raws: Sequence[RawGame], source: Source, *, chess960: bool = False
-) -> Iterator[Played | SkippedGame]:
-    """Each game in order, or why it is skipped, as `services.data.pgn.parser.parse` would return it."""
+) -> Iterator[SoundGame | SkippedGame]:
+    """Each game in order, or why it is skipped, as `services.data.pgn.parser.parse_game` would return it."""
     native = _read_natively(raws, source) if AVAILABLE else {}
     for index, raw in enumerate(raws):
         played = native.get(index)
         if played is None:
-            parsed = parse(raw, source, chess960=chess960)
-            yield Played(parsed) if isinstance(parsed, Game) else parsed
+            parsed = parse_game(raw, source, chess960=chess960)
+            yield SoundGame(parsed) if isinstance(parsed, Game) else parsed
         else:
             if int(played.game.id, 16) % REFEREED == 0:
                 _referee(played.game, raw, source)
@@ -216,11 +216,11 @@ def read_games(
 
 
 def _referee(game: Game, raw: RawGame, source: Source) -> None:
-    judged = parse(raw, source)
-    if judged != game:
+    reference = parse_game(raw, source)
+    if reference != game:
         raise RookeryError(
             f"{source.path} game {raw.number} at byte {raw.offset}: {MODULE} and python-chess disagree: "
-            f"{game!r} is {judged!r}; uninstall the former and report this"
+            f"{game!r} is {reference!r}; uninstall the former and report this"
         )
 
 
@@ -246,7 +246,7 @@ def ordinary_moves(raw: RawGame) -> bytes | None:
     return moves if played.translate(None, b"0123456789. ") else None
 
 
-def _read_natively(raws: Sequence[RawGame], source: Source) -> dict[int, Played]:
+def _read_natively(raws: Sequence[RawGame], source: Source) -> dict[int, SoundGame]:
     """The games that are ordinary and sound, by index."""
     ordinary = {index: game for index, raw in enumerate(raws) if (game := _moves_and_facts(raw))}
     if not ordinary:
@@ -256,7 +256,7 @@ def _read_natively(raws: Sequence[RawGame], source: Source) -> dict[int, Played]
     parsed = parser.parse_games_from_strings(texts, num_threads=1)
     numbered = [(chunk, number) for chunk in map(Chunk, parsed.chunks) for number in range(chunk.games)]
     return {
-        index: chunk.played(number, _game_maker(raws[index], source, moves, facts))
+        index: chunk.sound_game(number, _game_maker(raws[index], source, moves, facts))
         for (index, (moves, facts)), (chunk, number) in zip(ordinary.items(), numbered, strict=True)
         if chunk.is_sound(number)
     }

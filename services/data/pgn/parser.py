@@ -15,7 +15,7 @@ from services.data.pgn.tags import read_facts
 from services.data.store.files import Source
 
 
-def parse(raw: RawGame, source: Source, *, chess960: bool = False) -> Game | SkippedGame:
+def parse_game(raw: RawGame, source: Source, *, chess960: bool = False) -> Game | SkippedGame:
     """Parses a game, or returns why it is skipped. Chess960 games are skipped unless `chess960` is true."""
     raw = raw.checked()
     if raw.defect:

@@ -96,14 +96,14 @@ def handle_file(
         chosen.rest.games = scanner.games
         yield chosen.rest
         return
-    with ThreadPoolExecutor(1) as aside:
-        hashing = aside.submit(identify, location) if identified else None
-        seam = PieceJoiner(handler)
+    with ThreadPoolExecutor(1) as thread:
+        hashing = thread.submit(identify, location) if identified else None
+        joiner = PieceJoiner(handler)
         for portion in workers.map(partial(_PieceReader, handler), pieces):
             if measure:
                 measure(portion.size)
-            yield from seam.join(portion)
-        yield from seam.finish()
+            yield from joiner.join(portion)
+        yield from joiner.finish()
         if identified and hashing:
             identified(hashing.result())
 

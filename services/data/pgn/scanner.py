@@ -37,9 +37,9 @@ LONG_BYTES = 1500
 
 
 class Scanner:
-    """Takes blocks, gives games, numbered from 1, at offsets from 0 until `rebase` says otherwise.
+    """Splits blocks into games. Numbers begin at 1 and offsets at 0, unless `rebase` shifts them.
 
-    With `keep` it gives those games whose first bytes pass, and counts the others.
+    With `keep`, it yields only the games that are chosen by their first bytes, and counts the others.
     """
 
     def __init__(self, keep: Keep | None = None) -> None:
@@ -76,7 +76,7 @@ class Scanner:
                 return
 
     def finish(self) -> Iterator[RawGame]:
-        """What is left when there are no more blocks."""
+        """The games that remain when there are no more blocks."""
         end = self._offset + len(self._buffer) - self._at
         for game in self.feed(NEXT):
             yield game._replace(data=game.data[: end - game.offset])
@@ -87,7 +87,7 @@ class Scanner:
                 yield last
 
     def abandon(self, detail: str) -> Iterator[RawGame]:
-        """What is left when the next block is damaged: one game has the defect `DAMAGED_FILE`.
+        """The games that remain when the next block is damaged. One game has the defect `DAMAGED_FILE`.
 
         Blocks that come after it are read from the first certain beginning on.
         """
@@ -152,7 +152,7 @@ class Scanner:
         return self._keep is None or len(self._keep(tickets_of(game.data, [0], [len(game.data)]))) > 0
 
     def _split(self) -> Iterator[RawGame]:
-        """Line by line, up to the end of the block or the next game that begins as games should."""
+        """The games that are split line by line: to the end of the block, or to the next `Event` tag."""
         while self._splitter and (line := self._next_line()):
             game = self._splitter.feed(line)
             if game and line.startswith(EVENT):

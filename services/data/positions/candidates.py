@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rookery.pgn.rawgame import RawGame
 from rookery.trace import Position
-from services.data.pgn.games import PHASES, Played, SkippedGame, in_split
+from services.data.pgn.games import PHASES, SkippedGame, SoundGame, in_split
 from services.data.pgn.native import read_games
 from services.data.pgn.tags import CHESS960, read_facts
 from services.data.positions.distinct import position_key
@@ -132,7 +132,7 @@ class CandidateFinder(ABC, Generic[T]):
         return findings
 
     @abstractmethod
-    def candidates(self, played: Played, raw: RawGame) -> Iterator[Candidate[T]]:
+    def candidates(self, played: SoundGame, raw: RawGame) -> Iterator[Candidate[T]]:
         """The candidates of one sound game."""
 
 
@@ -143,7 +143,7 @@ class PositionFinder(CandidateFinder[Position]):
         super().__init__(recipe, location)
         self._recipe = recipe
 
-    def candidates(self, played: Played, raw: RawGame) -> Iterator[Candidate[Position]]:
+    def candidates(self, played: SoundGame, raw: RawGame) -> Iterator[Candidate[Position]]:
         game, recipe = played.game, self._recipe
         random_number = splitmix64(recipe.seed, int(game.id, 16))
         for phase in range(len(PHASES)):

@@ -23,7 +23,7 @@ from rookery.pgn.rawgame import RawGame, decode
 from rookery.prompt import game_text
 from rookery.trace import Phase, Position
 from services.data.pgn import native
-from services.data.pgn.games import Game, Played
+from services.data.pgn.games import Game, SoundGame
 from services.data.pgn.pieces import with_tags
 from services.data.pgn.sources import find_sources, nothing_to_sample, skipped_facts, sources_terms
 from services.data.positions.candidates import Candidate, CandidateFinder, CandidateFindings
@@ -143,7 +143,7 @@ class GameFinder(CandidateFinder[bytes]):
         super().__init__(recipe, location)
         self._form = recipe.form
 
-    def candidates(self, played: Played, raw: RawGame) -> Iterator[Candidate[bytes]]:
+    def candidates(self, played: SoundGame, raw: RawGame) -> Iterator[Candidate[bytes]]:
         game = played.game
         moves = (game.start_fen, game.chess960, game.moves.tobytes())
         text = marshal.dumps(moves) if self._form == "moves" else _tidy_pgn(raw).encode()

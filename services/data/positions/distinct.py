@@ -39,7 +39,7 @@ def position_key(fen: str) -> int:
     return int.from_bytes(hashlib.blake2b(canonical_fen(fen).encode(), digest_size=8).digest(), "little")
 
 
-def distinct(positions: Iterable[Position]) -> Iterator[Position]:
+def distinct_positions(positions: Iterable[Position]) -> Iterator[Position]:
     """Yields the positions that did not occur before, until there are hardly any new ones."""
     fens: set[str] = set()
     repeated = 0

@@ -24,7 +24,7 @@ from services.data.jobs import batched
 from services.data.pgn.collection import GameCollection
 from services.data.pgn.games import Game, phase_of
 from services.data.pgn.sources import nothing_to_sample
-from services.data.positions.distinct import MAX_REPEATED, PositionKeys, distinct, position_key
+from services.data.positions.distinct import MAX_REPEATED, PositionKeys, distinct_positions, position_key
 from services.data.positions.recipe import Shares
 from services.data.store.datasets import Parts
 
@@ -84,7 +84,7 @@ class PositionOrder:
 
     def distinct(self, *, seed: int) -> Iterator[Position]:
         """Positions in order, each question once. Ends when there are hardly any new ones."""
-        return distinct(self.position(number, seed=seed) for number in count())
+        return distinct_positions(self.position(number, seed=seed) for number in count())
 
     def _draw(self, number: int, seed: int, split: Split) -> Position:
         rng = random.Random(f"{seed}:{number}")
@@ -176,7 +176,7 @@ def fixed_pool(position: Callable[[int], Position], size: int, *, seed: int) -> 
     Raises:
         SetupError: there are not so many.
     """
-    pool = list(islice(distinct(map(position, count())), size))
+    pool = list(islice(distinct_positions(map(position, count())), size))
     if len(pool) < size:
         raise SetupError(
             f"there are only {len(pool)} different positions: --max-positions {size} is too many"
@@ -235,7 +235,7 @@ def new_positions(
 _IN_EXAMS = "in_exams"
 
 
-class Record(Protocol):
+class PositionRecord(Protocol):
     """A record about a position."""
 
     @property
@@ -243,7 +243,7 @@ class Record(Protocol):
         """The position, or its mirror image."""
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=PositionRecord)
 Shard: TypeAlias = list[tuple[int, Position]]
 Work: TypeAlias = Callable[[Iterable[Shard]], Iterator[list[tuple[int, R | None]]]]
 """Makes the record of each position of each shard, in order; None where a position has none."""

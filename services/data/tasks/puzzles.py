@@ -137,7 +137,7 @@ def _lines(location: str | Path, counts: PuzzleCounts) -> Iterator[str]:
             counts.skip("damaged_file", str(error))
 
 
-def position_of(puzzle: Puzzle, turn: Turn) -> Position:
+def puzzle_position(puzzle: Puzzle, turn: Turn) -> Position:
     """The position of one of the puzzle's turns."""
     board = chess.Board(turn.fen)
     return Position(
@@ -154,7 +154,7 @@ def puzzle_examples(puzzles: Iterable[Puzzle], *, style: str) -> Iterator[Exampl
     """One example per turn of each puzzle, in a style of `rookery.prompt`, answered by the boxed SAN move."""
     for puzzle in puzzles:
         for turn in puzzle.turns():
-            position = position_of(puzzle, turn)
+            position = puzzle_position(puzzle, turn)
             prompt = render(position, style=style)
             board = chess.Board(prompt.fen)
             move = turn.move if board.turn == chess.Board(turn.fen).turn else mirrored_move(turn.move)
@@ -210,20 +210,20 @@ class _ByTheme:
     def __init__(self, count: int, themes: frozenset[str]) -> None:
         self._count = count
         self._only = themes
-        self._of: dict[str, _SmallestRanks] = {}
+        self._by_theme: dict[str, _SmallestRanks] = {}
 
     def add(self, rank: int, numbered: NumberedPuzzle) -> None:
         for theme in self._themes(numbered[1]):
-            if theme not in self._of:
-                self._of[theme] = _SmallestRanks(0)
-                share = -(-self._count // len(self._of))
-                for smallest in self._of.values():
+            if theme not in self._by_theme:
+                self._by_theme[theme] = _SmallestRanks(0)
+                share = -(-self._count // len(self._by_theme))
+                for smallest in self._by_theme.values():
                     smallest.size = share
-            self._of[theme].add(rank, numbered)
+            self._by_theme[theme].add(rank, numbered)
 
     def even(self, count: int) -> Iterator[tuple[int, NumberedPuzzle]]:
         """Yields up to `count` puzzles with their ranks, each from the theme that has the fewest so far."""
-        waiting = {theme: iter(smallest.ranked()) for theme, smallest in sorted(self._of.items())}
+        waiting = {theme: iter(smallest.ranked()) for theme, smallest in sorted(self._by_theme.items())}
         taken: set[int] = set()
         taken_of: Counter[str] = Counter()
         while waiting and len(taken) < count:

@@ -64,7 +64,7 @@ async def rescore(
                 due += 1
 
 
-def compare(group: TraceGroup, verdicts: Sequence[Verdict]) -> Iterator[Rescored]:
+def rescored_rows(group: TraceGroup, verdicts: Sequence[Verdict]) -> Iterator[Rescored]:
     """The answers of a group under both schemes.
 
     Raises:
@@ -90,7 +90,7 @@ def compare(group: TraceGroup, verdicts: Sequence[Verdict]) -> Iterator[Rescored
         )
 
 
-class Comparison:
+class SchemeComparison:
     """The effect of the other scheme on a whole archive."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Comparison:
 
     def add(self, group: TraceGroup, verdicts: Sequence[Verdict]) -> list[Rescored]:
         """Adds one group. Returns its answers under both schemes."""
-        rows = list(compare(group, verdicts))
+        rows = list(rescored_rows(group, verdicts))
         after = [verdict.reward for verdict in verdicts]
         self._uniform.append((zero_variance(group.rewards), zero_variance(after)))
         self._versions["before"].update(trace.verdict.reward_version for trace in group.traces)

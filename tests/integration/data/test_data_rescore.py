@@ -11,7 +11,7 @@ from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import SetupError
 from rookery.trace import Prompt, Sampling, Trace, TraceGroup
 from services.data.__main__ import main
-from services.data.commands.engines import reward_service
+from services.data.commands.engines import reward_client
 from services.data.store.folders import open_folder
 from services.data.store.parquet import read_records
 from services.data.traces.archive import TraceArchive
@@ -49,7 +49,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archive")
 
     async def make() -> list[TraceGroup]:
-        async with reward_service(None, nodes=321) as client:
+        async with reward_client(None, nodes=321) as client:
             return [await judged(client, number) for number in range(len(FENS))]
 
     groups = asyncio.run(make())
@@ -104,7 +104,7 @@ def test_an_empty_archive_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixt
 
 async def test_a_service_that_is_not_there_is_named() -> None:
     with pytest.raises(SetupError, match="no reward service is ready at 'localhost:"):
-        async with reward_service(f"localhost:{free_port()}"):
+        async with reward_client(f"localhost:{free_port()}"):
             pass
 
 
@@ -113,5 +113,5 @@ async def test_a_service_that_does_not_start_says_why(
 ) -> None:
     monkeypatch.setenv("REWARD_ENGINE_PATH", str(tmp_path / "no-such-engine"))
     with pytest.raises(SetupError, match=r"the reward service does not start: .*no-such-engine"):
-        async with reward_service(None):
+        async with reward_client(None):
             pass

@@ -13,8 +13,8 @@ from rookery.pgn.rawgame import Defect, decode
 from rookery.pgn.reader import STANDARD_NAMES
 from services.data.pgn import native
 from services.data.pgn.games import Game, SkippedGame
-from services.data.pgn.native import PlayedNatively
-from services.data.pgn.parser import parse
+from services.data.pgn.native import NativeGame
+from services.data.pgn.parser import parse_game
 from services.data.pgn.pieces import pieces_of
 from services.data.pgn.reader import read_raw_games
 from services.data.positions.exams import read_evaluation_files
@@ -28,7 +28,7 @@ GAMES = 100
 
 def read(path: Path) -> tuple[list[Game], Counter[str]]:
     source = identify(path)
-    parsed = [parse(raw, source) for raw in read_raw_games(path)]
+    parsed = [parse_game(raw, source) for raw in read_raw_games(path)]
     skipped = Counter(game.defect.value for game in parsed if isinstance(game, SkippedGame))
     return [game for game in parsed if isinstance(game, Game)], skipped
 
@@ -105,8 +105,8 @@ def test_python_chess_agrees_about_each_game_by_itself(shared_data: Path) -> Non
         source, raws = identify(path), list(read_raw_games(path))
         for raw, played in zip(raws, native.read_games(raws, source), strict=True):
             text = io.StringIO(raw.text)
-            theirs, ours = chess.pgn.read_game(text), parse(raw, source)
-            natively += isinstance(played, PlayedNatively)
+            theirs, ours = chess.pgn.read_game(text), parse_game(raw, source)
+            natively += isinstance(played, NativeGame)
             assert (played if isinstance(played, SkippedGame) else played.game) == ours
             if isinstance(ours, Game):
                 assert theirs is not None
@@ -123,7 +123,7 @@ def test_no_game_that_python_chess_finds_in_a_file_is_lost_in_silence(shared_dat
     """Each sound game of its own reading of the file is ours, or we have named a game that begins like it."""
     for path in all_of(shared_data):
         source = identify(path)
-        parsed = [parse(raw, source) for raw in read_raw_games(path)]
+        parsed = [parse_game(raw, source) for raw in read_raw_games(path)]
         games = {moves_of(game) for game in parsed if isinstance(game, Game)}
         named = sum(isinstance(game, SkippedGame) for game in parsed)
         lost = [game for game in sound_games(path) if tuple(game.mainline_moves()) not in games]
@@ -148,7 +148,7 @@ def test_chess960_is_read_where_it_is_asked_for(shared_data: Path) -> None:
     for name in ("pychess/chess960rwch.pgn", "python-chess/cutechess-fischerrandom.pgn"):
         source = identify(path := shared_data / "pgn_nasty" / name)
         for raw in read_raw_games(path):
-            ours, theirs = parse(raw, source, chess960=True), chess.pgn.read_game(io.StringIO(raw.text))
+            ours, theirs = parse_game(raw, source, chess960=True), chess.pgn.read_game(io.StringIO(raw.text))
             assert isinstance(ours, Game)
             assert theirs is not None
             assert ours.chess960

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from rookery.pgn.rawgame import Defect, RawGame
 from rookery.trace import Phase
 from services.data.pgn.games import Game, SkippedGame, in_split, phase_of
-from services.data.pgn.parser import parse
+from services.data.pgn.parser import parse_game
 from tests.unit.data.texts import ENDING, ENDING_FEN, MATE, RUY, SOURCE, game, sound
 
 SHUFFLE = "1. Nf3 Nf6 2. Ng1 Ng8 " * 10
 
 
 def skipped(text: str) -> SkippedGame:
-    parsed = parse(RawGame(3, text.encode(), 60), SOURCE)
+    parsed = parse_game(RawGame(3, text.encode(), 60), SOURCE)
     assert isinstance(parsed, SkippedGame)
     return parsed
 
@@ -53,7 +53,7 @@ def test_what_is_wrong_is_named(text: str, defect: Defect, said: str) -> None:
 
 def test_a_defect_found_earlier_stands() -> None:
     raw = RawGame(9, game().encode(), 5, Defect.DAMAGED_FILE, "cut")
-    assert parse(raw, SOURCE) == SkippedGame("games.pgn", 9, Defect.DAMAGED_FILE, "cut", 5)
+    assert parse_game(raw, SOURCE) == SkippedGame("games.pgn", 9, Defect.DAMAGED_FILE, "cut", 5)
 
 
 @pytest.mark.parametrize(

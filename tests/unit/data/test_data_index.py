@@ -15,7 +15,7 @@ from services.data.__main__ import main
 from services.data.pgn import index as index_module
 from services.data.pgn import indexing, pieces
 from services.data.pgn.collection import GameCollection
-from services.data.pgn.index import Index, find_index, index_location
+from services.data.pgn.index import GameIndex, find_index, index_location
 from services.data.pgn.indexing import write_index
 from services.data.pgn.reader import read_raw_games
 from services.data.positions.numbered import PositionOrder
@@ -50,7 +50,7 @@ def stored(path: Path, text: str) -> Path:
 def test_every_game_is_at_hand(tmp_path: Path, form: str) -> None:
     path = stored(tmp_path / f"games{form}", ODD)
     about = write_index(str(path))
-    index = Index(str(path))
+    index = GameIndex(str(path))
     read = list(read_raw_games(path))
     assert len(index) == len(read) == about.games == 13
     assert about.source == identify(path)
@@ -69,7 +69,7 @@ def test_whatever_the_text(tmp_path_factory: pytest.TempPathFactory, text: str) 
     path = tmp_path_factory.getbasetemp() / "indexed.pgn"
     path.write_bytes(text.encode())
     write_index(str(path))
-    index = Index(str(path))
+    index = GameIndex(str(path))
     read = [raw.checked() for raw in read_raw_games(path)]
     assert [index.raw(number).offset for number in range(len(index))] == [raw.offset for raw in read]
     for number, raw in enumerate(read):
@@ -158,7 +158,7 @@ def test_what_is_no_index_is_refused(tmp_path: Path, sample: Path) -> None:
     table = pq.read_table(tmp_path / "rows").replace_schema_metadata(None)
     pq.write_table(table, index_location(str(sample)))
     with pytest.raises(InvalidInput, match="is not an index of games"):
-        Index(str(sample))
+        GameIndex(str(sample))
 
 
 @pytest.mark.parametrize("damage", ["a folder", "cut off", "another version"])

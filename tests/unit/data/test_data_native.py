@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from rookery.errors import RookeryError
 from rookery.pgn.rawgame import RawGame
 from services.data.pgn import native
-from services.data.pgn.games import Game, Played, SkippedGame
-from services.data.pgn.native import PlayedNatively, read_games
-from services.data.pgn.parser import parse
+from services.data.pgn.games import Game, SkippedGame, SoundGame
+from services.data.pgn.native import NativeGame, read_games
+from services.data.pgn.parser import parse_game
 from services.data.pgn.reader import read_raw_games
 from tests.unit.data.conftest import SAMPLE
 from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, SOURCE, game
@@ -27,16 +27,16 @@ def raws(*texts: str) -> list[RawGame]:
     return [RawGame(number, text.encode()) for number, text in enumerate(texts, start=1)]
 
 
-def read(*texts: str) -> list[Played | SkippedGame]:
+def read(*texts: str) -> list[SoundGame | SkippedGame]:
     return list(read_games(raws(*texts), SOURCE))
 
 
-def outcome(played: Played | SkippedGame) -> Game | SkippedGame:
+def outcome(played: SoundGame | SkippedGame) -> Game | SkippedGame:
     return played if isinstance(played, SkippedGame) else played.game
 
 
 def assert_same(*texts: str) -> None:
-    assert [outcome(played) for played in read(*texts)] == [parse(raw, SOURCE) for raw in raws(*texts)]
+    assert [outcome(played) for played in read(*texts)] == [parse_game(raw, SOURCE) for raw in raws(*texts)]
 
 
 def walk(rng: random.Random, plies: int) -> list[str]:
@@ -137,7 +137,7 @@ def test_odd_ways_to_write_a_game(text: str) -> None:
 def test_ordinary_games_are_read_natively() -> None:
     """Lest all of this be a comparison of python-chess with itself."""
     texts = [game(RUY), game("1. e4 {c} e5 2. Nf3! $1 Nc6 1-0"), "d4 d5 *"]
-    assert all(isinstance(played, PlayedNatively) for played in read(*texts))
+    assert all(isinstance(played, NativeGame) for played in read(*texts))
 
 
 def test_bare_kings_repetitions_and_quiet_moves_end_a_game() -> None:
@@ -151,7 +151,7 @@ def test_bare_kings_repetitions_and_quiet_moves_end_a_game() -> None:
 def test_every_position_of_real_games(first: int) -> None:
     sample = list(islice(read_raw_games(SAMPLE), first, first + 40))
     for played in read_games(sample, SOURCE):
-        assert isinstance(played, PlayedNatively)
+        assert isinstance(played, NativeGame)
         for ply, board, _ in played.game.replay():
             assert played.fen(ply) == board.fen()
             assert played.choices(ply) == board.legal_moves.count()
@@ -161,7 +161,7 @@ def test_without_it_python_chess_reads_everything(monkeypatch: pytest.MonkeyPatc
     natively = read(game(RUY))
     monkeypatch.setattr(native, "AVAILABLE", False)
     [played] = read(game(RUY))
-    assert type(played) is Played
+    assert type(played) is SoundGame
     assert played.game == outcome(natively[0])
     assert (played.fen(3), played.choices(3)) == (natively[0].fen(3), natively[0].choices(3))  # type: ignore[union-attr]
 

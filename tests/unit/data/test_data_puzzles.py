@@ -9,7 +9,13 @@ import pytest
 from rookery.errors import InvalidInput, SetupError
 from rookery.puzzles import Puzzle
 from services.data.positions.distinct import PositionKeys, position_key
-from services.data.tasks.puzzles import PuzzleCounts, PuzzleFilter, position_of, puzzle_examples, read_puzzles
+from services.data.tasks.puzzles import (
+    PuzzleCounts,
+    PuzzleFilter,
+    puzzle_examples,
+    puzzle_position,
+    read_puzzles,
+)
 
 HEADER = "PuzzleId,FEN,Moves,Rating,RatingDeviation,Popularity,NbPlays,Themes,GameUrl,OpeningTags\n"
 BEFORE = "6k1/5ppp/8/8/8/8/r4PPP/1R4K1 b - - 0 30"
@@ -37,7 +43,7 @@ def test_the_opponent_s_move_has_been_played(table: Path) -> None:
     assert puzzle.fen == "6k1/5ppp/8/8/8/r7/5PPP/1R4K1 w - - 1 31"
     assert (puzzle.opponent_move, puzzle.solution) == ("a2a3", ("b1b8",))
     assert (puzzle.rating, puzzle.themes) == (800, ("backRankMate", "mateIn1"))
-    position = position_of(puzzle, next(puzzle.turns()))
+    position = puzzle_position(puzzle, next(puzzle.turns()))
     assert (position.id, position.fen, position.last_moves) == ("puzzle:mate1:0", puzzle.fen, ("a2a3",))
 
 

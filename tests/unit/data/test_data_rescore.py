@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rookery.advantages import group_advantages
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome, TraceGroup, Verdict
-from services.data.traces.rescore import Comparison, compare
+from services.data.traces.rescore import SchemeComparison, rescored_rows
 from tests.unit.rookery.records import GROUP
 
 rewards = st.lists(st.floats(-2, 1), min_size=1, max_size=9)
@@ -30,15 +30,15 @@ def verdicts(after: Sequence[float], *, outcome: Outcome = Outcome.LEGAL) -> lis
     return [Verdict(reward, outcome, "best-1") for reward in after]
 
 
-def compared(*pairs: tuple[Sequence[float], Sequence[float]]) -> Comparison:
-    comparison = Comparison()
+def compared(*pairs: tuple[Sequence[float], Sequence[float]]) -> SchemeComparison:
+    comparison = SchemeComparison()
     for before, after in pairs:
         comparison.add(group(before), verdicts(after))
     return comparison
 
 
 def test_advantages_are_rewards_less_their_mean() -> None:
-    rows = list(compare(group([0.0, -0.5, -1.0]), verdicts([1.0, 0.0, 0.5])))
+    rows = list(rescored_rows(group([0.0, -0.5, -1.0]), verdicts([1.0, 0.0, 0.5])))
     assert [row.advantage_before for row in rows] == [0.5, 0.0, -0.5]
     assert [row.advantage_after for row in rows] == [0.5, -0.5, 0.0]
     assert [(row.trace_id, row.policy) for row in rows] == [(f"t{i}", GROUP.policy.number) for i in range(3)]

@@ -11,7 +11,7 @@ from rookery.pgn.rawgame import Defect, RawGame
 from rookery.trace import Split
 from services.data.pgn.collection import GameCollection
 from services.data.pgn.games import Game, SkippedGame
-from services.data.pgn.parser import parse
+from services.data.pgn.parser import parse_game
 from services.data.pgn.reader import read_raw_games
 from services.data.store.files import Source, identify
 
@@ -55,12 +55,12 @@ def outline(games: Iterable[RawGame]) -> list[tuple[int, str, Defect | None]]:
 def read(path: Path) -> list[Game | SkippedGame]:
     """Every game of a file, parsed."""
     source = identify(path)
-    return [parse(raw, source) for raw in read_raw_games(path)]
+    return [parse_game(raw, source) for raw in read_raw_games(path)]
 
 
 def sound(text: str) -> Game:
     """The game of a text that has one."""
-    parsed = parse(RawGame(1, text.encode()), SOURCE)
+    parsed = parse_game(RawGame(1, text.encode()), SOURCE)
     assert isinstance(parsed, Game), parsed
     return parsed
 
