@@ -287,13 +287,13 @@ def _fens(supply: NumberedPositions, parts: Parts[R], part: int) -> Iterator[str
 
 
 def _work_until(
-    wanted: int, positions: Iterator[tuple[int, Position]], work: Work[R]
+    missing: int, positions: Iterator[tuple[int, Position]], work: Work[R]
 ) -> Iterator[tuple[int, R | None]]:
-    """Results in order, of no more positions than are needed for `wanted` records."""
-    while wanted > 0 and (first := next(positions, None)):
-        shards = batched(chain([first], islice(positions, wanted - 1)), SHARD_SIZE)
+    """Results in order, of no more positions than are needed for the `missing` records."""
+    while missing > 0 and (first := next(positions, None)):
+        shards = batched(chain([first], islice(positions, missing - 1)), SHARD_SIZE)
         for number, record in chain.from_iterable(work(shards)):
-            wanted -= record is not None
+            missing -= record is not None
             yield number, record
 
 
