@@ -24,8 +24,8 @@ def account(run: RunFolder, url: str) -> dict[str, Any] | None:
             overview = streams.overview()
         except RookeryError:
             return None
-    known = asdict(overview) | {"astray": overview.astray, "archive_astray": overview.archive_astray}
-    return known if overview.counts.generated else None
+    figures = asdict(overview) | {"astray": overview.astray, "archive_astray": overview.archive_astray}
+    return figures if overview.counts.generated else None
 
 
 def dead_letters(run: RunFolder, url: str) -> list[dict[str, str]]:
@@ -34,11 +34,12 @@ def dead_letters(run: RunFolder, url: str) -> list[dict[str, str]]:
     Raises:
         Unavailable: Redis is not known, or not up.
     """
-    with _letters(run, url) as letters:
-        found = letters.dead_letters()[::-1]
-    found = found[:SHOWN]
-    named = ("id", "stream", "entry", "reason")
-    return [{name: getattr(letter, name) for name in named} | {"item": _item(letter)} for letter in found]
+    with _dead_letters(run, url) as reader:
+        letters = reader.dead_letters()[::-1][:SHOWN]
+    names = ("id", "stream", "entry", "reason")
+    return [
+        {name: getattr(letter, name) for name in names} | {"item": _item_id(letter)} for letter in letters
+    ]
 
 
 def replay(run: RunFolder, url: str, id: str) -> None:
@@ -48,14 +49,14 @@ def replay(run: RunFolder, url: str, id: str) -> None:
         NotFound: there is no such letter, or its entry was lost.
         Unavailable: Redis is not known, or not up.
     """
-    with _letters(run, url) as letters:
-        for letter in letters.dead_letters():
-            if letter.id == id and letter.data and letters.replay_dead(letter):
+    with _dead_letters(run, url) as reader:
+        for letter in reader.dead_letters():
+            if letter.id == id and letter.data and reader.replay_dead(letter):
                 return
     raise NotFound(f"run {run.name!r} has no dead letter {id[:40]!r} that can be put back")
 
 
-def _item(letter: DeadLetter) -> str:
+def _item_id(letter: DeadLetter) -> str:
     try:
         return decode_group(letter.data).id if letter.stream == "traces" else decode_position(letter.data).id
     except WireError:
@@ -63,8 +64,8 @@ def _item(letter: DeadLetter) -> str:
 
 
 @contextmanager
-def _letters(run: RunFolder, url: str) -> Iterator[DeadLetters]:
+def _dead_letters(run: RunFolder, url: str) -> Iterator[DeadLetters]:
     if not url:
         raise Unavailable(f"the Redis of run {run.name!r} is not known: start the viewer with --redis-url")
-    with closing(DeadLetters(url, run.name, once=True)) as letters:
-        yield letters
+    with closing(DeadLetters(url, run.name, once=True)) as reader:
+        yield reader

@@ -6,11 +6,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-_OF_ANSWERS = {
+_ANSWER_COLUMNS = {
     **{name: f"a.{name}" for name in ("reward", "advantage", "regret", "length", "surprise")},
     "component": "a.components[?]",
 }
-_OF_GROUPS = {"version": "g.version", "age": "g.age"}
+_GROUP_COLUMNS = {"version": "g.version", "age": "g.age"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +61,15 @@ class Filter(BaseModel):
     age_max: float | None = None
 
     def of_groups(self, run: str) -> Condition:
-        """What it asks of a group `g` itself."""
-        return Condition("g.run = ?", (run,)) & self._ranges(_OF_GROUPS) & _one_of("g.phase", self.phase)
+        """The conditions on the group `g`, without those on its answers."""
+        return Condition("g.run = ?", (run,)) & self._ranges(_GROUP_COLUMNS) & _one_of("g.phase", self.phase)
 
     def of_answers(self, run: str) -> Condition:
-        """What it asks of an answer `a` itself."""
+        """The conditions on the answer `a`, without those on its group."""
         text = (self.text,) if self.text else ()
         return (
             Condition("a.run = ?", (run,))
-            & self._ranges(_OF_ANSWERS)
+            & self._ranges(_ANSWER_COLUMNS)
             & _one_of("a.outcome", self.outcome)
             & Condition("contains(lower(a.text), lower(?))" if text else "true", text)
         )
@@ -94,8 +94,8 @@ class Filter(BaseModel):
             for bound, comparison in (("min", ">="), ("max", "<="), ("below", "<")):
                 limit = getattr(self, f"{name}_{bound}", None)
                 if limit is not None:
-                    named = (self.component,) if name == "component" else ()
-                    condition &= Condition(f"{column} {comparison} ?", (*named, limit))
+                    component = (self.component,) if name == "component" else ()
+                    condition &= Condition(f"{column} {comparison} ?", (*component, limit))
         return condition
 
 

@@ -52,7 +52,7 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
         trace["sentences"] = verdict.pop("sentences", None) or _sentences(
             board.fen(), text, (verdict["move"] or {}).get("uci", "")
         )
-        trace["tokens"] = _pieces(tokenizer, completion.pop("token_ids"))
+        trace["tokens"] = _token_texts(tokenizer, completion.pop("token_ids"))
     row["prompt_tokens"] = len(row.pop("prompt_token_ids"))
     row["trained"], row["fate"] = version, _fate(run, row, version)
     row.pop("file_row_number")
@@ -81,7 +81,7 @@ def _sentences(fen: str, text: str, uci: str) -> list[Row]:
         reading = commentary.read(fen, text_to_read(text, uci, chars=READ_CHARS))
     except ValueError:  # a position of Chess960, which the reader does not know
         return []
-    found = [
+    sentences = [
         {
             "start": sentence.start,
             "end": sentence.end,
@@ -93,7 +93,7 @@ def _sentences(fen: str, text: str, uci: str) -> list[Row]:
         }
         for sentence in reading.sentences
     ]
-    return found if any(sentence["claims"] for sentence in found) else []
+    return sentences if any(sentence["claims"] for sentence in sentences) else []
 
 
 @functools.lru_cache(maxsize=8)
@@ -103,7 +103,7 @@ def _tokenizer(model: str) -> Tokenizer | None:
     return Tokenizer.from_file(str(path)) if path.is_file() else None
 
 
-def _pieces(tokenizer: Tokenizer | None, token_ids: Sequence[int]) -> list[str]:
+def _token_texts(tokenizer: Tokenizer | None, token_ids: Sequence[int]) -> list[str]:
     """The text of each token; its number in angle brackets without a tokenizer.
 
     The bytes of one character may be in several tokens: the last of them has the character.

@@ -90,11 +90,11 @@ FROM read_parquet(?, file_row_number = true, hive_partitioning = false) ORDER BY
 
 
 @dataclass(slots=True)
-class _Run:
-    """The index of one run. `of` counts its files, without those that cannot be read."""
+class _RunIndex:
+    """The index of one run. `total` counts its files, without those that cannot be read."""
 
     files: dict[Path, Stamp] = field(default_factory=dict)
-    of: int = 0
+    total: int = 0
     unreadable: set[Path] = field(default_factory=set)
     failure: str = ""
     settings: Mapping[str, Any] | None = None
@@ -114,7 +114,7 @@ class Index:
         self._writing, self._opening = threading.Lock(), threading.Lock()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="index")
         self._stopping = False
-        self._runs: defaultdict[str, _Run] = defaultdict(_Run)
+        self._runs: defaultdict[str, _RunIndex] = defaultdict(_RunIndex)
 
     def close(self) -> None:
         self._stopping = True
@@ -131,7 +131,7 @@ class Index:
 
     def progress(self, run: str) -> tuple[int, int]:
         """How many files of a run are indexed, and how many there are."""
-        return len(self._runs[run].files), self._runs[run].of
+        return len(self._runs[run].files), self._runs[run].total
 
     def opened(self) -> list[str]:
         """The names of the runs that have been opened."""
@@ -145,53 +145,53 @@ class Index:
 
     def open(self, run: RunFolder) -> None:
         """Brings a run up to date in the background. The first time, waits a moment for it."""
-        known = self._runs[run.name]
+        run_index = self._runs[run.name]
         with self._opening:
-            before = known.job
-            if before and not (before.done() and time.monotonic() - known.opened > REFRESH_S):
+            earlier_job = run_index.job
+            if earlier_job and not (earlier_job.done() and time.monotonic() - run_index.opened > REFRESH_S):
                 return
-            known.opened, known.job = time.monotonic(), self._worker.submit(self.refresh, run)
-        if before is None:
+            run_index.opened, run_index.job = time.monotonic(), self._worker.submit(self.refresh, run)
+        if earlier_job is None:
             with suppress(TimeoutError):
-                known.job.result(WAIT_S)
+                run_index.job.result(WAIT_S)
 
     def refresh(self, run: RunFolder) -> None:
         """Adds the files that are new, and notes which groups have been trained on since.
 
         The boundary of the indexing: a failure is logged, and `problem` says it.
         """
-        known = self._runs[run.name]
+        run_index = self._runs[run.name]
         with self._writing:
             try:
-                self._refresh(run, known)
-                known.failure = ""
+                self._refresh(run, run_index)
+                run_index.failure = ""
             except RookeryError as error:  # of a store
                 logger.error("run %s cannot be indexed: %s", run.name, error)
-                known.failure = f"not up to date: {error}"[:500]
+                run_index.failure = f"not up to date: {error}"[:500]
             except Exception as error:
                 logger.exception("run %s cannot be indexed", run.name)
-                known.failure = f"not up to date: {type(error).__name__}: {error}"[:500]
+                run_index.failure = f"not up to date: {type(error).__name__}: {error}"[:500]
 
-    def _refresh(self, run: RunFolder, known: _Run) -> None:
-        found = run.update()
-        gone = any(found.get(path) != stamp for path, stamp in known.files.items())  # made anew
-        before, known.settings = known.settings, run.trainer_settings()
-        if gone or (before is None and known.settings is not None):
+    def _refresh(self, run: RunFolder, run_index: _RunIndex) -> None:
+        stamps = run.update()
+        replaced = any(stamps.get(path) != stamp for path, stamp in run_index.files.items())  # made anew
+        old_settings, run_index.settings = run_index.settings, run.trainer_settings()
+        if replaced or (old_settings is None and run_index.settings is not None):
             self._forget(run.name)
-        known.unreadable.intersection_update(found)
-        known.of = len(found) - len(known.unreadable)
-        for path, stamp in found.items():
+        run_index.unreadable.intersection_update(stamps)
+        run_index.total = len(stamps) - len(run_index.unreadable)
+        for path, stamp in stamps.items():
             if self._stopping:
                 return
-            if path not in known.files:
+            if path not in run_index.files:
                 run.fetch(path)
-                if self._add(run.name, path, known.settings, quiet=path in known.unreadable):
-                    known.files[path] = stamp
-                    known.unreadable.discard(path)
+                if self._add(run.name, path, run_index.settings, quiet=path in run_index.unreadable):
+                    run_index.files[path] = stamp
+                    run_index.unreadable.discard(path)
                 else:
-                    known.unreadable.add(path)
-                known.of = len(found) - len(known.unreadable)
-        self._note_trained(run, known)
+                    run_index.unreadable.add(path)
+                run_index.total = len(stamps) - len(run_index.unreadable)
+        self._note_trained(run, run_index)
 
     def _forget(self, run: str) -> None:
         """Drops the rows of a run."""
@@ -212,7 +212,7 @@ class Index:
                 cursor.execute("INSERT INTO files VALUES (?, ?, ?)", [number, run, str(path)])
                 cursor.execute(_ADD_GROUPS, values)
                 rewards = [row[0] for row in cursor.execute(_REWARDS, [str(path)]).fetchall()]
-                advantages = [_advantages(own, settings) for own in rewards]
+                advantages = [_advantages(group_rewards, settings) for group_rewards in rewards]
                 cursor.execute(_ADD_ANSWERS, {**values, "advantages": advantages})
                 cursor.commit()
             except duckdb.Error as error:
@@ -222,11 +222,11 @@ class Index:
                 return False
         return True
 
-    def _note_trained(self, run: RunFolder, known: _Run) -> None:
+    def _note_trained(self, run: RunFolder, run_index: _RunIndex) -> None:
         """Sets the step of every group again: a run may have gone back to an earlier version."""
         commit = run.newest_commit()
-        newest = (stamp_of(commit) if commit else None, len(known.files))
-        if known.commit == newest:
+        newest = (stamp_of(commit) if commit else None, len(run_index.files))
+        if run_index.commit == newest:
             return
         trained = run.trained()
         with self._database.cursor() as cursor:
@@ -237,7 +237,7 @@ class Index:
                 "WHERE groups.g = t.g AND groups.step IS DISTINCT FROM t.step",
                 {"ids": list(trained), "steps": list(trained.values()), "run": run.name},
             )
-        known.commit = newest
+        run_index.commit = newest
 
     def whole(self, run: str, group: str) -> Row:
         """A group as it is in the archive, with `number` (its place here), `step` and `age`.
@@ -245,14 +245,14 @@ class Index:
         Raises:
             NotFound: the run has no such group, or its file is gone.
         """
-        found = self.query(
+        rows = self.query(
             "SELECT g, step, age, path FROM groups JOIN files ON file = g // ? "
             "WHERE groups.run = ? AND id = ?",
             [_ROWS, run, group],
         )
-        if not found:
+        if not rows:
             raise NotFound(f"no group {group[:80]!r} in the archive of run {run!r}")
-        place = found[0]
+        place = rows[0]
         try:
             (row,) = self.query(
                 "SELECT * FROM read_parquet(?, file_row_number = true, hive_partitioning = false) "

@@ -41,7 +41,10 @@ class Line(StrictBody):
         Raises:
             InvalidInput: the FEN, the PGN or a move is not valid; the message quotes it.
         """
-        board = self._start()
+        if self.pgn.strip():
+            board = self._end_of_pgn()
+        else:
+            board = read_fen(self.fen) if self.fen.strip() else chess.Board()
         for move in self.moves:
             try:
                 parsed = board.parse_uci(move) if _UCI.fullmatch(move) else board.parse_san(move)
@@ -51,11 +54,6 @@ class Line(StrictBody):
                 raise InvalidInput(f"{move[:20]!r} is not a legal move in {board.fen()!r}")
             board.push(parsed)
         return board
-
-    def _start(self) -> chess.Board:
-        if self.pgn.strip():
-            return self._end_of_pgn()
-        return read_fen(self.fen) if self.fen.strip() else chess.Board()
 
     def _end_of_pgn(self) -> chess.Board:
         games = list(islice(split(self.pgn.encode(errors="replace")), 2))
@@ -80,7 +78,7 @@ class Question(Line):
     max_tokens: int = Field(default=64, ge=1, le=8192)
 
 
-def position_of(line: Line) -> dict[str, Any]:
+def position_json(line: Line) -> dict[str, Any]:
     """What a board needs to show a position and to let moves be made."""
     board = line.board()
     dests: dict[str, list[str]] = {}
@@ -103,7 +101,7 @@ def position_of(line: Line) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Peers:
+class RunServices:
     """The addresses of the two services; empty if there is none."""
 
     inference_url: str
@@ -114,7 +112,7 @@ class Peers:
         """The models that can be asked, and why a service cannot."""
         state: dict[str, Any] = {"models": [], "styles": sorted(STYLES), "inference": "", "reward": ""}
         try:
-            url = _known(self.inference_url, "inference")
+            url = _required_url(self.inference_url, "inference")
             async with InferenceClient(url, access=self.access, timeout_s=5.0) as client:
                 served = await client.served()
                 state["models"] = [
@@ -145,25 +143,29 @@ class Peers:
                 "evaluation": verdict["eval_before"],
             }
         moves = tuple(move.uci() for move in board.move_stack)
-        position = Position("play", board.fen(), board.ply(), Phase.OPENING, "", moves)
+        position = Position(
+            "play", board.fen(), board.ply(), phase=Phase.OPENING, game_id="", last_moves=moves
+        )
         prompt, task = render(position, style=question.style), task_of(position, style=question.style)
         completion = await self._complete(prompt, question)
-        said = {"text": completion.text, "prompt": prompt.messages[-1].content}
+        reply = {"text": completion.text, "prompt": prompt.messages[-1].content}
         try:
             verdict = await self._verdict(
                 prompt.fen, completion.text, truncated=completion.truncated, task=task
             )
         except Unavailable as error:
-            return {**said, "move": None, "best": None, "verdict": None, "problem": str(error)}
+            return {**reply, "move": None, "best": None, "verdict": None, "problem": str(error)}
         mirrored = chess.Board(prompt.fen).turn != board.turn
-        moves_seen = {name: _seen(verdict[name], board, mirrored=mirrored) for name in ("move", "best")}
-        return {**said, **moves_seen, "verdict": verdict}
+        verdict_moves = {
+            name: _unmirrored(verdict[name], board, mirrored=mirrored) for name in ("move", "best")
+        }
+        return {**reply, **verdict_moves, "verdict": verdict}
 
     async def _complete(self, prompt: Any, question: Question) -> Completion:
         sampling = Sampling(temperature=question.temperature, max_tokens=question.max_tokens)
-        url = _known(self.inference_url, "inference")
+        url = _required_url(self.inference_url, "inference")
         async with InferenceClient(url, access=self.access, timeout_s=TIMEOUT_S) as client:
-            made = await client.complete(
+            generation = await client.complete(
                 prompt,
                 model=question.player,
                 count=1,
@@ -171,7 +173,7 @@ class Peers:
                 seed=0,
                 tokens=await client.tells_tokens(),
             )
-        return made.completions[0]
+        return generation.completions[0]
 
     async def _verdict(
         self, fen: str, response: str, *, truncated: bool = False, task: str = ""
@@ -182,7 +184,7 @@ class Peers:
     async def _reward(
         self, method: str, path: str, body: dict[str, Any] | None = None, *, timeout_s: float = TIMEOUT_S
     ) -> dict[str, Any]:
-        url = _known(self.reward_url, "reward") + path
+        url = _required_url(self.reward_url, "reward") + path
         try:
             access = self.access
             async with httpx.AsyncClient(
@@ -195,7 +197,7 @@ class Peers:
             raise PeerFault(f"{method} {url}: {cause_message(error)}") from error
 
 
-def _seen(move: dict[str, str] | None, board: chess.Board, *, mirrored: bool) -> dict[str, str] | None:
+def _unmirrored(move: dict[str, str] | None, board: chess.Board, *, mirrored: bool) -> dict[str, str] | None:
     """A move of the verdict on the board that was asked about, which the prompt may have mirrored."""
     if move is None or not mirrored:
         return move
@@ -203,7 +205,7 @@ def _seen(move: dict[str, str] | None, board: chess.Board, *, mirrored: bool) ->
     return {"uci": uci, "san": board.san(chess.Move.from_uci(uci))}
 
 
-def _known(url: str, name: str) -> str:
+def _required_url(url: str, name: str) -> str:
     if not url:
         raise Unavailable(f"no {name} service: start the viewer with --{name}-url, or while the run is up")
     return url.rstrip("/")

@@ -44,7 +44,7 @@ _PIECE = (
 
 def extent(index: Index, run: str) -> Row:
     """How much of a run is indexed: counts, versions, the style of its prompts, names of components."""
-    (held,) = index.query(
+    (counts,) = index.query(
         "SELECT count(*) AS groups, count(step) AS trained, sum(size) AS answers, "
         "min(version) AS first_version, max(version) AS last_version, any_value(style) AS style "
         "FROM groups WHERE run = ?",
@@ -55,7 +55,7 @@ def extent(index: Index, run: str) -> Row:
         "FROM (SELECT components FROM answers WHERE run = ? LIMIT 10000) ORDER BY 1",
         [run],
     )
-    return held | {"components": [row["name"] for row in names]}
+    return counts | {"components": [row["name"] for row in names]}
 
 
 def page(index: Index, run: str, chosen: Filter, *, sort: Sort, descending: bool, number: int) -> list[Row]:
@@ -68,17 +68,17 @@ def page(index: Index, run: str, chosen: Filter, *, sort: Sort, descending: bool
     """
     where = chosen.groups(run)
     order = f"{_SORTS[sort]} {'DESC' if descending else 'ASC'} NULLS LAST, g DESC"
-    joined, named = "", tuple[str, ...]()
+    join, parameters = "", tuple[str, ...]()
     if sort == "component":
         if not chosen.component:
             raise InvalidInput("sort=component needs component=NAME")
-        joined = (
+        join = (
             "JOIN (SELECT g, avg(components[?]) AS component FROM answers WHERE run = ? GROUP BY g) USING (g)"
         )
-        named = (chosen.component, run)
+        parameters = (chosen.component, run)
     groups = index.query(
-        f"SELECT * FROM groups g {joined} WHERE {where.sql} ORDER BY {order} LIMIT {PAGE} OFFSET ?",
-        [*named, *where.values, number * PAGE],
+        f"SELECT * FROM groups g {join} WHERE {where.sql} ORDER BY {order} LIMIT {PAGE} OFFSET ?",
+        [*parameters, *where.values, number * PAGE],
     )
     return with_answers(index, groups, chosen.of_answers(run))
 
@@ -87,16 +87,16 @@ def with_answers(index: Index, groups: list[Row], passes: Condition) -> list[Row
     """The groups, each with its answers."""
     if not groups:
         return []
-    found: dict[int, list[Row]] = {group["g"]: [] for group in groups}
+    answers_by_group: dict[int, list[Row]] = {group["g"]: [] for group in groups}
     answers = index.query(
         f"SELECT a.g, i, reward, advantage, outcome, regret, length, surprise, san, "
         f"({passes.sql}) AS matched "
-        f"FROM answers a WHERE a.g IN ({', '.join(map(str, found))}) ORDER BY a.g, i",
+        f"FROM answers a WHERE a.g IN ({', '.join(map(str, answers_by_group))}) ORDER BY a.g, i",
         passes.values,
     )
     for answer in answers:
-        found[answer.pop("g")].append(answer)
-    return [group | {"answers": found[group["g"]]} for group in groups]
+        answers_by_group[answer.pop("g")].append(answer)
+    return [group | {"answers": answers_by_group[group["g"]]} for group in groups]
 
 
 def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
@@ -216,28 +216,28 @@ def history(index: Index, position: str, fen: str, runs: list[str]) -> list[Row]
 def compare(index: Index, first: str, second: str, *, number: int) -> dict[str, Any]:
     """Two runs on the positions that both have: the mean rewards of each, and their difference with its 95%
     interval (normal, over positions), the largest differences first. `empty` names those without a group."""
-    shared = (
+    tables = (
         "FROM (SELECT position, fen, avg(reward_mean) AS reward, arg_max(id, version) AS id, "
         "max(version) AS version FROM groups WHERE run = ? GROUP BY ALL) x "
         "JOIN (SELECT position, fen, avg(reward_mean) AS reward, arg_max(id, version) AS id, "
         "max(version) AS version FROM groups WHERE run = ? GROUP BY ALL) y USING (position, fen) "
     )
-    (whole,) = index.query(
+    (totals,) = index.query(
         "SELECT count(*) AS positions, avg(x.reward) AS first, avg(y.reward) AS second, "
-        f"avg(y.reward - x.reward) AS difference, stddev_samp(y.reward - x.reward) AS deviation {shared}",
+        f"avg(y.reward - x.reward) AS difference, stddev_samp(y.reward - x.reward) AS deviation {tables}",
         [first, second],
     )
     rows = index.query(
         "SELECT position, fen, x.reward AS first, y.reward AS second, x.id AS first_id, y.id AS second_id, "
-        f"x.version AS first_version, y.version AS second_version {shared} "
+        f"x.version AS first_version, y.version AS second_version {tables} "
         f"ORDER BY abs(y.reward - x.reward) DESC, position LIMIT {PAGE} OFFSET ?",
         [first, second, number * PAGE],
     )
-    deviation, count = whole.pop("deviation"), whole["positions"]
-    held = {row["run"] for row in index.query("SELECT DISTINCT run FROM groups")}
+    deviation, count = totals.pop("deviation"), totals["positions"]
+    indexed_runs = {row["run"] for row in index.query("SELECT DISTINCT run FROM groups")}
     return {
-        **whole,
-        "empty": [run for run in (first, second) if run not in held],
+        **totals,
+        "empty": [run for run in (first, second) if run not in indexed_runs],
         "margin": Z95 * deviation / math.sqrt(count) if deviation is not None else None,
         "page_size": PAGE,
         "rows": rows,

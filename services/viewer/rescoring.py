@@ -48,15 +48,15 @@ def rescore(index: Index, run: str, chosen: Filter, scheme_text: str) -> dict[st
         "JOIN answers a USING (g) ORDER BY a.g DESC, a.i",
         where.values,
     )
-    found = [list(members) for _, members in groupby(rows, key=lambda row: row["g"])]
-    groups = [_group(scheme, members) for members in found if all(map(_has_figures, members))]
+    group_rows = [list(members) for _, members in groupby(rows, key=lambda row: row["g"])]
+    groups = [_group(scheme, members) for members in group_rows if all(map(_has_figures, members))]
     answers = [answer for group in groups for answer in group["answers"]]
     signs = Counter(answer["change"] for answer in answers)
     changed = sorted(groups, key=lambda group: -sum(a["change"] != "kept" for a in group["answers"]))
     return {
         "scheme": scheme.text,
         "groups": len(groups),
-        "left_out": len(found) - len(groups),
+        "left_out": len(group_rows) - len(groups),
         "answers": len(answers),
         "signs": {name: signs[name] for name in ("kept", "flipped", "silenced", "awakened")},
         "rows": [g for g in changed[:SHOWN] if any(a["change"] != "kept" for a in g["answers"])],

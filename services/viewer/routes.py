@@ -81,17 +81,17 @@ def _viewer(request: Request) -> Viewer:
 Shared = Annotated[Viewer, Depends(_viewer)]
 
 
-def _opened(run: str, viewer: Shared) -> RunFolder:
+def _open_run(run: str, viewer: Shared) -> RunFolder:
     """The run of the path, which is then indexed."""
-    found = viewer.runs.find(run)
-    viewer.index.open(found)
-    return found
+    folder = viewer.runs.find(run)
+    viewer.index.open(folder)
+    return folder
 
 
-Run = Annotated[RunFolder, Depends(_opened)]
+Run = Annotated[RunFolder, Depends(_open_run)]
 
 
-def _allowed(viewer: Shared, authorization: Annotated[str, Header()] = "") -> None:
+def _require_token(viewer: Shared, authorization: Annotated[str, Header()] = "") -> None:
     if not viewer.access.token:
         raise HTTPException(
             403, "This viewer is read-only: set ROOKERY_TOKEN, or use `rookery view`, to replay and play"
@@ -118,8 +118,8 @@ class RescoreQuery(Filter):
 @router.get("/runs", tags=["runs"])
 def list_runs(viewer: Shared) -> Response:
     """All runs, newest first."""
-    found = map(viewer.runs.at, viewer.runs.names())
-    return _json([{"name": run.name, "last_step": run.last_step()} for run in found])
+    runs = map(viewer.runs.at, viewer.runs.names())
+    return _json([{"name": run.name, "last_step": run.last_step()} for run in runs])
 
 
 @router.get("/runs/{run}", tags=["runs"])
@@ -127,12 +127,14 @@ def overview(run: Run, viewer: Shared) -> Response:
     """Settings, evaluations and the account of a run, and how much of it is indexed."""
     files, of = viewer.index.progress(run.name)
     positions = run.read_json("report.json").get("sections", {}).get("positions", {})
+    settings = run.read_json("settings.json")
     return _json(
         {
             "name": run.name,
             "indexed": {"files": files, "of": of, "problem": viewer.index.problem(run.name)},
             "archive": queries.extent(viewer.index, run.name),
-            "settings": _shown(run.read_json("settings.json")),
+            # Others may hold a password: `redis_url`, `set`.
+            "settings": {name: settings[name] for name in _SETTINGS if name in settings},
             "evaluation": positions.get("metrics", {}),
             "account": account.account(run, _redis_url(run, viewer)),
             "dropped": run.dropped(),
@@ -140,11 +142,6 @@ def overview(run: Run, viewer: Shared) -> Response:
             "writable": bool(viewer.access.token),
         }
     )
-
-
-def _shown(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings without those that may hold a password: `redis_url`, `set`."""
-    return {name: settings[name] for name in _SETTINGS if name in settings}
 
 
 @router.get("/runs/{run}/summary", tags=["answers"])
@@ -156,10 +153,10 @@ def summary(run: Run, chosen: Annotated[Filter, Query()], viewer: Shared) -> Res
 @router.get("/runs/{run}/groups", tags=["answers"])
 def groups(run: Run, query: Annotated[GroupsQuery, Query()], viewer: Shared) -> Response:
     """A page of groups with an answer that passes the filter."""
-    found = queries.page(
+    rows = queries.page(
         viewer.index, run.name, query, sort=query.sort, descending=query.descending, number=query.page
     )
-    return _json({"groups": found, "page_size": queries.PAGE})
+    return _json({"groups": rows, "page_size": queries.PAGE})
 
 
 @router.get("/runs/{run}/groups/{id}", tags=["answers"])
@@ -199,14 +196,14 @@ def compare(
     run: Run, other: str, viewer: Shared, page: Annotated[int, Query(ge=0, le=MAX_PAGE)] = 0
 ) -> Response:
     """Two runs on the positions that both have."""
-    second = _opened(other, viewer)
+    second = _open_run(other, viewer)
     return _json(queries.compare(viewer.index, run.name, second.name, number=page))
 
 
 def _redis_url(run: RunFolder, viewer: Viewer) -> str:
     """Of a run in a store, endpoints.json is another machine's: its address may be another Redis here."""
-    own = "" if run.store else str(run.read_json("endpoints.json").get("redis_url", ""))
-    return viewer.settings.redis_url or own
+    recorded_url = "" if run.store else str(run.read_json("endpoints.json").get("redis_url", ""))
+    return viewer.settings.redis_url or recorded_url
 
 
 @router.get("/runs/{run}/dead", responses=_PEERS, tags=["dead letters"])
@@ -219,7 +216,7 @@ def dead(run: Run, viewer: Shared) -> Response:
     "/runs/{run}/dead/{id}/replay",
     responses=_ALLOWED | _PEERS,
     tags=["dead letters"],
-    dependencies=[Depends(_allowed)],
+    dependencies=[Depends(_require_token)],
 )
 def replay_dead(run: Run, id: str, viewer: Shared) -> Response:
     """Puts a dead letter back into its stream. Needs the token."""
@@ -231,27 +228,30 @@ def replay_dead(run: Run, id: str, viewer: Shared) -> Response:
 async def position(line: play.Line, viewer: Shared) -> Response:
     """A position and its legal moves, from a FEN or a PGN."""
     async with viewer.reading:
-        return _json(await asyncio.to_thread(play.position_of, line))
+        return _json(await asyncio.to_thread(play.position_json, line))
 
 
 @router.get("/runs/{run}/players", tags=["play"])
 async def players(run: Run, viewer: Shared) -> Response:
     """Who can be asked, and what is missing."""
-    return _json(await _peers(viewer, run).state())
+    return _json(await _services(viewer, run).state())
 
 
 @router.post(
-    "/runs/{run}/ask", responses=_BODY | _ALLOWED | _PEERS, tags=["play"], dependencies=[Depends(_allowed)]
+    "/runs/{run}/ask",
+    responses=_BODY | _ALLOWED | _PEERS,
+    tags=["play"],
+    dependencies=[Depends(_require_token)],
 )
 async def ask(run: Run, question: play.Question, viewer: Shared) -> Response:
     """Asks a version of the policy, or the engine, for a move. Needs the token."""
     async with viewer.reading:
         board = await asyncio.to_thread(question.board)
-    return _json(await _peers(viewer, run).answer(question, board))
+    return _json(await _services(viewer, run).answer(question, board))
 
 
-def _peers(viewer: Viewer, run: RunFolder) -> play.Peers:
-    return play.Peers(
+def _services(viewer: Viewer, run: RunFolder) -> play.RunServices:
+    return play.RunServices(
         viewer.settings.inference_url or run.service_url("inference"),
         viewer.settings.reward_url or run.service_url("reward"),
         viewer.access,
@@ -265,17 +265,17 @@ async def events(run: Run, viewer: Shared) -> Response:
 
 
 async def _live(viewer: Viewer, run: RunFolder) -> AsyncIterator[str]:
-    known, quiet = None, 0
+    last_state, quiet = None, 0
     while not viewer.stopping.is_set():
         await asyncio.to_thread(viewer.index.open, run)
         files, of = viewer.index.progress(run.name)
         state = {"files": files, "of": of, "step": run.last_step().get("step", 0)}
-        quiet = 0 if state != known else quiet + 1
-        if state != known:
+        quiet = 0 if state != last_state else quiet + 1
+        if state != last_state:
             yield f"data: {json.dumps(state)}\n\n"
         elif quiet % QUIET_LOOKS == 0:
             yield ": nothing new\n\n"
-        known = state
+        last_state = state
         await asyncio.sleep(LIVE_S)
 
 

@@ -33,7 +33,7 @@ _TAIL_BYTES = 1 << 16
 """Many times the length of a step's line."""
 
 
-_READ = re.compile(r"[^/]+\.(json|jsonl|toml)|adapters/[^/]+/state\.json")
+_COPIED_AT_ONCE = re.compile(r"[^/]+\.(json|jsonl|toml)|adapters/[^/]+/state\.json")
 """The files of a run's folder that are copied from a store at once. Archive and ratios follow one by one."""
 
 
@@ -75,7 +75,7 @@ class RunFolder:
 
     def read_json(self, name: str) -> dict[str, Any]:
         """A JSON file of the folder; empty if there is none, or half of one."""
-        return _object(self.path / name)
+        return _json_object(self.path / name)
 
     def trainer_settings(self) -> dict[str, Any] | None:
         """What the trainer was started with; None if unknown, as of an archive without its run."""
@@ -104,20 +104,22 @@ class RunFolder:
             SetupError, Unavailable: the store refuses, or does not answer.
         """
         for path in self.store.files(self.name) if self.store else ():
-            if _READ.fullmatch(path.relative_to(self.path).as_posix()):
+            if _COPIED_AT_ONCE.fullmatch(path.relative_to(self.path).as_posix()):
                 self.fetch(path)
         if self.archive_store:
             below = self.archive.relative_to(self.archive_store.folder).parts[0]
-            found = self.archive_store.files(below)
+            stamps = self.archive_store.files(below)
         else:
-            found = {
+            stamps = {
                 path: stamp
                 for path in self.archive.glob("**/date=*/*.parquet")
                 if (stamp := stamp_of(path)) is not None
             }
-        named = [(_ARCHIVE_FILE.fullmatch(path.name), path) for path in found if self.archive in path.parents]
-        ordered = sorted((int(m[1]), int(m[2]), path) for m, path in named if m)
-        return {path: found[path] for *_, path in ordered}
+        matches = [
+            (_ARCHIVE_FILE.fullmatch(path.name), path) for path in stamps if self.archive in path.parents
+        ]
+        ordered = sorted((int(match[1]), int(match[2]), path) for match, path in matches if match)
+        return {path: stamps[path] for *_, path in ordered}
 
     def fetch(self, path: Path) -> None:
         """Copies a file from its store, unless it is here already, or the run is not in a store."""
@@ -136,10 +138,10 @@ class RunFolder:
         """
         unknown: list[list[float] | None] = [None] * answers
         line = self._line_of_figures(version, group) if version else {}
-        found = {name: line.get(name) for name in ("ratios", "advantages")}
+        lists = {name: line.get(name) for name in ("ratios", "advantages")}
         return {
-            name: own if isinstance(own, list) and len(own) == answers else unknown
-            for name, own in found.items()
+            name: values if isinstance(values, list) and len(values) == answers else unknown
+            for name, values in lists.items()
         }
 
     def _line_of_figures(self, version: int, group: str) -> dict[str, Any]:
@@ -149,8 +151,8 @@ class RunFolder:
             self.fetch(path)
             with gzip.open(path, "rt") as file:
                 for line in file:
-                    if group in line and (found := dict(json.loads(line))).get("group") == group:
-                        return found
+                    if group in line and (record := dict(json.loads(line))).get("group") == group:
+                        return record
         return {}
 
     def newest_commit(self) -> Path | None:
@@ -161,21 +163,21 @@ class RunFolder:
         """The version that each trained group went into, by group id: from the ledgers of the commits."""
         abandoned = self._abandoned()
         states = (state for state in self._states() if state.get("number") not in abandoned)
-        return self._steps(states, abandoned)
+        return self._versions_by_group(states, abandoned)
 
     def trained_in_vain(self) -> dict[str, int]:
-        """The same of groups whose version was discarded with --from-version: of those still on disk."""
+        """The groups of versions that --from-version discarded and that are still on disk, by group id."""
         abandoned = self._abandoned()
         folder = self.path / "adapters"
-        states = (_object(folder / policy_name(version) / "state.json") for version in abandoned)
-        found = self._steps(states, abandoned)
-        return {id: version for id, version in found.items() if version in abandoned}
+        states = (_json_object(folder / policy_name(version) / "state.json") for version in abandoned)
+        versions = self._versions_by_group(states, abandoned)
+        return {id: version for id, version in versions.items() if version in abandoned}
 
-    def _steps(self, states: Iterable[dict[str, Any]], abandoned: range) -> dict[str, int]:
+    def _versions_by_group(self, states: Iterable[dict[str, Any]], abandoned: range) -> dict[str, int]:
         groups_of = {
             int(step["version"]): int(step["groups"]) for step in self.metrics() if "version" in step
         }
-        found: dict[str, int] = {}
+        versions: dict[str, int] = {}
         for state in states:
             version, ledger = int(state.get("number", 0)), list(state.get("ledger", ()))
             while ledger and (version in groups_of or (abandoned and version == abandoned.stop)):
@@ -183,32 +185,34 @@ class RunFolder:
                     version = abandoned.start - 1
                     continue
                 count = groups_of[version]
-                found |= {entry.partition(":")[0]: version for entry in ledger[-count:]}
+                versions |= {entry.partition(":")[0]: version for entry in ledger[-count:]}
                 version, ledger = version - 1, ledger[:-count]
-        return found
+        return versions
 
     def _abandoned(self) -> range:
         """The versions that the last --from-version discarded: up to its copy, which no step made."""
         newest = self.newest_commit()
-        state = _object(newest) if newest else {}
-        back = state.get("went_back_to")
-        if back is None:
+        state = _json_object(newest) if newest else {}
+        target = state.get("went_back_to")
+        if target is None:
             return range(0)
-        made = {step.get("version") for step in self.metrics()}
-        later = range(int(back) + 1, int(state["number"]) + 1)
-        return range(later.start, next((version for version in later if version not in made), later.start))
+        step_versions = {step.get("version") for step in self.metrics()}
+        later = range(int(target) + 1, int(state["number"]) + 1)
+        return range(
+            later.start, next((version for version in later if version not in step_versions), later.start)
+        )
 
     def dropped(self) -> dict[str, int]:
         """Groups that the trainer dropped, by reason, at the newest commit."""
         newest = self.newest_commit()
-        counts = _object(newest).get("dropped", {}) if newest else {}
+        counts = _json_object(newest).get("dropped", {}) if newest else {}
         return {reason: int(count) for reason, count in counts.items() if count}
 
     def _states(self) -> Iterator[dict[str, Any]]:
         files = sorted(self.path.glob("adapters/policy-v*/state.json"))
         for file in files:
             if file == files[-1] or int(file.parent.name.removeprefix("policy-v")) % _MILESTONE == 0:
-                yield _object(file)
+                yield _json_object(file)
 
 
 class Runs:
@@ -229,20 +233,20 @@ class Runs:
         Raises:
             SetupError, Unavailable: a store refuses, or does not answer.
         """
-        found = {path.name: path for path in self.folder.glob("*") if (path / METRICS_FILE).exists()}
+        paths = {path.name: path for path in self.folder.glob("*") if (path / METRICS_FILE).exists()}
         if self._store:
-            found = {name: self.folder / name for name in self._store.names()}
+            paths = {name: self.folder / name for name in self._store.names()}
         if self._archive_store:
             stored = self._archive_store.names()
             places = [self._archive_store.folder / name for name in stored if name.startswith("run=")]
         else:
             places = list(self.archive.glob("run=*")) if self.archive else []
         for path in places:
-            found.setdefault(path.name.removeprefix("run="), path)
+            paths.setdefault(path.name.removeprefix("run="), path)
         # By its folder's name, because who renames a run leaves the folders below as they are.
         for path in self.folder.glob("*/archive/run=*") if self.archive is None else ():
-            found.setdefault(path.parents[1].name, path)
-        return sorted(filter(_NAME.fullmatch, found), key=lambda name: -(stamp_of(found[name]) or (0, 0))[1])
+            paths.setdefault(path.parents[1].name, path)
+        return sorted(filter(_NAME.fullmatch, paths), key=lambda name: -(stamp_of(paths[name]) or (0, 0))[1])
 
     def find(self, name: str) -> RunFolder:
         """The run of that name.
@@ -259,7 +263,7 @@ class Runs:
         return run
 
     def at(self, name: str) -> RunFolder:
-        """The run of one of the `names`, which is not looked for."""
+        """The run of that name. Does not check that there is one."""
         path = self.folder / name
         archive = self.archive / f"run={name}" if self.archive else path / "archive"
         return RunFolder(
@@ -267,7 +271,7 @@ class Runs:
         )
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _json_object(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError):

@@ -48,7 +48,11 @@ class Store:
         Raises:
             SetupError, Unavailable: the store refuses, or does not answer.
         """
-        return [path.name for path in self._listed("", _folders)]
+
+        def folders(files: Any, root: str) -> dict[str, Any]:
+            return {info["name"]: info for info in files.ls(root, detail=True) if info["type"] == "directory"}
+
+        return [path.name for path in self._stamps("", folders)]
 
     def files(self, name: str) -> dict[Path, Stamp]:
         """The files in the folder `name` of it, by the places of their copies.
@@ -59,20 +63,20 @@ class Store:
         """
         if not name:
             raise NotFound(f"a folder without a name in {self.url!r}")
-        return self._listed(name, lambda files, root: files.find(root, detail=True))
+        return self._stamps(name, lambda files, root: files.find(root, detail=True))
 
-    def _listed(self, name: str, look: Callable[[Any, str], Mapping[str, Any]]) -> dict[Path, Stamp]:
-        """What `look` finds in a folder. It is asked again after `LIST_S`."""
+    def _stamps(self, name: str, list_folder: Callable[[Any, str], Mapping[str, Any]]) -> dict[Path, Stamp]:
+        """The stamps of the files that `list_folder` lists, from a listing that is at most `LIST_S` old."""
         listing = self._listings.setdefault(name, _Listing())
         with listing.lock:
             if time.monotonic() - listing.since < LIST_S:
                 return listing.stamps
             with store_faults(self.url):
                 files, root = open_store(f"{self.url}/{name}" if name else self.url)
-                found = look(files, root)
+                infos = list_folder(files, root)
             listing.stamps = {
                 self.folder / name / place[len(root) + 1 :]: self._stamp(info)
-                for place, info in found.items()
+                for place, info in infos.items()
                 # A key of S3 may have any name. One with such a segment could be copied to another folder.
                 if not {"", ".", ".."}.intersection(place[len(root) + 1 :].split("/"))
             }
@@ -115,10 +119,6 @@ class Store:
             files.get_file(f"{root}/{place.as_posix()}", str(part))
             os.utime(part, ns=(stamp[1], stamp[1]))
             part.replace(path)
-
-
-def _folders(files: Any, root: str) -> dict[str, Any]:
-    return {info["name"]: info for info in files.ls(root, detail=True) if info["type"] == "directory"}
 
 
 def stamp_of(path: Path) -> Stamp | None:

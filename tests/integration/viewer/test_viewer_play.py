@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 from rookery.config.reward import RewardSettings
 from services.reward.app import create_app
 from services.reward.scorer import Scorer
-from services.viewer.play import Peers, Question
+from services.viewer.play import Question, RunServices
 from tests.servers import serve_http
 
 pytestmark = pytest.mark.stockfish
@@ -44,7 +44,7 @@ def test_an_answer_is_judged_by_the_task_of_its_style(style: str, said: str, out
             serve_http(policy) as inference,
         ):
             question = Question(moves=["e4"], player="policy", style=style)
-            return await Peers(inference, reward).answer(question, question.board())
+            return await RunServices(inference, reward).answer(question, question.board())
 
     reply = asyncio.run(ask())
     move = {"uci": "e7e5", "san": "e5"} if outcome == "legal" else None

@@ -225,7 +225,7 @@ async def test_few_positions_are_read_at_a_time(
         reading.append(reading[-1] - 1)
         return {}
 
-    monkeypatch.setattr(play, "position_of", read)
+    monkeypatch.setattr(play, "position_json", read)
     app = create_app(ViewerSettings(runs_dir=str(runs)), folder=tmp_path)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
