@@ -190,7 +190,15 @@ async def _turn(board: chess.Board, player: Player, rules: Rules, *, seed: int, 
     if move is None and rules.illegal == "random":
         move = random_move(board, seed=derived_seed(seed, board.ply(), -1))
     cp, mate = _white_view(reply.score)
-    return Turn(move.uci() if move else None, tuple(outcomes), reply.text, tokens, seconds, cp, mate)
+    return Turn(
+        move=move.uci() if move else None,
+        outcomes=tuple(outcomes),
+        text=reply.text,
+        tokens=tokens,
+        seconds=seconds,
+        cp=cp,
+        mate=mate,
+    )
 
 
 async def _ask(player: Player, board: chess.Board, *, seed: int, backoff_s: float) -> Reply:

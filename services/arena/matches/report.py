@@ -97,9 +97,9 @@ class MatchReport:
 
 def summary(name: str, games: Iterable[Game], player: Player | None = None) -> PlayerSummary:
     """What the player `name` did in `games`."""
-    own = [game for game in games if name in (game.white, game.black)]
-    scores = Counter(score_of(name, game) for game in own)
-    turns = [turn for game in own for turn in game.turns_of(name)]
+    player_games = [game for game in games if name in (game.white, game.black)]
+    scores = Counter(score_of(name, game) for game in player_games)
+    turns = [turn for game in player_games for turn in game.turns_of(name)]
     failed = [turn for turn in turns if turn.outcomes[-1] != Outcome.LEGAL]
     return PlayerSummary(
         name=name,
@@ -121,7 +121,10 @@ def encounters(games: Sequence[Game], names: Sequence[str]) -> tuple[Encounter, 
     for game in games:
         player, opponent = sorted((game.white, game.black), key=names.index)
         pairings.setdefault((player, opponent), []).append(game)
-    return tuple(_encounter(player, opponent, own) for (player, opponent), own in pairings.items())
+    return tuple(
+        _encounter(player, opponent, encounter_games)
+        for (player, opponent), encounter_games in pairings.items()
+    )
 
 
 def _encounter(player: str, opponent: str, games: Sequence[Game]) -> Encounter:

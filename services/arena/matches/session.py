@@ -151,8 +151,12 @@ def read_anchors(path: Path | None) -> dict[str, float]:
         if "ratings" in document:
             if document["ratings"] is None:
                 raise InvalidInput(f"anchors {str(path)!r}: a match has no ratings, only a tournament has")
-            rated = document["ratings"]["players"]
-            document = {one["name"]: one["elo"]["value"] for one in rated if one["elo"]["value"] is not None}
+            ratings = document["ratings"]["players"]
+            document = {
+                rating["name"]: rating["elo"]["value"]
+                for rating in ratings
+                if rating["elo"]["value"] is not None
+            }
         return {str(name): float(elo) for name, elo in document.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InvalidInput(f"anchors {str(path)!r}: {error!r}") from error

@@ -22,10 +22,10 @@ LADDER_REACH = 3
 """On a ladder, each player plays those at most this many rungs above and below."""
 
 SCHEDULES: dict[str, Callable[[Sequence[str]], list[tuple[str, str]]]] = {
-    "gauntlet": lambda names: [(names[0], other) for other in names[1:]],
+    "gauntlet": lambda names: [(names[0], opponent) for opponent in names[1:]],
     "round-robin": lambda names: list(combinations(names, 2)),
     "ladder": lambda names: [
-        (name, other) for i, name in enumerate(names) for other in names[i + 1 : i + 1 + LADDER_REACH]
+        (name, opponent) for i, name in enumerate(names) for opponent in names[i + 1 : i + 1 + LADDER_REACH]
     ],
 }
 """The pairings of each schedule. A gauntlet is the first player's; a ladder goes from weak to strong."""
@@ -103,26 +103,26 @@ async def play_all(
     Raises:
         Unavailable: more games in a row than `concurrency` had no result.
     """
-    run = _Run(schedule, journal, finished=finished, enough=enough, patience=concurrency)
+    state = _State(schedule, journal, finished=finished, enough=enough, patience=concurrency)
 
     async def work() -> None:
-        while not run.ended and (fixture := next(run.waiting, None)) is not None:
-            with run.settling(fixture):
-                run.settle(await play(fixture))
+        while not state.ended and (fixture := next(state.waiting, None)) is not None:
+            with state.settling(fixture):
+                state.settle(await play(fixture))
             await asyncio.sleep(0)  # players that never wait must not keep the others from theirs
-        for other in workers if run.ended else ():
-            if other is not asyncio.current_task():
-                other.cancel()
+        for worker in workers if state.ended else ():
+            if worker is not asyncio.current_task():
+                worker.cancel()
 
     try:
         async with asyncio.TaskGroup() as group:
             workers = [group.create_task(work()) for _ in range(concurrency)]
     except ExceptionGroup as faults:
         raise faults.exceptions[0] from faults
-    return run.played()
+    return state.played()
 
 
-class _Run:
+class _State:
     """The state of a tournament: the results, and how much of the schedule is settled without a gap."""
 
     def __init__(

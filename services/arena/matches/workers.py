@@ -49,29 +49,29 @@ def playing(
     if ray is None:
         yield partial(play, players=players, rules=rules, referee=referee)
         return
-    asked = tuple(specs), judge, _described(cast)
+    arguments = tuple(specs), judge, _descriptions(cast)
     with Workers(ray=ray) as workers:
-        yield lambda fixture: asyncio.wrap_future(workers.submit(_play_here, *asked, fixture, rules))
+        yield lambda fixture: asyncio.wrap_future(workers.submit(_play_on_worker, *arguments, fixture, rules))
 
 
-def _play_here(
+def _play_on_worker(
     specs: tuple[str, ...], judge: str | None, described: list[dict[str, Any]], fixture: Fixture, rules: Rules
 ) -> Game:
-    runner, cast = kept(_opened, specs, judge)
-    for here, there in zip(_described(cast), described, strict=True):
+    runner, cast = kept(_open_cast, specs, judge)
+    for here, there in zip(_descriptions(cast), described, strict=True):
         if here != there:
             raise SetupError(f"a player is {here} on a worker and {there} where the match began")
     players, referee = cast
     return runner.run(play(fixture, players, rules, referee=referee))
 
 
-def _described(cast: Cast) -> list[dict[str, Any]]:
+def _descriptions(cast: Cast) -> list[dict[str, Any]]:
     players, referee = cast
     return [dict(player.describe()) for player in (*players.values(), referee) if player]
 
 
 @contextmanager
-def _opened(specs: tuple[str, ...], referee: str | None) -> Iterator[tuple[asyncio.Runner, Cast]]:
+def _open_cast(specs: tuple[str, ...], referee: str | None) -> Iterator[tuple[asyncio.Runner, Cast]]:
     stack = AsyncExitStack()
     with asyncio.Runner() as runner:
         try:

@@ -57,15 +57,15 @@ class Sprt:
 
     def llr(self, counts: ArrayLike) -> Floats:
         """The log-likelihood ratios of H1 to H0. `counts` is [..., 5], the result [...]."""
-        seen = np.maximum(np.asarray(counts, dtype=np.float64), _NEVER_SEEN)
-        total = seen.sum(axis=-1, keepdims=True)
-        observed = seen / total
+        positive_counts = np.maximum(np.asarray(counts, dtype=np.float64), _NEVER_SEEN)
+        total = positive_counts.sum(axis=-1, keepdims=True)
+        observed = positive_counts / total
         if self.model == "normalized":
             t0, t1 = (math.sqrt(2) * elo / (2 * ELO) for elo in (self.elo0, self.elo1))
             p0, p1 = _with_t(observed, t0), _with_t(observed, t1)
         else:
             p0, p1 = (_tilted(observed, _SCORES - expected_score(elo)) for elo in (self.elo0, self.elo1))
-        ratio: Floats = (seen * (np.log(p1) - np.log(p0))).sum(axis=-1)
+        ratio: Floats = (positive_counts * (np.log(p1) - np.log(p0))).sum(axis=-1)
         return ratio
 
     def decision(self, counts: ArrayLike) -> Decision | None:
