@@ -29,7 +29,7 @@ START_S = 30.0
 MOVE_S = 600.0
 """An engine that takes longer over one move is counted as hung."""
 
-_EXACT = re.compile(rb"info .*\bscore (cp|mate) (-?\d++)(?! (?:lower|upper)bound)")
+_EXACT_SCORE = re.compile(rb"info .*\bscore (cp|mate) (-?\d++)(?! (?:lower|upper)bound)")
 
 _STOP_S = 3.0
 _FULL_SKILL = 20
@@ -66,7 +66,7 @@ class EnginePlayer:
         self.name = name
         self._binary, self._limit, self._reproducible = binary, limit, reproducible
         playing = {"UCI_AnalyseMode": False} if "UCI_AnalyseMode" in binary.options else {}
-        self._options = _checked({**playing, **options}, binary)
+        self._options = _checked_options({**playing, **options}, binary)
         self._slots = asyncio.Semaphore(os.cpu_count() or 1)
         self._idle: list[_Process] = []
 
@@ -113,12 +113,13 @@ class EnginePlayer:
 
     async def _start(self) -> "_Process":
         path = str(self._binary.path)
+        # A process group of its own, so that Ctrl-C does not end the engine in the middle of a move.
+        spawning = asyncio.ensure_future(_Protocol.popen(path, setpgrp=True))
         # Cancelled half-way, asyncio would wait for ever for the pipes of the new process.
-        spawning = asyncio.ensure_future(_spawn(path))
         try:
-            process = await asyncio.shield(spawning)
+            process = _Process(*await asyncio.shield(spawning))
         except asyncio.CancelledError:
-            await (await spawning).kill()
+            await _Process(*await spawning).kill()
             raise
         except OSError as error:
             raise EngineFault(f"engine {path!r} does not start: {error}") from error
@@ -150,9 +151,9 @@ class _Protocol(chess.engine.UciProtocol):
         if fd == 1 and isinstance(data, bytes):
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
-                if found := _EXACT.match(line):
-                    number = int(found[2])
-                    self.exact = chess.engine.Cp(number) if found[1] == b"cp" else chess.engine.Mate(number)
+                if match := _EXACT_SCORE.match(line):
+                    number = int(match[2])
+                    self.exact = chess.engine.Cp(number) if match[1] == b"cp" else chess.engine.Mate(number)
         super().pipe_data_received(fd, data)
 
 
@@ -168,11 +169,6 @@ class _Process:
             with suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(self.protocol.returncode), _STOP_S)
         self.transport.close()
-
-
-async def _spawn(path: str) -> _Process:
-    # A process group of its own, so that Ctrl-C does not end the engine in the middle of a move.
-    return _Process(*await _Protocol.popen(path, setpgrp=True))
 
 
 @functools.cache
@@ -250,16 +246,16 @@ def uci(
     return EnginePlayer(name, binary, limit=limit, options={**single, **options}, reproducible=False)
 
 
-def _checked(
+def _checked_options(
     options: Mapping[str, chess.engine.ConfigValue], binary: Binary
 ) -> dict[str, chess.engine.ConfigValue]:
     """The options with the engine's spelling and types."""
-    known = {name.lower(): option for name, option in binary.options.items()}
+    options_by_name = {name.lower(): option for name, option in binary.options.items()}
     checked = {}
     for name, value in options.items():
-        option = known.get(name.lower())
+        option = options_by_name.get(name.lower())
         if option is None or option.is_managed():
-            settable = ", ".join(o.name for o in known.values() if not o.is_managed())
+            settable = ", ".join(o.name for o in options_by_name.values() if not o.is_managed())
             raise InvalidInput(f"{binary.name} has no option {name!r} to set: it has {settable}")
         try:
             checked[option.name] = option.parse(value)

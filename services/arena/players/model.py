@@ -133,9 +133,9 @@ def _guess(prompt: Prompt, seed: int) -> str:
     if question.startswith(f"{STATE_TASK}:"):
         fen, _, _ = parse_state_prompt(question)
         return state_answer(StateAnswer(fen, LEGAL_REWARD, terminated=False, truncated=False))
-    moves = sorted(move.uci() for move in chess.Board(prompt.fen).legal_moves)
-    named = random.Random(seed).sample(moves, min(_GUESSED_MOVES, len(moves)))
-    return policy_answer(PolicyAnswer(tuple(named), (0.0,) * len(named), named[0]))
+    legal = sorted(move.uci() for move in chess.Board(prompt.fen).legal_moves)
+    moves = random.Random(seed).sample(legal, min(_GUESSED_MOVES, len(legal)))
+    return policy_answer(PolicyAnswer(tuple(moves), (0.0,) * len(moves), moves[0]))
 
 
 def position_of(board: chess.Board) -> Position:
@@ -151,19 +151,19 @@ def read_answer(
 
     If the prompt shows a mirrored board, the answer is read on that board and the move is mirrored back.
     """
-    shown = chess.Board(prompt.fen)
+    prompt_board = chess.Board(prompt.fen)
     score = None
     if prompt.style in LINES.difference(GAME_STYLES):
         line = read_policy_answer(after_reasoning(completion.text))
         if line is None:
             return Reading(Outcome.TRUNCATED if completion.truncated else Outcome.UNPARSABLE), None
-        reading = read_move(line.best, shown)
+        reading = read_move(line.best, prompt_board)
         score = _score(dict(zip(line.moves, line.evals, strict=True)).get(line.best), board.turn)
     else:
         find = first_line if prompt.style in GAME_STYLES else extract
         answer = find(completion.text, truncated=completion.truncated)
-        reading = Reading(answer.missing) if answer.missing else read_move(answer.text, shown)
-    if reading.move is not None and shown.turn != board.turn:
+        reading = Reading(answer.missing) if answer.missing else read_move(answer.text, prompt_board)
+    if reading.move is not None and prompt_board.turn != board.turn:
         reading = Reading(reading.outcome, chess.Move.from_uci(mirrored_move(reading.move.uci())))
     return reading, score
 

@@ -21,7 +21,7 @@ from services.arena.players.model import ModelPlayer
 from services.arena.players.player import EpsilonRandomPlayer, FirstLegalPlayer, Player, RandomPlayer
 
 _ENGINE_OPTION = "option."
-_UNSERVED = ("model:", "run:")
+_NEEDS_SERVER = ("model:", "run:")
 _OMITTED = "(seed|temperature|top_p|max_tokens)"
 """A field of a request that a player may leave out."""
 
@@ -34,9 +34,10 @@ def make_player(spec: str) -> Player:
         SetupError: an engine or an API key is missing. Both quote the spec.
     """
     head, *parts = spec.split(",")
-    kind, separator, place = _split(head)
+    is_address = head.startswith(("http://", "https://"))
+    kind, separator, place = ("http", ":", head) if is_address else head.partition(":")
     try:
-        if kind + separator in _UNSERVED:
+        if kind + separator in _NEEDS_SERVER:
             raise InvalidInput("it needs a server: `rookery evaluate` and `rookery uci` start one")
         if kind not in KINDS or bool(separator) != KINDS[kind].has_place:
             raise InvalidInput(f"no such kind of player: choose from {', '.join(_FORMS)}")
@@ -47,27 +48,20 @@ def make_player(spec: str) -> Player:
         raise type(error)(f"player {spec!r}: {error}") from error
 
 
-def _split(head: str) -> tuple[str, str, str]:
-    """The kind, `:` if there is one, and what follows. An address is a place as a whole."""
-    if head.startswith(("http://", "https://")):
-        return "http", ":", head
-    return head.partition(":")
-
-
 def _options(parts: list[str]) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    of_engine: dict[str, str] = {}
+    engine_options: dict[str, str] = {}
     for part in parts:
         key, equals, value = part.partition("=")
         if not (key and equals) or key in ("spec", "place", "option") or "_" in key.partition(".")[0]:
             raise InvalidInput(f"{part!r} is not NAME=VALUE")
-        if key in options or key.removeprefix(_ENGINE_OPTION) in of_engine:
+        if key in options or key.removeprefix(_ENGINE_OPTION) in engine_options:
             raise InvalidInput(f"{key!r} is given twice")
         if key.startswith(_ENGINE_OPTION):
-            of_engine[key.removeprefix(_ENGINE_OPTION)] = value
+            engine_options[key.removeprefix(_ENGINE_OPTION)] = value
         else:
             options[key] = value
-    return {**options, "option": of_engine} if of_engine else options
+    return {**options, "option": engine_options} if engine_options else options
 
 
 def _readable(error: ValidationError) -> str:

@@ -138,15 +138,15 @@ class Options:
         """
         match name.lower():
             case "temperature":
-                own = value.lower() in (OWN, "", "<empty>")
-                return replace(self, temperature=None if own else _number(name, value, 0, 2))
+                from_spec = value.lower() in (OWN, "", "<empty>")
+                return replace(self, temperature=None if from_spec else _number(name, value, 0, 2))
             case "retries":
                 return replace(self, retries=int(_number(name, value, 0, 10)))
             case "move overhead":
                 return replace(self, overhead_ms=int(_number(name, value, 0, 5000)))
             case "uci_chess960" if value.lower() == "true":
                 raise InvalidInput("Chess960 is not supported: no player of Rookery knows its castling")
-            case other if other in _ACCEPTED:
+            case option if option in _ACCEPTED:
                 return self
         raise InvalidInput(f"no option {name!r}")
 
@@ -176,18 +176,18 @@ def _number(name: str, value: str, least: float, most: float) -> float:
     return number
 
 
-class Search:
+class UciSearch:
     """One `go`: its position, what it allows, and the events that end it."""
 
     def __init__(self, board: chess.Board, go: Go, *, seed: int) -> None:
         self.board, self.go, self.seed = board, go, seed
-        wanted = set[chess.Move]()
+        moves = set[chess.Move]()
         for text in go.searchmoves:
             with suppress(ValueError):
-                wanted.add(_move(board, text))
+                moves.add(_move(board, text))
         legal = sorted(board.legal_moves, key=chess.Move.uci)
         # `searchmoves` without a legal move is taken for a mistake, and ignored.
-        self.legal = [move for move in legal if move in wanted] or legal
+        self.legal = [move for move in legal if move in moves] or legal
         self.started = time.monotonic()
         self.stopped, self.ponder_hit, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.scored = False
@@ -197,8 +197,8 @@ class Search:
         """Whether only `stop` or `ponderhit` ends it."""
         return self.go.infinite or (self.go.ponder and not self.ponder_hit.is_set())
 
-    async def wait(self, asked: "asyncio.Future[chess.Move | None]", *, overhead_ms: int) -> None:
-        """Returns when `asked` is done, the time is up or the search was stopped.
+    async def wait(self, answer: "asyncio.Future[chess.Move | None]", *, overhead_ms: int) -> None:
+        """Returns when `answer` is done, the time is up or the search was stopped.
 
         While the search is infinite or ponders, only `stop` (or `ponderhit`) ends it.
         """
@@ -210,7 +210,7 @@ class Search:
             if self.go.infinite:
                 await stopped
             budget_s = self.go.budget_s(self.board.turn, overhead_ms=overhead_ms)
-            either: set[asyncio.Future[Any]] = {asked, stopped}
+            either: set[asyncio.Future[Any]] = {answer, stopped}
             await asyncio.wait(either, timeout=budget_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()

@@ -18,7 +18,14 @@ import chess.engine
 from rookery import __version__
 from rookery.errors import InvalidInput, RookeryError
 from services.arena.players.player import Player, Reply
-from services.arena.uci.commands import DECLARATIONS, Options, Search, parse_go, parse_option, parse_position
+from services.arena.uci.commands import (
+    DECLARATIONS,
+    Options,
+    UciSearch,
+    parse_go,
+    parse_option,
+    parse_position,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +70,7 @@ class UciEngine:
         self._options = Options()
         self._board: chess.Board | None = chess.Board()
         self._opening: asyncio.Task[Player] | None = None
-        self._search: Search | None = None
+        self._search: UciSearch | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
@@ -161,7 +168,7 @@ class UciEngine:
             return
         self._searches += 1
         seed = random.Random(f"{self._seed}:{self._searches}").getrandbits(30)
-        self._search = Search(board.copy(), go, seed=seed)
+        self._search = UciSearch(board.copy(), go, seed=seed)
         self._start(self._find_move(self._search))
 
     async def _finish(self) -> None:
@@ -190,17 +197,17 @@ class UciEngine:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _find_move(self, search: Search) -> None:
+    async def _find_move(self, search: UciSearch) -> None:
         """Writes one `bestmove`, when the search may end and not before."""
-        asked = self._start(self._ask(search))
+        answer = self._start(self._ask(search))
         try:
-            await search.wait(asked, overhead_ms=self._options.overhead_ms)
-            move = asked.result() if asked.done() else None
-            if not asked.done():
+            await search.wait(answer, overhead_ms=self._options.overhead_ms)
+            move = answer.result() if answer.done() else None
+            if not answer.done():
                 why = "stopped" if search.stopped.is_set() else "out of time"
                 self._say(f"{why} before the player answered: the move is random, the score unknown")
         finally:
-            asked.cancel()
+            answer.cancel()
             self._search = None
             search.ended.set()
         if not search.scored:
@@ -209,8 +216,8 @@ class UciEngine:
             move = random.Random(search.seed).choice(search.legal)
         self._write(f"bestmove {move.uci()}" if move else NO_MOVE)
 
-    async def _ask(self, search: Search) -> chess.Move | None:
-        """The player's move, or None if it names none of those allowed. A fault is said, not raised."""
+    async def _ask(self, search: UciSearch) -> chess.Move | None:
+        """The player's move, or None if it names none of those allowed. A fault is written, not raised."""
         if not search.legal:
             return None
         try:
@@ -235,7 +242,7 @@ class UciEngine:
         temperature = player.sampling.temperature if chosen is None else chosen
         return player.at(RETRY_TEMPERATURE if attempt and not temperature else temperature)
 
-    def _report(self, search: Search, reply: Reply) -> bool:
+    def _report(self, search: UciSearch, reply: Reply) -> bool:
         """Writes what the player said. Returns whether its move may be played."""
         if text := one_line(reply.text):
             self._say(text)
@@ -245,17 +252,19 @@ class UciEngine:
             score = reply.score.relative if reply.score else chess.engine.Cp(0)
             self._info(search, score, reply)
             return True
-        said = f"{reply.move} is not among searchmoves" if reply.move else f"no legal move: {reply.outcome}"
-        self._say(said)
+        problem = (
+            f"{reply.move} is not among searchmoves" if reply.move else f"no legal move: {reply.outcome}"
+        )
+        self._say(problem)
         return False
 
-    def _info(self, search: Search, score: chess.engine.Score, reply: Reply | None = None) -> None:
+    def _info(self, search: UciSearch, score: chess.engine.Score, reply: Reply | None = None) -> None:
         mate = score.mate()
-        said = f"cp {score.score()}" if mate is None else f"mate {mate}"
+        score_text = f"cp {score.score()}" if mate is None else f"mate {mate}"
         pv = f" pv {reply.move.uci()}" if reply and reply.move else ""
         nodes = reply.tokens if reply else 0
         milliseconds = round(1000 * (time.monotonic() - search.started))
-        self._write(f"info depth 1 score {said} nodes {nodes} time {milliseconds}{pv}")
+        self._write(f"info depth 1 score {score_text} nodes {nodes} time {milliseconds}{pv}")
         search.scored = True
 
     def _say(self, text: str) -> None:

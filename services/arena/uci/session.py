@@ -92,8 +92,8 @@ class Server:
         assert self._process.stdout and self._process.stderr  # noqa: S101 -- opened as pipes
         if served := self._process.stdout.readline().strip():
             return served
-        said = self._process.stderr.read().strip().splitlines() or ["no reason given"]
-        raise SetupError(f"player {spec!r}: {said[-1].removeprefix('error: ')}")
+        errors = self._process.stderr.read().strip().splitlines() or ["no reason given"]
+        raise SetupError(f"player {spec!r}: {errors[-1].removeprefix('error: ')}")
 
     def close(self) -> None:
         """Tells the server to end, and does not wait: it ends what it has started."""
