@@ -64,11 +64,11 @@ def _count(key: str) -> Callable[[Any], Estimate]:
     return lambda item: Estimate(float(item[key]), None)
 
 
-def _pairs(index: int) -> Callable[[Any], Estimate]:
+def _pair_count(index: int) -> Callable[[Any], Estimate]:
     return lambda item: Estimate(float(item["pairs"]["counts"][index]), None)
 
 
-def _first_tries(player: Any) -> Estimate:
+def _first_try_legality(player: Any) -> Estimate:
     tries = player["first_tries"]
     return Estimate(tries.get("legal", 0) / sum(tries.values()) if tries else None, None)
 
@@ -89,7 +89,7 @@ _RESULTS: Iterable[tuple[Metric, Callable[[Any], Estimate]]] = (
     (_whole("draws", "Draws"), _count("draws")),
     (_whole("losses", "Losses"), _count("losses")),
     *(
-        (_whole(f"pairs_{points}", f"Pairs with {points}", "points"), _pairs(i))
+        (_whole(f"pairs_{points}", f"Pairs with {points}", "points"), _pair_count(i))
         for i, points in enumerate(_PAIRS)
     ),
 )
@@ -98,7 +98,7 @@ _PLAYERS: Iterable[tuple[Metric, Callable[[Any], Estimate]]] = (
     (_whole("rating", "Elo", "all games fitted together"), lambda p: _elo(p["elo"])),
     (
         Metric("first_try_legality", "Legal at once", "share of turns whose first answer is legal"),
-        _first_tries,
+        _first_try_legality,
     ),
     (_whole("wins", "Wins"), _count("wins")),
     (_whole("draws", "Draws"), _count("draws")),

@@ -41,7 +41,7 @@ UNREASONED = "unreasoned"
 """Names of variants. `listed` and `unlisted` have or lack the legal moves; one equals `move`. Answers to
 `unreasoned` begin with the box."""
 
-Asked = Mapping[str, Sequence[Answers]]
+AnswersByVariant = Mapping[str, Sequence[Answers]]
 """The answers of one player by variant."""
 
 Measured = list[tuple[Metric, Mapping[str, Ratio]]]
@@ -73,15 +73,15 @@ class Positions:
 
     async def ask(self, asker: Asker, player: Player) -> dict[str, list[Answers]]:
         """The player's answers by variant. See `Asker.positions` for the errors."""
-        asked = {}
+        answers = {}
         for variant, positions in self._questions(player):
             if variant.begin and not await asker.continues(player):
                 continue
-            asked[variant.name] = await asker.positions(player, positions, variant)
-        asked.setdefault(MIRRORED, asked[MOVE])
-        if {LISTED, UNLISTED} & asked.keys():
-            asked = {LISTED: asked[MOVE], UNLISTED: asked[MOVE], **asked}
-        return asked
+            answers[variant.name] = await asker.positions(player, positions, variant)
+        answers.setdefault(MIRRORED, answers[MOVE])
+        if {LISTED, UNLISTED} & answers.keys():
+            answers = {LISTED: answers[MOVE], UNLISTED: answers[MOVE], **answers}
+        return answers
 
     def count(self, player: Player) -> int:
         """The number of questions to the player."""
@@ -92,74 +92,74 @@ class Positions:
         if isinstance(player, BestMover):
             return [(Variant(MOVE, None), plain)]
         mirrored = [mirror(position) for position in plain]
-        asked: list[tuple[Variant, Sequence[Position]]] = [
+        questions: list[tuple[Variant, Sequence[Position]]] = [
             (Variant(MOVE, style, self.samples, ranks=style is not None), plain)
         ]
         if style is None:
-            return [*asked, (Variant(MIRRORED, None), mirrored)]
+            return [*questions, (Variant(MIRRORED, None), mirrored)]
         if render(plain[0], style=style).messages != render(mirrored[0], style=style).messages:
-            asked.append((Variant(MIRRORED, style), mirrored))
+            questions.append((Variant(MIRRORED, style), mirrored))
         form = style.removesuffix("-legal-san").removesuffix("-legal-uci")
         if form in FORMATS:
-            other = (LISTED, f"{form}-legal-uci") if style == form else (UNLISTED, form)
-            asked.append((Variant(*other), plain))
+            name, form_style = (LISTED, f"{form}-legal-uci") if style == form else (UNLISTED, form)
+            questions.append((Variant(name, form_style), plain))
         if style == "rookworld":
-            asked.append(
+            questions.append(
                 (Variant(STATE, style), [_about_a_move(position, seed=self.seed) for position in plain])
             )
         if self.unreasoned and style not in LINES:
-            asked.append((Variant(UNREASONED, style, begin="\\boxed{"), plain))
+            questions.append((Variant(UNREASONED, style, begin="\\boxed{"), plain))
         if self.styles and style not in LINES:
-            asked += [(Variant(form, form), plain) for form in FORMATS]
-        return asked
+            questions += [(Variant(form, form), plain) for form in FORMATS]
+        return questions
 
-    def section(self, asked: Mapping[str, Asked], *, players: Sequence[str]) -> Section:
+    def section(self, answers: Mapping[str, AnswersByVariant], *, players: Sequence[str]) -> Section:
         """The tables of all players and references. The first of `players` is the baseline."""
 
         def table(name: str, title: str, rows: Measured) -> Table:
             return Table(name, title, compared(rows, players=players, seed=self.seed))
 
-        moves = {name: variants[MOVE] for name, variants in asked.items()}
+        move_answers = {name: variants[MOVE] for name, variants in answers.items()}
         rows: Measured = [
-            (metric, _of_each(measure, moves)) for metric, measure in move_metrics(self.samples).items()
+            (metric, _ratios(measure, move_answers)) for metric, measure in move_metrics(self.samples).items()
         ]
-        compares = {name: moves[name] for name in players}
-        rows.append((BOTH_LEGAL, both_legal(compares)))
+        player_answers = {name: move_answers[name] for name in players}
+        rows.append((BOTH_LEGAL, both_legal(player_answers)))
         for metric, variant in ((_LISTED, LISTED), (_UNLISTED, UNLISTED)):
-            rows.append((metric, _of_each(mean(legal), _asked_so(asked, variant))))
-        rows.append((_CONSISTENT, {name: _consistency(variants) for name, variants in asked.items()}))
+            rows.append((metric, _ratios(mean(legal), _answers_to(answers, variant))))
+        rows.append((_CONSISTENT, {name: _consistency(variants) for name, variants in answers.items()}))
         tables = [
             table("metrics", "All positions", rows),
-            table("parts", "Parts of the positions", self._parts(moves, compares)),
-            piece_table(compares, moves[BEST], players=players, seed=self.seed),
+            table("parts", "Parts of the positions", self._parts(move_answers, player_answers)),
+            piece_table(player_answers, move_answers[BEST], players=players, seed=self.seed),
             *(
                 table(
                     f"{task}_lines",
                     f"{task}: lines",
-                    [(metric, _of_each(measure, side)) for metric, measure in line_metrics(task).items()],
+                    [(metric, _ratios(measure, side)) for metric, measure in line_metrics(task).items()],
                 )
-                for task, side in _lines(asked).items()
+                for task, side in _lines(answers).items()
             ),
-            table("styles", "Position formats", _by_style(asked)),
+            table("styles", "Position formats", _by_style(answers)),
         ]
         outcomes = {
             name: dict(Counter(a.verdict.outcome for s in side for a in s.every))
-            for name, side in moves.items()
+            for name, side in move_answers.items()
         }
         return Section(
             "positions", "Positions", _NOTE, [table for table in tables if table.rows], {"outcomes": outcomes}
         )
 
     def _parts(
-        self, moves: Mapping[str, Sequence[Answers]], compares: Mapping[str, Sequence[Answers]]
+        self, move_answers: Mapping[str, Sequence[Answers]], player_answers: Mapping[str, Sequence[Answers]]
     ) -> Measured:
-        some = next(iter(moves.values()))
+        answers = next(iter(move_answers.values()))
         measured = {
-            Metric("legal_rate", "Legal moves"): _of_each(mean(legal, sampled), moves),
-            Metric("regret_legal", "Regret, legal", "", "number", "lower"): _of_each(
-                mean(regret, sampled, where=legal), moves
+            Metric("legal_rate", "Legal moves"): _ratios(mean(legal, sampled), move_answers),
+            Metric("regret_legal", "Regret, legal", "", "number", "lower"): _ratios(
+                mean(regret, sampled, where=legal), move_answers
             ),
-            BOTH_LEGAL: both_legal(compares),
+            BOTH_LEGAL: both_legal(player_answers),
         }
         return [
             (
@@ -167,7 +167,7 @@ class Positions:
                         explanation=f"{sum(mask):,} positions"),
                 {name: ratio.within(np.asarray(mask)) for name, ratio in by_name.items()},
             )
-            for part, mask in parts_of(some).items()
+            for part, mask in parts_of(answers).items()
             for metric, by_name in measured.items()
         ]  # fmt: skip
 
@@ -202,29 +202,29 @@ def _about_a_move(position: Position, *, seed: int) -> Position:
     return replace(position, task=STATE_TASK, move=move)
 
 
-def _lines(asked: Mapping[str, Asked]) -> dict[str, dict[str, Sequence[Answers]]]:
+def _lines(answers: Mapping[str, AnswersByVariant]) -> dict[str, dict[str, Sequence[Answers]]]:
     """The answers that are RookWorld's lines, by task and player, of the tasks that were asked."""
-    moves = {name: variants[MOVE] for name, variants in asked.items()}
+    moves = {name: variants[MOVE] for name, variants in answers.items()}
     sides = {
         "P": {name: side for name, side in moves.items() if side[0].greedy.line is not None},
-        "A": {name: variants[STATE] for name, variants in asked.items() if STATE in variants},
+        "A": {name: variants[STATE] for name, variants in answers.items() if STATE in variants},
     }
     return {task: side for task, side in sides.items() if side}
 
 
-def _of_each(measure: Measure, sides: Mapping[str, Sequence[Answers]]) -> dict[str, Ratio]:
+def _ratios(measure: Measure, sides: Mapping[str, Sequence[Answers]]) -> dict[str, Ratio]:
     return {name: measure(side) for name, side in sides.items()}
 
 
-def _asked_so(asked: Mapping[str, Asked], variant: str) -> dict[str, Sequence[Answers]]:
-    """The answers of those that were asked this variant, and of the references, which read no prompt."""
-    sides = {name: variants[variant] for name, variants in asked.items() if variant in variants}
-    references = {name: asked[name][MOVE] for name in (RANDOM, BEST) if name in asked}
+def _answers_to(answers: Mapping[str, AnswersByVariant], variant: str) -> dict[str, Sequence[Answers]]:
+    """The answers of players that were asked this variant, and of the references, which read no prompt."""
+    sides = {name: variants[variant] for name, variants in answers.items() if variant in variants}
+    references = {name: answers[name][MOVE] for name in (RANDOM, BEST) if name in answers}
     return {**sides, **references} if sides else {}
 
 
-def _consistency(asked: Asked) -> Ratio:
-    pairs = [(_mover_move(a), _mover_move(b)) for a, b in zip(asked[MOVE], asked[MIRRORED], strict=True)]
+def _consistency(answers: AnswersByVariant) -> Ratio:
+    pairs = [(_mover_move(a), _mover_move(b)) for a, b in zip(answers[MOVE], answers[MIRRORED], strict=True)]
     return Ratio.of(
         [float(a == b and a is not None) for a, b in pairs],
         [float(a != b or a is not None) for a, b in pairs],
@@ -239,7 +239,7 @@ def _mover_move(answers: Answers) -> str | None:
     return move.uci if chess.Board(answers.fen).turn else mirrored_move(move.uci)
 
 
-def _by_style(asked: Mapping[str, Asked]) -> Measured:
+def _by_style(answers: Mapping[str, AnswersByVariant]) -> Measured:
     measured: dict[Metric, Measure] = {
         Metric("legal_rate_greedy", "legal"): mean(legal),
         Metric("action_accuracy_greedy", "best move"): mean(best),
@@ -249,7 +249,7 @@ def _by_style(asked: Mapping[str, Asked]) -> Measured:
     return [
         (
             replace(metric, name=f"{form}/{metric.name}", title=f"{form}: {metric.title}"),
-            _of_each(measure, _asked_so(asked, form)),
+            _ratios(measure, _answers_to(answers, form)),
         )
         for form in FORMATS
         for metric, measure in measured.items()

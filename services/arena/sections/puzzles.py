@@ -49,15 +49,20 @@ def estimate_rating(ratings: Sequence[float], solved: Sequence[bool]) -> Estimat
     low, high = min(ratings) - _FAR, max(ratings) + _FAR
 
     def log_chance(rating: float) -> float:
-        return sum(math.log(expected_score(rating - other if right else other - rating))
-                   for other, right in zip(ratings, solved, strict=True))  # fmt: skip
+        return sum(math.log(expected_score(rating - puzzle_rating if right else puzzle_rating - rating))
+                   for puzzle_rating, right in zip(ratings, solved, strict=True))  # fmt: skip
 
     if not any(solved):
         return Estimate(None, (-math.inf, _root(lambda r: math.log(_TAIL) - log_chance(r), low, high)))
     if all(solved):
         return Estimate(None, (_root(lambda r: log_chance(r) - math.log(_TAIL), low, high), math.inf))
-    mean = _root(lambda r: sum(expected_score(r - other) for other in ratings) - sum(solved), low, high)
-    information = sum(expected_score(mean - other) * expected_score(other - mean) for other in ratings)
+    mean = _root(
+        lambda r: sum(expected_score(r - puzzle_rating) for puzzle_rating in ratings) - sum(solved), low, high
+    )
+    information = sum(
+        expected_score(mean - puzzle_rating) * expected_score(puzzle_rating - mean)
+        for puzzle_rating in ratings
+    )
     margin = Z95 * ELO / math.sqrt(information)
     return Estimate(mean, (mean - margin, mean + margin))
 
@@ -131,8 +136,8 @@ class Puzzles:
             except Unsound as error:
                 report.skip(place, ": ".join(error.args))
         if not chosen:
-            said = "; ".join(report.skipped[:3]) or "it is empty"
-            raise InvalidInput(f"no puzzles in {str(path)!r}: {said}")
+            reasons = "; ".join(report.skipped[:3]) or "it is empty"
+            raise InvalidInput(f"no puzzles in {str(path)!r}: {reasons}")
         return cls(f"puzzles/{path.stem}", chosen, seed, report)
 
     def count(self, player: Player) -> int:
@@ -142,7 +147,7 @@ class Puzzles:
     async def ask(self, asker: Asker, player: Player) -> list[Attempt]:
         """The player's attempts, in the order of the puzzles. See `Asker.positions` for the errors."""
 
-        async def one(puzzle: Puzzle) -> Attempt:
+        async def ask_puzzle(puzzle: Puzzle) -> Attempt:
             question = {"puzzle": [puzzle.start, puzzle.opponent_move, *puzzle.solution], "seed": asker.seed}
 
             async def attempt() -> dict[str, Any]:
@@ -151,28 +156,37 @@ class Puzzles:
             record = await asker.recall(player, f"puzzle {puzzle.id}", question, attempt)
             return Attempt(puzzle, tuple(record["moves"]), record["solved"])
 
-        return await asker.each(one, self.chosen)
+        return await asker.each(ask_puzzle, self.chosen)
 
-    def section(self, asked: Mapping[str, Sequence[Attempt]], *, players: Sequence[str]) -> Section:
+    def section(self, attempts: Mapping[str, Sequence[Attempt]], *, players: Sequence[str]) -> Section:
         """Accuracy of every player: in all, by rating and by theme, and the rating estimate."""
-        solved = {name: Ratio.of([a.solved for a in side], [1] * len(side)) for name, side in asked.items()}
-        first = {name: Ratio.of([a.first for a in side], [1] * len(side)) for name, side in asked.items()}
+        solved = {
+            name: Ratio.of([a.solved for a in side], [1] * len(side)) for name, side in attempts.items()
+        }
+        first = {name: Ratio.of([a.first for a in side], [1] * len(side)) for name, side in attempts.items()}
         legal = {
             name: Ratio.of([len([m for m in a.moves if m]) for a in side], [len(a.moves) for a in side])
-            for name, side in asked.items()
+            for name, side in attempts.items()
         }
         metrics = compared(
             [(_SOLVED, solved), (_FIRST, first), (_LEGAL, legal)], players=players, seed=self.seed
         )
         if all(puzzle.rating for puzzle in self.chosen):
-            known = [puzzle.rating for puzzle in self.chosen]
-            rated = {name: estimate_rating(known, [a.solved for a in side]) for name, side in asked.items()}
+            ratings = [puzzle.rating for puzzle in self.chosen]
+            rated = {
+                name: estimate_rating(ratings, [a.solved for a in side]) for name, side in attempts.items()
+            }
             metrics.insert(0, Row(_RATING, {name: Cell(rating) for name, rating in rated.items()}))
-        parts = {"ratings": ("By rating", _bins(self.chosen)), "themes": ("By theme", _themes(self.chosen))}
+        parts = {
+            "ratings": ("By rating", _rating_masks(self.chosen)),
+            "themes": ("By theme", _theme_masks(self.chosen)),
+        }
         tables = [
             Table("metrics", f"{len(self.chosen):,} puzzles", metrics),
             *(
-                Table(name, title, compared(_of_parts(masks, solved, first), players=players, seed=self.seed))
+                Table(
+                    name, title, compared(_part_rows(masks, solved, first), players=players, seed=self.seed)
+                )
                 for name, (title, masks) in parts.items()
                 if masks
             ),
@@ -181,7 +195,7 @@ class Puzzles:
         return Section(self.name, title, _NOTE, tables, self.report.facts)
 
 
-def _of_parts(
+def _part_rows(
     masks: Mapping[str, Sequence[bool]], solved: Mapping[str, Ratio], first: Mapping[str, Ratio]
 ) -> list[tuple[Metric, Mapping[str, Ratio]]]:
     """The rows of a table with two rows for each part of the puzzles."""
@@ -216,13 +230,13 @@ async def _attempt(player: Player, puzzle: Puzzle, *, seed: int) -> dict[str, An
     return {"moves": moves, "solved": True}
 
 
-def _bins(puzzles: Sequence[Puzzle]) -> dict[str, list[bool]]:
+def _rating_masks(puzzles: Sequence[Puzzle]) -> dict[str, list[bool]]:
     """Which of the puzzles are in each bin of ratings."""
     lows = sorted({puzzle.rating // BIN * BIN for puzzle in puzzles if puzzle.rating})
     return {f"{low} to {low + BIN - 1}": [p.rating // BIN * BIN == low for p in puzzles] for low in lows}
 
 
-def _themes(puzzles: Sequence[Puzzle]) -> dict[str, list[bool]]:
+def _theme_masks(puzzles: Sequence[Puzzle]) -> dict[str, list[bool]]:
     """Which of the puzzles have each theme that at least `LEAST` have."""
     counts = Counter(theme for puzzle in puzzles for theme in set(puzzle.themes))
     return {theme: [theme in p.themes for p in puzzles] for theme in sorted(counts) if counts[theme] >= LEAST}
@@ -250,4 +264,17 @@ def _pgn(path: Path, report: FenReport) -> Iterator[tuple[str, Puzzle]]:
             report.skip(place, f"no_last_move: {len(moves)} moves do not end with the solver's")
         else:
             fen = game.board.root().fen()
-            yield place, Puzzle(f"{path.stem}:{number}", fen, "", moves, 0, 0, 0, 0, (), "", start=fen)
+            puzzle = Puzzle(
+                f"{path.stem}:{number}",
+                fen,
+                "",
+                solution=moves,
+                rating=0,
+                deviation=0,
+                popularity=0,
+                plays=0,
+                themes=(),
+                url="",
+                start=fen,
+            )
+            yield place, puzzle

@@ -43,11 +43,11 @@ def reasoning_section(
     """
     rows = [
         (metric, {name: mean(value, lambda answers: answers.every)(side) for name, side in sides.items()})
-        for metric, value in _MEASURED.items()
+        for metric, value in _ANSWER_METRICS.items()
     ]
     readings = {
         name: [
-            [found for answer in answers.every if (found := read_claims(answer, answers.fen))]
+            [reading for answer in answers.every if (reading := read_claims(answer, answers.fen))]
             for answers in side
         ]
         for name, side in sides.items()
@@ -60,15 +60,15 @@ def reasoning_section(
                 for name, side in readings.items()
             },
         )
-        for metric, (part, whole) in _READ.items()
+        for metric, (part, whole) in _READING_METRICS.items()
     ]
     rows += [
         (metric, {name: mean(distinct_share, of)(side) for name, side in sides.items()})
-        for metric, of in _DISTINCT.items()
+        for metric, of in _REPETITION_METRICS.items()
     ]
     gains = {n: [_regrets(*pair) for pair in zip(sides[n], side, strict=True)] for n, side in without.items()}
     gain_rows = [
-        (metric, {name: _mean(regrets, weights) for name, regrets in gains.items()})
+        (metric, {name: _weighted_mean(regrets, weights) for name, regrets in gains.items()})
         for metric, weights in _GAINS.items()
     ]
     tables = [
@@ -86,14 +86,16 @@ def _regrets(answers: Answers, without: Answers) -> tuple[float, float, float] |
     None if one of them is not legal.
     """
     answer = answers.greedy
-    named, before = _named(answer), answer.verdict.win_before
-    first = max(named, key=lambda move: named[move]) if named else ""
+    scores, before = _candidate_scores(answer), answer.verdict.win_before
+    first = max(scores, key=lambda move: scores[move]) if scores else ""
     if before is None or first not in answer.wins or not legal(without.greedy):
         return None
     return regret(answer), max(0.0, before - answer.wins[first]), regret(without.greedy)
 
 
-def _mean(regrets: Sequence[tuple[float, float, float] | None], weights: tuple[int, int, int]) -> Ratio:
+def _weighted_mean(
+    regrets: Sequence[tuple[float, float, float] | None], weights: tuple[int, int, int]
+) -> Ratio:
     sums = [sum(map(operator.mul, row, weights)) if row else 0.0 for row in regrets]
     return Ratio.of(sums, [float(row is not None) for row in regrets])
 
@@ -108,31 +110,31 @@ _GAINS = {
 """Each metric of the second table with its weights of the three regrets."""
 
 
-def _reasons(answer: Answer) -> str:
+def _reasoning_text(answer: Answer) -> str:
     return "" if read_policy_answer(answer.text) else reasoning_of(answer.text)
 
 
-def _true(reading: Reading) -> int:
+def _true_claims(reading: Reading) -> int:
     return sum(claim.true is True for claim in reading.claims)
 
 
-def _checked(reading: Reading) -> int:
-    return _true(reading) + len(reading.false)
+def _checked_claims(reading: Reading) -> int:
+    return _true_claims(reading) + len(reading.false)
 
 
-def _named(answer: Answer) -> dict[str, float] | None:
+def _candidate_scores(answer: Answer) -> dict[str, float] | None:
     """The scores of the distinct candidates of an answer with a legal move; None if there are none."""
     return distinct(answer.candidates) or None if legal(answer) else None
 
 
-def _among(answer: Answer) -> float | None:
-    named, move = _named(answer), answer.verdict.move
-    return None if named is None or move is None else float(move.uci in named)
+def _move_is_candidate(answer: Answer) -> float | None:
+    scores, move = _candidate_scores(answer), answer.verdict.move
+    return None if scores is None or move is None else float(move.uci in scores)
 
 
-def _first(answer: Answer) -> float | None:
-    named, move = _named(answer), answer.verdict.move
-    return None if named is None or move is None else float(move.uci == max(named, key=lambda m: named[m]))
+def _move_is_first(answer: Answer) -> float | None:
+    scores, move = _candidate_scores(answer), answer.verdict.move
+    return None if scores is None or move is None else float(move.uci == max(scores, key=lambda m: scores[m]))
 
 
 def distinct_share(answer: Answer) -> float | None:
@@ -140,37 +142,42 @@ def distinct_share(answer: Answer) -> float | None:
     return len(distinct(answer.candidates)) / len(answer.candidates) if answer.candidates else None
 
 
-_MEASURED = {
+_ANSWER_METRICS = {
     Metric(
         "with_reasoning", "With reasoning", "share of answers with text before the box", better="neither"
-    ): lambda a: float(bool(_reasons(a))),
+    ): lambda a: float(bool(_reasoning_text(a))),
     Metric("tokens", "Tokens", "of an answer", "count", "neither"): lambda a: float(a.tokens),
     Metric("characters", "Characters", "of the reasoning", "count", "neither"): lambda a: float(
-        len(_reasons(a))
+        len(_reasoning_text(a))
     ),
     Metric("candidates", "Candidates", "moves named in an answer", "count", "neither"): lambda a: float(
         len(a.candidates)
     ),
-    Metric("move_among_candidates", "Move is a candidate", "of legal answers with candidates"): _among,
+    Metric(
+        "move_among_candidates", "Move is a candidate", "of legal answers with candidates"
+    ): _move_is_candidate,
     Metric(
         "move_is_first", "Move is the first candidate", "or has the highest evaluation", better="neither"
-    ): _first,
+    ): _move_is_first,
 }
 """Each metric with its value for one answer; None if the answer does not count."""
 
-_READ: Mapping[Metric, tuple[Callable[[Reading], int], Callable[[Reading], int]]] = {
+_READING_METRICS: Mapping[Metric, tuple[Callable[[Reading], int], Callable[[Reading], int]]] = {
     Metric(
         "sentences_read", "Sentences read", "share of the sentences that are understood", better="neither"
     ): (lambda reading: len(reading.sentences) - len(reading.unread), lambda reading: len(reading.sentences)),
     Metric("claims", "Claims", "checked on the board, in a text", "count", "neither"): (
-        _checked,
+        _checked_claims,
         lambda _: 1,
     ),
-    Metric("claims_true", "Claims that are true", "of those checked on the board"): (_true, _checked),
+    Metric("claims_true", "Claims that are true", "of those checked on the board"): (
+        _true_claims,
+        _checked_claims,
+    ),
 }
 """Each metric as a ratio of two sums over the texts that were read."""
 _NO_REPETITION = "share of the moves named that are no repetition"
-_DISTINCT = {
+_REPETITION_METRICS = {
     Metric("distinct_candidates", "Distinct candidates", _NO_REPETITION): sampled,
     Metric("distinct_candidates_greedy", "Distinct candidates, greedy", _NO_REPETITION): greedy,
 }

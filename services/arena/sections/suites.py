@@ -66,8 +66,8 @@ class Suite:
             best, avoid = frozenset(epd.best), frozenset(epd.avoid)
             problems.append(Problem(epd.id or f"{path.stem}:{number}", epd.board.fen(), best, avoid))
         if not problems:
-            said = "; ".join(report.skipped[:3]) or "it is empty"
-            raise InvalidInput(f"no problems in {str(path)!r}: {said}")
+            reasons = "; ".join(report.skipped[:3]) or "it is empty"
+            raise InvalidInput(f"no problems in {str(path)!r}: {reasons}")
         return cls(f"suites/{path.stem}", problems, seed, report)
 
     def count(self, player: Player) -> int:
@@ -77,7 +77,7 @@ class Suite:
     async def ask(self, asker: Asker, player: Player) -> list[str | None]:
         """The player's moves in UCI, in the order of the problems; None if an answer is not a legal move."""
 
-        async def one(problem: Problem) -> str | None:
+        async def ask_problem(problem: Problem) -> str | None:
             async def play() -> dict[str, Any]:
                 board = chess.Board(problem.fen)
                 reply = await player.play(board, seed=asker.seed)
@@ -87,9 +87,9 @@ class Suite:
             move = (await asker.recall(player, problem.id, question, play))["move"]
             return None if move is None else str(move)
 
-        return await asker.each(one, self.problems)
+        return await asker.each(ask_problem, self.problems)
 
-    def section(self, asked: Mapping[str, Sequence[str | None]], *, players: Sequence[str]) -> Section:
+    def section(self, moves: Mapping[str, Sequence[str | None]], *, players: Sequence[str]) -> Section:
         """The share of problems that each player solves."""
         count = [1] * len(self.problems)
         right = {
@@ -97,11 +97,11 @@ class Suite:
                 [move is not None and p.is_right(move) for p, move in zip(self.problems, side, strict=True)],
                 count,
             )
-            for name, side in asked.items()
+            for name, side in moves.items()
         }
-        legal = {name: Ratio.of([move is not None for move in side], count) for name, side in asked.items()}
-        rows = [(Metric("solved", "Solved"), right), (Metric("legal", "Legal moves"), legal)]
-        made = compared(rows, players=players, seed=self.seed)
-        table = Table("metrics", f"{len(self.problems):,} positions", made)
+        legal = {name: Ratio.of([move is not None for move in side], count) for name, side in moves.items()}
+        ratios = [(Metric("solved", "Solved"), right), (Metric("legal", "Legal moves"), legal)]
+        rows = compared(ratios, players=players, seed=self.seed)
+        table = Table("metrics", f"{len(self.problems):,} positions", rows)
         title = f"Test suite: {self.name.partition('/')[2]}"
         return Section(self.name, title, _NOTE, [table], self.report.facts)
