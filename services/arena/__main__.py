@@ -38,9 +38,9 @@ _COMMANDS: dict[str, tuple[type[Settings], str, str]] = {
 def main(argv: list[str] | None = None) -> int:
     command, *rest = (sys.argv[1:] if argv is None else argv) or [""]
     if command not in _COMMANDS:
-        asked = command in ("-h", "--help")
-        (sys.stdout if asked else sys.stderr).write(_USAGE)
-        return 0 if asked else 2
+        wants_help = command in ("-h", "--help")
+        (sys.stdout if wants_help else sys.stderr).write(_USAGE)
+        return 0 if wants_help else 2
     configure("arena", level="WARNING")
     kind, module, function = _COMMANDS[command]
     try:

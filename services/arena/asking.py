@@ -41,10 +41,10 @@ class BestMover:
 
     async def play(self, board: chess.Board, *, seed: int) -> Reply:
         fen = board.fen()
-        some = next(iter(board.legal_moves))
-        [verdict] = await self.reward.score([ScoreItem(fen, f"\\boxed{{{some}}}")])
+        move = next(iter(board.legal_moves))
+        [verdict] = await self.reward.score([ScoreItem(fen, f"\\boxed{{{move}}}")])
         if verdict.best is None:
-            raise WireError(f"verdict on the legal move {some} in {fen!r} without the best move: {verdict!r}")
+            raise WireError(f"verdict on the legal move {move} in {fen!r} without the best move: {verdict!r}")
         return Reply(chess.Move.from_uci(verdict.best.uci), Outcome.LEGAL)
 
     async def close(self) -> None:
@@ -108,7 +108,7 @@ class Asker:
             WireError: a verdict has no finite reward or regret.
         """
 
-        async def one(position: Position) -> Answers:
+        async def ask_position(position: Position) -> Answers:
             question = {
                 "position": [position.id, position.fen, position.task, position.move, *position.last_moves],
                 "variant": [variant.style, variant.samples, variant.ranks, *filter(None, [variant.begin])],
@@ -129,7 +129,7 @@ class Asker:
             greedy, *samples = map(answer_from_json, record["answers"])
             return Answers(position, record["fen"], greedy, tuple(samples))
 
-        return await self.each(one, positions)
+        return await self.each(ask_position, positions)
 
     async def recall(
         self,
@@ -140,10 +140,10 @@ class Asker:
     ) -> dict[str, Any]:
         """The player's record of a question from the store, or what `ask` returns, which is then added."""
         key = key_of({"player": dict(player.describe()), "question": question})
-        found = self.store.get(key)
-        if found is None:
-            found = self.store.add(key, {"player": player.name, "question": name, **await ask()})
-        return found
+        record = self.store.get(key)
+        if record is None:
+            record = self.store.add(key, {"player": player.name, "question": name, **await ask()})
+        return record
 
     async def continues(self, player: Player) -> bool:
         """Whether the player goes on with an answer that was begun: of models, only those on vLLM do.
@@ -158,13 +158,16 @@ class Asker:
 
         return bool((await self.recall(player, "server", {"server": "vllm"}, ask))["vllm"])
 
-    async def each(self, one: Callable[[Item], Awaitable[Result]], items: Sequence[Item]) -> list[Result]:
-        """`one` of every item, `concurrency` at a time, in the order of `items`. Raises the first error."""
+    async def each(self, work: Callable[[Item], Awaitable[Result]], items: Sequence[Item]) -> list[Result]:
+        """Calls `work` with each item, `concurrency` at a time. Returns the results in the order of `items`.
+
+        Raises the first error.
+        """
         slots = asyncio.Semaphore(self.concurrency)
 
         async def limited(item: Item) -> Result:
             async with slots:
-                result = await one(item)
+                result = await work(item)
             self.answered()
             return result
 
@@ -185,46 +188,49 @@ class Asker:
             texts = [_Text(f"\\boxed{{{reply.move}}}") for reply in replies]
             return position.fen, await self._judged(position, position.fen, texts, variant)
         prompt = render(position, style=variant.style)
-        begun = (Message("assistant", variant.begin),) if variant.begin else ()
-        asked = replace(prompt, messages=(*prompt.messages, *begun))
-        completions = await player.at(0.0).complete(asked, count=1, seed=seed)
+        beginning = (Message("assistant", variant.begin),) if variant.begin else ()
+        request = replace(prompt, messages=(*prompt.messages, *beginning))
+        completions = await player.at(0.0).complete(request, count=1, seed=seed)
         if variant.samples:
-            completions += await player.at(self.temperature).complete(asked, count=variant.samples, seed=seed)
+            completions += await player.at(self.temperature).complete(
+                request, count=variant.samples, seed=seed
+            )
         texts = [_Text(variant.begin + c.text, len(c.token_ids), c.truncated) for c in completions]
         return prompt.fen, await self._judged(position, prompt.fen, texts, variant)
 
-    async def _judged(
+    async def _judge(
         self, position: Position, fen: str, texts: Sequence[_Text], variant: Variant
     ) -> list[Answer]:
         """The answers with their verdicts, all from one request, so that they share the searches."""
         board = chess.Board(fen)
         task = task_of(position, style=variant.style) if variant.style else ""
-        named = [candidates_of(text.text, board) for text in texts]
+        candidates = [candidates_of(text.text, board) for text in texts]
         legal = {move.uci() for move in board.legal_moves} if variant.ranks else set()
-        ranked = [move for move in distinct(named[0]) if move in legal]
+        ranked = [move for move in distinct(candidates[0]) if move in legal]
         if task == STATE_TASK:
-            items = [ScoreItem(fen, t.text, t.truncated, STATE_TASK, move=position.move) for t in texts]
+            move_items = [ScoreItem(fen, t.text, t.truncated, STATE_TASK, move=position.move) for t in texts]
         elif task == GAME_TASK:
-            items = [ScoreItem(fen, t.text, t.truncated, GAME_TASK) for t in texts]
+            move_items = [ScoreItem(fen, t.text, t.truncated, GAME_TASK) for t in texts]
         else:
-            items = [ScoreItem(fen, _move_in(t.text), t.truncated) for t in texts]
-        lines = [ScoreItem(fen, t.text, t.truncated, POLICY_TASK) for t in texts if task == POLICY_TASK]
-        asked = [*items, *lines, *(ScoreItem(fen, f"\\boxed{{{move}}}") for move in ranked)]
+            move_items = [ScoreItem(fen, _move_in(t.text), t.truncated) for t in texts]
+        line_items = [ScoreItem(fen, t.text, t.truncated, POLICY_TASK) for t in texts if task == POLICY_TASK]
+        items = [*move_items, *line_items, *(ScoreItem(fen, f"\\boxed{{{move}}}") for move in ranked)]
         verdicts = iter(
             [
-                _sound(verdict, item)
-                for verdict, item in zip(await self.reward.score(asked), asked, strict=True)
+                _require_finite(verdict, item)
+                for verdict, item in zip(await self.reward.score(items), items, strict=True)
             ]
         )
-        moves, of_lines = list(islice(verdicts, len(items))), list(islice(verdicts, len(lines)))
+        move_verdicts = list(islice(verdicts, len(move_items)))
+        line_verdicts = list(islice(verdicts, len(line_items)))
         wins = {move: verdict.win_after or 0.0 for move, verdict in zip(ranked, verdicts, strict=True)}
         return [
             Answer(
                 text=text.text,
                 tokens=text.tokens,
-                verdict=moves[i],
-                line=of_lines[i] if of_lines else None,
-                candidates=tuple(named[i]),
+                verdict=move_verdicts[i],
+                line=line_verdicts[i] if line_verdicts else None,
+                candidates=tuple(candidates[i]),
                 wins=wins if i == 0 else {},
             )
             for i, text in enumerate(texts)
@@ -252,7 +258,7 @@ def _move_in(text: str) -> str:
     return f"\\boxed{{{line.best}}}" if line else text
 
 
-def _sound(verdict: Verdict, item: ScoreItem) -> Verdict:
+def _require_finite(verdict: Verdict, item: ScoreItem) -> Verdict:
     """Returns `verdict`.
 
     Raises:

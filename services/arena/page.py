@@ -5,7 +5,7 @@ The layout is in page.html. Every text from a model, a file or a flag is escaped
 
 import base64
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -33,11 +33,11 @@ _NOTE = (
 
 def render_examples(sides: Mapping[str, Sequence[Answers]]) -> str:
     """The heading, and at most `EXAMPLES` positions with all answers of each player."""
-    count = len(next(iter(sides.values())))
-    shown = min(EXAMPLES, count)
+    total = len(next(iter(sides.values())))
+    count = min(EXAMPLES, total)
     cards = [
-        _example({name: side[index * count // shown] for name, side in sides.items()})
-        for index in range(shown)
+        _example({name: side[index * total // count] for name, side in sides.items()})
+        for index in range(count)
     ]
     return f'<h2>Examples</h2><p class="soft">{_NOTE}</p>{"".join(cards)}'
 
@@ -107,6 +107,9 @@ def _picture(board: chess.Board, sides: Mapping[str, Answers], best: chess.Move 
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
+_SETTINGS = ("players", "positions", "settings", "interval", "reward_version", "engine", "versions")
+"""The fields of report.json that the page shows at its end."""
+
 _WHISKERS_PX = 140
 _INTRODUCTION = (
     "Brackets are 95% intervals. A second line is the difference from the first player, paired on the same "
@@ -126,7 +129,11 @@ def render_page(
     report.json, `curves` has PNGs by theme.
     """
     players = list(report["players"])
-    parts = [_section(section, players) for section in sections]
+    parts = [
+        f'<h2>{escape(section.title)}</h2><p class="soft">{escape(section.note)}</p>'
+        + "".join(_table(table, players) for table in section.tables)
+        for section in sections
+    ]
     if curves:
         parts.append(f'<h2>Learning curve</h2><div class="card">{_curve(curves)}</div>')
     if answers:
@@ -135,19 +142,17 @@ def render_page(
         title=escape(" and ".join(players)),
         introduction=_INTRODUCTION,
         parts="\n".join(parts),
-        settings="".join(_settings(report)),
+        settings="".join(
+            f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_plain(report[name]))}</dd>"
+            for name in _SETTINGS
+        ),
     )
-
-
-def _section(section: Section, players: Sequence[str]) -> str:
-    tables = "".join(_table(table, players) for table in section.tables)
-    return f'<h2>{escape(section.title)}</h2><p class="soft">{escape(section.note)}</p>{tables}'
 
 
 def _table(table: Table, players: Sequence[str]) -> str:
     """A table with a column for each player, then for each reference."""
-    known = dict.fromkeys(name for row in table.rows for name in row.cells)
-    names = sorted(known, key=lambda name: name not in players)
+    unsorted = dict.fromkeys(name for row in table.rows for name in row.cells)
+    names = sorted(unsorted, key=lambda name: name not in players)
     heads = "".join(f"<th>{escape(name)}</th>" for name in names)
     rows = "".join(_row(row, names, players) for row in table.rows)
     note = f'<p class="soft">{escape(table.note)}</p>' if table.note else ""
@@ -211,11 +216,6 @@ def _curve(curves: Mapping[Theme, bytes]) -> str:
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
         f'<img class="curve" src="{light}" alt="Training statistics by step"></picture>'
     )
-
-
-def _settings(report: Mapping[str, Any]) -> Iterable[str]:
-    for name in ("players", "positions", "settings", "interval", "reward_version", "engine", "versions"):
-        yield f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_plain(report[name]))}</dd>"
 
 
 def _plain(value: Any) -> str:

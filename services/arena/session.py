@@ -71,12 +71,12 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
         )
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         with Progress(*columns, console=console) as progress:
-            asked = [await _ask(source, asker, players, progress) for source in sources]
+            answers = [await _ask(source, asker, players, progress) for source in sources]
     if settings.ask_only:
         return {}
     with console.status("resampling"):
-        sections = _section_list(settings, list(zip(sources, asked, strict=True)), players)
-    by_variant = asked[0] if chosen else {}
+        sections = _section_list(settings, list(zip(sources, answers, strict=True)), players)
+    by_variant = answers[0] if chosen else {}
     evaluation = Evaluation(
         settings=settings,
         chosen=chosen,
@@ -96,7 +96,7 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
 
 async def held_out(settings: QuestionSettings) -> Chosen:
     """The positions that the settings name, from a file or a data service. Raises as `choose` and `fetch`."""
-    seen = read_jsonl(settings.exclude) if settings.exclude else []
+    excluded_positions = read_jsonl(settings.exclude) if settings.exclude else []
     report = FenReport()
     if settings.positions is not None:
         pool = read_jsonl(settings.positions, report=report)
@@ -106,16 +106,16 @@ async def held_out(settings: QuestionSettings) -> Chosen:
         # Twice as many as needed, because duplicates and excluded positions are removed.
         pool = await fetch(url, count=2 * settings.count, seed=settings.seed, access=settings.access)
         source, digest = mask_setting(url), None
-    _log(source, report)
-    questions = {same_question(position.fen) for position in seen}
-    excluded = sum(same_question(position.fen) in questions for position in pool) if seen else 0
+    _log_report(source, report)
+    questions = {same_question(position.fen) for position in excluded_positions}
+    excluded = sum(same_question(position.fen) in questions for position in pool) if excluded_positions else 0
     if settings.exclude:
         logger.warning("%s: left out because %s has them: %d", source, settings.exclude.name, excluded)
-    positions = choose(pool, count=settings.count, seed=settings.seed, seen=seen)
+    positions = choose(pool, count=settings.count, seed=settings.seed, seen=excluded_positions)
     return Chosen(tuple(positions), source, digest, excluded, report)
 
 
-def _log(name: str, report: FenReport) -> None:
+def _log_report(name: str, report: FenReport) -> None:
     for line in report.lines(name):
         logger.warning("%s", line)
 
@@ -139,7 +139,7 @@ def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
         sources += [Suite.read(path, seed=settings.seed) for path in settings.suites]
     for source in sources:
         if not isinstance(source, Positions):
-            _log(source.name, source.report)
+            _log_report(source.name, source.report)
     names = [source.name for source in sources]
     if len(set(names)) < len(names):
         raise InvalidInput(f"two files have the same name: {', '.join(names)}")
@@ -148,26 +148,26 @@ def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
 
 async def _ask(source: Source, asker: Asker, players: Sequence[Player], progress: Progress) -> dict[str, Any]:
     """The answers by player. To positions, the references answer too."""
-    asked = {}
+    answers = {}
     references: list[Player] = [RandomPlayer(RANDOM), BestMover(BEST, asker.reward)]
     lines = [p for p in players if isinstance(p, ModelPlayer) and p.style == "rookworld"]
     references += [GuessingPlayer(**{**vars(p), "name": GUESS, "source": GUESS}) for p in lines[:1]]
     for player in [*players, *(references if isinstance(source, Positions) else [])]:
         bar = progress.add_task(f"{source.name}: {player.name}", total=source.count(player))
         asker.answered = partial(progress.advance, bar)
-        asked[player.name] = await source.ask(asker, player)
-    return asked
+        answers[player.name] = await source.ask(asker, player)
+    return answers
 
 
 def _section_list(
     settings: EvaluateSettings, answered: Sequence[tuple[Source, dict[str, Any]]], players: Sequence[Player]
 ) -> list[Section]:
     names, sections = [player.name for player in players], []
-    for source, asked in answered:
+    for source, answers in answered:
         if source.name in settings.asks or not isinstance(source, Positions):
-            sections.append(source.section(asked, players=names))
+            sections.append(source.section(answers, players=names))
         if isinstance(source, Positions) and "reasoning" in settings.asks:
-            models = {player.name: asked[player.name] for player in players if style_of(player)}
+            models = {player.name: answers[player.name] for player in players if style_of(player)}
             sections.append(
                 reasoning_section(
                     {name: variants[MOVE] for name, variants in models.items()},

@@ -166,30 +166,30 @@ _COLOURS = {"better": "green", "worse": "red", "unclear": "dim"}
 
 def terminal_table(section: Section, *, players: Sequence[str], width: int) -> RichTable:
     """The section's first table: the players, then references if they fit into `width` characters."""
-    shown = RichTable(
+    table = RichTable(
         title=f"{section.title}: {section.tables[0].title}, 95% intervals",
         title_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
-    shown.add_column("", no_wrap=True)
+    table.add_column("", no_wrap=True)
     rows = section.tables[0].rows
     columns = {name for row in rows for name in row.cells}
     players = [name for name in players if name in columns] or sorted(columns)
     for name in players:
-        shown.add_column(name, justify="right")
+        table.add_column(name, justify="right")
     references = list(dict.fromkeys(name for row in rows for name in row.cells if name not in players))
     if width < _PLAYER_CHARS * (len(players) + 1) + _REFERENCE_CHARS * len(references):
         references = []
     for name in references:
-        shown.add_column(name, justify="right", style="dim")
+        table.add_column(name, justify="right", style="dim")
     for row in rows:
         means = [
             figure(row.metric, row.cells[n].estimate.mean) if n in row.cells else "-" for n in references
         ]
-        shown.add_row(row.metric.title, *(_words(row, row.cells.get(name)) for name in players), *means)
-    return shown
+        table.add_row(row.metric.title, *(_words(row, row.cells.get(name)) for name in players), *means)
+    return table
 
 
 def _words(row: Row, cell: Cell | None) -> Text:

@@ -162,9 +162,9 @@ def _metrics(
     """The metrics of the answers and of the references, each with `mean` and `ci95` as in report.json."""
     metrics_of_moves = move_metrics(_RANDOM_MOVES)
     measures = {metric.name: measure for metric, measure in metrics_of_moves.items()}
-    asked = MEASURED if settings.samples else [name for name in MEASURED if name.endswith("_greedy")]
+    names = MEASURED if settings.samples else [name for name in MEASURED if name.endswith("_greedy")]
     ratios = {
-        **{name: measures[name](answers) for name in asked},
+        **{name: measures[name](answers) for name in names},
         **{f"{name}_random": measures[name](random) for name in OF_RANDOM_MOVES},
         "distinct_candidates": mean(distinct_share, sampled)(answers),
     }
@@ -183,8 +183,8 @@ def _match_metrics(settings: WatchSettings, report: MatchReport, journal: Path) 
     (encounter,) = report.encounters
     # The share of the player's turns whose first answer was a legal move, by game.
     turns = [game.turns_of(encounter.player) for game in read_games(journal)]
-    legal = [sum(turn.legal_at_once for turn in own) for own in turns]
-    first_tries = Ratio.of(legal, [len(own) for own in turns])
+    legal = [sum(turn.legal_at_once for turn in player_turns) for player_turns in turns]
+    first_tries = Ratio.of(legal, [len(player_turns) for player_turns in turns])
     estimate = Bootstrap({"": first_tries}, seed=settings.seed).estimate("", share=True)
     elo = encounter.elo
     bounds = None if elo.low is elo.high is None else [elo.low, elo.high]

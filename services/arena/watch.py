@@ -169,11 +169,11 @@ def _send_to_mlflow(folder: Path) -> None:
         client = connect(folder)
         from mlflow.entities import Metric
 
-        known = {(m.step, m.timestamp) for m in client.get_metric_history(run_id, f"{PREFIX}seconds")}
+        sent = {(m.step, m.timestamp) for m in client.get_metric_history(run_id, f"{PREFIX}seconds")}
         for row in read_strength(folder):
             version, time_ms = int(row["version"]), int(1000 * row["time"])
             figures = {name: value for name, value in as_step(row).items() if name != "step"}
-            if (version, time_ms) not in known:
+            if (version, time_ms) not in sent:
                 metrics = [Metric(name, value, time_ms, version) for name, value in figures.items()]
                 for name, reason in log_metrics(client, run_id, metrics).items():
                     logger.warning("MLflow refuses %s of version %d: %s", name, version, reason)
