@@ -198,7 +198,7 @@ class RunServices:
 
 
 def _unmirrored(move: dict[str, str] | None, board: chess.Board, *, mirrored: bool) -> dict[str, str] | None:
-    """A move of the verdict on the board that was asked about, which the prompt may have mirrored."""
+    """A move of the verdict on the board of the question: mirrored back if the prompt mirrored the board."""
     if move is None or not mirrored:
         return move
     uci = mirrored_move(move["uci"])

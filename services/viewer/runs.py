@@ -166,7 +166,7 @@ class RunFolder:
         return self._versions_by_group(states, abandoned)
 
     def trained_in_vain(self) -> dict[str, int]:
-        """The groups of versions that --from-version discarded and that are still on disk, by group id."""
+        """The same for the versions that --from-version discarded, as far as they are still on disk."""
         abandoned = self._abandoned()
         folder = self.path / "adapters"
         states = (_json_object(folder / policy_name(version) / "state.json") for version in abandoned)
