@@ -146,9 +146,9 @@ class Asker:
         return record
 
     async def continues(self, player: Player) -> bool:
-        """Whether the player goes on with an answer that was begun: of models, only those on vLLM do.
+        """Whether the player can continue the beginning of an answer. Of models, only those on vLLM can.
 
-        A server that answered before is not asked again: it may be gone.
+        The store keeps what a server said, because the server may be gone later.
         """
         if not isinstance(player, ModelPlayer):
             return True

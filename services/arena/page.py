@@ -58,7 +58,7 @@ def _example(sides: Mapping[str, Answers]) -> str:
 
 
 def _on(board: chess.Board, side: Answers, uci: str) -> chess.Move:
-    """The move on the board of the position, if the player saw a mirrored one too."""
+    """The move on the board of the position, which the player may have seen mirrored."""
     sees_it = chess.Board(side.fen).turn == board.turn
     return chess.Move.from_uci(uci if sees_it else mirrored_move(uci))
 

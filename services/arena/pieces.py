@@ -25,9 +25,9 @@ def piece_table(
 
     `best` has the engine's best moves. The shares of a random move are exact, not sampled.
     """
-    drawn = {name: _of_answers(side, sampled) for name, side in sides.items()}
-    first = {name: _of_answers(side, greedy) for name, side in sides.items()}
-    drawn |= {BEST: _of_answers(best, greedy), RANDOM: _of_legal_moves(best)}
+    drawn = {name: _shares_of_answers(side, sampled) for name, side in sides.items()}
+    first = {name: _shares_of_answers(side, greedy) for name, side in sides.items()}
+    drawn |= {BEST: _shares_of_answers(best, greedy), RANDOM: _shares_of_legal_moves(best)}
     bootstrap = Bootstrap(
         {
             (how, name, piece): ratio
@@ -68,7 +68,7 @@ def piece_distance(side: Sequence[Answers], best: Sequence[Answers], *, seed: in
     shares = {
         (name, piece): ratio
         for name, answers in (("side", side), ("best", best))
-        for piece, ratio in _of_answers(answers, sampled).items()
+        for piece, ratio in _shares_of_answers(answers, sampled).items()
     }
     return Bootstrap(shares, seed=seed).combine(_distance, list(shares))
 
@@ -78,7 +78,9 @@ def _distance(shares: Floats) -> Floats:
     return np.asarray(np.abs(first - second).sum(axis=1) / 2)
 
 
-def _of_answers(side: Sequence[Answers], of: Callable[[Answers], tuple[Answer, ...]]) -> dict[int, Ratio]:
+def _shares_of_answers(
+    side: Sequence[Answers], of: Callable[[Answers], tuple[Answer, ...]]
+) -> dict[int, Ratio]:
     moved = [[_piece(answers.fen, a) for a in of(answers) if legal(a)] for answers in side]
     counts = [len(row) for row in moved]
     return {piece: Ratio.of([row.count(piece) for row in moved], counts) for piece in chess.PIECE_TYPES}
@@ -89,7 +91,7 @@ def _piece(fen: str, answer: Answer) -> int | None:
     return chess.Board(fen).piece_type_at(chess.parse_square(move.uci[:2])) if move else None
 
 
-def _of_legal_moves(side: Sequence[Answers]) -> dict[int, Ratio]:
+def _shares_of_legal_moves(side: Sequence[Answers]) -> dict[int, Ratio]:
     boards = [chess.Board(answers.fen) for answers in side]
     moved = [[board.piece_type_at(move.from_square) for move in board.legal_moves] for board in boards]
     shares = {p: [row.count(p) / len(row) for row in moved] for p in chess.PIECE_TYPES}

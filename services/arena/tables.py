@@ -116,7 +116,7 @@ def compared(
 ) -> list[Row]:
     """Rows with intervals. The first of `players` is the baseline of the others; all else are references.
 
-    Who has no answer that counts has no cell, and a metric that nobody has is left out.
+    A player without an answer that counts has no cell, and a metric without cells is left out.
     """
     counted = [(metric, {n: r for n, r in by_name.items() if r.counts.any()}) for metric, by_name in measured]
     rows = [row for row in counted if row[1]]
@@ -140,18 +140,19 @@ def section_json(section: Section) -> dict[str, Any]:
     return {
         **{
             table.name: {
-                row.metric.name: {name: _cell_json(cell) for name, cell in row.cells.items()}
+                row.metric.name: {
+                    name: {
+                        **estimate_json(cell.estimate),
+                        **({"difference": estimate_json(cell.difference)} if cell.difference else {}),
+                    }
+                    for name, cell in row.cells.items()
+                }
                 for row in table.rows
             }
             for table in section.tables
         },
         **section.facts,
     }
-
-
-def _cell_json(cell: Cell) -> dict[str, Any]:
-    difference = {} if cell.difference is None else {"difference": estimate_json(cell.difference)}
-    return {**estimate_json(cell.estimate), **difference}
 
 
 def estimate_json(estimate: Estimate) -> dict[str, Any]:

@@ -41,14 +41,14 @@ MEASURED = (
 """The metrics of answers to positions that strength.jsonl has."""
 
 OF_RANDOM_MOVES = ("action_accuracy", "regret_legal")
-"""Those that it also has of random legal moves, as NAME_random."""
+"""The metrics that it also has of random legal moves, as NAME_random."""
 
 _UNDECISIVE = {
     *AccessSettings.model_fields, *RunSettings.model_fields, "run_dir", "every", "inference_url",
     "reward_target", "concurrency", "host", "port", "data_url", "positions", "exclude", "count", "opponent",
     "referee",
 }  # fmt: skip
-"""Settings that change no figure, or of which the conditions have what matters: the FENs, the players."""
+"""Settings that change no figure, or that the conditions have in another form: as FENs or as players."""
 
 _RANDOM_MOVES = 8
 """Random moves drawn at each position."""
@@ -147,13 +147,13 @@ class VersionEvaluator:
         return ",".join((place, *(f"{key}={value}" for key, value in options.items())))
 
     def _conditions(self, chosen: Chosen, reward_version: str) -> str:
-        """A hash of everything but the version that decides the figures: of all settings but these."""
-        decides = self._settings.model_dump(exclude=_UNDECISIVE, exclude_none=True)
-        decides |= {
+        """A hash of what decides the figures, but for the version: settings, positions, players."""
+        conditions = self._settings.model_dump(exclude=_UNDECISIVE, exclude_none=True)
+        conditions |= {
             "fens": fens_sha256(chosen.positions),
             "others": [dict(player.describe()) for player in self._others],
         }
-        return key_of({**decides, "reward_version": reward_version})[:12]
+        return key_of({**conditions, "reward_version": reward_version})[:12]
 
 
 def _metrics(

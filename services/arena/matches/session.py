@@ -80,7 +80,7 @@ async def run_match(settings: MatchSettings, *, console: Console | None = None) 
     specs = [settings.player, settings.opponent]
     async with open_players(specs, settings.referee) as cast:
         player, opponent = cast[0]
-        gate = Gate(_test(settings), player) if settings.sprt else None
+        gate = Gate(_sprt(settings), player) if settings.sprt else None
         session = _Session(settings, specs, cast, console)
         if settings.llm_chess:
             session.rules, session.openings = llm_chess.RULES, [START] * settings.pairs
@@ -259,7 +259,7 @@ class _Session:
         return report
 
 
-def _test(settings: MatchSettings) -> Sprt:
+def _sprt(settings: MatchSettings) -> Sprt:
     try:
         elo0, elo1 = map(float, str(settings.sprt).split(","))
         return Sprt(elo0, elo1, settings.alpha, settings.beta, settings.elo_model)

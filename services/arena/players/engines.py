@@ -43,7 +43,7 @@ class Binary:
     name: str
     options: Mapping[str, chess.engine.Option]
     sha256: str = ""
-    """Of the file that the player names: another may call itself the same."""
+    """Of the file that the player names: other engines may have the same `name`."""
 
 
 class EnginePlayer:

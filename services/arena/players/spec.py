@@ -90,7 +90,7 @@ class _Spec(BaseModel, ABC):
     name: str = Field(default="", pattern=r"^[\w.@+=-]{0,80}$")
 
     @property
-    def called(self) -> str:
+    def player_name(self) -> str:
         """The player's name: by default the spec itself, as a file name can contain it."""
         return self.name or "".join(c if c.isalnum() or c in ".@+=-" else "-" for c in self.spec)
 
@@ -101,12 +101,12 @@ class _Spec(BaseModel, ABC):
 
 class _Random(_Spec):
     def player(self) -> Player:
-        return RandomPlayer(self.called)
+        return RandomPlayer(self.player_name)
 
 
 class _FirstLegal(_Spec):
     def player(self) -> Player:
-        return FirstLegalPlayer(self.called)
+        return FirstLegalPlayer(self.player_name)
 
 
 class _Limited(_Spec):
@@ -135,7 +135,12 @@ class _Stockfish(_Limited):
         if self.skill is not None and self.elo is not None:
             raise InvalidInput("skill= and elo= exclude each other: both set Stockfish's skill")
         return engines.stockfish(
-            self.called, limit=self.limit, skill=self.skill, elo=self.elo, hash_mb=self.hash, path=self.path
+            self.player_name,
+            limit=self.limit,
+            skill=self.skill,
+            elo=self.elo,
+            hash_mb=self.hash,
+            path=self.path,
         )
 
 
@@ -144,7 +149,7 @@ class _Fairy(_Spec):
     path: Path | None = None
 
     def player(self) -> Player:
-        return engines.fairy(self.called, level=self.level, path=self.path)
+        return engines.fairy(self.player_name, level=self.level, path=self.path)
 
 
 class _Uci(_Limited):
@@ -152,15 +157,15 @@ class _Uci(_Limited):
     option: dict[str, str] = Field(default_factory=dict)
 
     def player(self) -> Player:
-        return engines.uci(self.called, Path(self.place), limit=self.limit, options=self.option)
+        return engines.uci(self.player_name, Path(self.place), limit=self.limit, options=self.option)
 
 
 class _EpsilonRandom(_Limited):
     share: float = Field(ge=0, le=1)
 
     def player(self) -> Player:
-        engine = engines.stockfish(f"{self.called}-engine", limit=self.limit)
-        return EpsilonRandomPlayer(engine, self.share, self.called)
+        engine = engines.stockfish(f"{self.player_name}-engine", limit=self.limit)
+        return EpsilonRandomPlayer(engine, self.share, self.player_name)
 
 
 class _Http(_Spec):
@@ -181,7 +186,7 @@ class _Http(_Spec):
     opening: str | None = Field(default=None, max_length=40)
 
     @property
-    def called(self) -> str:
+    def player_name(self) -> str:
         return self.name or self.place.partition("#")[2].rpartition("/")[2]
 
     def player(self) -> Player:
@@ -193,7 +198,7 @@ class _Http(_Spec):
         # Our certificates, which are not secret, but the player's own key: the server may be anybody's.
         access = AccessSettings().access.with_key(self.key_env, self.key_file)
         return ModelPlayer(
-            name=self.called,
+            name=self.player_name,
             client=InferenceClient(
                 url.rstrip("/").removesuffix("/v1"), access=access, fields=fields, opening=self.opening
             ),

@@ -100,7 +100,11 @@ def fit(
         for i, name in enumerate(names)
     ]
     superiority = {
-        a: {b: _share_above(drawn[:, i], drawn[:, j]) for j, b in enumerate(names) if i != j and rated[j]}
+        a: {
+            b: float(((drawn[:, i] > drawn[:, j]) + 0.5 * (drawn[:, i] == drawn[:, j])).mean())
+            for j, b in enumerate(names)
+            if i != j and rated[j]
+        }
         for i, a in enumerate(names)
         if rated[i]
     }
@@ -144,7 +148,10 @@ def _simulated(fitted: Floats, games: Floats, draws: int, free: Bools, *, count:
 
 
 def _unbounded(scores: Floats, held: Bools) -> tuple[Bools, Bools]:
-    """Who has no upper bound, because no anchor took points from them through anybody; who no lower one."""
+    """The players without an upper bound, and those without a lower one.
+
+    A player has no upper bound if no points went from them to an anchor, be it through others.
+    """
     takes = (scores > 0) | np.outer(held, held) | np.eye(len(held), dtype=bool)
     for _ in range(len(held)):
         takes = takes @ takes
@@ -183,10 +190,6 @@ def _interval(fitted: float, drawn: Floats) -> Elo:
         float(low) * ELO if math.isfinite(low) else None,
         float(high) * ELO if math.isfinite(high) else None,
     )
-
-
-def _share_above(a: Floats, b: Floats) -> float:
-    return float(((a > b) + 0.5 * (a == b)).mean())
 
 
 def _strength(rating: Rating) -> tuple[int, float, float]:

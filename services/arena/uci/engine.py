@@ -75,7 +75,9 @@ class UciEngine:
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def run(self, next_line: Callable[[], Awaitable[str | None]]) -> None:
-        """Handles lines until `quit`, after which nothing is written, or None, before which all is answered.
+        """Handles lines until `quit`, or until None, the end of the input.
+
+        After `quit`, nothing more is written. At the end of the input, all searches are answered first.
 
         Raises:
             RookeryError: the player could not be opened for an `isready`.

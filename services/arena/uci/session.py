@@ -30,17 +30,17 @@ async def run(settings: UciSettings) -> None:
     _read_lines(lines)
     server = Server(settings)
     seed = random.SystemRandom().getrandbits(30) if settings.seed is None else settings.seed
-    engine = UciEngine(called(settings.spec), server.open_player, _write, seed=seed)
+    engine = UciEngine(player_name(settings.spec), server.open_player, _write, seed=seed)
     try:
         await engine.run(lines.get)
     finally:
         server.close()
 
 
-def called(spec: str) -> str:
+def player_name(spec: str) -> str:
     """The player's name in `id name`.
 
-    >>> called("run:runs/demo@42,temperature=0.5"), called("stockfish,nodes=9,name=weak")
+    >>> player_name("run:runs/demo@42,temperature=0.5"), player_name("stockfish,nodes=9,name=weak")
     ('demo@42', 'weak')
     """
     head, *options = spec.split(",")
