@@ -36,7 +36,7 @@ _SHOWN = ("seed", "samples", "temperature", "styles", "puzzle_count")
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class EvaluationResult:
     """The result of an evaluation.
 
     `players` has the description of each player by name, the baseline first. `answers` are those to the
@@ -51,7 +51,7 @@ class Evaluation:
     answers: Mapping[str, Sequence[Answers]]
 
 
-def report_json(evaluation: Evaluation) -> dict[str, Any]:
+def report_json(evaluation: EvaluationResult) -> dict[str, Any]:
     """The content of report.json: the figures of each section, and everything needed to evaluate again."""
     chosen = evaluation.chosen
     positions = chosen and {
@@ -86,7 +86,7 @@ def report_json(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def write(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
+def write(evaluation: EvaluationResult, folder: Path) -> dict[str, Any]:
     """Writes every file of the report into `folder` and returns the content of report.json."""
     folder.mkdir(parents=True, exist_ok=True)
     report = report_json(evaluation)

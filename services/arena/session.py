@@ -23,7 +23,7 @@ from services.arena.players.model import GUESS, GuessingPlayer, ModelPlayer
 from services.arena.players.player import Player, RandomPlayer
 from services.arena.players.spec import make_player
 from services.arena.positions import Chosen, choose, fetch, read_jsonl, same_question
-from services.arena.report import PAGE_FILE, Evaluation, write
+from services.arena.report import PAGE_FILE, EvaluationResult, write
 from services.arena.sections.matches import match_sections
 from services.arena.sections.positions import MOVE, UNREASONED, Positions
 from services.arena.sections.puzzles import Puzzles
@@ -77,7 +77,7 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
     with console.status("resampling"):
         sections = _section_list(settings, list(zip(sources, answers, strict=True)), players)
     by_variant = answers[0] if chosen else {}
-    evaluation = Evaluation(
+    evaluation = EvaluationResult(
         settings=settings,
         chosen=chosen,
         players={player.name: player.describe() for player in players},

@@ -14,7 +14,7 @@ from rookery.trace import Outcome
 from services.arena.page import render_examples
 from services.arena.pieces import BEST, RANDOM
 from services.arena.positions import Chosen
-from services.arena.report import Evaluation, learning_curve, replace_file, write
+from services.arena.report import EvaluationResult, learning_curve, replace_file, write
 from services.arena.sections.positions import Positions
 from services.arena.sections.reasoning import reasoning_section
 from services.arena.stats import Estimate
@@ -25,7 +25,7 @@ NAMES = ("policy-v000000", "<b>policy</b>")
 
 
 @pytest.fixture
-def evaluation(positions, judged, answering, tmp_path: Path) -> Evaluation:
+def evaluation(positions, judged, answering, tmp_path: Path) -> EvaluationResult:
     hostile = judged(Outcome.UNPARSABLE, text=HOSTILE)
     firsts = [next(iter(mover_board(position.fen).legal_moves)).uci() for position in positions]
     legal = [judged(Outcome.LEGAL, regret=0.1, uci=uci, best=uci) for uci in firsts]
@@ -34,7 +34,7 @@ def evaluation(positions, judged, answering, tmp_path: Path) -> Evaluation:
     sides = dict(zip((*NAMES, RANDOM, BEST), (bad, good, good, good), strict=True))
     source = Positions(positions, 2, styles=False, seed=3)
     asked = {name: {"move": side, "mirrored": side} for name, side in sides.items()}
-    return Evaluation(
+    return EvaluationResult(
         settings=EvaluateSettings(players=("a", "b"), positions=tmp_path / "p", out=tmp_path),
         chosen=Chosen(tuple(positions), "<positions>.jsonl", "0" * 64),
         players={name: {"kind": "<i>model</i>"} for name in NAMES},
@@ -101,7 +101,7 @@ class Links(HTMLParser):
         self.places += [str(value) for name, value in attrs if name in ("src", "srcset", "href", "action")]
 
 
-def test_the_page_needs_nothing_from_outside(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_the_page_needs_nothing_from_outside(evaluation: EvaluationResult, tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "reward": -1}\n{"step": 2, "reward": -0.5}\n')
     write(evaluation, tmp_path)
     links = Links()
@@ -112,7 +112,9 @@ def test_the_page_needs_nothing_from_outside(evaluation: Evaluation, tmp_path: P
     assert (tmp_path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_page_escapes_what_models_files_and_flags_say(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_the_page_escapes_what_models_files_and_flags_say(
+    evaluation: EvaluationResult, tmp_path: Path
+) -> None:
     row = Row(Metric("<u>m</u>", "<u>t</u>", "<u>e</u>"), {NAMES[0]: Cell(Estimate(0.5, None))})
     hostile = Section("<u>s</u>", "<u>s</u>", "<u>n</u>", [Table("<u>t</u>", "<u>t</u>", [row], "<u>n</u>")])
     sections = [*evaluation.sections, hostile]
@@ -133,7 +135,9 @@ def test_a_one_sided_bound_is_json_without_infinity() -> None:
     }
 
 
-def test_writing_again_replaces_and_leaves_nothing_beside(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_writing_again_replaces_and_leaves_nothing_beside(
+    evaluation: EvaluationResult, tmp_path: Path
+) -> None:
     write(evaluation, tmp_path)
     write(evaluation, tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["report.html", "report.json"]
