@@ -103,11 +103,11 @@ def resolve_micro_batch_tokens(settings: TrainerSettings, policy: Policy) -> Tra
     """
     if settings.micro_batch_tokens:
         return settings
-    shape = _row(settings.row_tokens or ROW, most=max_positions(policy.model.config))
-    choice = saved_choice(settings.run_dir, asked=_asked(settings, shape, policy))
+    shape = _group_shape(settings.row_tokens or ROW, most=max_positions(policy.model.config))
+    choice = saved_choice(settings.run_dir, conditions=_conditions(settings, shape, policy))
     if choice is None:
         choice = _search(settings, policy, shape, most=settings.batch_groups).choice
-    logger.info("using %d tokens per forward pass: %s", choice.tokens, _said(choice))
+    logger.info("using %d tokens per forward pass: %s", choice.tokens, _summary(choice))
     return settings.model_copy(update={"micro_batch_tokens": choice.tokens})
 
 
@@ -119,19 +119,19 @@ def run(settings: AutobatchSettings, console: Console | None = None) -> Profile:
     policy = build_policy(settings)
     shape = GroupShape(settings.group_size, settings.prompt_tokens, settings.completion_tokens)
     check_length(policy.model, shape.sequence_tokens, name="--prompt-tokens and --completion-tokens")
-    found = _search(settings, policy, shape, most=settings.most_positions)
-    choice = found.choice
-    said = (
-        table(found.profiles),
-        f"\nchoice: {_said(choice)}",
+    search = _search(settings, policy, shape, most=settings.most_positions)
+    choice = search.choice
+    lines = (
+        table(search.profiles),
+        f"\nchoice: {_summary(choice)}",
         f"--batch-groups {choice.positions} --micro-batch-tokens {choice.tokens}",
         f"profiles in {settings.run_dir / FILE}",
     )
-    (console or SafeConsole()).print("\n".join(said), highlight=False, markup=False, soft_wrap=True)
+    (console or SafeConsole()).print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
     return choice
 
 
-def _row(tokens: int, *, most: int | None) -> GroupShape:
+def _group_shape(tokens: int, *, most: int | None) -> GroupShape:
     """Returns a group of `tokens` tokens. It has more completions if the model has only `most` positions."""
     prompt = tokens // 8
     completion = (tokens - prompt) // GROUP
@@ -143,28 +143,28 @@ def _row(tokens: int, *, most: int | None) -> GroupShape:
 
 def _search(settings: TrainerSettings, policy: Policy, shape: GroupShape, *, most: int) -> SearchResult:
     """Searches, and writes memory_profiles.json."""
-    found = find_largest(lambda size: probe(policy, settings, shape, positions=size), first=FIRST, most=most)
+    result = find_largest(lambda size: probe(policy, settings, shape, positions=size), first=FIRST, most=most)
     content = {
-        "asked": _asked(settings, shape, policy),
-        "choice": asdict(found.choice),
-        "profiles": [{**asdict(profile), "share": profile.share} for profile in found.profiles],
+        "asked": _conditions(settings, shape, policy),
+        "choice": asdict(result.choice),
+        "profiles": [{**asdict(profile), "share": profile.share} for profile in result.profiles],
     }
     settings.run_dir.mkdir(parents=True, exist_ok=True)
-    fresh = settings.run_dir / f".{FILE}"
-    fresh.write_text(json.dumps(content, indent=2) + "\n")
-    fresh.replace(settings.run_dir / FILE)
-    return found
+    temporary = settings.run_dir / f".{FILE}"
+    temporary.write_text(json.dumps(content, indent=2) + "\n")
+    temporary.replace(settings.run_dir / FILE)
+    return result
 
 
-def _said(choice: Profile) -> str:
+def _summary(choice: Profile) -> str:
     return (
         f"{choice.positions} positions x {choice.group} completions, {choice.positions * choice.group} "
         f"sequences, peak {choice.peak / 2**30:.2f} GiB ({choice.share:.1%})"
     )
 
 
-def _asked(settings: TrainerSettings, shape: GroupShape, policy: Policy) -> dict[str, str]:
-    """Returns what a profile depends on."""
+def _conditions(settings: TrainerSettings, shape: GroupShape, policy: Policy) -> dict[str, str]:
+    """Returns the settings and the device that a profile depends on."""
     fields = (
         "model", "lora_rank", "lora_targets", "gradient_checkpointing", "adam_bits", "offload", "base_bits",
         "compile", "objective", "kl", "kl_report_every", "entropy_coefficient", "batch_groups",
@@ -188,21 +188,20 @@ def table(profiles: Sequence[Profile]) -> str:
         # These are the same for all configurations: only activations grow.
         parts = {"weights": ran[0].parameters, "gradients": ran[0].gradients, "Adam": ran[0].adam}
         lines.append(", ".join(f"{name} {_mib(size)}" for name, size in parts.items()) + " MiB")
-    lines += ["", _line("batch", "tokens", "activations", "peak MiB", "share", "tokens/s", "")]
-    return "\n".join([*lines, *map(_cells, profiles)])
+    lines += ["", _line(("batch", "tokens", "activations", "peak MiB", "share", "tokens/s"))]
+    return "\n".join([*lines, *map(_profile_line, profiles)])
 
 
-def _cells(profile: Profile) -> str:
+def _profile_line(profile: Profile) -> str:
     batch, tokens = f"({profile.positions}, {profile.group})", f"{profile.tokens:,}"
     if profile.result == "out of memory":
-        return _line(batch, tokens, "-", "-", "-", "-", profile.result)
-    held = (_mib(profile.activations), _mib(profile.peak), f"{profile.share:.1%}")
-    return _line(batch, tokens, *held, f"{profile.tokens_per_s:,.0f}", profile.result)
+        return _line((batch, tokens, "-", "-", "-", "-"), profile.result)
+    memory = (_mib(profile.activations), _mib(profile.peak), f"{profile.share:.1%}")
+    return _line((batch, tokens, *memory, f"{profile.tokens_per_s:,.0f}"), profile.result)
 
 
-def _line(*cells: str) -> str:
+def _line(numbers: Sequence[str], result: str = "") -> str:
     widths = (9, 11, 12, 12, 7, 10)
-    *numbers, result = cells
     aligned = "".join(f"{cell:>{width}}" for cell, width in zip(numbers, widths, strict=True))
     return f"{aligned}  {result}".rstrip()
 
@@ -211,8 +210,8 @@ def _mib(size: int) -> str:
     return f"{size / _MIB:,.1f}"
 
 
-def saved_choice(folder: Path, *, asked: Mapping[str, str]) -> Profile | None:
-    """Returns the choice of an earlier start with the same settings (`asked`), or None.
+def saved_choice(folder: Path, *, conditions: Mapping[str, str]) -> Profile | None:
+    """Returns the choice of an earlier start with the same `conditions`, or None.
 
     Raises:
         InvalidInput: the file is damaged.
@@ -221,7 +220,7 @@ def saved_choice(folder: Path, *, asked: Mapping[str, str]) -> Profile | None:
     if not path.exists():
         return None
     content = read_object(path, "asked", "choice")
-    if content["asked"] != dict(asked):
+    if content["asked"] != dict(conditions):
         return None
     try:
         choice = Profile(**content["choice"])

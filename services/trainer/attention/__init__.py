@@ -54,14 +54,14 @@ class Blocks:
     @classmethod
     def of(cls, segments: Sequence[Segment], *, device: torch.device | str = "cpu") -> "Blocks":
         """Builds the blocks of segments that cover a packed sequence."""
-        made = [_block(bucket) for bucket in _buckets(segments)]
-        queries = torch.cat([block.queries_SQ.flatten() for block in made])
-        keys = torch.cat([block.keys_SK.flatten() for block in made])
+        cpu_blocks = [_block(bucket) for bucket in _buckets(segments)]
+        queries = torch.cat([block.queries_SQ.flatten() for block in cpu_blocks])
+        keys = torch.cat([block.keys_SK.flatten() for block in cpu_blocks])
         # "amin" takes the first occurrence: a token used as padding occurs more than once.
         place_T = torch.zeros(sum(segment.length for segment in segments), dtype=torch.long).scatter_reduce(
             0, queries, torch.arange(len(queries)), "amin", include_self=False
         )
-        blocks = [Block(block.queries_SQ.to(device), block.keys_SK.to(device)) for block in made]
+        blocks = [Block(block.queries_SQ.to(device), block.keys_SK.to(device)) for block in cpu_blocks]
         return cls(tuple(blocks), queries.to(device), keys.to(device), place_T.to(device))
 
 
@@ -83,23 +83,23 @@ def attend(
         heads = (queries_1HTD.float(), keys_1GTD.float(), values_1GTD.float())
         with torch.autocast("cpu", enabled=False):
             return attend(*heads, blocks, scale=scale, window=window).to(torch.bfloat16)
-    taken = zip(
+    inputs = zip(
         _by_block(queries_1HTD, blocks.queries, [block.queries_SQ for block in blocks.blocks]),
         _by_block(keys_1GTD, blocks.keys, [block.keys_SK for block in blocks.blocks]),
         _by_block(values_1GTD, blocks.keys, [block.keys_SK for block in blocks.blocks]),
         strict=True,
     )
     parts = []
-    for block, (query, key, value) in zip(blocks.blocks, taken, strict=True):
+    for block, (query, key, value) in zip(blocks.blocks, inputs, strict=True):
         mask = _mask(block, window)
         # GPUs have no fast kernel with both a mask and shared heads, so keys and values are repeated.
         shares = mask is None or query.device.type == "cpu"
         if not shares:
             key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], 1) for x in (key, value))
-        seen_SHQD = F.scaled_dot_product_attention(
+        output_SHQD = F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=shares
         )
-        parts.append(seen_SHQD.transpose(1, 2).flatten(0, 1))
+        parts.append(output_SHQD.transpose(1, 2).flatten(0, 1))
     return torch.cat(parts).index_select(0, blocks.place_T)[None]
 
 
@@ -115,8 +115,10 @@ def _by_block(
     One copy for all blocks, since the gradient of each copy is as large as the whole sequence's. The backward
     pass uses `index_add_`, which sums in a fixed order on a CPU.
     """
-    taken_NHD = heads_1HTD[0].transpose(0, 1).index_select(0, positions)
-    for part_NHD, place_SQ in zip(taken_NHD.split([len(p.flatten()) for p in places]), places, strict=True):
+    gathered_NHD = heads_1HTD[0].transpose(0, 1).index_select(0, positions)
+    for part_NHD, place_SQ in zip(
+        gathered_NHD.split([len(p.flatten()) for p in places]), places, strict=True
+    ):
         yield part_NHD.unflatten(0, place_SQ.shape).transpose(1, 2)
 
 
@@ -137,9 +139,9 @@ def causal_mask(queries: int, keys: int, *, window: int | None, device: torch.de
 
     With `window`, each attends to the last `window` of those keys only.
     """
-    own = keys - queries
-    mask_QK = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(own)
-    return mask_QK if window is None else mask_QK.triu(own - window + 1)
+    offset = keys - queries
+    mask_QK = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(offset)
+    return mask_QK if window is None else mask_QK.triu(offset - window + 1)
 
 
 def _has_lower_right_kernel(device: torch.device) -> bool:

@@ -76,14 +76,14 @@ def advantages(
         return [group_advantages(rewards, normalise=normalise, sigma_floor=sigma_floor) for rewards in groups]
     if baseline == "leave-one-out":
         return [leave_one_out(rewards, normalise=normalise, sigma_floor=sigma_floor) for rewards in groups]
-    known = averages or _observe(groups)
-    share = {"ema": lambda _: 1.0, "adaptive": known.shrinkage}[baseline]
+    averages = averages or _observe(groups)
+    share = {"ema": lambda _: 1.0, "adaptive": averages.shrinkage}[baseline]
     scale = 1.0
     if normalise:
-        squares = [(reward - known.mean) ** 2 for rewards in groups for reward in rewards]
+        squares = [(reward - averages.mean) ** 2 for rewards in groups for reward in rewards]
         scale = max(math.sqrt(fmean(squares)), sigma_floor) + EPSILON
     return [
-        tuple(value / scale for value in _less_baseline(rewards, known.mean, share(len(rewards))))
+        tuple(value / scale for value in _minus_baseline(rewards, averages.mean, share(len(rewards))))
         for rewards in groups
     ]
 
@@ -98,12 +98,12 @@ def updated_averages(
     """
     if averages is None:
         return _observe(groups)
-    seen = _observe(groups, about=averages.mean)
-    old, new = decay, 1.0 - decay
+    observed = _observe(groups, about=averages.mean)
+    old_share, new_share = decay, 1.0 - decay
     return RewardAverages(
-        mean=old * averages.mean + new * seen.mean,
-        within=old * averages.within + new * seen.within,
-        between=old * averages.between + new * seen.between,
+        mean=old_share * averages.mean + new_share * observed.mean,
+        within=old_share * averages.within + new_share * observed.within,
+        between=old_share * averages.between + new_share * observed.between,
     )
 
 
@@ -118,7 +118,7 @@ def _observe(groups: Sequence[Sequence[float]], *, about: float | None = None) -
     )
 
 
-def _less_baseline(rewards: Sequence[float], average: float, share: float) -> tuple[float, ...]:
+def _minus_baseline(rewards: Sequence[float], average: float, share: float) -> tuple[float, ...]:
     """Returns each reward minus the baseline: (1 - share) x the mean of the others + share x the average."""
     total, others = math.fsum(rewards), max(1, len(rewards) - 1)
     return tuple(r - (1.0 - share) * (total - r) / others - share * average for r in rewards)
@@ -139,11 +139,11 @@ def gae(rewards: Sequence[float], values: Sequence[float], *, gamma: float, lamb
     [0.25, 0.25]
     """
     advantages: list[float] = []
-    ahead = next_value = 0.0
+    advantage = next_value = 0.0
     for reward, value in zip(reversed(rewards), reversed(values), strict=True):
-        ahead = reward + gamma * next_value - value + gamma * lambda_ * ahead
+        advantage = reward + gamma * next_value - value + gamma * lambda_ * advantage
         next_value = value
-        advantages.append(ahead)
+        advantages.append(advantage)
     return advantages[::-1]
 
 

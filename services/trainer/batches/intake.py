@@ -73,10 +73,10 @@ class Intake:
         self._ledger: Sequence[str] = commit.ledger
         self._dropped_before = commit.dropped
         self._ready: queue.Queue[PendingEntry] = queue.Queue(maxsize=2 * settings.batch_groups)
-        self._kept: dict[str, PendingEntry] = {}
-        self._read: set[str] = set()  # entries read and not acknowledged; written by both threads
+        self._left_over: dict[str, PendingEntry] = {}
+        self._unacknowledged: set[str] = set()  # entry ids; written by both threads
         self._fault: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
+        self._thread = threading.Thread(target=self._read_ahead, name="intake", daemon=True)
         self.waited_s = 0.0
         self.dropped = {"stale": 0, "zero_variance": 0}
         """Groups dropped since the last commit, by reason, including those that this trainer dropped before
@@ -99,17 +99,17 @@ class Intake:
         Raises:
             SetupError: a group was sampled by a version that was never committed here.
         """
-        batch, self._kept = self._kept, {}
-        trained = {known.partition(":")[0]: known for known in self._ledger}
+        batch, self._left_over = self._left_over, {}
+        ledger_by_id = {item.partition(":")[0]: item for item in self._ledger}
         self._count_dropped()
         self.waited_s = 0.0
         while len(batch) < self._batch_groups:
             with waiting("groups", "the rollouts", expected_s=STEP_S):
-                entry = self._next(while_waiting)
+                entry = self._next_entry(while_waiting)
             if entry is None:
                 return None
-            if (known := trained.get(entry.group.id)) is not None:
-                self._settle_trained(entry, known)
+            if (recorded := ledger_by_id.get(entry.group.id)) is not None:
+                self._settle_trained(entry, recorded)
             elif entry.group.id in batch:
                 self._drop_duplicate(entry, batch[entry.group.id])
             elif (reason := self._drop_reason(entry.group, version)) is not None:
@@ -141,20 +141,20 @@ class Intake:
             if entry.group.id in reasons:
                 self._move_to_dead(entry.entry_id, reasons[entry.group.id])
             else:
-                self._kept[entry.group.id] = entry
+                self._left_over[entry.group.id] = entry
 
     def _move_to_dead(self, entry_id: str, reason: str) -> None:
         self._streams.dead_letter(STREAM, entry_id, group=GROUP, reason=reason)
-        self._read.discard(entry_id)
+        self._unacknowledged.discard(entry_id)
         TRAINER_GROUPS.labels(result="dead").inc()
 
     def _count_dropped(self) -> None:
         """Sets `dropped` to the run's count in Redis minus the last commit's, so that the count of an
         interrupted batch continues."""
-        now = self._streams.counts().dropped
-        before = self._dropped_before
-        self._dropped_before = {r: min(before.get(r, 0), now.get(r, 0)) for r in self.dropped}
-        self.dropped = {r: now.get(r, 0) - self._dropped_before[r] for r in self.dropped}
+        counted = self._streams.counts().dropped
+        committed = self._dropped_before
+        self._dropped_before = {r: min(committed.get(r, 0), counted.get(r, 0)) for r in self.dropped}
+        self.dropped = {r: counted.get(r, 0) - self._dropped_before[r] for r in self.dropped}
 
     def _drop_reason(self, group: TraceGroup, version: int) -> str | None:
         """Returns why a group is dropped, or None if it is trained on.
@@ -177,13 +177,13 @@ class Intake:
             return "zero_variance"
         return None
 
-    def _settle_trained(self, entry: PendingEntry, known: str) -> None:
-        """Settles a group whose id is in the ledger, as `known`.
+    def _settle_trained(self, entry: PendingEntry, recorded: str) -> None:
+        """Settles a group whose id is in the ledger, where its entry is `recorded`.
 
         If the answers are the same, the group was committed before a crash and not acknowledged: the weights
         include it. If they differ, Redis had lost the group and it was sampled again: it is dropped.
         """
-        if known == ledger_entry(entry.group):
+        if recorded == ledger_entry(entry.group):
             self._settle([entry.entry_id], "trained", label="redelivered")
         else:
             self._settle([entry.entry_id], "dropped:remade", label="remade")
@@ -196,18 +196,18 @@ class Intake:
         if others:
             logger.warning("dropped %d groups of reward version %s", len(others), others[0].reward_versions)
 
-    def _drop_duplicate(self, entry: PendingEntry, first: PendingEntry) -> None:
-        if entry.entry_id != first.entry_id:
+    def _drop_duplicate(self, entry: PendingEntry, accepted: PendingEntry) -> None:
+        if entry.entry_id != accepted.entry_id:
             self._settle([entry.entry_id], "dropped:double", label="double")
 
     def _settle(self, entry_ids: list[str], result: str, *, label: str) -> None:
         settled = self._streams.settle(entry_ids, group=GROUP, result=result, epoch=self._epoch)
         if settled < len(entry_ids):
             logger.warning("%d of %d %s entries were acknowledged already", settled, len(entry_ids), label)
-        self._read.difference_update(entry_ids)
+        self._unacknowledged.difference_update(entry_ids)
         TRAINER_GROUPS.labels(result=label).inc(len(entry_ids))
 
-    def _next(self, while_waiting: Callable[[], None]) -> PendingEntry | None:
+    def _next_entry(self, while_waiting: Callable[[], None]) -> PendingEntry | None:
         began = reported = time.perf_counter()
         try:
             while not self._stopping.is_set():
@@ -228,11 +228,11 @@ class Intake:
             ROLLOUT_WAIT_S.inc(now - reported)
             self.waited_s += now - began
 
-    def _run(self) -> None:
+    def _read_ahead(self) -> None:
         try:
             # First, the entries that this trainer read before a restart and did not acknowledge.
             self._queue_all(self._streams.read_held(STREAM, group=GROUP, consumer=CONSUMER, count=100_000))
-            kept = time.monotonic()
+            claimed_at = time.monotonic()
             while not self._stopping.is_set():
                 self._queue_all(
                     self._streams.read_new(
@@ -241,15 +241,15 @@ class Intake:
                         consumer=CONSUMER,
                         count=self._batch_groups,
                         block_s=BLOCK_S,
-                        known=self._read.copy,
+                        known=self._unacknowledged.copy,
                     )
                 )
-                if time.monotonic() - kept >= CLAIM_EVERY_S:
+                if time.monotonic() - claimed_at >= CLAIM_EVERY_S:
                     # Claims entries that are pending but that this trainer never received.
-                    self._streams.keep(STREAM, list(self._read), group=GROUP, consumer=CONSUMER)
+                    self._streams.keep(STREAM, list(self._unacknowledged), group=GROUP, consumer=CONSUMER)
                     idle = self._streams.claim_idle(STREAM, group=GROUP, consumer=CONSUMER, idle_s=IDLE_S)
-                    self._queue_all([entry for entry in idle if entry.id not in self._read])
-                    kept = time.monotonic()
+                    self._queue_all([entry for entry in idle if entry.id not in self._unacknowledged])
+                    claimed_at = time.monotonic()
         except BaseException as error:
             if isinstance(error, Unavailable) and self._stopping.is_set():
                 return
@@ -265,7 +265,7 @@ class Intake:
             except (WireError, SetupError, ArithmeticError) as error:
                 self._move_to_dead(entry.id, str(error))
                 continue
-            self._read.add(entry.id)
+            self._unacknowledged.add(entry.id)
             self._put(pending)
 
     def _put(self, entry: PendingEntry) -> None:

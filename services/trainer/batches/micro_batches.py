@@ -63,12 +63,12 @@ def partition(
     `same_number` gives all processes the same number of passes, because sharded weights can be gathered only
     by all together. Idle passes use the shortest row.
     """
-    by_rank = [micro_batches(own, tokens=tokens) for own in split_rows(rows, processes)]
-    passes = [ForwardPass(own) for own in by_rank[rank]]
+    by_rank = [micro_batches(share, tokens=tokens) for share in split_rows(rows, processes)]
+    passes = [ForwardPass(micro_batch) for micro_batch in by_rank[rank]]
     if same_number and rows:
         idle = ForwardPass([min(rows, key=lambda row: row.length)], 0.0)
         passes += [idle] * (max(map(len, by_rank)) - len(passes))
-    return Partition(passes, [micro_batch for own in by_rank for micro_batch in own])
+    return Partition(passes, [micro_batch for batches in by_rank for micro_batch in batches])
 
 
 def split_rows(rows: Sequence[Row], parts: int) -> list[list[Row]]:
@@ -78,12 +78,15 @@ def split_rows(rows: Sequence[Row], parts: int) -> list[list[Row]]:
     of the optimum (Graham 1969, LPT).
     """
     loads = [0] * parts
-    owner = [0] * len(rows)
+    part_of_row = [0] * len(rows)
     for index in sorted(range(len(rows)), key=lambda i: rows[i].length, reverse=True):
-        least = loads.index(min(loads))
-        owner[index] = least
-        loads[least] += rows[index].length
-    return [[row for row, own in zip(rows, owner, strict=True) if own == part] for part in range(parts)]
+        smallest = loads.index(min(loads))
+        part_of_row[index] = smallest
+        loads[smallest] += rows[index].length
+    return [
+        [row for row, number in zip(rows, part_of_row, strict=True) if number == part]
+        for part in range(parts)
+    ]
 
 
 def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:

@@ -54,12 +54,12 @@ def token_advantages(
     `outcomes` has the advantages of the whole answers, by group. A trace whose tokens do not make its text is
     left out.
     """
-    found = dict[str, tuple[float, ...]]()
+    by_trace = dict[str, tuple[float, ...]]()
     for group, outcome in zip(groups, outcomes, strict=True):
-        found |= _of_group(group, outcome, settings=settings)
-    if not found:
+        by_trace |= _group_token_advantages(group, outcome, settings=settings)
+    if not by_trace:
         _warn_once()
-    return found
+    return by_trace
 
 
 @cache
@@ -70,31 +70,31 @@ def _warn_once() -> None:
     )
 
 
-def _of_group(
+def _group_token_advantages(
     group: TraceGroup, outcome: Sequence[float], *, settings: TrainerSettings
 ) -> dict[str, tuple[float, ...]]:
     tokenizer = tokenizer_of(str(settings.model))
-    told = Counter(
+    true_claims = Counter(
         concept
         for trace in group.traces
         for sentence in trace.verdict.sentences
         for concept in {claim.concept for claim in sentence.claims if claim.true}
     )
     # Moves come last: a candidate that is part of a sentence keeps its own advantage.
-    found = {
-        trace.id: _Steps(steps, spans, [advantage] * len(spans))
+    answers = {
+        trace.id: _ScoredAnswer(steps, spans, [advantage] * len(spans))
         for trace, advantage in zip(group.traces, outcome, strict=True)
-        if any(map(any, steps := (_sentence_rewards(trace, told), trace.verdict.process_rewards)))
+        if any(map(any, steps := (_sentence_rewards(trace, true_claims), trace.verdict.process_rewards)))
         and (spans := token_spans(tokenizer, trace.completion))
     }
     for kind in range(2):
-        for place in range(max((len(one.steps[kind]) for one in found.values()), default=0)):
-            _compare(list(found.values()), kind, place, settings=settings)
-    return {trace: tuple(one.advantages) for trace, one in found.items()}
+        for place in range(max((len(answer.steps[kind]) for answer in answers.values()), default=0)):
+            _set_step_advantages(list(answers.values()), kind, place, settings=settings)
+    return {trace: tuple(answer.advantages) for trace, answer in answers.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
+class _ScoredAnswer:
     """The rewarded steps of an answer, by kind and place, the spans of its tokens, and their advantages."""
 
     steps: tuple[Sequence[ProcessReward | None], ...]
@@ -102,7 +102,9 @@ class _Steps:
     advantages: list[float]
 
 
-def _compare(answers: Sequence[_Steps], kind: int, place: int, *, settings: TrainerSettings) -> None:
+def _set_step_advantages(
+    answers: Sequence[_ScoredAnswer], kind: int, place: int, *, settings: TrainerSettings
+) -> None:
     """Gives the tokens of the steps of one kind at one place their advantages over each other."""
     compared = [
         (step, answer)
@@ -122,16 +124,18 @@ def _compare(answers: Sequence[_Steps], kind: int, place: int, *, settings: Trai
                 answer.advantages[token] = value
 
 
-def _sentence_rewards(trace: Trace, told: Mapping[str, int]) -> list[ProcessReward | None]:
+def _sentence_rewards(trace: Trace, true_claims: Mapping[str, int]) -> list[ProcessReward | None]:
     """The reward of each sentence, from -1 to 1; None of one that claims nothing that the rules decide.
 
-    `told` has how many sentences of the group make a true claim of a concept. In "e2e4 frees the bishop", the
-    move was chosen before the claim about it: its tokens are left out.
+    `true_claims` counts the sentences of the group that make a true claim, by concept. In "e2e4 frees the
+    bishop", the move was chosen before the claim about it: its tokens are left out.
     """
     rewards = list[ProcessReward | None]()
     for sentence in trace.verdict.sentences:
         values = [
-            (1.0 if claim.weight is None else claim.weight) / told[claim.concept] if claim.true else -1.0
+            (1.0 if claim.weight is None else claim.weight) / true_claims[claim.concept]
+            if claim.true
+            else -1.0
             for claim in sentence.claims
             if claim.true is not None
         ]
@@ -156,11 +160,8 @@ def token_spans(tokenizer: Tokenizer, completion: Completion) -> list[tuple[int,
             return []
         spans.append((len(text), len(text) + len(piece)))
         text += piece
-    for lead in (
-        "",
-        " ",
-        *OPENINGS,
-    ):  # SentencePiece drops the first space; the prompt may open the reasoning
-        if (lead + text).startswith(completion.text):
-            return [(start + len(lead), end + len(lead)) for start, end in spans]
+    # SentencePiece drops the first space; the prompt may open the reasoning.
+    for prefix in ("", " ", *OPENINGS):
+        if (prefix + text).startswith(completion.text):
+            return [(start + len(prefix), end + len(prefix)) for start, end in spans]
     return []

@@ -96,9 +96,11 @@ def prepare_batch(
         averages=averages,
         sigma_floor=settings.sigma_floor,
     )
-    for group, own in zip(groups, values, strict=True):
-        if not all(map(math.isfinite, own)):  # the averages of a damaged commit can cause that
-            raise ArithmeticError(f"group {group.id}: advantages {own!r} of rewards {group.rewards!r}")
+    for group, group_values in zip(groups, values, strict=True):
+        if not all(map(math.isfinite, group_values)):  # the averages of a damaged commit can cause that
+            raise ArithmeticError(
+                f"group {group.id}: advantages {group_values!r} of rewards {group.rewards!r}"
+            )
     by_token = token_advantages(groups, values, settings=settings) if settings.process_rewards else {}
     rows = make_rows(
         groups,
@@ -140,18 +142,18 @@ def make_rows(
     If `mask_truncated` is set, truncated completions count in the group's baseline but carry no loss.
     """
     rows: list[Row] = []
-    for group, own in zip(groups, values, strict=True):
+    for group, group_values in zip(groups, values, strict=True):
         scored = [
             ScoredCompletion(
                 trace.completion.token_ids,
                 trace.completion.logprobs,
-                advantage,
-                version - group.policy.number,
-                token_weight(len(trace.completion.token_ids), weights),
-                trace.id,
-                by_token.get(trace.id, ()),
+                advantage=advantage,
+                age=version - group.policy.number,
+                weight=token_weight(len(trace.completion.token_ids), weights),
+                trace=trace.id,
+                token_advantages=by_token.get(trace.id, ()),
             )
-            for trace, advantage in zip(group.traces, own, strict=True)
+            for trace, advantage in zip(group.traces, group_values, strict=True)
             if carries_loss(trace, mask_truncated=mask_truncated)
         ]
         rows += [

@@ -27,8 +27,8 @@ def device_named(name: str) -> torch.device:
     """
     if "," in name:
         raise SetupError(f"--device {name} names several devices: this command uses one")
-    if name.isdigit() and int(name) >= (found := torch.cuda.device_count()):
-        raise SetupError(f"--device {name}: this machine has {found} GPUs that torch can use, counted from 0")
+    if name.isdigit() and int(name) >= (gpus := torch.cuda.device_count()):
+        raise SetupError(f"--device {name}: this machine has {gpus} GPUs that torch can use, counted from 0")
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(f"cuda:{name}" if name.isdigit() else name)
@@ -66,12 +66,12 @@ def place_model(model: Any, device: torch.device, *, sharding: Sharding) -> Any:
     adapted = hasattr(model, "get_base_model")
     body = model.get_base_model().base_model if adapted else model
     learned = {p for p in model.parameters() if p.requires_grad} if adapted else set()
-    layers = _layers(body)
+    layers = _decoder_layers(body)
     for layer in layers:
         fully_shard(layer, mesh=mesh, ignored_params=learned)
     in_layers = {p for layer in layers for p in layer.parameters()}
-    apart = {p for p in body.parameters() if p not in in_layers} if adapted else set()
-    fully_shard(body, mesh=mesh, ignored_params=learned | apart)
+    unsharded = {p for p in body.parameters() if p not in in_layers} if adapted else set()
+    fully_shard(body, mesh=mesh, ignored_params=learned | unsharded)
     if not adapted:
         register_fsdp_forward_method(body, "hidden")
     for module in model.modules():
@@ -107,12 +107,12 @@ def shard_like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     return placed
 
 
-def _layers(body: Any) -> list[Any]:
-    wanted = int(body.config.num_hidden_layers)
+def _decoder_layers(body: Any) -> list[Any]:
+    number = int(body.config.num_hidden_layers)
     for module in body.modules():
-        if isinstance(module, torch.nn.ModuleList) and len(module) == wanted:
+        if isinstance(module, torch.nn.ModuleList) and len(module) == number:
             return list(module)
-    raise SetupError(f"--sharding fsdp2: no list of {wanted} layers in a {type(body).__name__}")
+    raise SetupError(f"--sharding fsdp2: no list of {number} layers in a {type(body).__name__}")
 
 
 def own_device(settings: S) -> S:
@@ -121,22 +121,22 @@ def own_device(settings: S) -> S:
     Raises:
         SetupError: this machine has more processes than devices, or a single process got several devices.
     """
-    place = int(os.environ.get("LOCAL_RANK", "0"))
-    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    rank = int(os.environ.get("LOCAL_RANK", "0"))
+    has_others = int(os.environ.get("WORLD_SIZE", "1")) > 1
     names = settings.device.split(",")
-    if len(names) > 1 and not several:
+    if len(names) > 1 and not has_others:
         raise SetupError(
             f"--device {settings.device} is for {len(names)} processes, and this is the only one"
         )
-    if names == ["auto"] and several:
+    if names == ["auto"] and has_others:
         names = [str(index) for index in range(torch.cuda.device_count())] or ["cpu"]
     if names in (["cpu"], ["auto"]):
         device = names[0]
-    elif place < len(names):
-        device = names[place]
+    elif rank < len(names):
+        device = names[rank]
     else:
         raise SetupError(
-            f"process {place} of this machine finds no GPU: --device {settings.device} "
+            f"process {rank} of this machine finds no GPU: --device {settings.device} "
             f"has {len(names)}; lower --num_processes"
         )
     return cast(S, settings.model_copy(update={"device": device}))

@@ -78,12 +78,12 @@ class ProcessGroup(World):
         self._commands = 0
 
     def gather(self, items: list[Any]) -> list[Any]:
-        own = _bytes_tensor(json.dumps(items).encode())
+        data = _bytes_tensor(json.dumps(items).encode())
         lengths = [torch.zeros(1, dtype=torch.long) for _ in range(self.size)]
-        dist.all_gather(lengths, torch.tensor([len(own)]))
+        dist.all_gather(lengths, torch.tensor([len(data)]))
         longest = int(max(lengths))
         parts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
-        dist.all_gather(parts, torch.nn.functional.pad(own, (0, longest - len(own))))
+        dist.all_gather(parts, torch.nn.functional.pad(data, (0, longest - len(data))))
         texts = [_bytes(part[: int(length)]) for part, length in zip(parts, lengths, strict=True)]
         return [item for text in texts for item in json.loads(text)]
 
@@ -106,7 +106,7 @@ class ProcessGroup(World):
 
 
 class RankZero(ProcessGroup):
-    """Rank 0."""
+    """Rank 0, which sends commands and heartbeats to the other processes."""
 
     def command(self, build: Callable[[], bytes]) -> None:
         data = build()
@@ -116,13 +116,15 @@ class RankZero(ProcessGroup):
 
     @contextmanager
     def leading(self, stopping: threading.Event) -> Iterator[None]:
-        over = threading.Event()
-        heartbeat = threading.Thread(target=self._beat, args=(stopping, over), name="heartbeat", daemon=True)
+        finished = threading.Event()
+        heartbeat = threading.Thread(
+            target=self._send_heartbeats, args=(stopping, finished), name="heartbeat", daemon=True
+        )
         heartbeat.start()
         try:
             yield
         finally:
-            over.set()
+            finished.set()
             heartbeat.join()
             self._announce("end")
 
@@ -130,9 +132,9 @@ class RankZero(ProcessGroup):
         self._store.set(f"order/{self._commands}", word)
         self._commands += 1
 
-    def _beat(self, stopping: threading.Event, over: threading.Event) -> None:
+    def _send_heartbeats(self, stopping: threading.Event, finished: threading.Event) -> None:
         beats = 0
-        while not over.wait(HEARTBEAT_S):
+        while not finished.wait(HEARTBEAT_S):
             beats += 1
             try:
                 self._store.set("pulse", str(beats))
@@ -145,7 +147,7 @@ class RankZero(ProcessGroup):
 
 
 class Follower(ProcessGroup):
-    """Every other rank."""
+    """A process of another rank, which receives the commands."""
 
     def commands(self, stop_requested: threading.Event) -> Iterator[bytes]:
         """Yields rank 0's commands until it announces the end.
@@ -206,9 +208,9 @@ def join_processes(settings: TrainerSettings | FinetuneSettings) -> Iterator[Wor
         torch.cuda.set_device(device)
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "cpu:gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
-    own = dist.PrefixStore("rookery", store)
+    commands = dist.PrefixStore("rookery", store)
     role = Follower if rank else RankZero
-    yield role(own, rank=rank, size=size, sharded=sharding != "none")
+    yield role(commands, rank=rank, size=size, sharded=sharding != "none")
     # Not after an error: NCCL would wait for data that the other processes never send.
     dist.destroy_process_group()
 
@@ -219,16 +221,16 @@ class _Heartbeat:
     def __init__(self, store: Any) -> None:
         self._store = store
         self._beat = b""
-        self._looked = self._changed = time.monotonic()
+        self._checked_at = self._changed_at = time.monotonic()
 
     def silence_s(self) -> float:
         now = time.monotonic()
-        if now - self._looked >= HEARTBEAT_S:
-            self._looked = now
+        if now - self._checked_at >= HEARTBEAT_S:
+            self._checked_at = now
             beat = self._store.get("pulse") if self._store.check(["pulse"]) else b""
             if beat != self._beat:
-                self._beat, self._changed = beat, now
-        return now - self._changed
+                self._beat, self._changed_at = beat, now
+        return now - self._changed_at
 
 
 def _buckets(parameters: Sequence[torch.nn.Parameter]) -> Iterator[list[torch.nn.Parameter]]:

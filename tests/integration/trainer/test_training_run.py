@@ -264,7 +264,7 @@ def test_a_kill_does_not_begin_the_count_of_dropped_groups_anew(
     undisturbed.train(2, **dynamic)
     run.add(equal[: BATCH - 1])
     with monkeypatch.context() as patch:
-        patch.setattr(Intake, "_next", _until_empty)
+        patch.setattr(Intake, "_next_entry", _until_empty)
         run.train(2, **dynamic)
     assert run.streams.counts().dropped == {"zero_variance": BATCH - 1}
     run.add([*equal[BATCH - 1 :], *plain])

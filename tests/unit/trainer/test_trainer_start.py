@@ -152,7 +152,7 @@ def test_two_trainers_do_not_write_to_one_folder(tmp_path: Path) -> None:
 def test_damaged_profiles_are_named(content: str, said: str, tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(content)
     with pytest.raises(InvalidInput, match=f"{FILE} {said}"):
-        saved_choice(tmp_path, asked={})
+        saved_choice(tmp_path, conditions={})
 
 
 @pytest.mark.parametrize("asked", [True, False])
