@@ -56,7 +56,7 @@ def train(
         Conflict: another trainer has taken over the run.
     """
     trainer = RankZeroTrainer(PolicyTrainer.of(settings, policy, world))
-    commit = _begin(settings, trainer, streams)
+    commit = _resume_or_start(settings, trainer, streams)
     publisher.publish(_adapter(settings, commit))
     check = partial(check_group_length, policy.model)
     intake = Intake(streams, settings, commit, check=check, epoch=epoch, stopping=stopping)
@@ -64,7 +64,7 @@ def train(
     passes = settings.ppo_epochs if settings.objective == "ppo" else 1
     meter = SpeedMeter(policy, devices=world.size, passes=passes, mask_truncated=settings.mask_truncated)
     with (
-        track(settings.run_dir, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker,
+        track(settings.run_dir, enabled=settings.mlflow, params=settings.model_dump(mode="json")) as tracker,
         StepReporter(settings.run_dir, tracker) as reporter,
         intake,
     ):
@@ -115,7 +115,7 @@ def train(
     logger.info("training ended at version %d", commit.version.number)
 
 
-def _begin(settings: TrainerSettings, trainer: RankZeroTrainer, streams: RunStreams) -> Commit:
+def _resume_or_start(settings: TrainerSettings, trainer: RankZeroTrainer, streams: RunStreams) -> Commit:
     """Loads the commit to resume from in all processes, or commits version 0 of a new run."""
     commit = check_resumable(settings, streams)
     if commit is None:
@@ -129,7 +129,7 @@ def _begin(settings: TrainerSettings, trainer: RankZeroTrainer, streams: RunStre
                 settings.from_version,
                 commit.version.number,
             )
-        commit = _as_newest(commit, settings, trainer, streams)
+        commit = _renumbered(commit, settings, trainer, streams)
     trainer.load_on_others(commit.folder)
     return commit
 
@@ -149,24 +149,25 @@ def check_resumable(settings: TrainerSettings, streams: RunStreams) -> Commit | 
 
 def _check_record(published: Adapter | None, commit: Commit | None, settings: TrainerSettings) -> None:
     """Checks that Redis and the run's folder agree, so that version numbers do not restart if it is lost."""
-    own = commit.version if commit else None
-    if published is None or (own and own.number == settings.from_version):
+    local = commit.version if commit else None
+    if published is None or (local and local.number == settings.from_version):
         return
     claim = f"run {settings.run!r} has published {published.version.name} from {published.path!r}"
-    if own is None or own.number < published.version.number:
-        newest = own.name if own else "none"
+    if local is None or local.number < published.version.number:
+        newest = local.name if local else "none"
         raise SetupError(
             f"{claim}, but the newest in {settings.adapters_dir} is {newest}: "
             "restore it, choose another --run"
-            + (f", or give up the later versions with --from-version {own.number}" if own else "")
+            + (f", or give up the later versions with --from-version {local.number}" if local else "")
         )
-    if own.number == published.version.number and own.sha256 != published.version.sha256:
+    if local.number == published.version.number and local.sha256 != published.version.sha256:
         raise SetupError(
-            f"{claim}, sha256 {published.version.sha256}, but here it has {own.sha256}: choose another --run"
+            f"{claim}, sha256 {published.version.sha256}, but here it has {local.sha256}: "
+            "choose another --run"
         )
 
 
-def _as_newest(
+def _renumbered(
     commit: Commit, settings: TrainerSettings, trainer: RankZeroTrainer, streams: RunStreams
 ) -> Commit:
     """Returns `commit` or, if the run goes back to an earlier version, a copy of it with a new number.
@@ -179,8 +180,8 @@ def _as_newest(
         newest = published.version
     if commit.version == newest:
         # Nothing is discarded. The commit records it, so that a restart with the same flag discards nothing.
-        back = commit.went_back_to if settings.from_version is None else settings.from_version
-        return replace(commit, went_back_to=back)
+        went_back_to = commit.went_back_to if settings.from_version is None else settings.from_version
+        return replace(commit, went_back_to=went_back_to)
     trainer.load_on_others(commit.folder)
     copy = _commit(
         settings,

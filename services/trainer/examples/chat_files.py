@@ -177,10 +177,10 @@ class ChatExamples:
     def __init__(self, chats: Chats, tokenizer: Any, *, max_length: int, limit: int | None = None) -> None:
         self._chats = chats
         self._tokenizer = tokenizer
-        looked_at = min(len(chats), limit or len(chats))
-        self._numbers = array("Q", self._fitting(looked_at, max_length))
-        self.left_out = looked_at - len(self._numbers)
-        counts = f"{looked_at} examples in {chats.path}, of which {self.left_out} do not fit"
+        measured = min(len(chats), limit or len(chats))
+        self._numbers = array("Q", self._fitting_numbers(measured, max_length))
+        self.left_out = measured - len(self._numbers)
+        counts = f"{measured} examples in {chats.path}, of which {self.left_out} do not fit"
         if not self._numbers:
             raise InvalidInput(f"{counts} into --max-length {max_length}: nothing is left to learn")
         if self.left_out:
@@ -191,19 +191,19 @@ class ChatExamples:
 
     def examples(self, numbers: Sequence[int]) -> list[Example]:
         """Returns the examples with these numbers (see `ExampleSource`)."""
-        return self._made([self._numbers[number] for number in numbers])
+        return self._tokenised([self._numbers[number] for number in numbers])
 
-    def _fitting(self, count: int, max_length: int) -> Iterator[int]:
+    def _fitting_numbers(self, count: int, max_length: int) -> Iterator[int]:
         """Yields the numbers of the chats that have an answer and at most `max_length` tokens in all."""
         places = iter(range(count))
-        while here := list(islice(places, _TOKENISED_AT_ONCE)):
-            for place, example in zip(here, self._made(here), strict=True):
+        while chunk := list(islice(places, _TOKENISED_AT_ONCE)):
+            for place, example in zip(chunk, self._tokenised(chunk), strict=True):
                 if example.answer_tokens and example.length <= max_length:
                     yield place
                 if (place + 1) % _LINE_EVERY == 0:
                     logger.info("measured %d of %d examples in %s", place + 1, count, self._chats.path)
 
-    def _made(self, places: Sequence[int]) -> list[Example]:
+    def _tokenised(self, places: Sequence[int]) -> list[Example]:
         return tokenize([self._chats[place] for place in places], self._tokenizer)
 
 

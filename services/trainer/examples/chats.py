@@ -20,8 +20,8 @@ PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }}"
     "{% if message['role'] == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}"
 )
-"""Of plain texts, and of models without a chat template: the texts one after another, and an EOS token after
-each answer."""
+"""The chat template for plain texts, and for models without one: the texts one after another, with an EOS
+token after each answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,17 @@ class Alternatives:
         Raises:
             InvalidInput: the entry is malformed.
         """
-        said = str(value)[:120]
+        quoted = str(value)[:120]
         try:
             start, end = int(value["start"]), int(value["end"])
             texts, weights = list(map(str, value["texts"])), list(map(float, value["weights"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"alternatives are start, end, texts and weights, not {said!r}") from error
+            raise InvalidInput(f"alternatives are start, end, texts and weights, not {quoted!r}") from error
         if not len(texts) == len(set(texts)) == len(weights):
-            raise InvalidInput(f"alternatives need different texts and a weight for each: {said!r}")
+            raise InvalidInput(f"alternatives need different texts and a weight for each: {quoted!r}")
         total = sum(weights)
         if not 0 < total < math.inf or min(weights) < 0:
-            raise InvalidInput(f"the weights of alternatives are not probabilities: {said!r}")
+            raise InvalidInput(f"the weights of alternatives are not probabilities: {quoted!r}")
         return cls(start, end, texts, [weight / total for weight in weights])
 
 
@@ -209,20 +209,24 @@ def token_distributions(
                 f"alternatives of {text!r}, characters {span.start} to {span.end} of {content[:120]!r}: that "
                 "text must be one of them and consist of whole tokens"
             )
-        said = {tuple(ids_of[one]): weight for one, weight in zip(span.texts, span.weights, strict=True)}
-        beginnings = any(one == other[: len(one)] for one, other in pairwise(sorted(said)))
-        if beginnings or len(said) < len(span.texts):
+        paths = [tuple(ids_of[alternative]) for alternative in span.texts]
+        weights = dict(zip(paths, span.weights, strict=True))
+        has_prefix = any(first == second[: len(first)] for first, second in pairwise(sorted(weights)))
+        if has_prefix or len(weights) < len(span.texts):
             raise InvalidInput(f"alternatives of {text!r}: the tokens of one begin another in {span.texts}")
         for depth, place in enumerate(places):
-            targets[place] = _next_tokens(said, path[:depth]) or {path[depth]: 1.0}
+            targets[place] = _next_tokens(weights, path[:depth]) or {path[depth]: 1.0}
     return targets
 
 
-def _next_tokens(said: Mapping[tuple[int, ...], float], path: Sequence[int]) -> dict[int, float]:
-    """Returns the probability of each token after `path`; empty if no text with a weight begins with it."""
-    found: dict[int, float] = {}
-    for one, weight in said.items():
-        if weight and one[: len(path)] == tuple(path):
-            found[one[len(path)]] = found.get(one[len(path)], 0.0) + weight
-    total = sum(found.values())
-    return {token: weight / total for token, weight in found.items()}
+def _next_tokens(weights: Mapping[tuple[int, ...], float], path: Sequence[int]) -> dict[int, float]:
+    """Returns the probability of each token after `path`; empty if no text with a weight begins with it.
+
+    `weights` are those of the texts, by their token ids.
+    """
+    sums: dict[int, float] = {}
+    for ids, weight in weights.items():
+        if weight and ids[: len(path)] == tuple(path):
+            sums[ids[len(path)]] = sums.get(ids[len(path)], 0.0) + weight
+    total = sum(sums.values())
+    return {token: weight / total for token, weight in sums.items()}

@@ -80,30 +80,30 @@ def read_pairs(path: Path, tokenizer: Any, *, max_length: int, held_out: float) 
         InvalidInput: a row is not a pair, or one of the two sets is empty.
     """
     train: list[TokenPair] = []
-    kept: list[TokenPair] = []
+    held_out_pairs: list[TokenPair] = []
     too_long = 0
     for pair in _tokenised(path, tokenizer):
         if len(pair.example.prompt_ids) + max(map(len, pair.example.answers)) > max_length:
             too_long += 1
         elif int.from_bytes(pair.game, "big") / float(1 << 8 * len(pair.game)) < held_out:
-            kept.append(pair)
+            held_out_pairs.append(pair)
         else:
             train.append(pair)
-    held_out_positions = {pair.position for pair in kept}
+    held_out_positions = {pair.position for pair in held_out_pairs}
     clean = [pair for pair in train if pair.position not in held_out_positions]
-    shares = PairSplit(clean, kept, leaking=len(train) - len(clean), too_long=too_long)
-    logger.info("%s: %s", path, shares.counts)
-    if not clean or not kept:
-        raise InvalidInput(f"{path} gives {shares.counts}: neither share may be empty")
-    return shares
+    split = PairSplit(clean, held_out_pairs, leaking=len(train) - len(clean), too_long=too_long)
+    logger.info("%s: %s", path, split.counts)
+    if not clean or not held_out_pairs:
+        raise InvalidInput(f"{path} gives {split.counts}: neither share may be empty")
+    return split
 
 
 def _tokenised(path: Path, tokenizer: Any) -> Iterator[TokenPair]:
     rows = _rows(path)
-    while some := list(islice(rows, _TOKENISED_AT_ONCE)):
-        chosen = tokenize([Chat(row.chat("chosen")) for row in some], tokenizer)
-        rejected = tokenize([Chat(row.chat("rejected")) for row in some], tokenizer)
-        for row, better, worse in zip(some, chosen, rejected, strict=True):
+    while batch := list(islice(rows, _TOKENISED_AT_ONCE)):
+        chosen = tokenize([Chat(row.chat("chosen")) for row in batch], tokenizer)
+        rejected = tokenize([Chat(row.chat("rejected")) for row in batch], tokenizer)
+        for row, better, worse in zip(batch, chosen, rejected, strict=True):
             answers = (better.answers[0], worse.answers[0])
             fen = row.text("fen")
             position = _digest(" ".join(fen.split()[:4]) if fen else str(list(better.prompt_ids)))
@@ -127,7 +127,7 @@ class _Row:
     def chat(self, name: str) -> Messages:
         """Returns the prompt with the answer in column `name`, or raises InvalidInput."""
         try:
-            if missing := [needed for needed in _NEEDED if self.values.get(needed) is None]:
+            if missing := [column for column in _NEEDED if self.values.get(column) is None]:
                 raise InvalidInput(f"it lacks {', '.join(missing)}: {str(self.values)[:200]!r}")
             return join_messages(self.values["prompt"], self.values[name])
         except InvalidInput as error:

@@ -157,7 +157,7 @@ def pack_rows(examples: Sequence[Example], *, row_tokens: int = 0) -> list[Row]:
     return packed
 
 
-def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
+def group_rows(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
     """Groups rows of similar length, at most `tokens` padded tokens each (or one row); 0 means one batch."""
     batches: list[list[Row]] = []
     for row in sorted(rows, key=_length, reverse=True):
@@ -172,8 +172,8 @@ def collate_examples(rows: Sequence[Row], *, device: torch.device | str = "cpu")
     """Builds the tensors of a forward pass."""
     examples = tuple(chain(*rows))
     # Padding is on the right, where plain causal attention never looks.
-    alone = all(len(row) == 1 and len(row[0].answers) == 1 for row in rows)
-    lines: Sequence[Sequence[Example]] = rows if alone else [examples]
+    plain_causal = all(len(row) == 1 and len(row[0].answers) == 1 for row in rows)
+    lines: Sequence[Sequence[Example]] = rows if plain_causal else [examples]
     width = max(map(_length, lines))
     ids = torch.zeros(len(lines), width, dtype=torch.long)
     # Positions of padding continue: transformers takes a restart for a packed sequence and makes a mask.
@@ -206,7 +206,7 @@ def collate_examples(rows: Sequence[Row], *, device: torch.device | str = "cpu")
     return TokenBatch(
         ids_BT=ids.to(device),
         positions_BT=positions.to(device),
-        blocks=None if alone else Blocks.of(segments, device=device),
+        blocks=None if plain_causal else Blocks.of(segments, device=device),
         predictor_N=torch.tensor(predictors, dtype=torch.long, device=device),
         targets_N=torch.tensor(targets, dtype=torch.long, device=device),
         weights_N=torch.tensor(weights, dtype=torch.float32, device=device),

@@ -13,9 +13,9 @@ from rookery.config.finetune import DpoSettings
 from services.trainer.examples import local_path
 from services.trainer.examples.pairs import PairExamples, read_pairs
 from services.trainer.examples.rows import TokenBatch
-from services.trainer.finetune.loop import FinetuneTask, Sums, start_run, train
-from services.trainer.finetune.model import answer_logprobs, base_dtype, load_tokenizer, prepare_model
-from services.trainer.finetune.output import export, model_manifest
+from services.trainer.finetune.loop import FinetuneTask, Sums, finetune, start_run
+from services.trainer.finetune.model import answer_logprobs, base_dtype, load_chat_tokenizer, prepare_model
+from services.trainer.finetune.output import export_model, model_manifest
 from services.trainer.model.base_model import load_causal_lm
 from services.trainer.records.tracking import track
 
@@ -79,12 +79,12 @@ def dpo_margin(
 def run(settings: DpoSettings) -> Path:
     """Trains an adapter of `settings.model` on `settings.data`. Returns the directory of the merged model."""
     folder, settings = start_run(settings)
-    tokenizer = load_tokenizer(folder)
+    tokenizer = load_chat_tokenizer(folder)
     pairs = read_pairs(
         local_path(settings.data), tokenizer, max_length=settings.max_length, held_out=settings.held_out
     )
     model = prepare_model(load_causal_lm(folder, dtype=base_dtype(settings)), settings)
     task = DpoTask(model, settings, [pair.example for pair in pairs.held_out])
-    with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
-        train(task, PairExamples(pairs.train), tracker)
-        return export(model, tokenizer, settings, extra_files=lambda _: model_manifest(settings))
+    with track(settings.out, enabled=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
+        finetune(task, PairExamples(pairs.train), tracker)
+        return export_model(model, tokenizer, settings, extra_files=lambda _: model_manifest(settings))

@@ -34,7 +34,7 @@ from services.trainer.examples.rows import (
     ExampleSource,
     TokenBatch,
     collate_examples,
-    micro_batches,
+    group_rows,
     pack_rows,
     shuffled_batches,
 )
@@ -67,7 +67,7 @@ class FinetuneTask(ABC, Generic[F]):
 
     name: ClassVar[str]
     world = World()
-    """The processes that train together. `train` sets it."""
+    """The processes that train together. `finetune` sets it."""
 
     def __init__(self, model: Any, settings: F, held_out: Sequence[Example] = ()) -> None:
         self.model, self.settings = model, settings
@@ -89,9 +89,9 @@ class FinetuneTask(ABC, Generic[F]):
         ordered = sorted(self.held_out, key=lambda example: example.length)
         total, weights = dict[str, float](), 0
         for start in range(0, len(ordered), _EVALUATED_AT_ONCE):
-            here = ordered[start : start + _EVALUATED_AT_ONCE]
-            weight = self.weight(here)
-            for name, value in _means(self, self.sums, here, learn=False).items():
+            chunk = ordered[start : start + _EVALUATED_AT_ONCE]
+            weight = self.weight(chunk)
+            for name, value in _means(self, self.sums, chunk, learn=False).items():
                 total[name] = total.get(name, 0.0) + value * weight
             weights += weight
         total.pop("tokens", None)
@@ -120,7 +120,7 @@ def start_run(settings: F) -> tuple[Path, F]:
     return folder, settings
 
 
-def train(task: FinetuneTask[F], source: ExampleSource, tracker: Tracker) -> None:
+def finetune(task: FinetuneTask[F], source: ExampleSource, tracker: Tracker) -> None:
     """Trains `task.model` on `source` for `steps` steps, together with the launcher's other processes.
 
     Raises:
@@ -144,7 +144,7 @@ def _train(task: FinetuneTask[F], source: ExampleSource, tracker: Tracker) -> No
     )
     identity = output.fingerprint(settings)
     step = output.restore_checkpoint(settings.out, weights, optimizer, fingerprint=identity)
-    if any(theirs != [step, identity] for theirs in world.gather([[step, identity]])):
+    if any(state != [step, identity] for state in world.gather([[step, identity]])):
         raise SetupError(f"the processes of {task.name} differ: they need the same flags, data and --out")
     logger.info(
         "%s: %d examples, %d weights, %d steps of %d from step %d",
@@ -233,7 +233,7 @@ def _means(
     device = next(task.model.parameters()).device
     rows = pack_rows(examples, row_tokens=settings.row_tokens)[task.world.rank :: task.world.size]
     totals: dict[str, float] = {"tokens": 0.0}
-    for micro_batch in micro_batches(rows, tokens=settings.micro_batch_tokens):
+    for micro_batch in group_rows(rows, tokens=settings.micro_batch_tokens):
         batch = collate_examples(micro_batch, device=device)
         autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=settings.bf16)
         with torch.set_grad_enabled(learn), autocast:
@@ -243,8 +243,8 @@ def _means(
         for name, value in summed.items():
             totals[name] = totals.get(name, 0.0) + value.item() / weight
         totals["tokens"] += batch.ids_BT.numel()
-    every = task.world.gather([totals])
-    return {name: sum(one.get(name, 0.0) for one in every) for name in dict.fromkeys(chain(*every))}
+    gathered = task.world.gather([totals])
+    return {name: sum(part.get(name, 0.0) for part in gathered) for name in dict.fromkeys(chain(*gathered))}
 
 
 @dataclass(slots=True)
@@ -262,16 +262,16 @@ def graceful_stop() -> Iterator[StopRequest]:
     def note(number: int, frame: FrameType | None) -> None:
         del frame
         stop.signal_number = number
-        for each in _SIGNALS:
-            signal.signal(each, signal.SIG_DFL)
+        for signal_number in _SIGNALS:
+            signal.signal(signal_number, signal.SIG_DFL)
         os.write(2, _STOP_MESSAGE)  # not the logger: the interrupted code may hold its lock
 
     if threading.current_thread() is not threading.main_thread():  # only the main thread can set handlers
         yield stop
         return
-    before = {each: signal.signal(each, note) for each in _SIGNALS}
+    old_handlers = {signal_number: signal.signal(signal_number, note) for signal_number in _SIGNALS}
     try:
         yield stop
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for signal_number, handler in old_handlers.items():
+            signal.signal(signal_number, handler)

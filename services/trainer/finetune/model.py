@@ -34,7 +34,7 @@ _CHUNK_LOGITS = 1 << 26
 """Logits in memory at once: 256 MiB in float32."""
 
 
-def load_tokenizer(path: Path) -> Any:
+def load_chat_tokenizer(path: Path) -> Any:
     """Loads the model's tokenizer. If it has no chat template, it gets `PLAIN_TEMPLATE`.
 
     Raises:
@@ -82,20 +82,20 @@ def hidden_states(model: Any, batch: TokenBatch) -> torch.Tensor:
     Raises:
         SetupError: the rows need attention in blocks, which the model does not support.
     """
-    whole = model.get_base_model() if hasattr(model, "get_base_model") else model
+    unwrapped = model.get_base_model() if hasattr(model, "get_base_model") else model
     attention = None
     if batch.blocks:
-        if whole.config._attn_implementation != hugging_face.NAME:
-            hugging_face.enable(whole)
+        if unwrapped.config._attn_implementation != hugging_face.NAME:
+            hugging_face.enable(unwrapped)
         attention = BlockAttention(batch.blocks)
-    hidden_BTD: torch.Tensor = whole.base_model(
+    hidden_BTD: torch.Tensor = unwrapped.base_model(
         input_ids=batch.ids_BT,
         position_ids=batch.positions_BT,
         use_cache=False,
         **({"block_attention": attention} if attention else {}),
     ).last_hidden_state
     if attention:
-        attention.check(whole.base_model)
+        attention.check(unwrapped.base_model)
     return hidden_BTD.flatten(0, 1)
 
 

@@ -80,17 +80,17 @@ class MetricsLog:
         self._progress.update(self._task, advance=1, description=f"loss {row['loss']:.3f}")
         evaluated = {name: value for name, value in row.items() if name.startswith("eval_")}
         if evaluated or (not self._progress.console.is_terminal and row["step"] % _LINE_EVERY == 0):
-            said = ", ".join(f"{name} {value:.4f}" for name, value in evaluated.items())
-            logger.info("step %d of %d: loss %.4f %s", row["step"], self._steps, row["loss"], said)
+            figures = ", ".join(f"{name} {value:.4f}" for name, value in evaluated.items())
+            logger.info("step %d of %d: loss %.4f %s", row["step"], self._steps, row["loss"], figures)
 
 
 def _delete_rows_after(path: Path, start: int) -> None:
     if not path.exists():
         return
-    *whole, last = path.read_text().split("\n")  # after a kill the last line may be incomplete
+    *lines, last = path.read_text().split("\n")  # after a kill the last line may be incomplete
     del last
-    kept = [line for number, line in enumerate(whole, start=1) if _step_of(line, f"{path}:{number}") <= start]
-    path.write_text("".join(f"{line}\n" for line in kept))
+    rows = [line for number, line in enumerate(lines, start=1) if _step_of(line, f"{path}:{number}") <= start]
+    path.write_text("".join(f"{line}\n" for line in rows))
 
 
 def _step_of(line: str, place: str) -> int:
@@ -121,7 +121,7 @@ def save_checkpoint(
     fingerprint: Mapping[str, str],
 ) -> None:
     """Writes the checkpoint of `step`. It is renamed into place when it is complete."""
-    temporary, final, old = out / "checkpoint.tmp", out / "checkpoint", out / "checkpoint.old"
+    temporary, final, previous = out / "checkpoint.tmp", out / "checkpoint", out / "checkpoint.old"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     tensors = TensorFile({name: StoredTensor.of(weight) for name, weight in weights.items()})
@@ -130,9 +130,9 @@ def save_checkpoint(
     (temporary / "state.json").write_text(json.dumps({"step": step, "fingerprint": dict(fingerprint)}))
     sync_files(temporary)
     # A kill between the two renames leaves checkpoint.old, which `restore_checkpoint` finds.
-    shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(previous, ignore_errors=True)
     if final.exists():
-        final.rename(old)
+        final.rename(previous)
     temporary.rename(final)
     sync_folder(out)
 
@@ -149,11 +149,11 @@ def restore_checkpoint(
     if folder is None:
         return 0
     state = read_object(folder / "state.json", "step", "fingerprint")
-    then = state["fingerprint"]
+    saved = state["fingerprint"]
     changed = [
-        f"{name} was {then.get(name)!r}, is {fingerprint.get(name)!r}"
-        for name in sorted({*then, *fingerprint})
-        if then.get(name) != fingerprint.get(name)
+        f"{name} was {saved.get(name)!r}, is {fingerprint.get(name)!r}"
+        for name in sorted({*saved, *fingerprint})
+        if saved.get(name) != fingerprint.get(name)
     ]
     if changed:
         raise InvalidInput(
@@ -199,7 +199,7 @@ def model_manifest(settings: FinetuneSettings) -> dict[str, bytes]:
     return {MANIFEST_FILE: json.dumps(manifest, indent=2).encode() + b"\n"}
 
 
-def export(
+def export_model(
     model: Any,
     tokenizer: Any,
     settings: FinetuneSettings,
@@ -218,13 +218,13 @@ def export(
         root = settings.out / "adapters"
         shutil.rmtree(root, ignore_errors=True)  # left by a run that was killed before it wrote the model
         adapter = adapter_files(model, base_model=str(settings.model))
-        named = fingerprint(settings)
-        named["model"] = identity(named["model"])  # for `rookery merge`
-        commits.write(root, number=1, files=adapter, ledger=(), fingerprint=named)
+        adapter_fingerprint = fingerprint(settings)
+        adapter_fingerprint["model"] = identity(adapter_fingerprint["model"])  # for `rookery merge`
+        commits.write(root, number=1, files=adapter, ledger=(), fingerprint=adapter_fingerprint)
     final, temporary = settings.out / "model", settings.out / "model.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
-    whole = model.merge_and_unload() if settings.lora_rank else model
-    save_model(whole.to(getattr(torch, settings.save_dtype)), temporary)
+    merged = model.merge_and_unload() if settings.lora_rank else model
+    save_model(merged.to(getattr(torch, settings.save_dtype)), temporary)
     tokenizer.save_pretrained(temporary)
     for name, data in extra_files(temporary).items():
         (temporary / name).write_bytes(data)

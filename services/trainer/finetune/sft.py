@@ -13,9 +13,9 @@ from rookery.config.finetune import SftSettings
 from services.trainer.examples import local_path
 from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.rows import Example, TokenBatch
-from services.trainer.finetune.loop import FinetuneTask, Sums, start_run, train
-from services.trainer.finetune.model import answer_logprobs, base_dtype, load_tokenizer, prepare_model
-from services.trainer.finetune.output import export, model_manifest
+from services.trainer.finetune.loop import FinetuneTask, Sums, finetune, start_run
+from services.trainer.finetune.model import answer_logprobs, base_dtype, load_chat_tokenizer, prepare_model
+from services.trainer.finetune.output import export_model, model_manifest
 from services.trainer.model.base_model import load_causal_lm
 from services.trainer.records.tracking import track
 
@@ -68,19 +68,19 @@ def all_alternatives_loss(batch: TokenBatch, logprobs_N: torch.Tensor) -> torch.
 def run(settings: SftSettings) -> Path:
     """Trains `settings.model` on `settings.data` and returns the directory of the result."""
     folder, settings = start_run(settings)
-    tokenizer = load_tokenizer(folder)
+    tokenizer = load_chat_tokenizer(folder)
     source = ChatExamples(open_chats(local_path(settings.data)), tokenizer, max_length=settings.max_length)
     held_out: list[Example] = []
     if settings.eval_data:
-        shown = ChatExamples(
+        eval_source = ChatExamples(
             open_chats(local_path(settings.eval_data)),
             tokenizer,
             max_length=settings.max_length,
             limit=settings.eval_examples,
         )
-        held_out = shown.examples(range(len(shown)))
+        held_out = eval_source.examples(range(len(eval_source)))
     loaded = load_causal_lm(folder, dtype=base_dtype(settings), attn_implementation=settings.attention)
     model = prepare_model(loaded, settings)
-    with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
-        train(SftTask(model, settings, held_out), source, tracker)
-        return export(model, tokenizer, settings, extra_files=lambda _: model_manifest(settings))
+    with track(settings.out, enabled=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
+        finetune(SftTask(model, settings, held_out), source, tracker)
+        return export_model(model, tokenizer, settings, extra_files=lambda _: model_manifest(settings))

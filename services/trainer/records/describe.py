@@ -90,13 +90,13 @@ def components(groups: Sequence[TraceGroup]) -> dict[str, float]:
     So the means add up to the mean reward if each verdict's components add up to its reward. RookWorld's
     tasks have other components each: their means are over the completions of the task, as `component_a_fen`.
     """
-    found: dict[str, float] = {}
-    for task, own in _tasks(groups).items():
-        verdicts = [trace.verdict for group in own for trace in group.traces]
+    means: dict[str, float] = {}
+    for task, task_groups in _groups_by_task(groups).items():
+        verdicts = [trace.verdict for group in task_groups for trace in group.traces]
         prefix = COMPONENT + (f"{task}_" if task else "")
         for name in sorted({name for verdict in verdicts for name in verdict.components}):
-            found[prefix + name] = statistics.fmean(v.components.get(name, 0.0) for v in verdicts)
-    return found
+            means[prefix + name] = statistics.fmean(v.components.get(name, 0.0) for v in verdicts)
+    return means
 
 
 def lengths(groups: Sequence[TraceGroup]) -> dict[str, float]:
@@ -113,23 +113,23 @@ def lengths(groups: Sequence[TraceGroup]) -> dict[str, float]:
 def by_task(groups: Sequence[TraceGroup]) -> dict[str, float]:
     """Returns, for each of RookWorld's tasks, the number of groups, the mean reward and the share of perfect
     answers; empty if groups have no tasks."""
-    found: dict[str, float] = {}
-    for task, own in _tasks(groups).items():
-        rewards = [reward for group in own for reward in group.rewards]
+    figures: dict[str, float] = {}
+    for task, task_groups in _groups_by_task(groups).items():
+        rewards = [reward for group in task_groups for reward in group.rewards]
         if task:
             perfect = sum(reward > 1.0 - 1e-9 for reward in rewards)  # a mean of fields may be rounded
-            found |= {GROUPS + task: len(own), REWARD + task: statistics.fmean(rewards)}
-            found[PERFECT + task] = perfect / len(rewards)
-    return found
+            figures |= {GROUPS + task: len(task_groups), REWARD + task: statistics.fmean(rewards)}
+            figures[PERFECT + task] = perfect / len(rewards)
+    return figures
 
 
-def _tasks(groups: Sequence[TraceGroup]) -> dict[str, list[TraceGroup]]:
+def _groups_by_task(groups: Sequence[TraceGroup]) -> dict[str, list[TraceGroup]]:
     """The groups by RookWorld's task, `p` or `a`, or under an empty string if a move was asked for."""
-    found: dict[str, list[TraceGroup]] = {}
+    by_name: dict[str, list[TraceGroup]] = {}
     for group in groups:
         task = task_of(group.position, style=group.prompt.style)
-        found.setdefault("" if task == GAME_TASK else task.lower(), []).append(group)
-    return dict(sorted(found.items()))
+        by_name.setdefault("" if task == GAME_TASK else task.lower(), []).append(group)
+    return dict(sorted(by_name.items()))
 
 
 def exploration(groups: Sequence[TraceGroup]) -> dict[str, float]:
@@ -142,8 +142,8 @@ def exploration(groups: Sequence[TraceGroup]) -> dict[str, float]:
     the sum of the absolute differences.
     """
     repeated = total = 0
-    candidates: list[float] = []
-    moved: Counter[int | None] = Counter()
+    distinct_shares: list[float] = []
+    played: Counter[int | None] = Counter()
     best: Counter[int | None] = Counter()
     for group in groups:
         board = chess.Board(group.prompt.fen)
@@ -151,27 +151,27 @@ def exploration(groups: Sequence[TraceGroup]) -> dict[str, float]:
         total += answers.total()
         repeated += sum(count for count in answers.values() if count > 1)
         for trace in group.traces:
-            if named := candidates_of(trace.completion.text, board):
-                candidates.append(len(distinct(named)) / len(named))
+            if moves := candidates_of(trace.completion.text, board):
+                distinct_shares.append(len(distinct(moves)) / len(moves))
             if trace.verdict.move and trace.verdict.best:
-                moved[_piece(board, trace.verdict.move)] += 1
+                played[_piece(board, trace.verdict.move)] += 1
                 best[_piece(board, trace.verdict.best)] += 1
     return {
         "identical_answers": repeated / total,
-        **({"distinct_candidates": statistics.fmean(candidates)} if candidates else {}),
-        **(_pieces(moved, best) if moved else {}),
+        **({"distinct_candidates": statistics.fmean(distinct_shares)} if distinct_shares else {}),
+        **(_piece_shares(played, best) if played else {}),
     }
 
 
-def _pieces(moved: Counter[int | None], best: Counter[int | None]) -> dict[str, float]:
-    own, engine = (
+def _piece_shares(played: Counter[int | None], best: Counter[int | None]) -> dict[str, float]:
+    policy, engine = (
         {chess.piece_name(piece): counts[piece] / counts.total() for piece in chess.PIECE_TYPES}
-        for counts in (moved, best)
+        for counts in (played, best)
     )
     return {
-        **{MOVES + name: share for name, share in own.items()},
+        **{MOVES + name: share for name, share in policy.items()},
         **{BEST_MOVES + name: share for name, share in engine.items()},
-        "piece_distance": sum(abs(own[name] - engine[name]) for name in own) / 2,
+        "piece_distance": sum(abs(policy[name] - engine[name]) for name in policy) / 2,
     }
 
 

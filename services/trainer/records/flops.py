@@ -69,8 +69,8 @@ def count_weights(model: Any) -> WeightCounts:
     Of the experts of a layer, those count with which one token is multiplied.
     """
     config, head = model.config, model.get_output_embeddings().weight
-    apart = {id(head), *(id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Embedding))}
-    matrices = [p for p in model.parameters() if p.ndim == 2 and id(p) not in apart]
+    not_counted = {id(head), *(id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Embedding))}
+    matrices = [p for p in model.parameters() if p.ndim == 2 and id(p) not in not_counted]
     heads = int(config.num_attention_heads)
     width = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
     sizes = {False: 0, True: 0}
@@ -102,8 +102,8 @@ def step_flops(weights: WeightCounts, groups: Iterable[tuple[int, Sequence[int]]
     for prompt, completions in groups:
         inputs = [length - 1 for length in completions if length]
         tokens = prompt + sum(inputs)
-        seen = _triangle(prompt) + sum(prompt * length + _triangle(length) for length in inputs)
-        total += tokens * (4 * weights.frozen + 6 * weights.trained) + 12 * weights.attention * seen
+        attended = _triangle(prompt) + sum(prompt * length + _triangle(length) for length in inputs)
+        total += tokens * (4 * weights.frozen + 6 * weights.trained) + 12 * weights.attention * attended
         total += sum(completions) * (6 if weights.head_trained else 4) * weights.head
     return total
 
@@ -119,15 +119,15 @@ class PeakFlops:
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
         self._listed = next((flops for part, flops in PEAK_FLOPS.items() if part in name), None)
         self._measured = 0.0
-        self._asked = 0
+        self._calls = 0
 
     def flops(self) -> float:
         """Returns the best figure known so far."""
         if self._listed:
             return self._listed
-        if self._asked % _REMEASURE_STEPS == 0:
+        if self._calls % _REMEASURE_STEPS == 0:
             self._measured = max(self._measured, _measured_flops(self._device, self._dtype))
-        self._asked += 1
+        self._calls += 1
         return self._measured
 
 

@@ -72,14 +72,14 @@ def watch(device: torch.device) -> Iterator[PeakMemory]:
 @contextmanager
 def levels(device: torch.device) -> Iterator[dict[str, float]]:
     """Fills the yielded dictionary at the end of the block with the memory keys of metrics.jsonl, in MiB."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     reset_resident_peak()  # on a GPU, `watch` resets only torch's
     with watch(device) as peak:
-        yield found
+        yield figures
     if device.type == "cuda":
-        found["cuda_peak_mib"] = peak.bytes / MIB
-    found["resident_mib"] = resident_bytes() / MIB
-    found["resident_peak_mib"] = resident_peak_bytes() / MIB
+        figures["cuda_peak_mib"] = peak.bytes / MIB
+    figures["resident_mib"] = resident_bytes() / MIB
+    figures["resident_peak_mib"] = resident_peak_bytes() / MIB
 
 
 def resident_peak_bytes() -> int:

@@ -130,7 +130,7 @@ class StepReporter:
                 "`rookery up` or the inference server)",
                 row["step"], 100 * cut,
             )  # fmt: skip
-        export(row, ages=ages, phases_s=phases_s)
+        export_metrics(row, ages=ages, phases_s=phases_s)
         self._tracker.log(row)
         logger.info(
             "step %d reward %.3f (best %.3f)%s legal %.1f%% regret %.4f loss %.4f age %.1f "
@@ -157,14 +157,14 @@ class StepReporter:
         self._file.close()
 
 
-def export(row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[str, float]) -> None:
+def export_metrics(row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[str, float]) -> None:
     """Sets every gauge for which `row` has a value. Removes the mismatch if it was not measured."""
     for name in NOT_IN_EVERY_STEP - row.keys():
         with suppress(KeyError):
             LEARNING.remove(name)
     KL_BY_AGE.clear()
     for name, value in row.items():
-        _set(name, value)
+        _set_gauges(name, value)
     for phase, seconds in phases_s.items():
         TRAINER_STEP_S.labels(phase=phase).observe(seconds)
     for age in ages:
@@ -174,7 +174,7 @@ def export(row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[s
     TRAINER_LAST_STEP.set(row["time"])
 
 
-def _set(name: str, value: float) -> None:
+def _set_gauges(name: str, value: float) -> None:
     if name in STATISTICS:
         LEARNING.labels(statistic=name).set(value)
     elif name in _MEMORY:
@@ -211,18 +211,18 @@ def write_token_figures(
         folder.mkdir(exist_ok=True)
         with gzip.open(temporary, "wt", compresslevel=1) as file:
             for group in groups:
-                own = [figures.get(trace.id) for trace in group.traces]
+                answers = [figures.get(trace.id) for trace in group.traces]
                 line = {
                     "group": group.id,
-                    "ratios": [each and [round(ratio, 4) for ratio in each.ratios] for each in own],
-                    "advantages": [each and [round(a, 4) for a in each.advantages] for each in own],
+                    "ratios": [answer and [round(ratio, 4) for ratio in answer.ratios] for answer in answers],
+                    "advantages": [answer and [round(a, 4) for a in answer.advantages] for answer in answers],
                 }
                 file.write(json.dumps(line) + "\n")
         newest = temporary.replace(folder / f"{policy_name(version)}.jsonl.gz")
-        left = settings.ratios_mb * MIB
+        bytes_left = settings.ratios_mb * MIB
         for path in sorted(folder.glob("policy-v*"), reverse=True):
-            left -= path.stat().st_size
-            if left < 0 and path != newest:
+            bytes_left -= path.stat().st_size
+            if bytes_left < 0 and path != newest:
                 path.unlink()
     except OSError as error:
         logger.error("ratios and advantages of step %d are not kept: %s", version, error)

@@ -75,13 +75,13 @@ class MlflowTracker(Tracker):
         self._client: Any = None  # an `mlflow.MlflowClient` once MLflow has answered
         self._run_id = ""
         self._refused: set[str] = set()
-        self._away = False
-        self._taken = self._sent = 0
+        self._unreachable = False
+        self._received = self._sent = 0
         self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
         self._thread.start()
 
     def log(self, row: Mapping[str, Any]) -> None:
-        self._taken += 1
+        self._received += 1
         with contextlib.suppress(queue.Full):
             self._rows.put_nowait(row)
 
@@ -92,26 +92,26 @@ class MlflowTracker(Tracker):
         """
         self._closing.set()
         self._thread.join(timeout=_CLOSE_S)
-        lost = self._taken - self._sent
-        if lost:
-            logger.warning("MLflow did not get %d of the steps of %s", lost, self._folder)
+        unsent = self._received - self._sent
+        if unsent:
+            logger.warning("MLflow did not get %d of the steps of %s", unsent, self._folder)
         if self._thread.is_alive() or self._client is None:
             return
-        with _boundary("send the run's files to MLflow"):
+        with _logged_errors("send the run's files to MLflow"):
             sent = artifacts(self._folder)
             for path, place in sent:
                 self._client.log_artifact(self._run_id, str(path), place)
             if status == "FINISHED":
                 self._register({place for _, place in sent})
-        with _boundary("mark the run as ended in MLflow"):
+        with _logged_errors("mark the run as ended in MLflow"):
             self._client.set_terminated(self._run_id, status)
 
     def _register(self, places: Set[str | None]) -> None:
         """Makes the whole model, or else the adapter, a version in MLflow's model registry."""
         from mlflow.exceptions import MlflowException
 
-        kept = next((place for place in ("model", "adapter") if place in places), None)
-        if self._client is None or kept is None:
+        artifact = next((place for place in ("model", "adapter") if place in places), None)
+        if self._client is None or artifact is None:
             return
         name = "-".join(filter(None, (os.environ.get(MODEL_VARIABLE), self._folder.name)))
         try:
@@ -119,7 +119,7 @@ class MlflowTracker(Tracker):
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-        self._client.create_model_version(name, f"runs:/{self._run_id}/{kept}", run_id=self._run_id)
+        self._client.create_model_version(name, f"runs:/{self._run_id}/{artifact}", run_id=self._run_id)
 
     def _run(self) -> None:
         row: Mapping[str, Any] | None = None
@@ -130,17 +130,17 @@ class MlflowTracker(Tracker):
             if row is None and self._closing.is_set() and self._client is not None:
                 return
             try:
-                self._client = self._client or self._begin()
+                self._client = self._client or self._start_run()
                 if row is not None:
                     self._send(row)
                     row = None
                     self._sent += 1
-                self._away = False
+                self._unreachable = False
             except Exception as error:
-                if not self._away:
+                if not self._unreachable:
                     what = "refuses the run" if refuses(error) else "does not answer"
                     logger.warning("MLflow %s, training continues: %s", what, error)
-                self._away = True
+                self._unreachable = True
                 if self._closing.is_set():
                     return
                 self._closing.wait(_RETRY_S)
@@ -149,34 +149,34 @@ class MlflowTracker(Tracker):
         metrics = _metrics(row)
         refused = log_metrics(self._client, self._run_id, metrics)
         if refused and not is_active(self._client, self._run_id):
-            self._client = self._begin()
+            self._client = self._start_run()
             refused = log_metrics(self._client, self._run_id, metrics)
         for name in refused.keys() - self._refused:
             logger.warning("MLflow refuses %s of step %s: %s", name, row["step"], refused[name])
         self._refused |= refused.keys()
 
-    def _begin(self) -> Any:
+    def _start_run(self) -> Any:
         client = self._connect()
-        self._run_id = self._known_run(client) or self._new_run(client)
+        self._run_id = self._earlier_run(client) or self._new_run(client)
         from mlflow.entities import Param, RunTag
 
         tags = [RunTag(key, value) for key, value in source_tags().items()]
         client.log_batch(self._run_id, tags=tags)
         params = {key: str(mask_setting(value))[:LONGEST_VALUE] for key, value in self._params.items()}
-        known = client.get_run(self._run_id).data.params
-        new = [Param(key, value) for key, value in params.items() if key not in known]
-        with _boundary("send parameters to MLflow"):
-            client.log_batch(self._run_id, params=new)
+        recorded = client.get_run(self._run_id).data.params
+        new_params = [Param(key, value) for key, value in params.items() if key not in recorded]
+        with _logged_errors("send parameters to MLflow"):
+            client.log_batch(self._run_id, params=new_params)
         changed = [
-            f"{key} ({known[key]!r:.60}, now {value!r:.60})"
+            f"{key} ({recorded[key]!r:.60}, now {value!r:.60})"
             for key, value in params.items()
-            if value != known.get(key, value) and (key, KL_ALIASES.get(known[key])) != ("kl", value)
+            if value != recorded.get(key, value) and (key, KL_ALIASES.get(recorded[key])) != ("kl", value)
         ]
         if changed:
             logger.warning("MLflow keeps the first values of %s", ", ".join(changed))
         return client
 
-    def _known_run(self, client: Any) -> str | None:
+    def _earlier_run(self, client: Any) -> str | None:
         path = self._folder / ID_FILE
         if not path.exists():
             return None
@@ -202,19 +202,19 @@ def run_artifacts(folder: Path) -> list[Artifact]:
     if metrics.exists() and (steps := read_metrics(metrics)):
         (folder / CURVES_FILE).write_bytes(draw([Curve("", (steps,))], choose(keys_of(steps))))
     figures = [folder / name for name in _FIGURES]
-    kept: list[Artifact] = [
+    artifacts: list[Artifact] = [
         (path, None) for path in (*figures, *sorted(folder.glob("*.toml"))) if path.exists()
     ]
     newest = list(commits.folders(folder / "adapters").values())[-1:]
     for model in (*newest, folder / "model"):
         place = "adapter" if (model / "adapter_model.safetensors").exists() else "model"
-        kept += [(path, place) for path in sorted(model.glob("*")) if path.name not in _FOR_RESUMING]
-    return kept
+        artifacts += [(path, place) for path in sorted(model.glob("*")) if path.name not in _FOR_RESUMING]
+    return artifacts
 
 
 @contextmanager
 def track(
-    folder: Path, *, wanted: bool, params: Mapping[str, Any], artifacts: Artifacts = run_artifacts
+    folder: Path, *, enabled: bool, params: Mapping[str, Any], artifacts: Artifacts = run_artifacts
 ) -> Iterator[Tracker]:
     """Yields the tracker of a run folder. At the end, `artifacts` names the files to send to MLflow.
 
@@ -223,7 +223,7 @@ def track(
     Raises:
         SetupError: tracking is wanted but mlflow is not installed.
     """
-    if not wanted or not is_rank_zero():
+    if not enabled or not is_rank_zero():
         yield Tracker()
         return
     if importlib.util.find_spec("mlflow") is None:
@@ -253,7 +253,7 @@ def _metrics(row: Mapping[str, Any]) -> list[Any]:
 
 
 @contextmanager
-def _boundary(purpose: str) -> Iterator[None]:
+def _logged_errors(purpose: str) -> Iterator[None]:
     """Logs MLflow's errors and never raises them: they must not stop training."""
     try:
         yield

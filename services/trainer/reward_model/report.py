@@ -151,12 +151,12 @@ def draw_calibration(report: HeldOutReport) -> bytes:
 
     figure = Figure(figsize=(9.0, 3.6), layout="constrained", dpi=120)
     left, right = figure.subplots(1, 2)
-    most = max(bucket.pairs for bucket in report.reliability)
+    most_pairs = max(bucket.pairs for bucket in report.reliability)
     left.plot([0.5, 1.0], [0.5, 1.0], color=_GREY, linestyle="--", linewidth=1)
     left.scatter(
         [bucket.sureness for bucket in report.reliability],
         [bucket.accuracy for bucket in report.reliability],
-        s=[20 + 180 * bucket.pairs / most for bucket in report.reliability],
+        s=[20 + 180 * bucket.pairs / most_pairs for bucket in report.reliability],
         color=_COLOUR,
         alpha=0.8,
     )

@@ -24,7 +24,7 @@ from rookery.remote import local_folder
 from rookery.serving import Service, add_probes, add_problem_handlers, serve
 from services.trainer.distributed.placement import device_named
 from services.trainer.examples.chats import Chat, Messages, tokenize
-from services.trainer.finetune.model import load_sequence_classifier, load_tokenizer
+from services.trainer.finetune.model import load_chat_tokenizer, load_sequence_classifier
 from services.trainer.model.base_model import max_positions
 from services.trainer.reward_model.report import read_card
 
@@ -42,7 +42,7 @@ class RewardScorer:
         self.card = read_card(folder)
         self.rows = rows
         disable_progress_bar()
-        self._tokenizer = load_tokenizer(folder)
+        self._tokenizer = load_chat_tokenizer(folder)
         model = load_sequence_classifier(folder, dtype=torch.float32, pad_id=_PAD)
         self._model = model.to(device).eval()
         self._device = device
@@ -90,7 +90,7 @@ class RewardScorer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _WaitingAnswer:
     text: Sequence[int]
     width: int
     reward: asyncio.Future[float]
@@ -102,7 +102,7 @@ class BatchQueue:
     def __init__(self, scorer: RewardScorer, *, limit: int) -> None:
         self.scorer = scorer
         self._limit = limit
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_WaitingAnswer] = []
         self._arrived = asyncio.Event()
 
     async def rewards(self, texts: Sequence[Sequence[int]]) -> list[float]:
@@ -116,14 +116,14 @@ class BatchQueue:
                 f"{len(self._waiting)} answers are waiting already: at most {self._limit} may wait"
             )
         loop = asyncio.get_running_loop()
-        mine = [_Waiting(text, self.scorer.width(text), loop.create_future()) for text in texts]
-        self._waiting += mine
+        answers = [_WaitingAnswer(text, self.scorer.width(text), loop.create_future()) for text in texts]
+        self._waiting += answers
         metrics.REWARD_MODEL_WAITING.set(len(self._waiting))
         self._arrived.set()
         try:
-            return list(await asyncio.gather(*(waiting.reward for waiting in mine)))
+            return list(await asyncio.gather(*(waiting.reward for waiting in answers)))
         finally:
-            for waiting in mine:  # a cancelled caller needs no scores
+            for waiting in answers:  # a cancelled caller needs no scores
                 waiting.reward.cancel()
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -134,20 +134,20 @@ class BatchQueue:
             await asyncio.wait({arrived, stop}, return_when=asyncio.FIRST_COMPLETED)
             arrived.cancel()
             self._arrived.clear()
-            while batch := self._next():
-                await self._work(batch)
+            while batch := self._next_batch():
+                await self._score_batch(batch)
 
-    def _next(self) -> list[_Waiting]:
+    def _next_batch(self) -> list[_WaitingAnswer]:
         """Takes the answer that has waited longest, and later ones of the same width, up to `rows`."""
         self._waiting = [waiting for waiting in self._waiting if not waiting.reward.done()]
         same_width = [waiting for waiting in self._waiting if waiting.width == self._waiting[0].width]
         batch = same_width[: self.scorer.rows]
-        taken = {id(waiting) for waiting in batch}
-        self._waiting = [waiting for waiting in self._waiting if id(waiting) not in taken]
+        batch_ids = {id(waiting) for waiting in batch}
+        self._waiting = [waiting for waiting in self._waiting if id(waiting) not in batch_ids]
         metrics.REWARD_MODEL_WAITING.set(len(self._waiting))
         return batch
 
-    async def _work(self, batch: list[_Waiting]) -> None:
+    async def _score_batch(self, batch: list[_WaitingAnswer]) -> None:
         try:
             rewards = await asyncio.to_thread(self.scorer.score, [waiting.text for waiting in batch])
         except Exception as error:  # any error goes to the callers, and the queue continues

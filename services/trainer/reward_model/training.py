@@ -19,15 +19,15 @@ from services.trainer.distributed.process_group import is_rank_zero
 from services.trainer.examples import local_path
 from services.trainer.examples.pairs import PairExamples, TokenPair, read_pairs
 from services.trainer.examples.rows import TokenBatch, collate_examples
-from services.trainer.finetune.loop import FinetuneTask, Sums, start_run, train
+from services.trainer.finetune.loop import FinetuneTask, Sums, finetune, start_run
 from services.trainer.finetune.model import (
     base_dtype,
     hidden_states,
+    load_chat_tokenizer,
     load_sequence_classifier,
-    load_tokenizer,
     prepare_model,
 )
-from services.trainer.finetune.output import export
+from services.trainer.finetune.output import export_model
 from services.trainer.records.tracking import track
 from services.trainer.reward_model.report import (
     CARD,
@@ -62,18 +62,18 @@ class RewardModelTask(FinetuneTask[RewardModelSettings]):
 
     def measure(self, pairs: Sequence[TokenPair]) -> list[ScoredPair]:
         """Returns the scores of `pairs`, in their order."""
-        found: list[ScoredPair] = []
+        scored: list[ScoredPair] = []
         device = next(self.model.parameters()).device
         for start in range(0, len(pairs), _EVALUATED_AT_ONCE):
-            here = pairs[start : start + _EVALUATED_AT_ONCE]
-            batch = collate_examples([[pair.example] for pair in here], device=device)
+            chunk = pairs[start : start + _EVALUATED_AT_ONCE]
+            batch = collate_examples([[pair.example] for pair in chunk], device=device)
             with torch.no_grad():
                 scores_E2 = self.scores(batch).view(-1, 2).tolist()
-            found += [
+            scored += [
                 ScoredPair(chosen, rejected, pair.example.gap, pair.origin, pair.phase)
-                for pair, (chosen, rejected) in zip(here, scores_E2, strict=True)
+                for pair, (chosen, rejected) in zip(chunk, scores_E2, strict=True)
             ]
-        return found
+        return scored
 
 
 def bradley_terry_loss(
@@ -91,15 +91,15 @@ def bradley_terry_loss(
 
 def score_ends(model: Any, hidden_KD: torch.Tensor) -> torch.Tensor:
     """Applies the head to the hidden states of last tokens. Returns scores, [K] in float32."""
-    whole = model.get_base_model() if hasattr(model, "get_base_model") else model
+    unwrapped = model.get_base_model() if hasattr(model, "get_base_model") else model
     with torch.autocast(hidden_KD.device.type, enabled=False):
-        return F.linear(hidden_KD.float(), whole.score.weight.float())[:, 0]
+        return F.linear(hidden_KD.float(), unwrapped.score.weight.float())[:, 0]
 
 
 def run(settings: RewardModelSettings) -> Path:
     """Trains a reward model on `settings.data` and returns the directory of the result."""
     folder, settings = start_run(settings)
-    tokenizer = load_tokenizer(folder)
+    tokenizer = load_chat_tokenizer(folder)
     pairs = read_pairs(
         local_path(settings.data), tokenizer, max_length=settings.max_length, held_out=settings.held_out
     )
@@ -107,13 +107,13 @@ def run(settings: RewardModelSettings) -> Path:
     body = load_sequence_classifier(folder, dtype=base_dtype(settings), pad_id=pad_id)
     model = prepare_model(body, settings, trained_whole=("score",))
     task = RewardModelTask(model, settings, [pair.example for pair in pairs.held_out])
-    with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
-        train(task, PairExamples(pairs.train), tracker)
+    with track(settings.out, enabled=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
+        finetune(task, PairExamples(pairs.train), tracker)
         report = report_on(task.measure(pairs.held_out))
         if is_rank_zero():
             _write_report(report, settings, pairs.counts)
         card = partial(build_card, settings=settings, counts=pairs.counts, report=report)
-        return export(model, tokenizer, settings, extra_files=lambda folder: {CARD: card(folder)})
+        return export_model(model, tokenizer, settings, extra_files=lambda folder: {CARD: card(folder)})
 
 
 def _write_report(report: HeldOutReport, settings: RewardModelSettings, counts: dict[str, int]) -> None:

@@ -32,7 +32,7 @@ def client_of(store: Path):
 def train(folder: Path, rows: list[dict], params: dict | None = None) -> None:
     kept = folder / "metrics.jsonl"
     with track(
-        folder, wanted=True, params=params or {"lr": 0.1}, artifacts=lambda folder: [(kept, None)]
+        folder, enabled=True, params=params or {"lr": 0.1}, artifacts=lambda folder: [(kept, None)]
     ) as tracker:
         kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
         for row in rows:
@@ -86,7 +86,7 @@ def test_a_run_that_mlflow_has_lost_begins_anew(
     def steps() -> list[int]:
         return [metric.step for metric in client_of(store).get_metric_history(run_id(), "reward")]
 
-    with track(folder, wanted=True, params={"lr": 0.1}, artifacts=lambda folder: []) as tracker:
+    with track(folder, enabled=True, params={"lr": 0.1}, artifacts=lambda folder: []) as tracker:
         tracker.log({"step": 1, "reward": -0.5})
         until(lambda: (folder / ID_FILE).exists() and steps() == [1])
         first = run_id()
@@ -144,7 +144,7 @@ def test_a_password_stays_here(tmp_path: Path, store: Path) -> None:
 def test_how_a_run_ends_is_told(tmp_path: Path, store: Path, end: BaseException, status: str) -> None:
     pytest.importorskip("mlflow")
     folder = tmp_path / "run"
-    with pytest.raises(type(end)), track(folder, wanted=True, params={}, artifacts=lambda folder: []):
+    with pytest.raises(type(end)), track(folder, enabled=True, params={}, artifacts=lambda folder: []):
         raise end
     run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
     assert client_of(store).get_run(run_id).info.status == status
@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_kept_leaves_no_run_running(
 ) -> None:
     pytest.importorskip("mlflow")
     folder = tmp_path / "run"
-    with track(folder, wanted=True, params={}, artifacts=lambda folder: [(folder / "missing", None)]):
+    with track(folder, enabled=True, params={}, artifacts=lambda folder: [(folder / "missing", None)]):
         pass
     run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
     assert client_of(store).get_run(run_id).info.status == "FINISHED"
@@ -188,7 +188,7 @@ def test_figures_wait_for_mlflow_to_come_back(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(tracking, "connect", connect)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = tmp_path / "run"
-    with track(folder, wanted=True, params={}, artifacts=lambda folder: []) as tracker:
+    with track(folder, enabled=True, params={}, artifacts=lambda folder: []) as tracker:
         for step in range(3):
             tracker.log({"step": step, "reward": 1.0})
         until((folder / ID_FILE).exists)
@@ -197,7 +197,7 @@ def test_figures_wait_for_mlflow_to_come_back(tmp_path: Path, monkeypatch: pytes
 
 
 def test_not_wanted_is_nothing(tmp_path: Path) -> None:
-    with track(tmp_path / "run", wanted=False, params={}, artifacts=lambda folder: []) as tracker:
+    with track(tmp_path / "run", enabled=False, params={}, artifacts=lambda folder: []) as tracker:
         tracker.log({"step": 1})
     assert not (tmp_path / "run").exists()
 
@@ -206,6 +206,6 @@ def test_without_mlflow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(tracking.importlib.util, "find_spec", lambda name: None)
     with (
         pytest.raises(SetupError, match=r"pip install 'rookery\[mlflow\]'"),
-        track(tmp_path, wanted=True, params={}, artifacts=lambda folder: []),
+        track(tmp_path, enabled=True, params={}, artifacts=lambda folder: []),
     ):
         pass

@@ -17,7 +17,7 @@ from rookery.trace import Phase, Position
 from services.trainer.examples import chat_files
 from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.chats import PLAIN_TEMPLATE, Chat, Messages, tokenize
-from services.trainer.finetune.model import load_tokenizer
+from services.trainer.finetune.model import load_chat_tokenizer
 from services.trainer.tiny import build_tiny
 
 QUESTION = {"role": "user", "content": "the board"}
@@ -104,13 +104,13 @@ def test_a_tokenizer_without_a_template_gets_the_plain_one(tmp_path: Path) -> No
     bare = _bytes_tokenizer("")
     bare.chat_template = None
     bare.save_pretrained(tmp_path)
-    [example] = tokenize([Chat([QUESTION, ANSWER])], load_tokenizer(tmp_path))
+    [example] = tokenize([Chat([QUESTION, ANSWER])], load_chat_tokenizer(tmp_path))
     assert bare.decode(example.prompt_ids) == "the board"
     assert bare.decode(example.answers[0]) == "e4</s>"
 
 
 def test_rook_tinys_answer_ends_with_its_end(tiny_model: Path) -> None:
-    tokenizer = load_tokenizer(tiny_model)
+    tokenizer = load_chat_tokenizer(tiny_model)
     [example] = tokenize([Chat([QUESTION, {"role": "assistant", "content": "\\boxed{e2e4}"}])], tokenizer)
     assert tokenizer.decode(example.answers[0]) == "\\boxed{e2e4}<|end|>"
     assert tokenizer.decode(example.prompt_ids).endswith("<|assistant|>")
@@ -250,7 +250,7 @@ def test_alternatives_become_the_distribution_of_each_token(
     path.write_text(json.dumps(_ROW))
     if name.endswith(".parquet"):
         pq.write_table(pa.Table.from_pylist([_ROW]), path)
-    tokenizer = load_tokenizer(tiny_model)
+    tokenizer = load_chat_tokenizer(tiny_model)
     [example] = ChatExamples(open_chats(path), tokenizer, max_length=50).examples([0])
     soft = example.soft_targets
     assert soft is not None
@@ -278,12 +278,12 @@ def test_alternatives_that_do_not_fit_are_refused(
     path = tmp_path / "x.jsonl"
     path.write_text(json.dumps(_ROW | {"alternatives": [_ROW["alternatives"][0] | change]}))  # type: ignore[operator]
     with pytest.raises(InvalidInput, match=said):
-        ChatExamples(open_chats(path), load_tokenizer(tiny_model), max_length=50)
+        ChatExamples(open_chats(path), load_chat_tokenizer(tiny_model), max_length=50)
 
 
 def test_a_tiny_model_of_pieces_has_a_token_for_each(tmp_path: Path) -> None:
     build_tiny(tmp_path, hidden_size=32, layers=1, intermediate_size=32, pieces=True)
-    tokenizer = load_tokenizer(tmp_path)
+    tokenizer = load_chat_tokenizer(tmp_path)
     position = Position("p", "4k3/1b6/8/8/8/8/8/R3K3 w Q - 0 1", 0, Phase.ENDGAME, "g")
     [shown] = render(position, style="mover-twice").messages
     assert shown.content == "Q - bb7ke8 Ra1Ke1 Ra1Ke1"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from services.trainer.examples.rows import Example, collate_examples, micro_batches, pack_rows
+from services.trainer.examples.rows import Example, collate_examples, group_rows, pack_rows
 from services.trainer.finetune.model import answer_logprobs, hidden_states
 
 
@@ -107,10 +107,10 @@ def test_rows_hold_every_example_once_within_their_bound() -> None:
     assert Counter(id(e) for row in packed for e in row) == Counter(id(e) for e in examples)
     assert all(sum(e.length for e in row) <= 30 for row in packed)
     assert len(packed) < 30
-    cut = micro_batches(packed, tokens=60)
+    cut = group_rows(packed, tokens=60)
     assert Counter(id(row) for micro in cut for row in micro) == Counter(id(row) for row in packed)
     assert all(len(micro) * max(sum(e.length for e in row) for row in micro) <= 60 for micro in cut)
-    assert len(micro_batches(packed, tokens=0)) == 1
+    assert len(group_rows(packed, tokens=0)) == 1
 
 
 def test_what_shares_a_row_is_one_line_without_padding() -> None:

@@ -13,7 +13,7 @@ import torch
 
 from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
-from services.trainer.finetune.model import load_sequence_classifier, load_tokenizer
+from services.trainer.finetune.model import load_chat_tokenizer, load_sequence_classifier
 from services.trainer.model.base_model import load_causal_lm
 from services.trainer.model.policy import Policy
 from services.trainer.records.flops import count_weights
@@ -24,7 +24,7 @@ from tests.unit.trainer.other_models import write_mixture, write_model_with_code
 LOADERS: dict[str, Callable[[Path], Any]] = {
     "policy": lambda path: load_causal_lm(path, dtype=torch.float32),
     "reward model": lambda path: load_sequence_classifier(path, dtype=torch.float32, pad_id=0),
-    "tokenizer": load_tokenizer,
+    "tokenizer": load_chat_tokenizer,
 }
 
 

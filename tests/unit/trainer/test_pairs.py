@@ -9,7 +9,7 @@ import pytest
 
 from rookery.errors import InvalidInput
 from services.trainer.examples.pairs import PairExamples, PairSplit, read_pairs
-from services.trainer.finetune.model import load_tokenizer
+from services.trainer.finetune.model import load_chat_tokenizer
 from tests.unit.trainer.preferences import write_pairs
 
 WIDE = json.dumps(
@@ -22,7 +22,7 @@ WIDE = json.dumps(
 
 
 def _read(path: Path, model: Path, *, held_out: float = 0.3, max_length: int = 200) -> PairSplit:
-    return read_pairs(path, load_tokenizer(model), max_length=max_length, held_out=held_out)
+    return read_pairs(path, load_chat_tokenizer(model), max_length=max_length, held_out=held_out)
 
 
 def test_games_are_held_out_whole(tiny_model: Path, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_parquet_gives_the_pairs_of_the_lines(tiny_model: Path, tmp_path: Path) 
 
 def test_an_example_has_the_chosen_first(tiny_model: Path, tmp_path: Path) -> None:
     path = write_pairs(tmp_path / "pairs.jsonl", count=30)
-    tokenizer, shares = load_tokenizer(tiny_model), _read(path, tiny_model)
+    tokenizer, shares = load_chat_tokenizer(tiny_model), _read(path, tiny_model)
     row = next(
         row
         for row in map(json.loads, path.read_text().splitlines())
