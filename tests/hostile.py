@@ -137,7 +137,7 @@ def healthz_cpu_s(url: str, pid: int) -> float:
     with contextlib.ExitStack() as exits:
         for number in range(CROWD):
             slow = exits.enter_context(socket.create_connection(place))
-            slow.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n{"[: number % 64])
+            slow.sendall(b"POST / HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 9999\r\n\r\n{"[: number % 64])
             if number % 50 == 0:
                 measure()
         for path in LONG_PATHS:

@@ -130,9 +130,8 @@ async def _of_server(name: str, url: str) -> Term:
             answered = await call("GET")
         except (httpx.HTTPError, ValueError, TypeError) as error:
             return f"scheme {name!r}: {cause_message(error)}"
-        if answered == card:
-            return None
-        return f"scheme {name!r}: the server is now {str(answered)[:200]}, start again"
+        change = f"scheme {name!r}: the server is now {str(answered)[:200]}, start again"
+        return None if answered == card else change
 
     return replace(_term(name, card, ask), unavailable_reason=unavailable_reason, close=http.aclose)
 

@@ -52,7 +52,7 @@ def main() -> int:
         settings_class: type[Settings] = getattr(importlib.import_module(place), class_name)
         settings = settings_class.parse(argv, prog=prog)
         if name is None or name in FINETUNE_COMMANDS:
-            _start_on(settings.device.split(","))  # type: ignore[attr-defined]
+            _launch_processes(settings.device.split(","))  # type: ignore[attr-defined]
         configure((name or "trainer").removeprefix("serve-"))
         # torch's threads wait for each other many times in a step. If they did so in a loop, they would take
         # the cores of a busy machine from those that they wait for.
@@ -68,7 +68,7 @@ def main() -> int:
     return 0
 
 
-def _start_on(devices: list[str]) -> None:
+def _launch_processes(devices: list[str]) -> None:
     """Becomes the launcher of a process for each of several devices, unless a launcher started this one."""
     if len(devices) == 1 or "WORLD_SIZE" in os.environ:
         return

@@ -113,13 +113,13 @@ def probe(policy: Policy, settings: TrainerSettings, shape: GroupShape, *, posit
     )
     groups = [_group(number, shape) for number in range(positions)]
     available = available_bytes(device)
-    with _restoring(policy) as spare:
+    with _restoring(policy) as copy_bytes:
         # What allocators keep from earlier probes must not count for this one.
         gc.collect()
         release_cached()
         release_free()
         on_gpu = device.type == "cuda"
-        before = (torch.cuda.memory_allocated(device) if on_gpu else resident_bytes()) - spare
+        bytes_before = (torch.cuda.memory_allocated(device) if on_gpu else resident_bytes()) - copy_bytes
         optimizer = adam.build(
             policy.parameters, lr=settings.lr, bits=settings.adam_bits, offload=settings.offload
         )
@@ -135,8 +135,8 @@ def probe(policy: Policy, settings: TrainerSettings, shape: GroupShape, *, posit
         gradients = sum(p.numel() * p.element_size() for p in policy.parameters)
         tensors = [value for state in optimizer.state.values() for value in state.values()]
         moments = sum(value.numel() * value.element_size() for value in tensors if torch.is_tensor(value))
-    held = peak.bytes - spare
-    if result == "fits" and held > TARGET * available:
+    peak_bytes = peak.bytes - copy_bytes
+    if result == "fits" and peak_bytes > TARGET * available:
         result = "too large"
     return Profile(
         positions=positions,
@@ -145,8 +145,8 @@ def probe(policy: Policy, settings: TrainerSettings, shape: GroupShape, *, posit
         parameters=sum(p.numel() * p.element_size() for p in policy.model.parameters()),
         gradients=gradients,
         adam=moments,
-        activations=max(0, held - before - gradients - moments),
-        peak=held,
+        activations=max(0, peak_bytes - bytes_before - gradients - moments),
+        peak=peak_bytes,
         available=available,
         tokens_per_s=positions * row_tokens / step_s,
         result=result,
@@ -167,15 +167,15 @@ def _steps(
 @contextmanager
 def _restoring(policy: Policy) -> Iterator[int]:
     """Restores weights and random numbers afterwards. Yields the bytes on the device that this takes."""
-    kept = [parameter.detach().to("cpu", copy=True) for parameter in policy.parameters]
+    copies = [parameter.detach().to("cpu", copy=True) for parameter in policy.parameters]
     devices = [policy.device] if policy.device.type == "cuda" else []
-    spare = 0 if devices else sum(value.numel() * value.element_size() for value in kept)
+    copy_bytes = 0 if devices else sum(value.numel() * value.element_size() for value in copies)
     try:
         with torch.random.fork_rng(devices=devices):
-            yield spare
+            yield copy_bytes
     finally:
         with torch.no_grad():
-            for parameter, value in zip(policy.parameters, kept, strict=True):
+            for parameter, value in zip(policy.parameters, copies, strict=True):
                 parameter.copy_(value)
                 parameter.grad = None
 

@@ -111,12 +111,12 @@ def _base(chosen: str, *, name: str, digest: str, version: Path) -> Path:
     try:
         base = model_folder(chosen or name)
     except SetupError as error:
-        said = f"--base {chosen}" if chosen else f"the base model of {version}"
-        raise SetupError(f"{said}: {error}" + ("" if chosen else "; --base says where it is")) from error
+        source = f"--base {chosen}" if chosen else f"the base model of {version}"
+        raise SetupError(f"{source}: {error}" + ("" if chosen else "; --base says where it is")) from error
     if not digest:  # of a release whose sft and dpo named only the path
         logger.warning("%s does not say which weights %s had", version, name)
-    elif (found := weights_digest(base)) != f"{DIGEST}{digest}":
-        raise InvalidInput(f"{base} has the weights {found}, but {version} was trained on {DIGEST}{digest}")
+    elif (actual := weights_digest(base)) != f"{DIGEST}{digest}":
+        raise InvalidInput(f"{base} has the weights {actual}, but {version} was trained on {DIGEST}{digest}")
     return base
 
 
@@ -124,8 +124,8 @@ def _style(run: Path) -> str | None:
     """The prompt style that `rookery up` keeps beside a run, or of the model that `sft` or `dpo` wrote."""
     path = run / "settings.json"
     try:
-        kept: Mapping[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
-        style = "rookworld" if kept.get("task") == "rookworld" else kept.get("style")
+        settings: Mapping[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
+        style = "rookworld" if settings.get("task") == "rookworld" else settings.get("style")
         return style or prompt_style(run / "model")
     except (ValueError, AttributeError) as error:
         raise SetupError(f"{path}: {error}") from error
@@ -139,13 +139,13 @@ def _merged(base: Path, version: Path, *, dtype: str) -> Any:
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
-    whole = (version / CONFIG_FILE).is_file()  # a version that is served as a whole model
-    if not whole and PeftConfig.from_pretrained(version).task_type != "CAUSAL_LM":
+    is_whole = (version / CONFIG_FILE).is_file()  # a version that is served as a whole model
+    if not is_whole and PeftConfig.from_pretrained(version).task_type != "CAUSAL_LM":
         raise InvalidInput(f"{version} is the adapter of a reward model, which is already merged beside it")
     model: Any = AutoModelForCausalLM.from_pretrained(
-        version if whole else base, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
+        version if is_whole else base, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
     )
-    if not whole:
+    if not is_whole:
         model = PeftModel.from_pretrained(model, version).merge_and_unload()
     return model.to(_stored_dtype(base) if dtype == "base" else getattr(torch, dtype))
 

@@ -96,22 +96,25 @@ def run(settings: ScalingSettings) -> None:
         )
     law = fit(runs)
     console = SafeConsole()
-    table = Table("run", "weights", "tokens", "loss", "fit", "fit to the others")
-    for k, one in enumerate(runs):
-        others = fit(runs[:k] + runs[k + 1 :]).loss(one.weights, one.tokens)
-        numbers = (one.loss, law.loss(one.weights, one.tokens), others)
-        table.add_row(one.name, f"{one.weights:,}", f"{one.tokens:,}", *(f"{x:.4f}" for x in numbers))
+    headers = ("run", "weights", "tokens", "loss", "fit", "fit to the others")
+    table = Table(*headers)
+    for k, measured in enumerate(runs):
+        others = fit(runs[:k] + runs[k + 1 :]).loss(measured.weights, measured.tokens)
+        numbers = (measured.loss, law.loss(measured.weights, measured.tokens), others)
+        table.add_row(
+            measured.name, f"{measured.weights:,}", f"{measured.tokens:,}", *(f"{x:.4f}" for x in numbers)
+        )
     console.print(table)
     console.print(
         f"loss = {law.e:.3f} + {law.a:.3g} / weights^{law.alpha:.3f} + {law.b:.3g} / tokens^{law.beta:.3f}"
     )
-    most = max(one.compute for one in runs)
+    largest = max(measured.compute for measured in runs)
     for times in (1, 10):
-        size = law.best_size(times * most)
-        tokens = times * most / (6 * size)
+        size = law.best_size(times * largest)
+        tokens = times * largest / (6 * size)
         lowest = law.loss(size, tokens)
         best = f"{size:,.0f} weights and {tokens:,.0f} tokens"
-        console.print(f"{times * most:.1e} operations: lowest loss {lowest:.3f}, with {best}")
+        console.print(f"{times * largest:.1e} operations: lowest loss {lowest:.3f}, with {best}")
     _plot(runs, law, settings.out)
     console.print(f"plot: {settings.out}")
 
@@ -152,20 +155,22 @@ def fit(runs: Sequence[SftRun]) -> ScalingLaw:
 
     n, d, losses = (
         torch.tensor([math.log(x) for x in column], dtype=torch.float64)
-        for column in zip(*((one.weights, one.tokens, one.loss) for one in runs), strict=True)
+        for column in zip(
+            *((measured.weights, measured.tokens, measured.loss) for measured in runs), strict=True
+        )
     )
-    best, least = torch.zeros(5), math.inf
+    best, lowest = torch.zeros(5), math.inf
     for e, exponent, share in product((0.5, 0.8), (0.3, 0.6), (0.2, 0.5)):
         # E is this part of the lowest loss; the size has this share of the rest, the tokens what remains.
-        rest = math.log((1 - e) * math.exp(float(losses.mean())))
+        log_rest = math.log((1 - e) * math.exp(float(losses.mean())))
         logs = (
-            math.log(share) + rest + exponent * n.mean(),
-            math.log(1 - share) + rest + exponent * d.mean(),
+            math.log(share) + log_rest + exponent * n.mean(),
+            math.log(1 - share) + log_rest + exponent * d.mean(),
         )
         start = [float(losses.min()) + math.log(e), float(logs[0]), exponent, float(logs[1]), exponent]
-        found, loss = _minimum(torch.tensor(start, dtype=torch.float64), n, d, losses)
-        if loss < least:
-            best, least = found, loss
+        point, loss = _minimum(torch.tensor(start, dtype=torch.float64), n, d, losses)
+        if loss < lowest:
+            best, lowest = point, loss
     log_e, log_a, alpha, log_b, beta = best.tolist()
     if not min(alpha, beta) > 0:
         raise InvalidInput(
@@ -202,10 +207,12 @@ def _plot(runs: Sequence[SftRun], law: ScalingLaw, out: Path) -> None:
 
     figure = Figure(figsize=(7.0, 4.5), layout="constrained", dpi=120)
     axes = figure.subplots()
-    for size in sorted({one.weights for one in runs}):
-        of_size = [one for one in runs if one.weights == size]
-        points = axes.plot([one.compute for one in of_size], [one.loss for one in of_size], "o")
-        first, last = math.log(of_size[0].tokens / 2), math.log(of_size[-1].tokens * 8)
+    for size in sorted({measured.weights for measured in runs}):
+        same_size = [measured for measured in runs if measured.weights == size]
+        points = axes.plot(
+            [measured.compute for measured in same_size], [measured.loss for measured in same_size], "o"
+        )
+        first, last = math.log(same_size[0].tokens / 2), math.log(same_size[-1].tokens * 8)
         tokens = [math.exp(first + (last - first) * k / 50) for k in range(51)]
         axes.plot(
             [6 * size * t for t in tokens],

@@ -98,8 +98,8 @@ def build_tiny(
 
     tokens = SPECIAL + TAGS + PIECES + SQUARES + (PIECES_ON_SQUARES if pieces else [])
     vocabulary = {token: i for i, token in enumerate(tokens)}
-    fast = _fast(vocabulary)
-    fast.chat_template = CHAT_TEMPLATE
+    tokenizer = _build_tokenizer(vocabulary)
+    tokenizer.chat_template = CHAT_TEMPLATE
     config = Qwen3Config(
         vocab_size=-(-len(vocabulary) // 32) * 32,
         hidden_size=hidden_size,
@@ -118,12 +118,12 @@ def build_tiny(
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM(config)
         if pieces:
-            _compose(model.get_input_embeddings().weight.data, vocabulary)
+            _compose_embeddings(model.get_input_embeddings().weight.data, vocabulary)
     model.generation_config = GenerationConfig(
         eos_token_id=config.eos_token_id, pad_token_id=config.pad_token_id
     )
     save_model(model, out)
-    fast.save_pretrained(out)
+    tokenizer.save_pretrained(out)
     return out
 
 
@@ -138,9 +138,9 @@ def add_words(model_dir: Path, data: Path, out: Path) -> Path:
 
     from services.trainer.versions.files import save_model
 
-    fast = PreTrainedTokenizerFast.from_pretrained(model_dir)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(model_dir)
     model = Qwen3ForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
-    vocabulary = json.loads(fast.backend_tokenizer.to_str())["model"]["vocab"]
+    vocabulary = json.loads(tokenizer.backend_tokenizer.to_str())["model"]["vocab"]
     split = _splitter(vocabulary, words=True)
     counts = Counter[str]()
     with data.open(encoding="utf-8") as lines:
@@ -150,20 +150,22 @@ def add_words(model_dir: Path, data: Path, out: Path) -> Path:
             others = (text for part in row.get("alternatives") or () for text in part["texts"])
             for text in (answer, *(text for text in others if text not in answer)):
                 counts.update(word for word, _ in split.pre_tokenize_str(text))
-    old = len(vocabulary)
-    new = sorted(word for word, count in counts.items() if count > 1 and word not in vocabulary)
-    vocabulary |= {word: old + i for i, word in enumerate(new)}
+    old_size = len(vocabulary)
+    new_words = sorted(word for word, count in counts.items() if count > 1 and word not in vocabulary)
+    vocabulary |= {word: old_size + i for i, word in enumerate(new_words)}
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model.resize_token_embeddings(-(-len(vocabulary) // 32) * 32, mean_resizing=False)
         weight_VD = model.get_input_embeddings().weight.data
-        scale = weight_VD[:old].std().item()
-        weight_VD[old:] = weight_VD[:old].mean(0) + torch.randn_like(weight_VD[old:]) * scale / 4
-    template = fast.chat_template
-    fast = _fast(vocabulary, words=True)
-    fast.chat_template = template
+        scale = weight_VD[:old_size].std().item()
+        weight_VD[old_size:] = (
+            weight_VD[:old_size].mean(0) + torch.randn_like(weight_VD[old_size:]) * scale / 4
+        )
+    template = tokenizer.chat_template
+    tokenizer = _build_tokenizer(vocabulary, words=True)
+    tokenizer.chat_template = template
     save_model(model, out)
-    fast.save_pretrained(out)
+    tokenizer.save_pretrained(out)
     return out
 
 
@@ -201,7 +203,7 @@ def add_layers(model_dir: Path, layers: int, out: Path) -> Path:
     return out
 
 
-def _compose(weight_VD: Any, vocabulary: dict[str, int]) -> None:
+def _compose_embeddings(weight_VD: Any, vocabulary: dict[str, int]) -> None:
     """Initialises a square's embedding with file and rank, and a piece on a square with piece plus square."""
     lines = {line: weight_VD[0].clone().normal_(std=weight_VD.std().item()) for line in "abcdefgh12345678"}
     for square in SQUARES:
@@ -210,7 +212,7 @@ def _compose(weight_VD: Any, vocabulary: dict[str, int]) -> None:
         weight_VD[vocabulary[token]] = weight_VD[vocabulary[token[0]]] + weight_VD[vocabulary[token[1:]]]
 
 
-def _fast(vocabulary: dict[str, int], *, words: bool = False) -> Any:
+def _build_tokenizer(vocabulary: dict[str, int], *, words: bool = False) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<|unk|>"))

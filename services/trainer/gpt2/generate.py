@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 
 from rookery.errors import InvalidInput
-from services.trainer.gpt2.model import Cache, Gpt2, causal_mask, positions
+from services.trainer.gpt2.model import Cache, Gpt2, padded_causal_mask, positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def generate(
     Raises:
         InvalidInput: there is no prompt, or one is empty or, with `max_tokens`, too long for the model.
     """
-    _check(model, prompts, max_tokens)
+    _check_lengths(model, prompts, max_tokens)
     device = model.wte.weight.device
     ids_BT, present_BT = _pad(prompts, device)
     complete = bool(present_BT.all())
@@ -75,7 +75,7 @@ def generate(
     hidden_BTD = model.hidden(
         ids_BT,
         position_ids_BT=positions(present_BT),
-        mask=None if complete else causal_mask(present_BT),
+        mask=None if complete else padded_causal_mask(present_BT),
         cache=cache,
     )
     logits_BV = model.lm_head(hidden_BTD[:, -1])
@@ -93,11 +93,11 @@ def generate(
         logs_RV = log_distribution(logits_RV, sampling)
         tokens_R = draw(logs_RV, rows.uniforms_RM[:, step], greedy=sampling.greedy)
         drawn_R = logs_RV.gather(-1, tokens_R[:, None])[:, 0]
-        going_N = rows.note(tokens_R, drawn_R, stop)
-        if not len(going_N) or step + 1 == max_tokens:
+        unfinished_N = rows.append(tokens_R, drawn_R, stop)
+        if not len(unfinished_N) or step + 1 == max_tokens:
             break
-        if len(going_N) < len(tokens_R):
-            rows, tokens_R = rows.keep(going_N), tokens_R[going_N]
+        if len(unfinished_N) < len(tokens_R):
+            rows, tokens_R = rows.keep(unfinished_N), tokens_R[unfinished_N]
         logits_RV = _advance(model, rows, tokens_R)
     return [rows.results[start : start + count] for start in range(0, len(rows.results), count)]
 
@@ -113,17 +113,17 @@ class _Rows:
     uniforms_RM: torch.Tensor
     alive: list[int]
 
-    def note(self, tokens_R: torch.Tensor, logs_R: torch.Tensor, stop: Collection[int]) -> torch.Tensor:
+    def append(self, tokens_R: torch.Tensor, logs_R: torch.Tensor, stop: Collection[int]) -> torch.Tensor:
         """Records the tokens and returns the indices of the rows that continue."""
-        going = []
+        unfinished = []
         for row, (token, log) in enumerate(zip(tokens_R.tolist(), logs_R.tolist(), strict=True)):
             result = self.results[self.alive[row]]
             result.token_ids.append(token)
             result.logprobs.append(log)
             result.stopped = token in stop
             if not result.stopped:
-                going.append(row)
-        return torch.tensor(going, dtype=torch.long, device=tokens_R.device)
+                unfinished.append(row)
+        return torch.tensor(unfinished, dtype=torch.long, device=tokens_R.device)
 
     def keep(self, rows_N: torch.Tensor) -> "_Rows":
         """Returns only these rows."""
@@ -141,8 +141,8 @@ def _advance(model: Gpt2, rows: _Rows, tokens_R: torch.Tensor) -> torch.Tensor:
     """Returns the logits after one more token in each row, [R, V]."""
     mask_R11S = None
     if rows.padded_RS is not None:
-        here_R1 = torch.ones_like(rows.padded_RS[:, :1])
-        rows.padded_RS = torch.cat([rows.padded_RS, here_R1], dim=1)
+        present_R1 = torch.ones_like(rows.padded_RS[:, :1])
+        rows.padded_RS = torch.cat([rows.padded_RS, present_R1], dim=1)
         mask_R11S = rows.padded_RS[:, None, None, :]
     hidden_R1D = model.hidden(
         tokens_R[:, None], position_ids_BT=rows.next_R[:, None], mask=mask_R11S, cache=rows.cache
@@ -152,7 +152,7 @@ def _advance(model: Gpt2, rows: _Rows, tokens_R: torch.Tensor) -> torch.Tensor:
     return logits_RV
 
 
-def _check(model: Gpt2, prompts: Sequence[Sequence[int]], max_tokens: int) -> None:
+def _check_lengths(model: Gpt2, prompts: Sequence[Sequence[int]], max_tokens: int) -> None:
     if max_tokens < 1 or not prompts:
         raise InvalidInput(f"{max_tokens} tokens for {len(prompts)} prompts: nothing to do")
     room = model.config.max_position_embeddings - max_tokens
@@ -176,8 +176,10 @@ def _pad(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.
 
 def _uniforms(rows: int, tokens: int, seed: int, device: torch.device) -> torch.Tensor:
     """Returns random numbers, drawn on the CPU so that they are the same for every device."""
-    each = [torch.rand(tokens, generator=torch.Generator().manual_seed(seed + row)) for row in range(rows)]
-    return torch.stack(each).to(device)
+    uniforms = [
+        torch.rand(tokens, generator=torch.Generator().manual_seed(seed + row)) for row in range(rows)
+    ]
+    return torch.stack(uniforms).to(device)
 
 
 def log_distribution(logits_RV: torch.Tensor, sampling: Sampling) -> torch.Tensor:
@@ -209,7 +211,7 @@ def draw(logs_RV: torch.Tensor, uniforms_R: torch.Tensor, *, greedy: bool) -> to
         return logs_RV.argmax(-1)
     cumulative_RV = logs_RV.exp().cumsum(-1)
     # In float32 the sum is not exactly 1. Scaling by it ensures that no impossible token is drawn.
-    wanted_R1 = uniforms_R.to(logs_RV.dtype)[:, None] * cumulative_RV[:, -1:]
-    found_R = torch.searchsorted(cumulative_RV, wanted_R1, right=True)[:, 0]
+    threshold_R1 = uniforms_R.to(logs_RV.dtype)[:, None] * cumulative_RV[:, -1:]
+    token_R = torch.searchsorted(cumulative_RV, threshold_R1, right=True)[:, 0]
     last_R = (logs_RV > -torch.inf).long().cumsum(-1).argmax(-1)
-    return torch.minimum(found_R, last_R)
+    return torch.minimum(token_R, last_R)

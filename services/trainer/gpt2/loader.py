@@ -94,31 +94,31 @@ def load_weights(model: Gpt2, folder: Path) -> None:
     Raises:
         InvalidInput: tensors are missing, unknown or of another shape; the message names them.
     """
-    own = dict(model.named_parameters())
-    missing = set(own)
+    parameters = dict(model.named_parameters())
+    missing = set(parameters)
     unknown: list[str] = []
     wrong: list[str] = []
     for name, tensor in _tensors(folder, tied=model.config.tie_word_embeddings):
-        if name not in own:
+        if name not in parameters:
             unknown.append(name)
             continue
         missing.discard(name)
         if _TRANSPOSED.fullmatch(name):
             tensor = tensor.T
-        if tensor.shape != own[name].shape:
+        if tensor.shape != parameters[name].shape:
             order = -1 if _TRANSPOSED.fullmatch(name) else 1
-            found, wanted = list(tensor.shape)[::order], list(own[name].shape)[::order]
-            wrong.append(f"{name} has {found}, wanted {wanted}")
+            shape, expected = list(tensor.shape)[::order], list(parameters[name].shape)[::order]
+            wrong.append(f"{name} has {shape}, wanted {expected}")
             continue
         with torch.no_grad():
-            own[name].copy_(shard_like(own[name], tensor))
-    complaints = [
-        *([f"missing {_some(sorted(missing))}"] if missing else []),
-        *([f"unknown {_some(sorted(unknown))}"] if unknown else []),
-        *([f"misshapen {_some(wrong)}"] if wrong else []),
+            parameters[name].copy_(shard_like(parameters[name], tensor))
+    problems = [
+        *([f"missing {_first_names(sorted(missing))}"] if missing else []),
+        *([f"unknown {_first_names(sorted(unknown))}"] if unknown else []),
+        *([f"misshapen {_first_names(wrong)}"] if wrong else []),
     ]
-    if complaints:
-        raise InvalidInput(f"weights of {folder}: {'; '.join(complaints)}")
+    if problems:
+        raise InvalidInput(f"weights of {folder}: {'; '.join(problems)}")
 
 
 def files(model: Gpt2, *, config: Mapping[str, Any]) -> dict[str, Content]:
@@ -149,7 +149,7 @@ def _tensors(folder: Path, *, tied: bool) -> Iterator[tuple[str, torch.Tensor]]:
             raise InvalidInput(f"{path}: {error}") from error
 
 
-def _some(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     rest = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 

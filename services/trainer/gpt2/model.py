@@ -75,10 +75,10 @@ class Cache:
         end = self.length + keys_BHTD.shape[2]
         self.keys_LBHSD[layer, :, :, self.length : end] = keys_BHTD
         self.values_LBHSD[layer, :, :, self.length : end] = values_BHTD
-        every = self.keys_LBHSD[layer, :, :, :end], self.values_LBHSD[layer, :, :, :end]
+        layer_cache = self.keys_LBHSD[layer, :, :, :end], self.values_LBHSD[layer, :, :, :end]
         if layer + 1 == len(self.keys_LBHSD):
             self.length = end
-        return every
+        return layer_cache
 
     def select(self, rows_N: torch.Tensor) -> "Cache":
         """Returns a copy with these rows, in this order. A row may occur several times."""
@@ -105,9 +105,9 @@ class Attention(nn.Module):  # type: ignore[misc]
         if cache is not None:
             keys_BHSD, values_BHSD = cache.extend(self._layer, keys_BHSD, values_BHSD)
         if isinstance(mask, Blocks):
-            seen_BTHD = attend_uncompiled(queries_BHTD, keys_BHSD, values_BHSD, mask)
+            attended_BTHD = attend_uncompiled(queries_BHTD, keys_BHSD, values_BHSD, mask)
         else:
-            seen_BTHD = F.scaled_dot_product_attention(
+            attended_BTHD = F.scaled_dot_product_attention(
                 queries_BHTD,
                 keys_BHSD,
                 values_BHSD,
@@ -115,7 +115,7 @@ class Attention(nn.Module):  # type: ignore[misc]
                 # A single token is the last one and attends to all.
                 is_causal=mask is None and tokens > 1,
             ).transpose(1, 2)
-        joined: torch.Tensor = self.c_proj(seen_BTHD.reshape(rows, tokens, width))
+        joined: torch.Tensor = self.c_proj(attended_BTHD.reshape(rows, tokens, width))
         return joined
 
 
@@ -132,7 +132,7 @@ class Mlp(nn.Module):  # type: ignore[misc]
         return out_BTD
 
 
-class Block(nn.Module):  # type: ignore[misc]
+class TransformerBlock(nn.Module):  # type: ignore[misc]
     """Attention and MLP, each after a norm and added to its input."""
 
     def __init__(self, config: Gpt2Config, layer: int) -> None:
@@ -158,7 +158,7 @@ class Gpt2(nn.Module):  # type: ignore[misc]
         """Recompute the blocks in the backward pass instead of keeping their activations."""
         self.wte = nn.Embedding(config.vocab_size, config.hidden_size)
         self.wpe = nn.Embedding(config.max_position_embeddings, config.hidden_size)
-        self.h = nn.ModuleList(Block(config, layer) for layer in range(config.num_hidden_layers))
+        self.h = nn.ModuleList(TransformerBlock(config, layer) for layer in range(config.num_hidden_layers))
         self.ln_f = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         if config.tie_word_embeddings:
@@ -183,11 +183,11 @@ class Gpt2(nn.Module):  # type: ignore[misc]
         before it. `position_ids_BT` by default continue from the cache. With a cache that is not empty,
         several tokens at once need a mask.
         """
-        begun = cache.length if cache else 0
-        if begun and input_ids_BT.shape[1] > 1 and mask is None:
-            raise ValueError(f"{input_ids_BT.shape[1]} tokens after {begun} cached ones need a mask")
+        cached = cache.length if cache else 0
+        if cached and input_ids_BT.shape[1] > 1 and mask is None:
+            raise ValueError(f"{input_ids_BT.shape[1]} tokens after {cached} cached ones need a mask")
         if position_ids_BT is None:
-            positions_T = torch.arange(begun, begun + input_ids_BT.shape[1], device=input_ids_BT.device)
+            positions_T = torch.arange(cached, cached + input_ids_BT.shape[1], device=input_ids_BT.device)
             position_ids_BT = positions_T[None]
         hidden_BTD = self.wte(input_ids_BT) + self.wpe(position_ids_BT)
         for block in self.h:
@@ -208,7 +208,7 @@ class Gpt2(nn.Module):  # type: ignore[misc]
             hidden_BTD = self.hidden(
                 input_ids_BT,
                 position_ids_BT=positions(attention_mask_BT),
-                mask=causal_mask(attention_mask_BT),
+                mask=padded_causal_mask(attention_mask_BT),
             )
         logits_BTV: torch.Tensor = self.lm_head(hidden_BTD)
         return logits_BTV
@@ -223,7 +223,7 @@ def positions(attention_mask_BT: torch.Tensor) -> torch.Tensor:
     return (attention_mask_BT.long().cumsum(-1) - 1).clamp(min=0)
 
 
-def causal_mask(attention_mask_BT: torch.Tensor) -> torch.Tensor:
+def padded_causal_mask(attention_mask_BT: torch.Tensor) -> torch.Tensor:
     """Returns a mask [B, 1, T, T]: True for the token itself and for earlier tokens that are not padding."""
     tokens = attention_mask_BT.shape[1]
     real_B1T = attention_mask_BT.bool()[:, None, :]

@@ -162,8 +162,8 @@ def entropy_coefficient(state: EntropyController | None, *, settings: ObjectiveS
 
     A run that resumes with another `entropy_coefficient` starts again from the new value.
     """
-    begun = settings.entropy_coefficient
-    return begun if state is None or state.begun != begun or not settings.entropy_target else state.now
+    initial = settings.entropy_coefficient
+    return initial if state is None or state.begun != initial or not settings.entropy_target else state.now
 
 
 def updated_entropy_controller(
@@ -177,8 +177,8 @@ def updated_entropy_controller(
         return None
     if entropy is None:
         return state
-    begun = settings.entropy_coefficient
-    before = begun if state is None or state.begun != begun else state.integral
+    initial = settings.entropy_coefficient
+    before = initial if state is None or state.begun != initial else state.integral
     change = settings.entropy_rate * (settings.entropy_target - entropy)
     integral = min(max(before + change, 0.0), _MOST)
-    return EntropyController(integral, min(max(integral + _DAMPING * change, 0.0), _MOST), begun)
+    return EntropyController(integral, min(max(integral + _DAMPING * change, 0.0), _MOST), initial)

@@ -117,6 +117,6 @@ def value_losses(
     errors_N = (values_N - returns_N).square()
     if clip == 0.0:
         return 0.5 * errors_N, torch.zeros_like(errors_N, dtype=torch.bool)
-    kept_N = old_N + (values_N - old_N).clamp(-clip, clip)
-    kept_errors_N = (kept_N - returns_N).square()
-    return 0.5 * torch.maximum(errors_N, kept_errors_N), (kept_errors_N > errors_N).detach()
+    clipped_N = old_N + (values_N - old_N).clamp(-clip, clip)
+    clipped_errors_N = (clipped_N - returns_N).square()
+    return 0.5 * torch.maximum(errors_N, clipped_errors_N), (clipped_errors_N > errors_N).detach()

@@ -193,11 +193,11 @@ def max_positions(config: Any) -> int | None:
     Beyond it, GPT-2 has no embeddings, and other models are untrained.
     """
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
-    most = getattr(config, "max_position_embeddings", None)  # also the name for GPT-2's `n_positions`
+    limit = getattr(config, "max_position_embeddings", None)  # also the name for GPT-2's `n_positions`
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    if most and rope.get("rope_type", rope.get("type")) in _STRETCHED:
-        most = max(most, int(rope.get("factor", 1) * rope.get("original_max_position_embeddings", most)))
-    return most
+    if limit and rope.get("rope_type", rope.get("type")) in _STRETCHED:
+        limit = max(limit, int(rope.get("factor", 1) * rope.get("original_max_position_embeddings", limit)))
+    return limit
 
 
 def check_length(model: Any, tokens: int, *, name: str) -> None:
@@ -206,9 +206,9 @@ def check_length(model: Any, tokens: int, *, name: str) -> None:
     Raises:
         SetupError: the model has fewer positions.
     """
-    most = max_positions(model.config)
-    if most is not None and tokens > most:
-        raise SetupError(f"{name}: {tokens:,} tokens, but the model has {most:,} positions")
+    limit = max_positions(model.config)
+    if limit is not None and tokens > limit:
+        raise SetupError(f"{name}: {tokens:,} tokens, but the model has {limit:,} positions")
 
 
 def check_group_length(model: Any, group: TraceGroup) -> None:

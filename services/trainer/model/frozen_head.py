@@ -77,24 +77,24 @@ class _FrozenScores(torch.autograd.Function):  # type: ignore[misc]
     ) -> Columns:
         """Computes the scores tile by tile. Keeps the requested gradients, [N, D] each, if h needs them."""
         wide = torch.promote_types(hidden_ND.dtype, torch.float32)
-        most = _TILE_LOGITS_GPU if hidden_ND.is_cuda else _TILE_LOGITS
+        max_logits = _TILE_LOGITS_GPU if hidden_ND.is_cuda else _TILE_LOGITS
         vocabulary = len(_weight(head))
-        size = max(1, most // vocabulary)
+        size = max(1, max_logits // vocabulary)
         passes = 1 if reference is None else 2
         logits = hidden_ND.new_empty(passes, 2, min(size, len(hidden_ND)), vocabulary, dtype=wide)
-        tiled = _Tiles(head, temperature, logits, ctx.needs_input_grad[0], entropy, kl)
+        tiled = _Tiles(head, temperature, logits, learns=ctx.needs_input_grad[0], entropy=entropy, kl=kl)
         tiles = []
         for start in range(0, max(1, len(hidden_ND)), size):
-            here = slice(start, start + size)
-            base = None if reference is None else replace(reference, hidden_ND=reference.hidden_ND[here])
-            tiles.append(tiled.tile(hidden_ND[here], targets_N[here], base))
+            positions = slice(start, start + size)
+            base = None if reference is None else replace(reference, hidden_ND=reference.hidden_ND[positions])
+            tiles.append(tiled.tile(hidden_ND[positions], targets_N[positions], base))
         joined = [None if parts[0] is None else torch.cat(parts) for parts in zip(*tiles, strict=True)]
         columns, slopes = joined[:5], joined[5:]
         ctx.save_for_backward(*slopes)
         ctx.set_materialize_grads(False)
-        learned = (columns[0], columns[1] if entropy else None, columns[4])
+        differentiable = (columns[0], columns[1] if entropy else None, columns[4])
         ctx.mark_non_differentiable(
-            *(c for c in columns if c is not None and all(c is not x for x in learned))
+            *(c for c in columns if c is not None and all(c is not x for x in differentiable))
         )
         return cast(Columns, tuple(columns))
 
@@ -127,7 +127,7 @@ class _Tiles:
     ) -> tuple[torch.Tensor | None, ...]:
         """Returns the five columns, then the gradients of log p, entropy and KL, [n, D], as requested."""
         logs_nV, p_nV, slope_nV = _softmax(hidden_nD, self.head, self.temperature, into=self.logits[0])
-        logprobs_n, entropy_n = _at(logs_nV, targets_n), -torch.linalg.vecdot(p_nV, logs_nV)
+        logprobs_n, entropy_n = _target_logs(logs_nV, targets_n), -torch.linalg.vecdot(p_nV, logs_nV)
         base_n = exact_n = kl_n = logprob_grad_nD = entropy_grad_nD = kl_grad_nD = None
         if self.learns and self.entropy:
             entropy_grad_nD = -self._to_hidden(p_nV * (logs_nV + entropy_n[:, None]), slope_nV)
@@ -135,7 +135,8 @@ class _Tiles:
             base_nV, q_nV, _ = _softmax(
                 reference.hidden_ND, reference.head, self.temperature, into=self.logits[1]
             )
-            base_n, exact_n = _at(base_nV, targets_n), divergence("policy_reference", logs_nV, base_nV)
+            base_n = _target_logs(base_nV, targets_n)
+            exact_n = divergence("policy_reference", logs_nV, base_nV)
             if self.kl:
                 kl_n = divergence(self.kl, logs_nV, base_nV)
             if self.kl and self.learns:
@@ -155,7 +156,7 @@ class _Tiles:
         return (weights_nV.to(weight_VD.dtype) @ weight_VD) / (self.temperature / slope_nV)
 
 
-def _at(logs_nV: torch.Tensor, targets_n: torch.Tensor) -> torch.Tensor:
+def _target_logs(logs_nV: torch.Tensor, targets_n: torch.Tensor) -> torch.Tensor:
     return logs_nV.gather(-1, targets_n[:, None])[:, 0]
 
 

@@ -26,7 +26,7 @@ class WithGradient:
 
     entropy: bool = False
     kl: Divergence | None = None
-    """Needs a reference."""
+    """The divergence with a gradient, if any. It needs a reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +79,14 @@ def score_tokens(
             kl=with_gradient.kl,
         )
         return TokenScores(logprobs_N, entropy_N, hidden_ND, *others)
-    most = _CHUNK_LOGITS_GPU if hidden_ND.is_cuda else _CHUNK_LOGITS
-    size = max(1, most // (vocabulary * (1 if reference_ND is None else 2)))
+    max_logits = _CHUNK_LOGITS_GPU if hidden_ND.is_cuda else _CHUNK_LOGITS
+    size = max(1, max_logits // (vocabulary * (1 if reference_ND is None else 2)))
     heads = (head, reference_head)
     parts = []
     for start in range(0, max(1, len(hidden_ND)), size):
-        here = slice(start, start + size)
-        reference = None if reference_ND is None else reference_ND[here]
-        arguments = (heads, hidden_ND[here], targets_N[here], temperature, reference, with_gradient)
+        positions = slice(start, start + size)
+        reference = None if reference_ND is None else reference_ND[positions]
+        arguments = (heads, hidden_ND[positions], targets_N[positions], temperature, reference, with_gradient)
         if len(hidden_ND) <= size:
             parts.append(_chunk(*arguments))
         else:

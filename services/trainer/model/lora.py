@@ -42,7 +42,7 @@ def with_adapter(
         if module is not head and _is_linear(module)
     } - set(trained_whole)
     # Not PEFT's `all-linear`, because it lists the layers of a small model one by one.
-    names = linear if targets == "all-linear" else _checked(model, targets.split(","), linear)
+    names = linear if targets == "all-linear" else _checked_targets(model, targets.split(","), linear)
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
@@ -81,26 +81,26 @@ def _is_linear(module: Any) -> bool:
     return isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D"
 
 
-def _checked(model: Any, targets: list[str], linear: set[str]) -> set[str]:
+def _checked_targets(model: Any, targets: list[str], linear: set[str]) -> set[str]:
     """Returns `targets` as a set, or raises SetupError.
 
     PEFT itself ignores a name that matches nothing if another one matches. It also accepts the head and the
     embeddings, which no server supports.
     """
-    whole = (model.get_input_embeddings(), model.get_output_embeddings())
+    embeddings = (model.get_input_embeddings(), model.get_output_embeddings())
     for target in targets:
         # PEFT's own rule: the whole name, or its last parts.
-        named = [module for name, module in model.named_modules() if f".{name}".endswith(f".{target}")]
-        if not target or not named:
+        matches = [module for name, module in model.named_modules() if f".{name}".endswith(f".{target}")]
+        if not target or not matches:
             raise SetupError(
                 f"--lora-targets: no module {target!r} in a {type(model).__name__}, "
                 f"which has {', '.join(sorted(linear))}"
             )
-        if any(module in whole for module in named):
+        if any(module in embeddings for module in matches):
             raise SetupError(
                 f"--lora-targets {target}: servers do not support adapters on the head or the embeddings"
             )
-        if others := [module for module in named if not _is_linear(module)]:
+        if others := [module for module in matches if not _is_linear(module)]:
             raise SetupError(f"--lora-targets {target}: a {type(others[0]).__name__} is not a linear layer")
     return set(targets)
 

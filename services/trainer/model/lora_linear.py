@@ -31,8 +31,8 @@ class LoraLinear(Linear):  # type: ignore[misc]
             or not x.dtype == weight.dtype == self.lora_A["default"].weight.dtype
             or torch.is_autocast_enabled(x.device.type)
         ):
-            given: torch.Tensor = super().forward(x, *args, **kwargs)
-            return given
+            peft_output: torch.Tensor = super().forward(x, *args, **kwargs)
+            return peft_output
         x_ND = x.flatten(0, -2)
         low_NR = self.lora_A["default"](x_ND)
         outputs_ND: torch.Tensor = self.base_layer(x_ND)

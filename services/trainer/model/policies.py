@@ -44,11 +44,11 @@ class Gpt2Policy(Policy):
         self._folder = Path(settings.model)
         self._sharding = settings.sharding
         self._compile = settings.compile
-        self.model: Gpt2 = self._loaded().train()
+        self.model: Gpt2 = self._load_base().train()
         self.model.gradient_checkpointing = settings.gradient_checkpointing
         self._frozen: Gpt2 | None = None
 
-    def _loaded(self) -> Gpt2:
+    def _load_base(self) -> Gpt2:
         model: Gpt2 = place_model(loader.load(self._folder), self.device, sharding=self._sharding)
         if self._compile:
             model.hidden = torch.compile(model.hidden, dynamic=True)  # type: ignore[method-assign]
@@ -82,7 +82,7 @@ class Gpt2Policy(Policy):
     def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Head]:
         """Returns the hidden states and the head of the base. The policy's own head is trained too."""
         if self._frozen is None:  # only loaded when a KL needs it
-            self._frozen = self._loaded().requires_grad_(False)
+            self._frozen = self._load_base().requires_grad_(False)
         with torch.no_grad():
             return self._hidden(batch, self._frozen), self._head(self._frozen)
 
