@@ -57,11 +57,11 @@ class Attempts:
         """
         step, state = commit.version.number, RunningState.of(commit.running_state)
 
-        def alone(group: TraceGroup) -> None:
+        def try_alone(group: TraceGroup) -> None:
             self._trainer.train_step([group], step=step, state=state, dropped_zero_variance=0, dry_run=True)
 
         failed = False
-        while not (at_fault := self._at_fault(groups, alone)):
+        while not (at_fault := self._at_fault(groups, try_alone)):
             self._count(groups)
             try:
                 return self._trainer.train_step(
@@ -81,7 +81,9 @@ class Attempts:
         """Clears all counts, because a step was committed."""
         self._write({})
 
-    def _at_fault(self, groups: Sequence[TraceGroup], alone: Callable[[TraceGroup], None]) -> dict[str, str]:
+    def _at_fault(
+        self, groups: Sequence[TraceGroup], try_alone: Callable[[TraceGroup], None]
+    ) -> dict[str, str]:
         """Tries each group alone that was in an unfinished attempt, those with the fewest attempts first.
 
         Returns the reasons by group id for the groups that fail.
@@ -94,7 +96,7 @@ class Attempts:
                 continue
             self._count([group])
             try:
-                alone(group)
+                try_alone(group)
             except (ArithmeticError, RuntimeError, MemoryError) as error:
                 if not self._may_be_groups_fault(error):
                     raise

@@ -120,6 +120,6 @@ def lr_factor(schedule: LrSchedule, *, step: int, steps: int, warmup: int) -> fl
         return (step + 1) / (warmup + 1)
     if schedule == "constant":
         return 1.0
-    done = min(1.0, (step - warmup) / max(1, steps - warmup))
-    left = 1 - done if schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
-    return FINAL_SHARE + (1 - FINAL_SHARE) * left
+    progress = min(1.0, (step - warmup) / max(1, steps - warmup))
+    factor = 1 - progress if schedule == "linear" else (1 + math.cos(math.pi * progress)) / 2
+    return FINAL_SHARE + (1 - FINAL_SHARE) * factor

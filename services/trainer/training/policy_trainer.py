@@ -102,7 +102,7 @@ def mismatch(
     be at version `step`, and is not changed.
     """
     started = time.perf_counter()
-    group = _choose(groups, step=step, settings=settings)
+    group = _choose_group(groups, step=step, settings=settings)
     if group is None:
         return {}
     rows = make_rows(
@@ -130,7 +130,7 @@ def mismatch(
     }
 
 
-def _choose(groups: Sequence[TraceGroup], *, step: int, settings: TrainerSettings) -> TraceGroup | None:
+def _choose_group(groups: Sequence[TraceGroup], *, step: int, settings: TrainerSettings) -> TraceGroup | None:
     """Chooses the group to score, or None. The choice is the same in all processes."""
     if settings.lora_rank or (settings.sharding == "none" and step % WHOLE_MODEL_EVERY == 0):
         return groups[step % len(groups)]
@@ -150,11 +150,11 @@ def _weights_of(policy: Policy, folder: Path | None) -> Iterator[None]:
     if not folder.is_dir():
         raise NotFound(f"{folder} does not exist any more")
     with torch.no_grad():
-        own = [(parameter, parameter.clone()) for parameter in policy.parameters]
+        copies = [(parameter, parameter.clone()) for parameter in policy.parameters]
     try:
         policy.load_version(folder)
         yield
     finally:
         with torch.no_grad():
-            for parameter, value in own:
+            for parameter, value in copies:
                 parameter.copy_(value)

@@ -54,7 +54,7 @@ class MiniBatchStats:
     loss: float
     value_loss: float
     value_clipped: float
-    stepped: OptimizerStats
+    optimizer_stats: OptimizerStats
     token_figures: FiguresByTrace
 
 
@@ -67,19 +67,19 @@ def ppo_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: StepInp
     batch = inputs.batch()
     estimates = _estimate(policy, batch, inputs)
     updates = [
-        _mini_batch_update(policy, optimizer, rows, batch, estimates, inputs)
+        _mini_batch_update(policy, optimizer, rows, batch=batch, estimates=estimates, inputs=inputs)
         for rows in _mini_batches(batch.rows, step=inputs.step, settings=inputs.settings)
     ]
     return UpdateStats(
         losses=_statistics(updates, estimates),
-        grad_norm=max((update.stepped.grad_norm for update in updates), default=0.0),
-        lr=updates[-1].stepped.lr if updates else 0.0,
+        grad_norm=max((update.optimizer_stats.grad_norm for update in updates), default=0.0),
+        lr=updates[-1].optimizer_stats.lr if updates else 0.0,
         tokens=batch.tokens,
         micro_batches=sum(len(update.parts) for update in updates),
-        optimizer_s=sum(update.stepped.seconds for update in updates),
+        optimizer_s=sum(update.optimizer_stats.seconds for update in updates),
         # Those of the first epoch, which come last here, remain.
         token_figures={
-            trace: own for update in reversed(updates) for trace, own in update.token_figures.items()
+            trace: figures for update in reversed(updates) for trace, figures in update.token_figures.items()
         },
     )
 
@@ -90,8 +90,8 @@ def _estimate(policy: Policy, batch: Batch, inputs: StepInput) -> dict[int, list
     in_reward = settings.kl == "k1"
     coefficient = inputs.kl_coefficient if in_reward else 0.0
     measured: list[list[list[float]]] = []
-    mine = inputs.partition(batch.rows)
-    for forward in mine.passes:
+    split = inputs.partition(batch.rows)
+    for forward in split.passes:
         tensors = collate(forward.rows, device=policy.device)
         with torch.no_grad():
             scores = policy.score(tensors, reference=in_reward)
@@ -102,26 +102,26 @@ def _estimate(policy: Policy, batch: Batch, inputs: StepInput) -> dict[int, list
         )
         if forward.weight:
             measured.append([values_N.tolist(), gaps_N.tolist()])
-    found: dict[int, list[TokenEstimates]] = {}
-    for rows, columns in zip(mine.micro_batches, inputs.world.gather(measured), strict=True):
+    estimates: dict[int, list[TokenEstimates]] = {}
+    for rows, columns in zip(split.micro_batches, inputs.world.gather(measured), strict=True):
         values, gaps = map(iter, columns)
         for row in rows:
-            estimates = found[id(row)] = []
+            row_estimates = estimates[id(row)] = []
             for completion in row.completions:
-                own = [next(values) for _ in completion.token_ids]
+                token_values = [next(values) for _ in completion.token_ids]
                 penalties = [next(gaps) for _ in completion.token_ids]
                 rewards = token_rewards(completion.advantage, penalties, coefficient=coefficient)
-                advantages = gae(rewards, own, gamma=settings.gamma, lambda_=settings.gae_lambda)
-                for place, (value, advantage) in enumerate(zip(own, advantages, strict=True)):
+                advantages = gae(rewards, token_values, gamma=settings.gamma, lambda_=settings.gae_lambda)
+                for place, (value, advantage) in enumerate(zip(token_values, advantages, strict=True)):
                     # Whitening would spread NaN to all tokens.
                     if not (math.isfinite(value) and math.isfinite(advantage)):
                         raise ArithmeticError(
                             f"group {row.group_id}: value of token {place} is {value!r}, "
                             f"its advantage {advantage!r}"
                         )
-                returns = [a + v for a, v in zip(advantages, own, strict=True)]
-                estimates.append(TokenEstimates(own, advantages, returns))
-    return _whitened(found) if settings.whiten else found
+                returns = [a + v for a, v in zip(advantages, token_values, strict=True)]
+                row_estimates.append(TokenEstimates(token_values, advantages, returns))
+    return _whitened(estimates) if settings.whiten else estimates
 
 
 def _whitened(estimates: Estimates) -> dict[int, list[TokenEstimates]]:
@@ -154,6 +154,7 @@ def _mini_batch_update(
     policy: Policy,
     optimizer: torch.optim.Optimizer,
     rows: Sequence[Row],
+    *,
     batch: Batch,
     estimates: Estimates,
     inputs: StepInput,
@@ -165,8 +166,8 @@ def _mini_batch_update(
         objective = replace(objective, kl="none")
     pending: list[PendingStats] = []
     critic: list[torch.Tensor] = []
-    mine = inputs.partition(rows)
-    for forward in mine.passes:
+    split = inputs.partition(rows)
+    for forward in split.passes:
         tensors = collate(forward.rows, device=policy.device)
         old_N, advantages_N, returns_N = _columns(forward.rows, estimates, device=policy.device)
         tensors = replace(tensors, advantages_N=advantages_N)
@@ -187,17 +188,24 @@ def _mini_batch_update(
     parts = gather_stats(pending, inputs.world)
     gathered = inputs.world.gather([figures.tolist() for figures in critic])
     losses, value_sums, clipped = zip(*gathered, strict=True)
-    check_losses(losses, mine, step=step)
-    stepped = optimizer_step(policy.parameters, optimizer, inputs)
-    figures = token_figures(pending, mine, inputs)
-    return MiniBatchStats(parts, sum(losses), sum(value_sums), sum(clipped), stepped, figures)
+    check_losses(losses, split, step=step)
+    optimizer_stats = optimizer_step(policy.parameters, optimizer, inputs)
+    figures = token_figures(pending, split, inputs)
+    return MiniBatchStats(
+        parts=parts,
+        loss=sum(losses),
+        value_loss=sum(value_sums),
+        value_clipped=sum(clipped),
+        optimizer_stats=optimizer_stats,
+        token_figures=figures,
+    )
 
 
 def _columns(rows: Sequence[Row], estimates: Estimates, *, device: torch.device) -> list[torch.Tensor]:
     """Old values, advantages and returns of a micro-batch's tokens, each [N]."""
-    own = [estimate for row in rows for estimate in estimates[id(row)]]
+    completion_estimates = [estimate for row in rows for estimate in estimates[id(row)]]
     return [
-        torch.tensor([x for estimate in own for x in getattr(estimate, name)], device=device)
+        torch.tensor([x for estimate in completion_estimates for x in getattr(estimate, name)], device=device)
         for name in ("values", "advantages", "returns")
     ]
 
@@ -225,11 +233,11 @@ def _statistics(updates: Sequence[MiniBatchStats], estimates: Estimates) -> dict
     if not len(values):
         return row
     spread = returns.var(correction=0).item()
-    left = (returns - values).var(correction=0).item()
+    residual = (returns - values).var(correction=0).item()
     return row | {
         "value_loss": sum(update.value_loss for update in updates) / tokens,
         "value_clip_fraction": sum(update.value_clipped for update in updates) / tokens,
         "value_mean": values.mean().item(),
         "return_mean": returns.mean().item(),
-        "explained_variance": 1.0 - left / spread if spread > 0 else 0.0,
+        "explained_variance": 1.0 - residual / spread if spread > 0 else 0.0,
     }

@@ -24,7 +24,7 @@ from services.trainer.versions.files import Content, pieces
 
 logger = logging.getLogger(__name__)
 
-OWN = frozenset(("device", "threads", "host", "port"))
+PER_PROCESS = frozenset(("device", "threads", "host", "port"))
 """Settings in which processes may differ. If `micro_batch_tokens` is measured, all use rank 0's value."""
 
 
@@ -121,32 +121,32 @@ def follow(
         Unavailable: rank 0 is gone.
     """
     trainer = PolicyTrainer.of(settings, policy, world)
-    own_state: RunningState | None = None
+    local_state: RunningState | None = None
     for data in world.commands(stop_requested):
         command = decode(data)
         if isinstance(command, LoadCommit):
             settings = agreed(settings, command.settings)
             trainer = PolicyTrainer(settings, policy, trainer.optimizer, world)
             trainer.load(Path(command.folder))
-            own_state = None
+            local_state = None
         elif isinstance(command, GatherFiles):
             for content in trainer.files().values():
                 for _ in pieces(content):
                     pass
         else:
             state = RunningState.of(command.state)
-            if own_state not in (None, state):
+            if local_state not in (None, state):
                 raise ArithmeticError(
-                    f"step {command.step}: rank {world.rank} is in state {own_state}, rank 0 in {state}"
+                    f"step {command.step}: rank {world.rank} is in state {local_state}, rank 0 in {state}"
                 )
-            _, after = trainer.train_step(
+            _, new_state = trainer.train_step(
                 command.groups,
                 step=command.step,
                 state=state,
                 dropped_zero_variance=command.dropped_zero_variance,
                 dry_run=command.dry_run,
             )
-            own_state = own_state if command.dry_run else after
+            local_state = local_state if command.dry_run else new_state
     logger.info("rank %d ends", world.rank)
 
 
@@ -158,11 +158,11 @@ def agreed(settings: TrainerSettings, rank_zero: Mapping[str, Any]) -> TrainerSe
     """
     if not settings.micro_batch_tokens:
         settings = settings.model_copy(update={"micro_batch_tokens": rank_zero["micro_batch_tokens"]})
-    own = settings.model_dump(mode="json")
+    local = settings.model_dump(mode="json")
     changed = [
-        f"{name} is {own.get(name)!r}, rank 0 has {rank_zero.get(name)!r}"
-        for name in sorted((own.keys() | rank_zero.keys()) - OWN)
-        if own.get(name) != rank_zero.get(name)
+        f"{name} is {local.get(name)!r}, rank 0 has {rank_zero.get(name)!r}"
+        for name in sorted((local.keys() | rank_zero.keys()) - PER_PROCESS)
+        if local.get(name) != rank_zero.get(name)
     ]
     if changed:
         raise SetupError(f"processes of one trainer differ: {'; '.join(changed)}")

@@ -29,6 +29,7 @@ class PendingStats:
         loss: torch.Tensor,
         surrogate: Surrogate,
         scores: TokenScores,
+        *,
         batch: MicroBatch,
         penalty_N: torch.Tensor | None,
         advantages_N: torch.Tensor,
@@ -105,7 +106,7 @@ def batch_stats(parts: Sequence[MicroBatchStats]) -> dict[str, float]:
         return sum(part.sums.get(name, 0.0) for part in parts)
 
     ages = sorted({age for part in parts for age in part.behaviour_by_age})
-    seen = {age: [part.behaviour_by_age.get(age, (0, 0.0)) for part in parts] for age in ages}
+    by_age = {age: [part.behaviour_by_age.get(age, (0, 0.0)) for part in parts] for age in ages}
     row = {
         "loss": sum(part.loss for part in parts),
         "entropy": total("entropy") / count,
@@ -115,9 +116,9 @@ def batch_stats(parts: Sequence[MicroBatchStats]) -> dict[str, float]:
         "clip_fraction_low": total("low") / count,
         "clip_fraction_high": total("high") / count,
         "clip_fraction_dual": total("dual") / count,
-        "kl_behaviour": sum(value for pairs in seen.values() for _, value in pairs) / count,
+        "kl_behaviour": sum(value for pairs in by_age.values() for _, value in pairs) / count,
     }
-    for age, pairs in seen.items():
+    for age, pairs in by_age.items():
         row[f"kl_behaviour_age{age}"] = sum(value for _, value in pairs) / sum(n for n, _ in pairs)
     for name in ("reference", "penalty"):
         if any(name in part.sums for part in parts):

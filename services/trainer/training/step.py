@@ -138,8 +138,8 @@ class StepStats(UpdateStats):
 
     def row(self) -> dict[str, float]:
         """All statistics in one flat dictionary, as in metrics.jsonl."""
-        apart = ("losses", "token_figures")
-        return {**self.losses, **{name: value for name, value in _items(self) if name not in apart}}
+        excluded = ("losses", "token_figures")
+        return {**self.losses, **{name: value for name, value in _items(self) if name not in excluded}}
 
 
 def _items(stats: UpdateStats) -> Iterator[tuple[str, Any]]:
@@ -171,7 +171,16 @@ def train_step(
     coefficient = kl_coefficient(state.kl_controller, step=step, settings=settings)
     update = ppo_update if settings.objective == "ppo" else single_update
     bonus = entropy_coefficient(state.entropy_controller, settings=settings)
-    inputs = StepInput(groups, step, settings, state.averages, coefficient, world, bonus, dry_run)
+    inputs = StepInput(
+        groups,
+        step,
+        settings,
+        averages=state.averages,
+        kl_coefficient=coefficient,
+        world=world,
+        entropy_coefficient=bonus,
+        dry_run=dry_run,
+    )
     stats = update(policy, optimizer, inputs)
     equal = sum(zero_variance(group.rewards) for group in groups) + dropped_zero_variance
     share = equal / (len(groups) + dropped_zero_variance)

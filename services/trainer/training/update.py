@@ -97,9 +97,9 @@ def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: Step
     """
     batch = inputs.batch()  # groups -> advantages -> rows
     objective = inputs.objective(normaliser=batch.normaliser)
-    mine = inputs.partition(batch.rows)
+    split = inputs.partition(batch.rows)
     pending: list[PendingStats] = []
-    for forward in mine.passes:
+    for forward in split.passes:
         tensors = collate(forward.rows, device=policy.device)
         scores = policy.score(  # rows -> log-probabilities
             tensors, with_gradient=objective.with_gradient, reference=inputs.settings.measures_kl(inputs.step)
@@ -109,16 +109,16 @@ def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: Step
         if forward.weight:
             pending.append(stats)
     parts = gather_stats(pending, inputs.world)
-    check_losses([part.loss for part in parts], mine, step=inputs.step)
-    stepped = optimizer_step(policy.parameters, optimizer, inputs)  # gradient -> new weights
+    check_losses([part.loss for part in parts], split, step=inputs.step)
+    optimizer_stats = optimizer_step(policy.parameters, optimizer, inputs)  # gradient -> new weights
     return UpdateStats(
-        batch_stats(parts),
-        stepped.grad_norm,
-        stepped.lr,
-        batch.tokens,
-        len(parts),
-        stepped.seconds,
-        token_figures(pending, mine, inputs),
+        losses=batch_stats(parts),
+        grad_norm=optimizer_stats.grad_norm,
+        lr=optimizer_stats.lr,
+        tokens=batch.tokens,
+        micro_batches=len(parts),
+        optimizer_s=optimizer_stats.seconds,
+        token_figures=token_figures(pending, split, inputs),
     )
 
 
@@ -147,7 +147,14 @@ class Objective:
     ) -> Self:
         """Builds the objective from the settings."""
         bounds = RatioBounds(settings.clip_low, settings.clip_high, settings.ratio_cap, settings.dual_clip)
-        return cls(settings.objective, bounds, settings.kl, coefficient, normaliser, entropy_coefficient)
+        return cls(
+            settings.objective,
+            bounds,
+            settings.kl,
+            coefficient=coefficient,
+            normaliser=normaliser,
+            entropy_coefficient=entropy_coefficient,
+        )
 
     @property
     def with_gradient(self) -> WithGradient:
@@ -167,9 +174,9 @@ class Objective:
             self.objective,
             scores.logprobs_N,
             batch.behaviour_N,
-            advantages_N,
-            batch.completion_N,
-            self.bounds,
+            advantages_N=advantages_N,
+            completion_N=batch.completion_N,
+            bounds=self.bounds,
         )
         losses_N = surrogate.losses_N
         if penalty_N is not None and self.kl != "k1":
@@ -177,7 +184,9 @@ class Objective:
         if self.entropy_coefficient:
             losses_N = losses_N - self.entropy_coefficient * scores.entropy_N
         loss = (batch.weight_N * losses_N).sum() / self.normaliser
-        return loss, PendingStats.of(loss, surrogate, scores, batch, penalty_N, advantages_N)
+        return loss, PendingStats.of(
+            loss, surrogate, scores, batch=batch, penalty_N=penalty_N, advantages_N=advantages_N
+        )
 
     def _penalty(self, scores: TokenScores) -> torch.Tensor | None:
         """Returns the KL of each token, or None if the settings have no KL.
@@ -204,32 +213,32 @@ def gather_stats(pending: Sequence[PendingStats], world: World) -> list[MicroBat
     return [MicroBatchStats.of(*part) for part in world.gather([stats.read() for stats in pending])]
 
 
-def check_losses(losses: Sequence[float], mine: Partition, *, step: int) -> None:
+def check_losses(losses: Sequence[float], split: Partition, *, step: int) -> None:
     """Rejects losses of micro-batches that are not finite, before the optimizer uses their gradients.
 
     Raises:
         ArithmeticError: one is not finite. The message names the groups of the first such micro-batch.
     """
-    for loss, rows in zip(losses, mine.micro_batches, strict=True):
+    for loss, rows in zip(losses, split.micro_batches, strict=True):
         if not math.isfinite(loss):
             names = ", ".join(dict.fromkeys(row.group_id for row in rows))
             raise ArithmeticError(f"step {step}: loss is {loss!r} in a micro-batch of groups {names}")
 
 
-def token_figures(pending: Sequence[PendingStats], mine: Partition, inputs: StepInput) -> FiguresByTrace:
+def token_figures(pending: Sequence[PendingStats], split: Partition, inputs: StepInput) -> FiguresByTrace:
     """The figures of the tokens in all processes' micro-batches; empty unless `ratios_mb` keeps them."""
     if not inputs.settings.ratios_mb:
         return {}
-    found: dict[str, TokenFigures] = {}
-    own = [[stats.ratio_N.tolist(), stats.advantage_N.tolist()] for stats in pending]
-    for rows, columns in zip(mine.micro_batches, inputs.world.gather(own), strict=True):
+    figures: dict[str, TokenFigures] = {}
+    local = [[stats.ratio_N.tolist(), stats.advantage_N.tolist()] for stats in pending]
+    for rows, columns in zip(split.micro_batches, inputs.world.gather(local), strict=True):
         ratios, advantages = map(iter, columns)
         for completion in (completion for row in rows for completion in row.completions):
             tokens = len(completion.token_ids)
-            found[completion.trace] = TokenFigures(
+            figures[completion.trace] = TokenFigures(
                 list(islice(ratios, tokens)), list(islice(advantages, tokens))
             )
-    return found
+    return figures
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,9 @@ def sole_writer(root: Path) -> Iterator[None]:
 
 def folders(root: Path) -> dict[int, Path]:
     """Returns the directory of every version by its number, ascending."""
-    named = ((re.fullmatch(r"policy-v(\d+)", path.name), path) for path in root.glob("policy-v*"))
-    found = {int(name[1]): path for name, path in named if name and path.is_dir()}
-    return {number: path for number, path in sorted(found.items()) if path.name == policy_name(number)}
+    matches = ((re.fullmatch(r"policy-v(\d+)", path.name), path) for path in root.glob("policy-v*"))
+    versions = {int(match[1]): path for match, path in matches if match and path.is_dir()}
+    return {number: path for number, path in sorted(versions.items()) if path.name == policy_name(number)}
 
 
 def write(
@@ -130,7 +130,15 @@ def write(
     temporary.rename(final)
     reach("commit.renamed")
     sync_folder(root)
-    return Commit(version, final, ledger, row, running_state, dict(dropped or {}), went_back_to)
+    return Commit(
+        version,
+        final,
+        ledger,
+        row=row,
+        running_state=running_state,
+        dropped=dict(dropped or {}),
+        went_back_to=went_back_to,
+    )
 
 
 def to_resume(
@@ -144,13 +152,13 @@ def to_resume(
     Raises:
         SetupError: it is missing, damaged, or was made with other settings, which the message names.
     """
-    found = folders(root)
-    if from_version is None or (found and _has_gone_back(found, to=from_version)):
-        return _read(found, max(found), fingerprint) if found else None
-    if from_version not in found:
-        there = ", ".join(map(str, found)) or "none"
-        raise SetupError(f"--from-version {from_version}: {root} holds the versions {there}")
-    return _read(found, from_version, fingerprint, without_moments=True)
+    versions = folders(root)
+    if from_version is None or (versions and _has_gone_back(versions, to=from_version)):
+        return _read(versions, max(versions), fingerprint) if versions else None
+    if from_version not in versions:
+        names = ", ".join(map(str, versions)) or "none"
+        raise SetupError(f"--from-version {from_version}: {root} holds the versions {names}")
+    return _read(versions, from_version, fingerprint, without_moments=True)
 
 
 def committed(root: Path, number: str | None = None) -> tuple[Path, dict[str, Any]]:
@@ -159,12 +167,12 @@ def committed(root: Path, number: str | None = None) -> tuple[Path, dict[str, An
     Raises:
         SetupError: there is no such version, or its files differ from what was committed.
     """
-    found = {str(version): folder for version, folder in folders(root).items()}
-    if not found:
+    versions = {str(version): folder for version, folder in folders(root).items()}
+    if not versions:
         raise SetupError(f"no run in {root.parent}: {root} has no version")
-    folder = found.get(next(reversed(found)) if number is None else number)
+    folder = versions.get(next(reversed(versions)) if number is None else number)
     if folder is None:
-        raise SetupError(f"no version {number!r} in {root.parent}: it has {', '.join(found)}")
+        raise SetupError(f"no version {number!r} in {root.parent}: it has {', '.join(versions)}")
     state = _state(folder)
     _check_files(folder, without_moments=True)
     served = next((folder / name for name in _SERVED if (folder / name).is_file()), None)
@@ -173,9 +181,9 @@ def committed(root: Path, number: str | None = None) -> tuple[Path, dict[str, An
     return folder, state
 
 
-def _has_gone_back(found: Mapping[int, Path], *, to: int) -> bool:
+def _has_gone_back(versions: Mapping[int, Path], *, to: int) -> bool:
     """Returns whether the newest undamaged version was made after the run went back to `to`."""
-    for folder in reversed(list(found.values())):
+    for folder in reversed(list(versions.values())):
         try:
             _check_files(folder)
             return bool(_state(folder)["went_back_to"] == to)
@@ -185,29 +193,33 @@ def _has_gone_back(found: Mapping[int, Path], *, to: int) -> bool:
 
 
 def _read(
-    found: Mapping[int, Path], number: int, fingerprint: Mapping[str, str], *, without_moments: bool = False
+    versions: Mapping[int, Path],
+    number: int,
+    fingerprint: Mapping[str, str],
+    *,
+    without_moments: bool = False,
 ) -> Commit:
-    folder = found[number]
+    folder = versions[number]
     try:
         state = _state(folder)
-        _check_same(folder, state, fingerprint)
+        _check_fingerprint(folder, state, fingerprint)
         _check_files(folder, without_moments=without_moments)
     except _DamagedError as error:
-        before = max((other for other in found if other < number), default=None)
-        instead = (
-            "" if before is None else f", or continue from the version before with --from-version {before}"
+        earlier = max((version for version in versions if version < number), default=None)
+        advice = (
+            "" if earlier is None else f", or continue from the version before with --from-version {earlier}"
         )
-        raise SetupError(f"{error}; restore it{instead}") from error
+        raise SetupError(f"{error}; restore it{advice}") from error
     if state["number"] != number:
         raise SetupError(f"{folder / STATE} is of version {state['number']}: the folder was renamed")
     return Commit(
         PolicyVersion(number, state["sha256"]),
         folder,
         tuple(state["ledger"]),
-        state["row"],
-        state["learner"],
-        state["dropped"],
-        state["went_back_to"],
+        row=state["row"],
+        running_state=state["learner"],
+        dropped=state["dropped"],
+        went_back_to=state["went_back_to"],
     )
 
 
@@ -227,14 +239,14 @@ def _state(folder: Path) -> dict[str, Any]:
     return state
 
 
-def _check_same(folder: Path, state: Mapping[str, Any], fingerprint: Mapping[str, str]) -> None:
-    then = dict(state["fingerprint"])
-    if then.get("base") in ("fp32", "bf16"):  # of releases that refused another precision
-        del then["base"]
+def _check_fingerprint(folder: Path, state: Mapping[str, Any], fingerprint: Mapping[str, str]) -> None:
+    saved = dict(state["fingerprint"])
+    if saved.get("base") in ("fp32", "bf16"):  # of releases that refused another precision
+        del saved["base"]
     changed = [
-        f"{key} was {then.get(key)!r}, is {value!r}"
-        for key, value in {**dict.fromkeys(then), **fingerprint}.items()
-        if then.get(key) != value
+        f"{key} was {saved.get(key)!r}, is {value!r}"
+        for key, value in {**dict.fromkeys(saved), **fingerprint}.items()
+        if saved.get(key) != value
     ]
     if changed:
         raise SetupError(f"cannot resume {folder}: {'; '.join(changed)}")
@@ -254,11 +266,11 @@ def _check_files(folder: Path, *, without_moments: bool = False) -> None:
         if without_moments and name == OPTIMIZER and not path.exists():
             continue
         try:
-            found = file_sha256(path)
+            actual = file_sha256(path)
         except OSError as error:
             raise _DamagedError(f"{path}: {error.strerror}") from error
-        if found != committed:
-            raise _DamagedError(f"{path} is damaged: its SHA-256 is {found}, committed was {committed}")
+        if actual != committed:
+            raise _DamagedError(f"{path} is damaged: its SHA-256 is {actual}, committed was {committed}")
 
 
 def served_files(folder: Path) -> list[Path]:

@@ -54,10 +54,10 @@ class StoredTensor:
     @classmethod
     def of(cls, tensor: torch.Tensor, *, dtype: torch.dtype | None = None, transposed: bool = False) -> Self:
         """Describes `tensor`, which is read when it is written. A sharded one needs all processes then."""
-        own = tensor.detach()
+        detached = tensor.detach()
         if transposed:
-            return cls(tuple(own.shape[::-1]), dtype or own.dtype, lambda: full_tensor(own).T)
-        return cls(tuple(own.shape), dtype or own.dtype, lambda: full_tensor(own))
+            return cls(tuple(detached.shape[::-1]), dtype or detached.dtype, lambda: full_tensor(detached).T)
+        return cls(tuple(detached.shape), dtype or detached.dtype, lambda: full_tensor(detached))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +124,8 @@ def save_model(model: Any, folder: Path) -> None:
 
 def file_sha256(path: Path) -> str:
     """Returns the SHA-256 of a file in hexadecimal. A process reads an unchanged file only once."""
-    found = path.stat()
-    return _sha256(path, found.st_ino, found.st_size, found.st_mtime_ns)
+    status = path.stat()
+    return _sha256(path, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=64)

@@ -58,17 +58,17 @@ class Publisher:
         self._streams, self._access = streams, access
         self._epoch, self._max_steps = epoch, max_steps
         self._loop = loop
-        self._store, self._kept = store, -1
+        self._store, self._stored = store, -1
         self._newest: Adapter | None = None
         self._by_url: dict[str, _Server] = {}
-        self._found = threading.Event()
-        self._following = asyncio.run_coroutine_threadsafe(self._follow_servers(urls), loop)
-        self._following.add_done_callback(lambda _: self._found.set())  # also after an error
+        self._looked_up = threading.Event()
+        self._follow_task = asyncio.run_coroutine_threadsafe(self._follow_servers(urls), loop)
+        self._follow_task.add_done_callback(lambda _: self._looked_up.set())  # also after an error
 
     def publish(self, adapter: Adapter) -> None:
         """Publishes a version after its commit and acknowledgement. First waits for the previous version."""
         self.wait()
-        self._keep(adapter)
+        self._copy_to_store(adapter)
         last = 0 < self._max_steps <= adapter.version.number
         self._streams.publish_policy(adapter, epoch=self._epoch, last=last)
         reach("trainer.recorded")
@@ -82,7 +82,7 @@ class Publisher:
             logger.warning("the policy record says %s: publishing %s again", published, adapter.version.name)
             self.publish(adapter)
         else:
-            self._keep(adapter)
+            self._copy_to_store(adapter)
             self._run(self._reload(adapter))
 
     def wait(self) -> None:
@@ -101,15 +101,15 @@ class Publisher:
             PeerFault: a server does not fall asleep.
         """
         self.wait()
-        self._run(self._each(_Server.sleep))
+        self._run(self._on_all_servers(_Server.sleep))
 
     def wake_up(self) -> None:
         """Wakes the servers. One that cannot take its memory back is woken by the next reload."""
-        self._run(self._each(_Server.wake_up))
+        self._run(self._on_all_servers(_Server.wake_up))
 
     async def close(self) -> None:
         """Cancels the reloads under way and closes the clients."""
-        self._following.cancel()
+        self._follow_task.cancel()
         for server in self._servers:
             await server.close()
 
@@ -117,16 +117,16 @@ class Publisher:
     def _servers(self) -> list["_Server"]:
         return list(self._by_url.values())
 
-    def _keep(self, adapter: Adapter) -> None:
+    def _copy_to_store(self, adapter: Adapter) -> None:
         """Copies a version to the store. If that fails, training goes on, and `republish` tries again."""
-        if not self._store or self._kept == adapter.version.number:
+        if not self._store or self._stored == adapter.version.number:
             return
         folder = Path(adapter.path)
         try:
             # `SHA256SUMS` comes last, so a server that finds it finds all files.
             names = [f"{folder.name}/{path.name}" for path in served_files(folder)]
             upload(folder.parent, names, self._store)
-            self._kept = adapter.version.number
+            self._stored = adapter.version.number
         except Exception as error:  # each store has its own
             logger.error(
                 "%s is not in the store, and other machines cannot serve it: --adapter-store %s: %s %s",
@@ -134,27 +134,27 @@ class Publisher:
             )  # fmt: skip
 
     async def _follow_servers(self, urls: str) -> None:
-        async for found in replicas.follow(urls):
-            gone = [self._by_url.pop(url) for url in self._by_url.keys() - found]
-            for url in found:
+        async for current in replicas.follow(urls):
+            removed = [self._by_url.pop(url) for url in self._by_url.keys() - current]
+            for url in current:
                 if url not in self._by_url:
                     self._by_url[url] = _Server(
                         InferenceClient(url, access=self._access, timeout_s=RELOAD_TIMEOUT_S)
                     )
                     if self._newest:
                         self._by_url[url].reload(self._newest)
-            self._found.set()
-            for server in gone:
+            self._looked_up.set()
+            for server in removed:
                 await server.leave()
 
     def _run(self, call: Coroutine[Any, Any, None]) -> None:
-        self._found.wait()  # for the first look-up
-        if self._following.done() and (error := self._following.exception()):
+        self._looked_up.wait()  # for the first look-up
+        if self._follow_task.done() and (error := self._follow_task.exception()):
             call.close()
             raise error  # one that `replicas` does not handle: a bug there
         asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
-    async def _each(self, call: Callable[["_Server"], Awaitable[None]]) -> None:
+    async def _on_all_servers(self, call: Callable[["_Server"], Awaitable[None]]) -> None:
         calls = (call(server) for server in self._servers)
         # Waits for all, so that no server is put to sleep after another has failed and all were woken.
         for error in await asyncio.gather(*calls, return_exceptions=True):
