@@ -186,7 +186,7 @@ class Asker:
             board = chess.Board(position.fen)
             replies = [await player.play(board.copy(), seed=seed + i) for i in range(variant.samples + 1)]
             texts = [_Text(f"\\boxed{{{reply.move}}}") for reply in replies]
-            return position.fen, await self._judged(position, position.fen, texts, variant)
+            return position.fen, await self._judge(position, position.fen, texts, variant)
         prompt = render(position, style=variant.style)
         beginning = (Message("assistant", variant.begin),) if variant.begin else ()
         request = replace(prompt, messages=(*prompt.messages, *beginning))
@@ -196,7 +196,7 @@ class Asker:
                 request, count=variant.samples, seed=seed
             )
         texts = [_Text(variant.begin + c.text, len(c.token_ids), c.truncated) for c in completions]
-        return prompt.fen, await self._judged(position, prompt.fen, texts, variant)
+        return prompt.fen, await self._judge(position, prompt.fen, texts, variant)
 
     async def _judge(
         self, position: Position, fen: str, texts: Sequence[_Text], variant: Variant
