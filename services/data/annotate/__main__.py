@@ -76,8 +76,8 @@ def _positions(options: argparse.Namespace) -> Iterator[Position]:
     """Distinct positions from games, or those of a file with a FEN on each line."""
     if options.fens:
         report = FenReport()
-        lines = epd_lines(decoded(Path(options.fens).read_bytes()))
-        for number, line in islice(lines, options.count):
+        lines = list(islice(epd_lines(decoded(Path(options.fens).read_bytes())), options.count))
+        for number, line in lines:
             try:
                 fen = decidable(read_epd(line, dropped=report.dropped).board.fen()).fen()
             except InvalidInput as error:
@@ -85,6 +85,8 @@ def _positions(options: argparse.Namespace) -> Iterator[Position]:
             else:
                 yield Position(id=f"fen:{number}", fen=fen, ply=0, phase=Phase.MIDDLEGAME, game_id="")
         sys.stderr.writelines(f"{line}\n" for line in report.lines(options.fens))
+        if report.skipped_count == len(lines):
+            raise InvalidInput(f"{options.fens!r} has no position that can be used")
         return
     from services.data.pgn.collection import GameCollection
     from services.data.pgn.sources import find_sources
