@@ -205,7 +205,7 @@ move_concept("pins", detect=_pins, holds=of_moved(is_pin, "pinner"), weight=_pin
 
 def _unpins(step: Step) -> Iterator[Values]:
     freed = {pin["pinned"] for pin in pins_on(step.before) if pin["side"] == step.mover} - {step.origin}
-    still = {pin["pinned"] for pin in pins_on(step.after)} if freed else set()
+    still = {pin["pinned"] for pin in pins_on(step.after, opposed=True)} if freed else set()
     for square in sorted(freed - still):
         if step.before.piece_type_at(square) != chess.PAWN:
             yield {"piece": square}

@@ -72,16 +72,21 @@ def _lines_through(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Squ
                 yield slider, first, second
 
 
-def pins_on(board: chess.Board) -> Iterator[Values]:
+def pins_on(board: chess.Board, *, opposed: bool = False) -> Iterator[Values]:
     """Behind the pinned piece stands its king, or something worth more than it and the pinner.
 
-    What can take a pinner that is worth as much opposes it.
+    What can take a pinner that is worth as much opposes it: it is left out unless `opposed` is set.
     """
     for slider, first, second in _lines_through(board):
         attacker, front, prize = (worth(board, square) for square in (slider, first, second))
         same_side = board.color_at(first) == board.color_at(second)
-        opposed = attacker >= front and board.attacks_mask(first) & chess.BB_SQUARES[slider]
-        if same_side and not opposed and prize > front and (prize > attacker or prize == VALUES[chess.KING]):
+        takes = attacker >= front and board.attacks_mask(first) & chess.BB_SQUARES[slider]
+        if (
+            same_side
+            and (opposed or not takes)
+            and prize > front
+            and (prize > attacker or prize == VALUES[chess.KING])
+        ):
             yield {"side": board.color_at(first), "pinned": first, "pinner": slider, "behind": second}
 
 

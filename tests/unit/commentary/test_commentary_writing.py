@@ -21,6 +21,7 @@ from commentary import (
     write,
 )
 from commentary.concept import move_findings
+from commentary.concepts.tactics import pins_on
 from commentary.exchange import is_absurd
 from commentary.naming import numbered
 from commentary.step import Step
@@ -208,6 +209,17 @@ def test_what_is_taken_is_not_named_as_if_it_were_the_piece_that_takes() -> None
             step, [captures]
         )
         assert "that pawn" not in phrase
+
+
+def test_an_equal_piece_that_can_take_the_pinner_is_opposed_and_pinned_still() -> None:
+    board = chess.Board("r5nr/p4p2/2pRqkpp/4Q3/4PP1N/2p4P/PPP3P1/2K5 b - - 0 21")
+    said = {finding.concept.name for finding in move_findings(Step.of(board, board.parse_san("Ke7")))}
+    assert "unpins" not in said  # the queen on e5 keeps the queen on e6 on the file
+    facing = chess.Board("4k3/4b3/8/8/8/8/8/4K3 w - - 0 1")
+    facing.set_piece_at(chess.E5, chess.Piece.from_symbol("R"))
+    assert [values["pinned"] for values in pins_on(facing)] == [chess.E7]
+    facing.set_piece_at(chess.E7, chess.Piece.from_symbol("r"))
+    assert not list(pins_on(facing))
 
 
 def test_several_take_the_plural() -> None:
