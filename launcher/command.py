@@ -1,21 +1,26 @@
 """The `rookery` command.
 
-A command of a service replaces this process by `python -m services.X` with the same flags, so no service is
-imported here. Slow imports are made inside the functions, so that `main` can handle Ctrl-C during them.
+A command of a service runs `python -m services.X` with the same flags in this process, so no service is
+imported here. All slow imports are made inside the functions, so that `main` can handle Ctrl-C during them.
 """
+
+from __future__ import annotations
 
 import importlib.util
 import os
-import shlex
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from launcher.services import SERVICES
 from rookery import __version__
 
+TYPE_CHECKING = False  # importing `typing` is slow
 if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
     from rich.console import Console
 
 USAGE = """usage: rookery COMMAND ...
@@ -80,6 +85,9 @@ SERVE_USAGE = """usage: rookery serve SERVICE [flags]
 `rookery serve SERVICE --help` lists the flags.
 """
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C: 128 + SIGINT, as in shells."""
+
 EXTRAS = {
     "services.data": ("pyarrow", "data"),
     "services.data.feed": ("fastapi", "data"),
@@ -95,7 +103,13 @@ EXTRAS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit status."""
+    """Runs one command and returns its exit status. Ctrl-C ends it without a traceback."""
+    if argv is None:
+        sys.unraisablehook = _end_if_interrupted
+        # asyncio.run replaces this handler, and no other one.
+        signal.default_int_handler = _interrupt  # type: ignore[assignment]
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as for a job in the background
+            signal.signal(signal.SIGINT, _interrupt)
     command, *rest = list(sys.argv[1:] if argv is None else argv) or [""]
     if command in ("-h", "--help", "help"):
         sys.stdout.write(USAGE)
@@ -107,15 +121,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: no command {command!r}\n\n{USAGE}" if command else USAGE)
         return 2
     try:
-        from rookery.errors import RookeryError
+        return _run(command, rest)
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
+
+def _run(command: str, rest: list[str]) -> int:
+    from rookery.errors import RookeryError, SetupError
+
+    try:
         return COMMANDS[command](rest)
-    except KeyboardInterrupt:  # before the command has installed its own handler, e.g. during its imports
-        return 130
     except RookeryError as error:
-        from rookery.settings import fail
+        fault = error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        fault = SetupError(f"{error.strerror}: {os.fsdecode(error.filename)!r}")
+    from rookery.settings import fail
 
-        return fail(error)
+    return fail(fault)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Handles Ctrl-C. It ends the process during an import: packages would convert or print the exception."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            os._exit(INTERRUPTED)
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _end_if_interrupted(unraisable: sys.UnraisableHookArgs) -> None:
+    """Ends the process if Ctrl-C came where Python would print a traceback and go on, as in a destructor."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        os._exit(INTERRUPTED)
+    sys.__unraisablehook__(unraisable)
 
 
 def _serve(rest: list[str]) -> int:
@@ -135,9 +175,15 @@ def _serve(rest: list[str]) -> int:
 
 
 def _become(module: str, *arguments: str) -> int:
+    """Runs `python -m module arguments` in this process. It ends with `SystemExit`."""
+    import runpy
+
     _require(module)
-    sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606 - no shell is meant
+    sys.argv = [module, *arguments]
+    if not sys.flags.safe_path:
+        sys.path[0] = os.getcwd()  # noqa: PTH109 - pathlib is a slow import
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    return 0
 
 
 def _require(module: str) -> None:
@@ -148,13 +194,13 @@ def _require(module: str) -> None:
         raise SetupError(f"{module} needs {package}: pip install 'rookery[{extra}]'")
 
 
-def _console(**options: Any) -> "Console":
+def _console(**options: Any) -> Console:
     from rookery.terminal import SafeConsole
 
     return SafeConsole(**options)
 
 
-def _plain(**options: Any) -> "Console":
+def _plain(**options: Any) -> Console:
     """One that neither colours numbers nor breaks lines."""
     return _console(highlight=False, soft_wrap=True, **options)
 
@@ -180,7 +226,7 @@ def _sweep(rest: list[str]) -> int:
     return sweep(SweepSettings.parse(rest, prog="rookery sweep", show=print_runs), _console())
 
 
-_OWN: dict[str, tuple[str, str, str, Callable[[], "Console"]]] = {
+_OWN: dict[str, tuple[str, str, str, Callable[[], Console]]] = {
     "status": ("status", "StatusSettings", "status", _console),
     "dead": ("dead", "DeadSettings", "dead", _plain),
     "doctor": ("doctor", "DoctorSettings", "doctor", _plain),
@@ -234,6 +280,8 @@ def _check(rest: list[str]) -> int:
 
 def _uci(rest: list[str]) -> int:
     """The arena cannot start an inference server by itself: it is told the command that does."""
+    import shlex
+
     server = shlex.join([sys.executable, "-m", "launcher", "serve", "players"])
     return _become("services.arena", "uci", "--server-command", server, *rest)
 

@@ -143,7 +143,7 @@ def arena(command: str, *players: str, flags: Mapping[str, object]) -> None:
     Raises:
         RookeryError: it failed; it has said why.
     """
-    argv = [sys.executable, "-m", "services.arena", command, *players, *as_flags(flags)]
+    argv = [sys.executable, "-m", "launcher", "arena", command, *players, *as_flags(flags)]
     status = subprocess.run(argv, check=False).returncode
     if status:
         raise RookeryError(f"the arena's {command} ended with status {status}")

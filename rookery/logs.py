@@ -13,6 +13,7 @@ import time
 
 from google.protobuf.message import DecodeError
 
+from rookery.errors import SetupError
 from rookery.masking import mask_setting, mask_text, printable
 
 _STANDARD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
@@ -64,7 +65,14 @@ def configure(service: str, *, level: str = "INFO") -> None:
     """Logs to stderr: text in a terminal, JSON elsewhere; `ROOKERY_LOGS=json|text` overrides this.
 
     On SIGUSR1, the process writes the stacks of its threads there.
+
+    Raises:
+        SetupError: ROOKERY_LOG_LEVEL is no level.
     """
+    level = os.environ.get("ROOKERY_LOG_LEVEL") or level
+    if level not in logging.getLevelNamesMapping():
+        names = ", ".join(logging.getLevelNamesMapping())
+        raise SetupError(f"ROOKERY_LOG_LEVEL={level!r}: choose from {names}")
     faulthandler.register(signal.SIGUSR1, file=sys.__stderr__ or sys.stderr)
     choice = os.environ.get("ROOKERY_LOGS", "text" if sys.stderr.isatty() else "json")
     handler = logging.StreamHandler()
@@ -74,7 +82,7 @@ def configure(service: str, *, level: str = "INFO") -> None:
         handler.setFormatter(
             TextFormatter(f"%(asctime)s {service:<9} %(levelname)-7s %(message)s", "%H:%M:%S")
         )
-    logging.basicConfig(level=os.environ.get("ROOKERY_LOG_LEVEL", level), handlers=[handler], force=True)
+    logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.getLogger("grpc._cython.cygrpc").addFilter(shorten_decode_error)
     for noisy in ("httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -224,7 +224,10 @@ async def serve(service: Service) -> None:
         http_socket.getsockname()[1],
         f" and grpc port {service.grpc_port}" if grpc_server else "",
     )
-    await stopping.wait()
+    try:
+        await stopping.wait()
+    except asyncio.CancelledError:  # Ctrl-C came before the handlers; without an end, threads would go on
+        stopping.set()
     logger.info("%s drains", service.name)
     if grpc_server:
         await grpc_server.stop(DRAIN_S)

@@ -192,7 +192,7 @@ def configured(table: str) -> dict[str, Any]:
         SetupError: the file cannot be read, or seems to have the table under another name.
     """
     path = os.environ.get(CONFIG_VARIABLE)
-    if path is None:
+    if not path:
         return {}
     try:
         tables: dict[str, Any] = tomllib.loads(Path(path).read_text())

@@ -40,6 +40,6 @@ def _leave_the_servers_own() -> None:
             inherited.close()
 
 
-if "vllm.entrypoints.launchers.api_server.entry" in sys.orig_argv:
+if "services.inference.server.start" in sys.orig_argv:
     multiprocessing.get_context = _forking_context
     os.register_at_fork(after_in_child=_leave_the_servers_own)

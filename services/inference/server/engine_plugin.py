@@ -1,21 +1,16 @@
 """The `vllm.general_plugins` entry point: what every vLLM process runs before it loads a model."""
 
-import multiprocessing
-import os
 import signal
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from services.inference.server.start import end_with_parent
+
 if TYPE_CHECKING:
     from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
-
-GRACE_S = 5.0
 
 
 def load() -> None:
@@ -46,24 +41,6 @@ def exit_on_signals_while_starting() -> None:
             raise SystemExit(128 + signal.SIGTERM)
 
     utils.zmq_socket_ctx = not_swallowing
-
-
-def end_with_parent() -> None:
-    """Starts a thread that ends this process when its parent ends; does nothing in the main process.
-
-    vLLM stops its engine on SIGTERM. If the server gets SIGKILL, also from the kernel's out-of-memory killer,
-    the engine would stay and keep the memory of the model and the key-value cache.
-    """
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_watch, args=(parent.sentinel,), name="end-with-parent", daemon=True).start()
-
-
-def _watch(sentinel: int) -> None:
-    wait([sentinel])
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(GRACE_S)
-    os._exit(1)
 
 
 def allow_several_greedy_answers() -> None:

@@ -13,8 +13,6 @@ from rookery.config.inference import SAMPLING_DEFAULTS, ServerSettings
 from rookery.errors import SetupError
 from rookery.hub import cached, model_folder
 
-LAUNCHER = "vllm.entrypoints.launchers.api_server.entry"
-
 WORKER_EXTENSION = "services.inference.server.full_weights.FullWeightsWorker"
 
 CPU_BLOCK_TOKENS = 32
@@ -104,7 +102,7 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         arguments["max-num-batched-tokens"] = max(CPU_BATCH_TOKENS, settings.max_model_len or 0)
         arguments["distributed-executor-backend"] = "uni"
     values = [part for key, value in arguments.items() for part in (f"--{key}", str(value))]
-    return [sys.executable, "-m", LAUNCHER, *values, *_switches(settings, cpu=cpu)]
+    return [sys.executable, "-m", "services.inference.server.start", *values, *_switches(settings, cpu=cpu)]
 
 
 def _switches(settings: ServerSettings, *, cpu: bool) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -51,13 +52,26 @@ def exit_status(server: Server) -> int:
     return status
 
 
-def test_stopped_while_it_starts_it_ends(server: Server) -> None:
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (signal.SIGTERM, 128 + signal.SIGTERM),
+        (signal.SIGINT, -signal.SIGINT),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
+)
+def test_stopped_while_it_starts_it_ends(server: Server, number: signal.Signals, status: int) -> None:
+    server.log.unlink(missing_ok=True)
     server.launch()
     assert server.process
     starting = lambda: "EngineCore" in " ".join(server.processes())  # noqa: E731
     until(starting, of=server.process, log=server.log, within_s=240, every_s=0.1)
-    server.process.terminate()
-    assert exit_status(server) == 128 + signal.SIGTERM
+    if number == signal.SIGINT:  # Ctrl-C in a terminal
+        os.killpg(server.process.pid, number)
+    else:
+        server.process.send_signal(number)
+    assert exit_status(server) == status
+    assert number != signal.SIGINT or "Traceback" not in server.log.read_text()
 
 
 async def test_stopped_while_it_is_busy_it_tells_every_client_and_ends(

@@ -5,20 +5,24 @@ import sys
 import tomllib
 from pathlib import Path
 
+import psutil
 import pytest
 
+from rookery.processes.child import last_lines
 from tests.conftest import ROOT
+from tests.waiting import until
 
 INTERRUPTED = """
 import os, signal, sys
+WANTED = sys.argv.pop(1)
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
-        if name == sys.argv[1]:
+        if name == WANTED:
             sys.meta_path.remove(self)
             os.kill(os.getpid(), signal.SIGINT)
 from launcher.command import main
 sys.meta_path.insert(0, Interrupt())
-sys.exit(main(sys.argv[2:]))
+sys.exit(main())
 """
 
 
@@ -30,22 +34,84 @@ def test_players_without_a_server_pass_through() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["rookery.settings", "pydantic_settings.sources", "rich.console", "launcher.session", "redis"]
+    ("module", "command"),
+    [
+        ("rookery.errors", "status"),
+        ("rookery.settings", "up"),
+        ("pydantic_settings.sources", "up"),
+        ("rich.console", "up"),
+        ("launcher.session", "up"),
+        ("redis", "up"),
+        ("services.data", "data stats"),
+        ("pyarrow", "data sample --count 1 --out OUT"),
+        ("services.data.settings", "serve data"),
+        ("duckdb", "serve viewer --port 0"),
+        ("services.reward.scorer", "serve reward --port 0 --grpc-port 0"),
+        ("services.reward.command", "score FEN RESPONSE"),
+        ("services.arena.settings", "arena match random random"),
+        ("numpy", "arena elo OUT/games.jsonl"),
+        ("services.arena.uci.session", "uci"),
+        ("commentary", "check text --fen FEN"),
+    ],
 )
-def test_ctrl_c_in_the_middle_of_an_import_is_quiet(module: str, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        INTERRUPTED,
-        module,
-        "up",
-        "--runs-dir",
-        str(tmp_path),
-        "--model",
-        "none",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+def test_ctrl_c_in_the_middle_of_an_import_is_quiet(module: str, command: str, tmp_path: Path) -> None:
+    argv = [word.replace("OUT", str(tmp_path)) for word in command.split()]
+    argv += ["--runs-dir", str(tmp_path), "--model", "none"] if command == "up" else []
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, module, *argv],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "class A:\n    def __del__(self):\n        raise KeyboardInterrupt\nA()",
+        "try:\n    import swallowed\nexcept BaseException:\n    pass",
+    ],
+    ids=["destructor", "import"],
+)
+def test_ctrl_c_is_not_swallowed(work: str, tmp_path: Path) -> None:
+    (tmp_path / "swallowed.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    code = f"""
+import sys
+from launcher import command
+WORK = {work!r}
+command.COMMANDS["plan"] = lambda rest: exec(WORK) or print("goes on")
+sys.argv[1:] = ["plan"]
+sys.path.append({str(tmp_path)!r})
+command.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+LOADING = """
+import sys
+from pathlib import Path
+from launcher import serve_players
+from tests.integration.local.children import WITH_WORKER, script
+url = "http://127.0.0.1:9/readyz"
+serve_players._command = lambda *_, log, **__: script("server", WITH_WORKER, log.parent, probe_url=url)
+flags = ["model:models/rook-tiny", "--logs", sys.argv[1]]
+sys.exit(serve_players.serve_until_eof(serve_players.PlayersSettings.parse(flags, prog="players")))
+"""
+
+
+def test_players_end_with_their_input_while_the_model_loads(tmp_path: Path) -> None:
+    """As they do when `rookery uci`, which holds the input, is killed."""
+    command = [sys.executable, "-c", LOADING, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT) as players:
+        worker = int(until(lambda: last_lines(tmp_path / "server.log", 1), of=players)[0])
+        assert players.stdin
+        players.stdin.close()
+        assert until(lambda: players.poll() is not None)
+        assert players.returncode == 0
+    until(lambda: not psutil.pid_exists(worker))
 
 
 def test_up_shows_what_the_services_resolve(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-import os
 import re
+import runpy
 import sys
 from pathlib import Path
 
@@ -9,25 +9,27 @@ from launcher import command as cli
 from launcher.command import COMMANDS, EXTRAS, main
 from launcher.services import SERVICES
 from rookery import __version__
+from tests.commands import call
 from tests.conftest import ROOT
 
 
 class Become:
-    """Stands where `os.execv` would end the test."""
+    """Stands where another module would run in the test's process."""
 
     def __init__(self) -> None:
         self.argv: list[str] = []
 
-    def __call__(self, path: str, argv: list[str]) -> int:
-        assert path == sys.executable
-        self.argv = argv[1:]
-        return 0
+    def __call__(self, module: str, *, run_name: str, alter_sys: bool) -> None:
+        assert (run_name, alter_sys, sys.path[0]) == ("__main__", True, str(Path.cwd()))
+        self.argv = [module, *sys.argv[1:]]
 
 
 @pytest.fixture
 def become(monkeypatch: pytest.MonkeyPatch) -> Become:
     stand_in = Become()
-    monkeypatch.setattr(os, "execv", stand_in)
+    monkeypatch.setattr(runpy, "run_module", stand_in)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: object())
     return stand_in
 
@@ -56,13 +58,13 @@ def become(monkeypatch: pytest.MonkeyPatch) -> Become:
 )
 def test_commands_become_their_module(become: Become, argv: str, module: str) -> None:
     main(argv.split())
-    assert become.argv == ["-m", *module.split()]
+    assert become.argv == module.split()
 
 
 def test_uci_is_told_how_to_start_a_server(become: Become) -> None:
     main(["uci", "--player", "run:runs/demo"])
     assert become.argv == [
-        *("-m", "services.arena", "uci", "--server-command"),
+        *("services.arena", "uci", "--server-command"),
         f"{sys.executable} -m launcher serve players",
         *("--player", "run:runs/demo"),
     ]
@@ -101,6 +103,43 @@ def test_a_wrong_word_is_quoted_beside_the_right_ones(
     assert "usage: rookery" in said
     if argv and argv != ["serve"]:
         assert repr(argv[-1]) in said
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "up --runs-dir PATH",
+        "up --runs-dir PATH --run kept",
+        "up --runs-dir PATH --dry-run",
+        "demo --runs-dir PATH",
+        "status --runs-dir PATH",
+        "doctor --redis-url redis://127.0.0.1:9/0 --out PATH",
+        "serve players model:models/rook-tiny --logs PATH",
+        "evaluate random --out PATH",
+        "arena curve PATH",
+        "arena match random random,name=other --pairs 1 --out PATH",
+        "arena tournament random random,name=other --out PATH",
+        "data sample --count 1 --out PATH",
+        "data rescore PATH --scheme best",
+        "plot PATH",
+    ],
+)
+def test_a_path_below_a_file_is_an_error_in_one_line(
+    argv: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "file").touch()
+    path = str(tmp_path / "file" / "x")
+    done = call(main, argv.replace("PATH", path).split())
+    assert done.returncode in (1, 2)
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert path in done.stderr
+
+
+def test_an_empty_name_of_the_toml_file_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOKERY_CONFIG", "")
+    assert main(["plan"]) == 0
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rookery.errors import SetupError
 from rookery.logs import JsonFormatter, configure
 
 
@@ -41,6 +42,12 @@ def test_json_carries_the_exception() -> None:
             "a", logging.ERROR, "f", 1, "baking failed", (), (ValueError, error, error.__traceback__)
         )
     assert "ValueError: bad yeast" in json.loads(JsonFormatter("x").format(record))["exception"]
+
+
+def test_a_level_that_is_none_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOKERY_LOG_LEVEL", "loud")
+    with pytest.raises(SetupError, match="ROOKERY_LOG_LEVEL='loud': choose from CRITICAL, "):
+        configure("data")
 
 
 @pytest.mark.parametrize(("choice", "start"), [("json", '{"time": '), ("text", "")])

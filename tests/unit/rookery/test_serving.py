@@ -240,6 +240,23 @@ async def test_sigterm_drains(bakery: Bakery) -> None:
     assert stopped == ["oven off"]
 
 
+async def test_ctrl_c_before_the_handlers_ends_the_background_tasks(bakery: Bakery) -> None:
+    ended: list[bool] = []
+
+    async def work(stopping: asyncio.Event) -> None:
+        await stopping.wait()
+        ended.append(True)
+
+    async def interrupted() -> None:
+        task = asyncio.current_task()
+        assert task
+        task.cancel()  # as asyncio.run does
+        await serve(bakery.service(background=(work,)))
+
+    await asyncio.create_task(interrupted())
+    assert ended == [True]
+
+
 async def test_a_background_task_that_fails_ends_the_service(bakery: Bakery) -> None:
     async def burn(stopping: asyncio.Event) -> None:
         raise EngineFault("fire")
