@@ -9,8 +9,10 @@ import asyncio
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -58,11 +60,32 @@ class PlayersSettings(Settings):
 
 
 def serve_until_eof(settings: PlayersSettings) -> int:
-    """Serves the players and prints their specs, one a line, until the standard input ends."""
-    with serve(settings.specs, device=settings.device, logs=settings.logs) as resolved:
-        sys.stdout.write("".join(f"{spec}\n" for spec in resolved))
-        sys.stdout.flush()
-        sys.stdin.read()
+    """Serves the players and prints their specs, one a line, until the standard input ends.
+
+    If it ends while a model loads, the servers are stopped at once.
+    """
+    waits = any(map(_is_served, settings.specs))
+    ended = False
+
+    def read() -> None:
+        nonlocal ended
+        while os.read(sys.stdin.fileno(), 65536):
+            pass
+        ended = True
+        if waits:
+            signal.pthread_kill(main, signal.SIGINT)
+
+    main, reader = threading.get_ident(), threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        with serve(settings.specs, device=settings.device, logs=settings.logs) as resolved:
+            waits = False
+            sys.stdout.write("".join(f"{spec}\n" for spec in resolved))
+            sys.stdout.flush()
+            reader.join()
+    except KeyboardInterrupt:
+        if not ended:
+            raise
     return 0
 
 
