@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from launcher.services import SERVICES
 from rookery import __version__
 
 TYPE_CHECKING = False  # importing `typing` is slow
@@ -167,6 +166,8 @@ def _serve(rest: list[str]) -> int:
         from launcher.serve_players import PlayersSettings, serve_until_eof
 
         return serve_until_eof(PlayersSettings.parse(flags, prog="rookery serve players"))
+    from launcher.services import SERVICES
+
     if service not in SERVICES:
         said = f"error: no service {service!r}\n\n" if service else ""
         sys.stderr.write(said + SERVE_USAGE)
