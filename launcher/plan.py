@@ -94,6 +94,8 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     if not (settings.generated or is_url(settings.source) or Path(settings.source).exists()):
         raise SetupError(f"no such file: {settings.source!r} (--source)")
     run_dir = (settings.runs_dir / settings.run).resolve()
+    if (place := next(path for path in (run_dir, *run_dir.parents) if path.exists())).is_file():
+        raise SetupError(f"{str(settings.runs_dir)!r} cannot be made: {str(place)!r} is a file (--runs-dir)")
     overrides = Overrides(settings.set)
     _check_evaluation(settings)
     if settings.reward_model and not (settings.reward_model / _REWARD_MODEL_CARD).is_file():

@@ -114,7 +114,6 @@ def test_a_wrong_word_is_quoted_beside_the_right_ones(
         "demo --runs-dir PATH",
         "status --runs-dir PATH",
         "doctor --redis-url redis://127.0.0.1:9/0 --out PATH",
-        "serve players model:models/rook-tiny --logs PATH",
         "evaluate random --out PATH",
         "arena curve PATH",
         "arena match random random,name=other --pairs 1 --out PATH",
