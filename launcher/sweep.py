@@ -36,7 +36,7 @@ _ROWS = ("++-", "+++-+--", "++-+++---+-")
 _LEAST_FREEDOM = 2
 """Degrees of freedom. With 1, intervals would be wider than those of one change at a time."""
 
-_OWN = {"run", "runs_dir", "redis_url", "seed", "set", "dry_run", "from_version"}
+_DECIDED = {"run", "runs_dir", "redis_url", "seed", "set", "dry_run", "from_version"}
 """Settings of the demo that the sweep decides."""
 
 _INCIDENTAL = {"runs_dir", "redis_url", "view", "dry_run"}
@@ -76,8 +76,10 @@ class SweepSettings(DemoSettings):
         for change in changes:
             for assignment in shlex.split(change) or [""]:
                 name, equals, _ = assignment.partition("=")
-                known = "." in name or name.replace("-", "_") in DemoSettings.model_fields.keys() - _OWN
-                if not (known and equals):
+                is_setting = (
+                    "." in name or name.replace("-", "_") in DemoSettings.model_fields.keys() - _DECIDED
+                )
+                if not (is_setting and equals):
                     raise ValueError(
                         f"{assignment!r} is neither SERVICE.SETTING=VALUE nor a flag of `rookery demo` that "
                         "can be varied, such as batch_groups=64"
@@ -129,24 +131,26 @@ def sweep(settings: SweepSettings, console: Console) -> int:
     """
     runs = plan_runs(settings)
     file = settings.runs_dir / f"{settings.run}.sweep.json"
-    wanted = {run.settings.run: run.settings.model_dump(mode="json", exclude=_INCIDENTAL) for run in runs}
-    _check_name(file, wanted)
-    left = [run for run in runs if not run.is_done]
-    for run in left:
+    settings_by_run = {
+        run.settings.run: run.settings.model_dump(mode="json", exclude=_INCIDENTAL) for run in runs
+    }
+    _check_name(file, settings_by_run)
+    unfinished = [run for run in runs if not run.is_done]
+    for run in unfinished:
         run.check()
     settings.runs_dir.mkdir(parents=True, exist_ok=True)
-    write_json(file, wanted)
-    for run in left:
+    write_json(file, settings_by_run)
+    for run in unfinished:
         console.rule(Text(f"{run} ({len(runs)} runs)"))
         if status := demo(run.settings, console):
             return status
-    made = find_runs([run.settings.run for run in runs], runs_dir=settings.runs_dir)
+    recorded = find_runs([run.settings.run for run in runs], runs_dir=settings.runs_dir)
     if settings.together:
         changes = {change: [change in run.changes for run in runs] for change in settings.vary}
-        found = effects(made, changes, keys=settings.keys)
+        comparison = effects(recorded, changes, keys=settings.keys)
     else:
-        found = compare(_configurations(runs, made), keys=settings.keys)
-    print_comparison(found, console, as_json=settings.json_)
+        comparison = compare(_configurations(runs, recorded), keys=settings.keys)
+    print_comparison(comparison, console, as_json=settings.json_)
     return 0
 
 
@@ -169,7 +173,9 @@ def plan_runs(settings: SweepSettings) -> list[SweptRun]:
         SetupError: a setting is wrong, or there are too many changes or seeds.
     """
     flags = {name for name, origin in last_origins().items() if origin in ("flag", "argument")}
-    given = {name: getattr(settings, name) for name in flags & DemoSettings.model_fields.keys() - _OWN}
+    flag_values = {
+        name: getattr(settings, name) for name in flags & DemoSettings.model_fields.keys() - _DECIDED
+    }
     if not settings.vary or not settings.seeds or "seed" in flags:
         raise SetupError("rookery sweep needs --vary, at least once, and --seeds instead of --seed")
     assigned = [name for change in settings.vary for name in _by_name(shlex.split(change))]
@@ -179,7 +185,7 @@ def plan_runs(settings: SweepSettings) -> list[SweptRun]:
     for number, (seed, changes) in enumerate(_design(settings)):
         assignments = _by_name([*settings.set, *(part for change in changes for part in shlex.split(change))])
         values = {
-            **given,
+            **flag_values,
             "run": f"{settings.run}-{number:02}",
             "runs_dir": settings.runs_dir,
             "redis_url": settings.redis_url,
@@ -191,8 +197,8 @@ def plan_runs(settings: SweepSettings) -> list[SweptRun]:
         try:
             runs.append(SweptRun(DemoSettings(**values), tuple(changes)))
         except ValidationError as error:
-            said = validation_message(error.errors(include_url=False))
-            raise SetupError(f"{'; '.join(changes)}: {said}") from error
+            message = validation_message(error.errors(include_url=False))
+            raise SetupError(f"{'; '.join(changes)}: {message}") from error
     return runs
 
 
@@ -236,27 +242,27 @@ def _by_name(assignments: Iterable[str]) -> dict[str, str]:
     return {name: value for name, _, value in parts}
 
 
-def _configurations(runs: Sequence[SweptRun], made: Sequence[Run]) -> list[Configuration]:
-    """The runs of each change, and first those without one."""
-    found: dict[str, list[Run]] = {}
-    for run, one in zip(runs, made, strict=True):
-        found.setdefault("; ".join(run.changes) or NO_CHANGE, []).append(one)
-    return [Configuration(name, tuple(own)) for name, own in found.items()]
+def _configurations(swept: Sequence[SweptRun], recorded: Sequence[Run]) -> list[Configuration]:
+    """The recorded runs by their changes. Those without a change come first."""
+    runs_by_name: dict[str, list[Run]] = {}
+    for planned, run in zip(swept, recorded, strict=True):
+        runs_by_name.setdefault("; ".join(planned.changes) or NO_CHANGE, []).append(run)
+    return [Configuration(name, tuple(runs)) for name, runs in runs_by_name.items()]
 
 
-def _check_name(file: Path, wanted: Mapping[str, Mapping[str, Any]]) -> None:
+def _check_name(file: Path, settings_by_run: Mapping[str, Mapping[str, Any]]) -> None:
     """Compares the settings of all runs with those of the sweep that has used the name before, if any.
 
     Raises:
         SetupError: they differ, or other runs have these names.
     """
     if not file.exists():
-        if taken := [run for run in wanted if (file.parent / run).exists()]:
+        if taken := [run for run in settings_by_run if (file.parent / run).exists()]:
             raise SetupError(f"there is a run {taken[0]!r} already: choose another name (--run)")
         return
     stored = json.loads(file.read_text())
-    for run, values in {**stored, **wanted}.items():
-        before, now = stored.get(run, {}), wanted.get(run, {})
-        if other := [name for name in values if before.get(name) != now.get(name)]:
-            said = f"{other[0]} = {before.get(other[0])!r} and now {now.get(other[0])!r}"
-            raise SetupError(f"{file}: run {run!r} had {said}: choose another name (--run)")
+    for run, values in {**stored, **settings_by_run}.items():
+        before, now = stored.get(run, {}), settings_by_run.get(run, {})
+        if changed := [name for name in values if before.get(name) != now.get(name)]:
+            difference = f"{changed[0]} = {before.get(changed[0])!r} and now {now.get(changed[0])!r}"
+            raise SetupError(f"{file}: run {run!r} had {difference}: choose another name (--run)")

@@ -101,38 +101,38 @@ def compare_runs(settings: CompareSettings, console: Console) -> int:
         raise InvalidInput(
             f"{len(runs)} seeds of one configuration: use --separate to compare them with each other"
         )
-    found = compare(configurations, window=settings.window, keys=settings.keys, seed=settings.seed)
+    comparison = compare(configurations, window=settings.window, keys=settings.keys, seed=settings.seed)
     if settings.out is not None:
         curves = [Curve(c.name, tuple(run.steps for run in c.runs)) for c in configurations]
         panels = choose(_keys(runs), asked=settings.keys)
         _write(settings.out, draw(curves, panels, theme=settings.theme, kind=_kind(settings.out)))
-    print_comparison(found, console, as_json=settings.json_)
+    print_comparison(comparison, console, as_json=settings.json_)
     return 0
 
 
-def print_comparison(found: Comparison, console: Console, *, as_json: bool) -> None:
+def print_comparison(comparison: Comparison, console: Console, *, as_json: bool) -> None:
     """Prints a comparison as a table or as JSON."""
     if as_json:
-        console.out(json.dumps(found.as_json(), indent=2), highlight=False)
+        console.out(json.dumps(comparison.as_json(), indent=2), highlight=False)
     else:
-        console.print(table(found))
-        console.print(f"intervals: {found.method}", highlight=False)
+        console.print(comparison_table(comparison))
+        console.print(f"intervals: {comparison.method}", highlight=False)
 
 
-def table(found: Comparison) -> Table:
+def comparison_table(comparison: Comparison) -> Table:
     """A row for each statistic of each configuration, with `*` if the difference's interval excludes 0."""
-    windows = "-".join(str(n) for n in sorted({min(found.window_steps), max(found.window_steps)}))
-    made = Table(
+    windows = "-".join(str(n) for n in sorted({min(comparison.window_steps), max(comparison.window_steps)}))
+    table = Table(
         title=f"Means of the last {windows} steps, 95% intervals",
         title_justify="left", box=SIMPLE_HEAD, pad_edge=False,
     )  # fmt: skip
-    made.add_column("", no_wrap=True)
-    made.add_column("")
-    for head in ("mean", f"less {found.configurations[0]}", ""):
-        made.add_column(Text(head), justify="right", no_wrap=True)
-    for figure in found.figures:
+    table.add_column("", no_wrap=True)
+    table.add_column("")
+    for head in ("mean", f"less {comparison.configurations[0]}", ""):
+        table.add_column(Text(head), justify="right", no_wrap=True)
+    for figure in comparison.figures:
         difference = figure.difference
-        made.add_row(
+        table.add_row(
             figure.key if difference is None else "",
             Text(figure.configuration),
             _cell(figure.value),
@@ -143,7 +143,7 @@ def table(found: Comparison) -> Table:
             and not difference.low <= 0 <= difference.high
             else "",
         )
-    return made
+    return table
 
 
 def number(value: float, *, signed: bool = False) -> str:
@@ -158,8 +158,8 @@ def number(value: float, *, signed: bool = False) -> str:
 
 def _cell(value: Interval, *, signed: bool = False) -> Text:
     low, high = number(value.low, signed=signed), number(value.high, signed=signed)
-    known = "all equal" if value.low == value.high else f"[{low}, {high}]"
-    bounds = known if math.isfinite(value.high - value.low) else "no interval"
+    interval = "all equal" if value.low == value.high else f"[{low}, {high}]"
+    bounds = interval if math.isfinite(value.high - value.low) else "no interval"
     return Text.assemble(number(value.mean, signed=signed), "\n", (bounds, "dim"))
 
 
@@ -170,9 +170,7 @@ def _keys(runs: Sequence[Run]) -> list[str]:
 def _kind(out: Path) -> str:
     kind = out.suffix.removeprefix(".").lower()
     if kind not in FORMATS:
-        raise InvalidInput(
-            f"--out {str(out)!r}: it must end in {', '.join('.' + known for known in FORMATS)}"
-        )
+        raise InvalidInput(f"--out {str(out)!r}: it must end in {', '.join('.' + name for name in FORMATS)}")
     return kind
 
 

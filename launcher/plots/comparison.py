@@ -197,11 +197,11 @@ def effects(runs: Sequence[Run], changes: Mapping[str, Sequence[bool]], *, keys:
         )
     values = np.array([[_mean(run, key, WINDOW) for key in chosen] for run in runs])
     inverse = np.linalg.inv(design.T @ design)
-    found = inverse @ design.T @ values  # [changes, statistics]
-    noise = ((values - design @ found) ** 2).sum(axis=0) / freedom
+    coefficients = inverse @ design.T @ values  # [mean, changes and seeds; statistics]
+    noise = ((values - design @ coefficients) ** 2).sum(axis=0) / freedom
 
     def estimate(weights: Floats, column: int) -> Interval:
-        mean = float(weights @ found[:, column])
+        mean = float(weights @ coefficients[:, column])
         reach = _student(freedom) * math.sqrt(weights @ inverse @ weights * noise[column])
         return Interval(mean, mean - reach, mean + reach)
 
@@ -232,13 +232,14 @@ def _shared(runs: Sequence[Run], window: float, keys: Sequence[str]) -> list[str
 def same_seeds(configurations: Sequence[Configuration]) -> bool:
     """Whether all configurations have the same seeds, each once."""
     seeds = [sorted(str(run.seed) for run in c.runs) for c in configurations]
-    known = all(run.seed is not None for c in configurations for run in c.runs)
-    return known and len(set(seeds[0])) == len(seeds[0]) and all(own == seeds[0] for own in seeds)
+    if any(run.seed is None for c in configurations for run in c.runs):
+        return False
+    return len(set(seeds[0])) == len(seeds[0]) and all(each == seeds[0] for each in seeds)
 
 
 def _by_seeds(key: str, configurations: Sequence[Configuration], window: float) -> Iterator[Figure]:
     runs = [sorted(c.runs, key=lambda run: str(run.seed)) for c in configurations]
-    means = [[_mean(run, key, window) for run in own] for own in runs]
+    means = [[_mean(run, key, window) for run in group] for group in runs]
     paired = same_seeds(configurations)
     for place, configuration in enumerate(configurations):
         difference = None
@@ -265,8 +266,8 @@ def _resampled(configuration: Configuration, key: str, window: float, *, seed: i
         block_means(_values(run, key, window), seed=1000 * seed + place)
         for place, run in enumerate(configuration.runs)
     )
-    for other in others:
-        first += other
+    for means in others:
+        first += means
     return first / len(configuration.runs)
 
 

@@ -69,9 +69,9 @@ def _folders(name: str, runs_dir: Path) -> list[Path]:
         inside = sorted(path.parent for path in folder.glob(f"*/{METRICS_FILE}"))
         if inside:
             return [path.resolve() for path in inside]
-    known = ", ".join(sorted(path.parent.name for path in runs_dir.glob(f"*/{METRICS_FILE}"))) or "none"
+    names = ", ".join(sorted(path.parent.name for path in runs_dir.glob(f"*/{METRICS_FILE}"))) or "none"
     raise NotFound(
-        f"no {METRICS_FILE} in {name!r}, nor in a folder inside it; runs in {str(runs_dir)!r}: {known}"
+        f"no {METRICS_FILE} in {name!r}, nor in a folder inside it; runs in {str(runs_dir)!r}: {names}"
     )
 
 
@@ -130,12 +130,12 @@ def group_seeds(runs: Sequence[Run]) -> list[Configuration]:
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        kept = {k: v for k, v in run.settings.items() if k.split(".")[-1] not in INCIDENTAL}
-        signature = json.dumps(kept, sort_keys=True, default=str) if kept else str(run.folder)
+        compared = {k: v for k, v in run.settings.items() if k.split(".")[-1] not in INCIDENTAL}
+        signature = json.dumps(compared, sort_keys=True, default=str) if compared else str(run.folder)
         groups.setdefault(signature, []).append(run)
     return [
-        Configuration(own[0].name + (f" ({len(own)} seeds)" if len(own) > 1 else ""), tuple(own))
-        for own in groups.values()
+        Configuration(group[0].name + (f" ({len(group)} seeds)" if len(group) > 1 else ""), tuple(group))
+        for group in groups.values()
     ]
 
 
