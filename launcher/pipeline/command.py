@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from launcher.pipeline.pipeline import REFERENCE, Pipeline, Step
-from launcher.pipeline.state import Digest, PipelineState, Record, Store, digest_of
+from launcher.pipeline.state import Digest, PipelineState, PipelineStore, Record, digest_of
 from launcher.pipeline.step_functions import state_machine
 from launcher.pipeline.tracking import PipelineRun
 from launcher.serve_players import serve
@@ -32,7 +32,7 @@ from rookery.processes.child import Watchdog
 from rookery.settings import Assignments, Settings
 
 
-def run(
+def run_steps(
     pipeline: Pipeline,
     steps: Sequence[Step],
     console: Console,
@@ -51,10 +51,12 @@ def run(
     """
     written = {str(output): step for step in pipeline.steps for output in step.outputs}
     for step in steps:
-        _check_reads(step, [path for path in step.reads if path not in written])
+        for path in step.reads:
+            if path not in written and _is_missing(path):
+                raise SetupError(f"step {step.name!r} reads {path!r}, which does not exist")
     state = PipelineState(pipeline.out)
-    state.given = dict(pipeline.given)
-    copies = Store(store, pipeline.out)
+    state.overrides = dict(pipeline.overrides)
+    copies = PipelineStore(store, pipeline.out)
     state.adopt(copies.records)
     for step in steps:
         copies.fetch(step, state.records)
@@ -78,10 +80,9 @@ def run(
         console.print(f"{title}: {record.status} after {record.seconds:.0f} s")
 
 
-def _check_reads(step: Step, paths: Sequence[str]) -> None:
-    for path in paths:  # some are URLs or ids of the Hugging Face Hub
-        if "/" in path and "://" not in path and Path(path).parent.exists() and not Path(path).exists():
-            raise SetupError(f"step {step.name!r} reads {path!r}, which does not exist")
+def _is_missing(path: str) -> bool:
+    """Whether a file or folder does not exist. A URL and an id of the Hugging Face Hub are not missing."""
+    return "/" in path and "://" not in path and Path(path).parent.exists() and not Path(path).exists()
 
 
 def _start(step: Step, state: PipelineState, written: Mapping[str, Step], console: Console) -> None:
@@ -216,9 +217,9 @@ def main(settings: PipelineSettings, console: Console) -> int:
         assignments[name] = value
     pipeline = Pipeline.read(settings.file, settings=assignments, out=settings.out)
     if settings.action == "status" and not assignments:
-        given = PipelineState(pipeline.out).given
-        known = {name: value for name, value in given.items() if name in pipeline.settings}
-        pipeline = Pipeline.read(settings.file, settings=known, out=settings.out)
+        recorded = PipelineState(pipeline.out).overrides
+        assignments = {name: value for name, value in recorded.items() if name in pipeline.settings}
+        pipeline = Pipeline.read(settings.file, settings=assignments, out=settings.out)
     steps = _chosen(pipeline, settings.only)
     if settings.action == "export":
         machine = state_machine(pipeline, settings.file, settings.set, timeout_h=settings.timeout_h)
@@ -233,7 +234,7 @@ def main(settings: PipelineSettings, console: Console) -> int:
             locked(pipeline.out, command="rookery pipeline"),
             PipelineRun(pipeline, enabled=settings.mlflow) as tracked,
         ):
-            run(pipeline, steps, console, tracked=tracked, force=settings.force, store=settings.store)
+            run_steps(pipeline, steps, console, tracked=tracked, force=settings.force, store=settings.store)
     except KeyboardInterrupt:
         console.print("interrupted: the same command goes on from here")
         return 130
@@ -245,8 +246,8 @@ def main(settings: PipelineSettings, console: Console) -> int:
 def _chosen(pipeline: Pipeline, only: Sequence[str]) -> list[Step]:
     names = {name for step in pipeline.steps for name in (step.name, str(step.number))}
     if unknown := [name for name in only if name not in names]:
-        known = ", ".join(f"{step.number} {step.name}" for step in pipeline.steps)
-        raise SetupError(f"{pipeline.name} has no step {unknown[0]!r} (--only): it has {known}")
+        choices = ", ".join(f"{step.number} {step.name}" for step in pipeline.steps)
+        raise SetupError(f"{pipeline.name} has no step {unknown[0]!r} (--only): it has {choices}")
     return [step for step in pipeline.steps if not only or {step.name, str(step.number)} & {*only}]
 
 
@@ -257,9 +258,9 @@ def _show(pipeline: Pipeline, steps: Sequence[Step], console: Console) -> None:
     is_running = is_locked(pipeline.out)
     for step in steps:
         record = state.records.get(step.name)
-        said, seconds = state.reason(step) or "up to date", record.seconds if record else 0.0
+        status, seconds = state.reason(step) or "up to date", record.seconds if record else 0.0
         if is_running and record and record.status == "running":
-            said, seconds = "running", time.time() - datetime.fromisoformat(record.started).timestamp()
+            status, seconds = "running", time.time() - datetime.fromisoformat(record.started).timestamp()
         took = f"{seconds:.0f}" if seconds else ""
-        table.add_row(f"{step.number} {step.name}", said, took, str(step.folder))
+        table.add_row(f"{step.number} {step.name}", status, took, str(step.folder))
     console.print(table)

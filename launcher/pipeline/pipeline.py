@@ -85,12 +85,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline file with its settings, and the folder of its outputs. `given` is what `--set` changes."""
+    """A pipeline file with its settings, and the folder of its outputs. `overrides` are those of `--set`."""
 
     name: str
     description: str
     out: Path
-    given: Mapping[str, str]
+    overrides: Mapping[str, str]
     settings: Mapping[str, str]
     steps: tuple[Step, ...]
 
@@ -108,18 +108,25 @@ class Pipeline:
         except (OSError, ValueError) as error:  # not TOML, or not UTF-8
             raise SetupError(f"{path}: {error}") from error
         if unknown := settings.keys() - table.settings.keys():
-            known = ", ".join(table.settings)
-            raise SetupError(f"{path} has no setting {sorted(unknown)[0]!r} (--set): it has {known}")
-        names = [step.name for step in table.steps]
-        if len({*names, *table.settings}) < len(names) + len(table.settings):
+            names = ", ".join(table.settings)
+            raise SetupError(f"{path} has no setting {sorted(unknown)[0]!r} (--set): it has {names}")
+        step_names = [step.name for step in table.steps]
+        if len({*step_names, *table.settings}) < len(step_names) + len(table.settings):
             raise SetupError(f"{path}: a name is used twice among the settings and steps")
         folder = out or Path("runs/pipelines") / path.stem
         values = {name: str(value) for name, value in table.settings.items()} | dict(settings)
-        chosen, steps = dict(values), list[Step]()
+        setting_values, steps = dict(values), list[Step]()
         for number, step in enumerate(table.steps, start=1):
             values[step.name] = str(folder / f"{number}-{step.name}")
             steps.append(_resolved(step, number, values, steps, path))
-        return cls(path.stem, table.description, folder, dict(settings), chosen, tuple(steps))
+        return cls(
+            path.stem,
+            table.description,
+            folder,
+            overrides=dict(settings),
+            settings=setting_values,
+            steps=tuple(steps),
+        )
 
 
 def _resolved(
@@ -146,7 +153,16 @@ def _resolved(
         raise SetupError(f"{path}, step {step.name!r}: {error} in {step.run!r}") from error
     serve_spec = fill(step.serve)
     reads = [fill(name) for name in step.reads]
-    reads += [str(output) for known in earlier if known.name in used for output in known.outputs]
+    reads += [str(output) for source in earlier if source.name in used for output in source.outputs]
     folder = Path(values[step.name])
     outputs = tuple(folder / name for name in step.outputs) or (folder,)
-    return Step(number, step.name, argv, tuple(dict.fromkeys(reads)), folder, outputs, serve_spec, step.gpus)
+    return Step(
+        number,
+        step.name,
+        argv,
+        reads=tuple(dict.fromkeys(reads)),
+        folder=folder,
+        outputs=outputs,
+        serve=serve_spec,
+        gpus=step.gpus,
+    )

@@ -56,12 +56,12 @@ _FILE = TypeAdapter(_File)
 
 
 class PipelineState:
-    """The records of the steps by name, and the settings last given to `run`, kept in `pipeline.json`."""
+    """The records of the steps by name, and the `--set` settings of the last run, from `pipeline.json`."""
 
     def __init__(self, out: Path) -> None:
         self._path = out / STATE_FILE
-        kept = _read(self._path)
-        self.records, self.given = kept["steps"], kept.get("settings", {})
+        stored = _read(self._path)
+        self.records, self.overrides = stored["steps"], stored.get("settings", {})
 
     def adopt(self, records: Mapping[str, Record]) -> None:
         """Takes over those of another machine that are newer."""
@@ -73,8 +73,8 @@ class PipelineState:
         """Writes a step's record."""
         self.records[step.name] = record
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        steps = {name: asdict(known) for name, known in self.records.items()}
-        write_json(self._path, {"settings": self.given, "steps": steps})
+        steps = {name: asdict(stored) for name, stored in self.records.items()}
+        write_json(self._path, {"settings": self.overrides, "steps": steps})
 
     def reason(self, step: Step) -> str:
         """Why a step has to be run, or an empty string if it is up to date."""
@@ -87,10 +87,10 @@ class PipelineState:
             return {"running": "it was interrupted", "failed": "it failed"}[record.status]
         if record.inputs.keys() != set(step.reads) or record.outputs.keys() != set(map(str, step.outputs)):
             return "it names other files"
-        for what, known in (("reads", record.inputs), ("wrote", record.outputs)):
-            for path, digest in known.items():
+        for verb, digests in (("reads", record.inputs), ("wrote", record.outputs)):
+            for path, digest in digests.items():
                 if digest_of(path, known=digest).sha256 != digest.sha256:
-                    return f"{path}, which it {what}, has changed"
+                    return f"{path}, which it {verb}, has changed"
         return ""
 
 
@@ -105,8 +105,8 @@ def _read(path: Path) -> _File:
     try:
         return _FILE.validate_json(path.read_bytes())
     except ValidationError as error:
-        said = validation_message(error.errors())
-        raise SetupError(f"{path}: {said}; delete it to run all steps again") from error
+        message = validation_message(error.errors())
+        raise SetupError(f"{path}: {message}; delete it to run all steps again") from error
 
 
 def digest_of(path: str | Path, *, known: Digest | None = None) -> Digest:
@@ -137,7 +137,7 @@ def _files(path: Path) -> Iterator[Path]:
         yield from (file for file in path.rglob("*") if file.is_file())
 
 
-class Store:
+class PipelineStore:
     """A copy of the pipeline's folder behind a URL (`s3://bucket/prefix`, or a path). With "" there is none.
 
     All methods raise `SetupError` if the store refuses something, and `Unavailable` if it does not answer.
@@ -163,18 +163,18 @@ class Store:
             self.records = _read(fetched)["steps"]
 
     def fetch(self, step: Step, records: Mapping[str, Record]) -> None:
-        """Gets what the step reads of others, and what it wrote on another machine, unless it is here."""
+        """Fetches the step's inputs, and what it wrote on another machine, unless they are here already."""
         if not self._url:
             return
-        known = {path: digest for record in records.values() for path, digest in record.outputs.items()}
+        digests = {path: digest for record in records.values() for path, digest in record.outputs.items()}
         record = records.get(step.name)
-        own: Sequence[Path] = ()
+        outputs: Sequence[Path] = ()
         if record is not None and record == self.records.get(step.name):
-            own = step.outputs if record.status == "done" else (step.folder,)
+            outputs = step.outputs if record.status == "done" else (step.folder,)
         reads = [path for path in map(Path, step.reads) if path.is_relative_to(self._out)]
         with store_faults(self._url):
-            for path in (*reads, *own):
-                digest = known.get(str(path))
+            for path in (*reads, *outputs):
+                digest = digests.get(str(path))
                 if digest is None or digest_of(path).sha256 != digest.sha256:
                     self._get(path)
 
@@ -202,8 +202,8 @@ class Store:
         for file in files:
             self._files.makedirs(self._place(file.parent), exist_ok=True)
             self._files.put_file(str(file), self._place(file))
-        for gone in copies - {self._place(file) for file in files}:
-            self._files.rm_file(gone)
+        for obsolete in copies - {self._place(file) for file in files}:
+            self._files.rm_file(obsolete)
 
     def _get(self, path: Path) -> None:
         """Replaces a file or folder by its copy, if there is one."""

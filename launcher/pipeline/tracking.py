@@ -43,9 +43,9 @@ class PipelineRun:
         self._try(lambda: self._begin_step(step, command))
         if not self._step_id:
             return {}
-        asked = {f"{name}_MLFLOW": "true" for name in ("SFT", "DPO", "REWARD_MODEL", "TRAINER")}
+        switches = {f"{name}_MLFLOW": "true" for name in ("SFT", "DPO", "REWARD_MODEL", "TRAINER")}
         nested = {PARENT_VARIABLE: self._step_id, MODEL_VARIABLE: self._pipeline.name}
-        return {**asked, **nested, "MLFLOW_TRACKING_URI": self._client.tracking_uri}
+        return {**switches, **nested, "MLFLOW_TRACKING_URI": self._client.tracking_uri}
 
     def end(self, step: Step, record: Record) -> None:
         """Records the end of the step, with the digests of its inputs and outputs, and what it evaluated."""

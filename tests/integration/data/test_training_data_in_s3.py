@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.pipeline.state import Store
+from launcher.pipeline.state import PipelineStore
 from launcher.serve_players import _read
 from rookery.errors import SetupError, Unavailable
 from rookery.hub import identity, model_folder
@@ -82,6 +82,6 @@ def test_models_go_to_a_bucket_and_come_from_there(bucket: str, tmp_path: Path) 
 
 
 def test_a_store_without_its_bucket_is_named(bucket: str, tmp_path: Path) -> None:
-    Store(f"{bucket}/runs", tmp_path)
+    PipelineStore(f"{bucket}/runs", tmp_path)
     with pytest.raises(SetupError, match=r"--store 's3://no-such-bucket/runs': there is no bucket 'no-such-"):
-        Store("s3://no-such-bucket/runs", tmp_path)
+        PipelineStore("s3://no-such-bucket/runs", tmp_path)
