@@ -97,18 +97,18 @@ def batches(specs: Sequence[str]) -> list[list[str]]:
     Raises:
         SetupError: there is no such model, run or version, or two of them have the same name.
     """
-    own = [spec for spec in specs if not _is_served(spec)]
+    serverless = [spec for spec in specs if not _is_served(spec)]
     groups = _groups(specs)
-    named: dict[str, str] = {}
+    specs_by_name: dict[str, str] = {}
     for player in chain.from_iterable(groups):
         name = player.options["name"]
-        if other := named.get(name):
+        if namesake := specs_by_name.get(name):
             raise SetupError(
-                f"players {other!r} and {player.spec!r} have the same name, {name!r}: add ,name=... to one"
+                f"players {namesake!r} and {player.spec!r} have the same name, {name!r}: add ,name=... to one"
             )
-        named[name] = player.spec
+        specs_by_name[name] = player.spec
     served = [[player.spec for player in group] for group in groups]
-    return [own, *served] if own else served
+    return [serverless, *served] if serverless else served
 
 
 @contextmanager
@@ -156,7 +156,7 @@ class _Version:
 
     @property
     def rank(self) -> int:
-        config = _object(self.folder / _ADAPTER)
+        config = _read_object(self.folder / _ADAPTER)
         return max(int(config["r"]), *map(int, (config.get("rank_pattern") or {}).values()), 0)
 
 
@@ -184,63 +184,66 @@ def _is_served(spec: str) -> bool:
 def _read(spec: str) -> _Player:
     try:
         head, *parts = spec.split(",")
-        given = {key: value for key, _, value in (part.partition("=") for part in parts)}
+        options = {key: value for key, _, value in (part.partition("=") for part in parts)}
         kind, _, place = head.partition(":")
-        if (thinking := given.get("thinking", "on")) not in ("on", "off"):
+        if (thinking := options.get("thinking", "on")) not in ("on", "off"):
             raise SetupError(f"thinking={thinking}: choose on or off")
         if f"{kind}:" == _MODEL:
             folder = model_folder(place)
             digest = (weights_digest(folder) or "").removeprefix(DIGEST)[:12]
             path = Path(place.rstrip("/"))
-            called = path.parent.name if path.name == "model" else ""  # `rookery sft` writes OUT/model
-            known = {"name": called or path.name, "source": f"{head}:{digest}:{text_digest(folder)[:12]}"}
+            output_name = path.parent.name if path.name == "model" else ""  # `rookery sft` writes OUT/model
+            defaults = {
+                "name": output_name or path.name,
+                "source": f"{head}:{digest}:{text_digest(folder)[:12]}",
+            }
             if style := prompt_style(folder):
-                known["style"] = style
-            return _Player(spec, folder.resolve(), None, {**known, **given})
-        return _read_run(spec, place, given)
+                defaults["style"] = style
+            return _Player(spec, folder.resolve(), None, {**defaults, **options})
+        return _read_run(spec, place, options)
     except SetupError as error:
         raise SetupError(f"player {spec!r}: {error}") from error
 
 
-def _read_run(spec: str, place: str, given: Mapping[str, str]) -> _Player:
+def _read_run(spec: str, place: str, options: Mapping[str, str]) -> _Player:
     run, number = run_version(place)
     version = _version(run, number)
     folder = model_folder(version.base.partition(f"@{DIGEST}")[0])
-    known = {
+    defaults = {
         "name": f"{run.name}@{version.number}",
         "source": f"{_RUN}{run}@{version.number}:{version.sha256[:12]}:{text_digest(folder)[:12]}",
     }
     if (run / SETTINGS_FILE).is_file():
-        settings = _object(run / SETTINGS_FILE)
-        chosen = dict(text.split("=", 1) for text in settings.get("set") or ())
-        said = settings.get("thinking")
-        trained = str(chosen.get("inference.thinking") if said is None else said).lower()
+        settings = _read_object(run / SETTINGS_FILE)
+        assignments = dict(text.split("=", 1) for text in settings.get("set") or ())
+        setting = settings.get("thinking")
+        trained = str(assignments.get("inference.thinking") if setting is None else setting).lower()
         style = "rookworld" if settings.get("task") == "rookworld" else settings.get("style")
         thinking = {"true": "on", "false": "off"}.get(trained)
-        asked = {"style": style, "max-tokens": settings.get("max_tokens"), "thinking": thinking}
-        known |= {key: str(value) for key, value in asked.items() if value}
-    return _Player(spec, folder.resolve(), version, {**known, **given})
+        recorded = {"style": style, "max-tokens": settings.get("max_tokens"), "thinking": thinking}
+        defaults |= {key: str(value) for key, value in recorded.items() if value}
+    return _Player(spec, folder.resolve(), version, {**defaults, **options})
 
 
 def _version(run: Path, number: str | None) -> _Version:
     """Version `number` of the run, or the newest."""
-    named = ((_VERSION.fullmatch(path.name), path) for path in (run / "adapters").glob("policy-v*"))
-    found = {int(name[1]): path for name, path in named if name}
-    if not found:
+    matches = ((_VERSION.fullmatch(path.name), path) for path in (run / "adapters").glob("policy-v*"))
+    folders = {int(match[1]): path for match, path in matches if match}
+    if not folders:
         raise SetupError(f"{str(run)!r} has no version: there is nothing in {str(run / 'adapters')!r}")
-    if number is not None and (not number.isdecimal() or int(number) not in found):
+    if number is not None and (not number.isdecimal() or int(number) not in folders):
         raise SetupError(
-            f"no version {number!r} in {str(run)!r}: it has {', '.join(map(str, sorted(found)))}"
+            f"no version {number!r} in {str(run)!r}: it has {', '.join(map(str, sorted(folders)))}"
         )
-    chosen = max(found) if number is None else int(number)
-    state = _object(found[chosen] / "state.json")
+    chosen = max(folders) if number is None else int(number)
+    state = _read_object(folders[chosen] / "state.json")
     try:
-        return _Version(found[chosen].resolve(), chosen, state["sha256"], state["fingerprint"]["model"])
+        return _Version(folders[chosen].resolve(), chosen, state["sha256"], state["fingerprint"]["model"])
     except (KeyError, TypeError) as error:
-        raise SetupError(f"{found[chosen] / 'state.json'}: {error!r}") from error
+        raise SetupError(f"{folders[chosen] / 'state.json'}: {error!r}") from error
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _read_object(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError) as error:
