@@ -100,9 +100,9 @@ class CapacitySettings(Settings):
             SetupError: the run has too few steps.
         """
         defaults = {"overhead_s": 0.06, **(GPU_POINTS if self.gpus else CPU_POINTS)}
-        found = defaults | (_points_of(self.like) if self.like else {})
-        given = {name: value for name in found if (value := getattr(self, name)) is not None}
-        return found | given
+        points = defaults | (_points_of(self.like) if self.like else {})
+        flags = {name: value for name in points if (value := getattr(self, name)) is not None}
+        return points | flags
 
 
 def _points_of(run: Path) -> dict[str, float]:
@@ -182,8 +182,8 @@ def predict(settings: CapacitySettings) -> dict[str, float | str]:
 
 def group_bytes(settings: CapacitySettings) -> float:
     """Bytes of a group on the wire."""
-    own = settings.group_size * settings.tokens + settings.prompt_tokens
-    return _BYTES_OF_A_GROUP + _BYTES_OF_A_TOKEN * own
+    tokens = settings.group_size * settings.tokens + settings.prompt_tokens
+    return _BYTES_OF_A_GROUP + _BYTES_OF_A_TOKEN * tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +214,8 @@ def redis_load(workers: int, *, in_flight: int, generation_s: float, costs: Redi
     """
     rate = in_flight / generation_s
     looks = rate / -math.expm1(-rate * PAUSE_S)
-    asked = workers * (rate * costs.group_s + looks * costs.look_s)
-    return Load(workers, workers * rate / max(1.0, asked), min(1.0, asked))
+    demand = workers * (rate * costs.group_s + looks * costs.look_s)
+    return Load(workers, workers * rate / max(1.0, demand), min(1.0, demand))
 
 
 def loads(settings: CapacitySettings) -> list[Load]:
@@ -245,10 +245,10 @@ def plan(settings: CapacitySettings) -> int:
         for name, value in predicted.items()
     ]
     lines.append("one Redis\n  workers   groups/s    busy")
-    found = loads(settings)
-    for load in found:
+    redis_loads = loads(settings)
+    for load in redis_loads:
         lines.append(f"  {load.workers:>7}{load.groups_per_s:>11,.1f}{load.busy:>8.1%}")
-    lines.append(f"  {saturation(found[0])}")
+    lines.append(f"  {saturation(redis_loads[0])}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

@@ -102,8 +102,8 @@ def check(argv: Sequence[str]) -> int:
             "a PGN file has its own positions: drop --fen" if is_pgn else "say which position: --fen"
         )
     try:
-        found = _comments(_content(options.file)) if is_pgn else _one(options)
-        return _print(found, as_json=options.json, all_texts=options.all or not is_pgn)
+        texts = _comments(_content(options.file)) if is_pgn else _single_text(options)
+        return _print(texts, as_json=options.json, all_texts=options.all or not is_pgn)
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python can flush at exit
         return 0
@@ -136,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _one(options: argparse.Namespace) -> Iterator[Checked]:
+def _single_text(options: argparse.Namespace) -> Iterator[Checked]:
     text = options.text if options.file is None else decoded(_content(options.file))
     if not text.strip():
         raise InvalidInput("there is no text")
@@ -192,24 +192,25 @@ def _checked(place: str, board: chess.Board, comment: str) -> Checked:
         move = board.pop()
         played = f"{board.fullmove_number}{'.' if board.turn else '...'}{board.san(move)}"
         if reading.false:
-            before = read(board.fen(), text)
-            pairs = zip(reading.sentences, before.sentences, strict=True)
-            reading = Reading(tuple(_better(*pair) for pair in pairs))
-    return Checked(f"{place}, {played}", fen, text, Reading(tuple(map(_of_play_open, reading.sentences))))
+            # A sentence may be about the position before the move. It is false only if it is so in both.
+            previous = read(board.fen(), text)
+            pairs = zip(reading.sentences, previous.sentences, strict=True)
+            reading = Reading(
+                tuple(
+                    before if _has_false(after.claims) and not _has_false(before.claims) else after
+                    for after, before in pairs
+                )
+            )
+    return Checked(f"{place}, {played}", fen, text, Reading(tuple(map(_with_play_open, reading.sentences))))
 
 
-def _of_play_open(sentence: Sentence) -> Sentence:
+def _with_play_open(sentence: Sentence) -> Sentence:
     """Leaves open what is said of play: "Black has won a pawn" may be about moves of a page ago."""
     claims = tuple(
         replace(claim, true=None) if claim.true is False and CONCEPTS[claim.concept].topic in PLAY else claim
         for claim in sentence.claims
     )
     return replace(sentence, claims=claims)
-
-
-def _better(after: Sentence, before: Sentence) -> Sentence:
-    """The reading of a sentence without a falsehood, if there is one."""
-    return before if _has_false(after.claims) and not _has_false(before.claims) else after
 
 
 def _has_false(claims: Iterable[Claim]) -> bool:
@@ -219,10 +220,10 @@ def _has_false(claims: Iterable[Claim]) -> bool:
 # -- printing ------------------------------------------------------------------------------------
 
 
-def _print(found: Iterable[Checked], *, as_json: bool, all_texts: bool) -> int:
+def _print(texts: Iterable[Checked], *, as_json: bool, all_texts: bool) -> int:
     console = SafeConsole(highlight=False, soft_wrap=True)
     total: Counter[str] = Counter()
-    for checked in found:
+    for checked in texts:
         counts = checked.count()
         total += counts + Counter(texts=1)
         if as_json:
@@ -245,18 +246,18 @@ def _summary(total: Counter[str]) -> str:
 
 def _marked(checked: Checked, *, colours: bool) -> Text:
     """The text with its claims in colour, or in brackets as wdiff has them, and the false ones listed."""
-    shown, end = Text(), 0
+    marked, end = Text(), 0
     if checked.place:
-        shown.append(f"{checked.place}\n{checked.fen}\n", style="bold" if colours else "")
+        marked.append(f"{checked.place}\n{checked.fen}\n", style="bold" if colours else "")
     for start, stop, style, mark in _stretches(checked.reading):
         words = checked.text[start:stop]
-        shown.append(checked.text[end:start])
-        shown.append(words, style=style) if colours else shown.append(mark % words)
+        marked.append(checked.text[end:start])
+        marked.append(words, style=style) if colours else marked.append(mark % words)
         end = stop
-    shown.append(checked.text[end:].rstrip() + "\n")
+    marked.append(checked.text[end:].rstrip() + "\n")
     for claim in checked.reading.false:
-        shown.append(f"  false: {claim.words} ({claim.concept})\n", style="red" if colours else "")
-    return shown
+        marked.append(f"  false: {claim.words} ({claim.concept})\n", style="red" if colours else "")
+    return marked
 
 
 def _stretches(reading: Reading) -> Iterator[tuple[int, int, str, str]]:

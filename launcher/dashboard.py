@@ -144,15 +144,15 @@ def learning(steps: Sequence[Mapping[str, Any]]) -> Table:
 
 def strength(rows: Sequence[Mapping[str, Any]]) -> Table:
     """The figures of the version that was evaluated first, and of the last one."""
-    shown = (rows[0], rows[-1])
-    table = _table("held out", *(f"version {row['version']}" for row in shown))
+    first_and_last = (rows[0], rows[-1])
+    table = _table("held out", *(f"version {row['version']}" for row in first_and_last))
     for key, title in STRENGTH.items():
-        if all(key in row["metrics"] for row in shown):
-            table.add_row(title, *(_estimate(key, row["metrics"][key]) for row in shown))
+        if all(key in row["metrics"] for row in first_and_last):
+            table.add_row(title, *(_estimate(key, row["metrics"][key]) for row in first_and_last))
     return table
 
 
-def results(snapshot: Snapshot) -> list[Table]:
+def result_tables(snapshot: Snapshot) -> list[Table]:
     """What the run has learned, and how strong its versions are if they were evaluated."""
     return [learning(snapshot.steps), *([strength(snapshot.strength)] if snapshot.strength else [])]
 
@@ -168,15 +168,15 @@ def screen(title: str, members: Sequence[Member], snapshot: Snapshot) -> Group:
     """The live screen of `rookery up`."""
     parts: list[RenderableType] = [Text(title, "bold"), services(members)]
     if snapshot.steps or (snapshot.overview and snapshot.overview.counts.generated):
-        parts += [Text(), side_by_side(flow(snapshot), Group(*results(snapshot)))]
+        parts += [Text(), side_by_side(flow(snapshot), Group(*result_tables(snapshot)))]
     return Group(*parts)
 
 
 def step_line(step: Mapping[str, Any]) -> str:
     """One training step as one line of text, for output that cannot be redrawn."""
     keys = ("reward", "legal_rate", "box_rate", "loss", "grad_norm", "step_s", "rollout_wait_s")
-    shown = [f"{key} {_figure(key, [float(step[key])])}" for key in keys if key in step]
-    return f"step {step.get('step', '?')}: " + ", ".join(shown)
+    figures = [f"{key} {_figure(key, [float(step[key])])}" for key in keys if key in step]
+    return f"step {step.get('step', '?')}: " + ", ".join(figures)
 
 
 def duration(seconds: float) -> str:
@@ -230,7 +230,7 @@ class Display(AbstractContextManager["Display"]):
         self._live = (
             Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
         )
-        self._said: dict[str, tuple[State, int]] = {}
+        self._last_states: dict[str, tuple[State, int]] = {}
         self._step: object = None
         self._line_at = -LINE_EVERY_S
 
@@ -245,17 +245,17 @@ class Display(AbstractContextManager["Display"]):
     def show(self, title: str, members: Sequence[Member], snapshot: Snapshot) -> None:
         """Displays the current state."""
         if self._live is None:
-            self._say_changes(members, snapshot)
+            self._print_changes(members, snapshot)
         elif self._live.is_started:
             self._live.update(screen(title, members, snapshot), refresh=True)
 
-    def _say_changes(self, members: Sequence[Member], snapshot: Snapshot) -> None:
+    def _print_changes(self, members: Sequence[Member], snapshot: Snapshot) -> None:
         for member in members:
             name, state = member.command.name, member.state
             awaited = state in (State.STARTING, State.UNREADY)
             minutes = int(time.monotonic() - member.changed_at) // 60 if awaited else 0
-            if self._said.get(name, (State.WAITING, 0)) != (state, minutes):
-                self._said[name] = (state, minutes)
+            if self._last_states.get(name, (State.WAITING, 0)) != (state, minutes):
+                self._last_states[name] = (state, minutes)
                 since = f" for {minutes} min:" if minutes else ""
                 self.say(f"{name}: {state}{since} {member.note}".rstrip(" :"))
         last = snapshot.steps[-1] if snapshot.steps else {}

@@ -20,7 +20,7 @@ def count_gpus() -> int:
     return sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
 
 
-def place(asked: str, *, preferred: int, gpus: int) -> str:
+def place(device: str, *, preferred: int, gpus: int) -> str:
     """The device setting of a service. `auto` becomes the preferred GPU if it exists, else the last GPU.
 
     Without a GPU, `auto` is kept and the service chooses.
@@ -31,8 +31,8 @@ def place(asked: str, *, preferred: int, gpus: int) -> str:
     Raises:
         SetupError: there is no such GPU.
     """
-    if asked == "auto":
+    if device == "auto":
         return str(min(preferred, gpus - 1)) if gpus else "auto"
-    if asked != "cpu" and int(asked) >= gpus:
-        raise SetupError(f"no GPU {asked}: this machine has {gpus} (nvidia-smi -L lists them)")
-    return asked
+    if device != "cpu" and int(device) >= gpus:
+        raise SetupError(f"no GPU {device}: this machine has {gpus} (nvidia-smi -L lists them)")
+    return device

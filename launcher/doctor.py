@@ -80,7 +80,7 @@ def _parts(place: dict[str, Any], folder: Path, access: Access) -> Iterator[tupl
     with httpx.Client(headers=access.headers, verify=access.client_tls(), timeout=TIMEOUT_S) as http:
         for name, url in place["probes"].items():
             if name != "redis":
-                yield f"probes/{name}.txt", _asked(http, url)
+                yield f"probes/{name}.txt", _probe_answers(http, url)
     yield "streams.json", json.dumps(_streams(place), indent=2)
     yield "stacks.txt", "\n".join(_stacks(folder))
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -114,7 +114,7 @@ def _versions(folder: Path) -> dict[str, Any]:
     }
 
 
-def _asked(http: httpx.Client, url: str) -> str:
+def _probe_answers(http: httpx.Client, url: str) -> str:
     """What a service answers to its probe and its metrics, or why it does not."""
     try:
         return "\n".join(http.get(url.replace("/readyz", path)).text for path in ("/readyz", "/metrics"))
@@ -140,7 +140,7 @@ def _streams(place: dict[str, Any]) -> dict[str, Any]:
 
 def _stacks(folder: Path) -> Iterator[str]:
     """The stacks of the processes that log into the run's folder, or the note that they are in the logs."""
-    asked, logs = False, str((folder / "logs").resolve())
+    signalled, logs = False, str((folder / "logs").resolve())
     for process in Path("/proc").glob("[0-9]*"):
         try:
             log = (process / "fd" / "2").readlink()
@@ -161,11 +161,11 @@ def _stacks(folder: Path) -> Iterator[str]:
                 yield done.stdout or done.stderr
         elif handles:
             os.kill(int(process.name), signal.SIGUSR1)
-            asked = True
+            signalled = True
             yield "its stacks are at the end of its log"
         else:
             yield "no stacks: it does not handle SIGUSR1, and py-spy is not installed"
-    time.sleep(STACKS_S if asked else 0)
+    time.sleep(STACKS_S if signalled else 0)
 
 
 def _handles(status: Path, number: signal.Signals) -> bool:

@@ -48,7 +48,7 @@ class Exporter:
     def __init__(self, streams: RunStreams, *, every_s: float) -> None:
         self._streams = streams
         self._every_s = every_s
-        self._shown: set[tuple[Gauge, tuple[str, ...]]] = set()
+        self._labelled: set[tuple[Gauge, tuple[str, ...]]] = set()
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Updates the gauges until `stopping` is set. Waits while Redis is unavailable."""
@@ -70,10 +70,10 @@ class Exporter:
             figures += stream_figures(stream, self._streams.backlog(stream))
         for gauge, labels, value in figures:
             (gauge.labels(*labels) if labels else gauge).set(value)
-        shown = {(gauge, labels) for gauge, labels, _ in figures if labels}
-        for gauge, labels in self._shown - shown:
+        labelled = {(gauge, labels) for gauge, labels, _ in figures if labels}
+        for gauge, labels in self._labelled - labelled:
             gauge.remove(*labels)
-        self._shown = shown
+        self._labelled = labelled
 
 
 def stream_figures(stream: str, backlog: Backlog) -> Iterator[Figure]:
@@ -90,13 +90,13 @@ def stream_figures(stream: str, backlog: Backlog) -> Iterator[Figure]:
 
 def run_figures(run: Overview) -> Iterator[Figure]:
     """The metrics of the run: groups by result, groups that are unaccounted for, and whether it has ended."""
-    for result, groups in results(run.counts).items():
+    for result, groups in groups_by_result(run.counts).items():
         yield metrics.RUN_GROUPS, (result,), groups
     yield metrics.RUN_ENDED, (), run.ended
     yield metrics.RUN_ASTRAY, (), run.astray + run.archive_astray
 
 
-def results(counts: Counts) -> dict[str, int]:
+def groups_by_result(counts: Counts) -> dict[str, int]:
     """The number of groups by result, named as in the run's `counts` hash."""
     return {
         **dict.fromkeys(EXPECTED, 0),

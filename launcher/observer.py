@@ -170,7 +170,7 @@ class Observer:
     def refresh(self) -> None:
         """Replaces `snapshot` by a new one. Values that could not be read are kept from the previous one."""
         with self._looking:
-            self.snapshot = self._keep_known(self.look())
+            self.snapshot = self._with_previous_values(self.look())
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
@@ -181,7 +181,7 @@ class Observer:
             ready = not any(self.snapshot.probes.values())
             self._stopping.wait(READY_EVERY_S if ready else STARTING_EVERY_S)
 
-    def _keep_known(self, fresh: Snapshot) -> Snapshot:
+    def _with_previous_values(self, fresh: Snapshot) -> Snapshot:
         old = self.snapshot
         return replace(
             fresh,

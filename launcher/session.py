@@ -76,7 +76,7 @@ class Session:
 
     def _prepare(self) -> None:
         """Writes the run's files and starts the observer. `train` starts the services."""
-        self._remember()
+        self._write_files()
         self._supervisor = Supervisor(
             self.plan.stages, self._watchdog, finisher="trainer", optional={"viewer"}
         )
@@ -190,7 +190,7 @@ class Session:
             parts.append(dashboard.duration(time.monotonic() - self._training_since))
         self._display.show("  ".join(parts), self._supervisor.members, self._observer.snapshot)
 
-    def _remember(self) -> None:
+    def _write_files(self) -> None:
         self.plan.write_settings()
         write_json(self.plan.run_dir / SETTINGS_FILE, self.settings.model_dump(mode="json"))
         endpoints = {

@@ -197,10 +197,10 @@ class Overrides:
         kind = SERVICES[service].settings_class
         variable = kind.variable(key)
         setting = f"--set {service}.{key}=PORT or {variable}"
-        asked = self._values.get(service, {}).get(key) or os.environ.get(variable)
-        asked = asked or configured(kind.table()).get(key)
-        if asked is None:
+        value = self._values.get(service, {}).get(key) or os.environ.get(variable)
+        value = value or configured(kind.table()).get(key)
+        if value is None:
             return None, setting
-        if not (str(asked).isdecimal() and int(asked) <= HIGHEST_PORT):
-            raise SetupError(f"{asked!r} is not a port ({setting})")
-        return int(asked), setting
+        if not (str(value).isdecimal() and int(value) <= HIGHEST_PORT):
+            raise SetupError(f"{value!r} is not a port ({setting})")
+        return int(value), setting

@@ -51,8 +51,10 @@ class RunPlace(AccessSettings):
                 for name, service in SERVICES.items()
             }
             return {"run": self.run or "default", "redis_url": self.redis_url, "probes": probes}
-        named = self.runs_dir / self.run / ENDPOINTS_FILE if self.run else None
-        path = named or latest_endpoints(self.runs_dir)
+        if self.run:
+            path: Path | None = self.runs_dir / self.run / ENDPOINTS_FILE
+        else:
+            path = latest_endpoints(self.runs_dir)
         if path is None or not path.exists():
             sought = f"run {self.run!r}" if self.run else "run"
             raise SetupError(f"no {sought} in {str(self.runs_dir)!r}: give --run, --runs-dir or --redis-url")
@@ -110,4 +112,4 @@ def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:
     if snapshot.redis:
         title.append(f" ({snapshot.redis})")
     tables = dashboard.side_by_side(dashboard.probes(snapshot.probes), dashboard.flow(snapshot))
-    return Group(title, tables, *dashboard.results(snapshot))
+    return Group(title, tables, *dashboard.result_tables(snapshot))

@@ -238,8 +238,8 @@ def _wait(child: Child, command: Command) -> None:
     with httpx.Client(verify=AccessSettings().access.client_tls()) as http:
         while (reason := probe(str(command.probe_url), http)) is not None:
             if child.poll() is not None:
-                said = " ".join(last_lines(command.log, 1)).removeprefix("error: ")
-                raise SetupError(f"the {command.name} ended: {said} (log: {command.log})")
+                last_line = " ".join(last_lines(command.log, 1)).removeprefix("error: ")
+                raise SetupError(f"the {command.name} ended: {last_line} (log: {command.log})")
             if time.monotonic() > deadline:
                 raise SetupError(f"the {command.name} is not ready: {reason} (log: {command.log})")
             time.sleep(0.2)

@@ -15,14 +15,14 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 + SIGINT, as in shells."""
 
 
-def up(given: UpSettings, console: Console) -> int:
+def up(requested: UpSettings, console: Console) -> int:
     """Runs training, displays its progress and stops all services. Returns the exit status.
 
     Raises:
         SetupError: a service cannot start; the message says what to change.
         RookeryError: a service crashed too often.
     """
-    settings = settle_settings(given)
+    settings = settle_settings(requested)
     with Session(settings, console) as session:
         session.say(f"run {settings.run}: logs and adapters in {session.plan.run_dir}; Ctrl-C stops it")
         if "viewer" in session.plan.commands:
@@ -52,19 +52,19 @@ def up(given: UpSettings, console: Console) -> int:
     return INTERRUPTED if end is End.INTERRUPT else 0
 
 
-def print_services(given: UpSettings) -> None:
+def print_services(requested: UpSettings) -> None:
     """Prints the run's settings, then those of each of its services.
 
     Raises:
         SetupError: a setting of the run or of a service is wrong.
     """
-    now = last_origins()
-    settings, kept = settle_settings(given), kept_origins(given)
+    given_now = last_origins()
+    settings, stored = settle_settings(requested), kept_origins(requested)
     changed = {"run": "a new name", "style": "the model's manifest"}
-    changed = {k: text for k, text in changed.items() if getattr(settings, k) != getattr(given, k)}
-    origins = {**changed, **last_origins(), **kept, **now}
-    if "set" in now and settings.set != given.set:
-        origins["set"] = f"{now['set']}, {kept['set']}"
+    changed = {k: text for k, text in changed.items() if getattr(settings, k) != getattr(requested, k)}
+    origins = {**changed, **last_origins(), **stored, **given_now}
+    if "set" in given_now and settings.set != requested.set:
+        origins["set"] = f"{given_now['set']}, {stored['set']}"
     with Ports(HOST) as ports:
         plan = make_plan(settings, ports)
     settings.print_resolved(origins)

@@ -64,7 +64,7 @@ class PipelineState:
         self.records, self.overrides = stored["steps"], stored.get("settings", {})
 
     def adopt(self, records: Mapping[str, Record]) -> None:
-        """Takes over those of another machine that are newer."""
+        """Takes over the records of another machine that are newer than its own."""
         for name, record in records.items():
             if name not in self.records or self.records[name].started < record.started:
                 self.records[name] = record

@@ -8,7 +8,7 @@ import pytest
 import redis
 from rich.console import Console
 
-from launcher.replay import ReplaySettings, compare, replay, versions
+from launcher.replay import ReplaySettings, compare_versions, replay, versions
 from rookery.codec import decode_group
 from rookery.errors import RookeryError
 from services.data.store.folders import open_folder
@@ -62,11 +62,13 @@ def test_a_recorded_run_gives_the_same_bytes_again(redis_url: str, tmp_path: Pat
         assert again.read_bytes() == run.adapter(number)
 
     replayed = versions(run.folder / "replay")
-    assert compare(versions(run.folder), replayed, console) == 0
+    assert compare_versions(versions(run.folder), replayed, console) == 0
     shorter = [*flags, "--steps", str(STEPS - 1), "--out", str(tmp_path / "shorter")]
     assert replay(ReplaySettings.parse(shorter, prog="rookery replay"), console) == 0, "the learning rates"
-    assert compare({**replayed, 2: "0" * 64}, replayed, console) == 1
-    assert compare({0: replayed[0], 81: "0" * 64}, replayed, console) == 1, "no trained version is in both"
+    assert compare_versions({**replayed, 2: "0" * 64}, replayed, console) == 1
+    assert compare_versions({0: replayed[0], 81: "0" * 64}, replayed, console) == 1, (
+        "no trained version is in both"
+    )
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert said.count("identical") >= 3 * STEPS + 1
     assert "version 2: DIFFERS" in said
