@@ -140,7 +140,8 @@ def test_a_service_refuses_and_goes_on(attacked: tuple[Target, int, str, str], t
     target, pid, url, grpc_target = attacked
     before = hostile.settled_memory(pid)
 
-    assert hostile.healthz_cpu_s(url, pid) < 0.1
+    # Some 0.05 s, and what its other threads do meanwhile. A pattern of quadratic time took seconds.
+    assert hostile.healthz_cpu_s(url, pid) < 0.5
     answers = hostile.attack_http(url, target.paths, access=target.access)
     codes = hostile.attack_grpc(grpc_target, target.grpc) if target.grpc else {}
     if target.grpc:

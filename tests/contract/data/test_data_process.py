@@ -11,16 +11,18 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
-from services.data.settings import DataSettings
 
 from rookery import serving
 from rookery.codec import decode_position
+from rookery.config.data import DataSettings
 from rookery.streams import RunStreams
 from rookery.trace import Position
 from rookery.v1 import data_pb2, data_pb2_grpc
 from services.data.pgn.collection import GameCollection
 from services.data.pgn.games import Split
+from services.data.pgn.sources import setting_sources
 from services.data.positions.numbered import PositionOrder
+from services.data.positions.recipe import Shares
 from services.data.service import data_service
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
@@ -68,8 +70,8 @@ async def test_a_long_request_ends_with_the_service(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(serving, "DRAIN_S", 1)
     settings = DataSettings(port=free_port(), grpc_port=free_port())
-    with closing(GameCollection(settings.paths)) as games:
-        order = SlowOrder(games, shares=settings.shares, split=settings.split)
+    with closing(GameCollection(setting_sources(settings.sources))) as games:
+        order = SlowOrder(games, shares=Shares(*settings.shares), split=settings.split)
         service = data_service(order, settings)
         async with running(service) as http:
             asked = asyncio.create_task(http.get("/v1/positions?count=10000", timeout=60.0))

@@ -44,11 +44,11 @@ def test_players_without_a_server_pass_through() -> None:
         ("redis", "up"),
         ("services.data", "data stats"),
         ("pyarrow", "data sample --count 1 --out OUT"),
-        ("services.data.settings", "serve data"),
+        ("rookery.config.data", "serve data"),
         ("duckdb", "serve viewer --port 0"),
         ("services.reward.scorer", "serve reward --port 0 --grpc-port 0"),
         ("services.reward.command", "score FEN RESPONSE"),
-        ("services.arena.settings", "arena match random random"),
+        ("rookery.config.arena", "arena match random random"),
         ("numpy", "arena elo OUT/games.jsonl"),
         ("services.arena.uci.session", "uci"),
         ("commentary", "check text --fen FEN"),
@@ -135,7 +135,8 @@ def test_up_shows_what_the_services_resolve(tmp_path: Path) -> None:
     )
     resolved = tomllib.loads(done.stdout)
     assert list(tmp_path.iterdir()) == []
-    assert list(resolved) == ["up", "feed", "reward", "rollouts", "trainer"]
+    services = {"feed", "archive", "reward", "trainer", "inference", "rollouts"}
+    assert {"up", *services} <= set(resolved)
     assert resolved["trainer"]["batch_groups"] == resolved["rollouts"]["batch_groups"] == 8
     assert (resolved["trainer"]["lr"], resolved["trainer"]["row_tokens"]) == (5e-4, 1024)
     assert any(
