@@ -45,7 +45,7 @@ def decoded(content: bytes) -> str:
 
 def epd_lines(text: str) -> Iterator[tuple[int, str]]:
     """The lines of a file with their numbers, without empty lines and comments (`#`)."""
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(re.split(r"\r\n?|\n", text), start=1):
         if (line := line.strip()) and not line.startswith("#"):
             yield number, line
 

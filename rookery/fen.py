@@ -26,6 +26,9 @@ NAMED = 20
 
 _DEFECT_CHARS = 300
 
+_COUNTER_DIGITS = 5
+"""The longest game that the rules allow has 5,899 moves."""
+
 
 def read_fen(fen: object, *, dropped: Counter[str] | None = None, chess960: bool = False) -> chess.Board:
     """The board of a FEN. `dropped` counts what is dropped from it.
@@ -41,16 +44,11 @@ def read_fen(fen: object, *, dropped: Counter[str] | None = None, chess960: bool
     Raises:
         InvalidInput: `fen` is not a FEN, or the position is impossible.
     """
-    if not isinstance(fen, str):
-        raise InvalidInput(f"not a FEN: {repr(fen)[:MAX_FEN_CHARS]}")
-    if len(fen) > MAX_FEN_CHARS:
-        raise InvalidInput(f"a FEN cannot have {len(fen)} characters: {fen[:MAX_FEN_CHARS]!r}...")
-    if not fen.isascii():  # python-chess would read U+212A, the Kelvin sign, as a king
-        raise InvalidInput(f"not a FEN: {fen!r}: characters beyond ASCII")
+    text = _bounded(fen)
     try:
-        board = _Board(fen)
+        board = _Board(text)
     except ValueError as error:
-        raise InvalidInput(f"not a FEN: {fen!r}: {error}") from error
+        raise InvalidInput(f"not a FEN: {text!r}: {error}") from error
     board.promoted = chess.BB_EMPTY  # python-chess finds no king, so no check, if it is marked "~"
     castling, en_passant = board.castling_rights, board.ep_square
     flaws = _flaws(board)
@@ -63,6 +61,19 @@ def read_fen(fen: object, *, dropped: Counter[str] | None = None, chess960: bool
             {CASTLING: castling != board.castling_rights, EN_PASSANT: en_passant != board.ep_square}
         )
     return board
+
+
+def _bounded(fen: object) -> str:
+    """`fen`, if it is a text that python-chess reads as it was meant. Raises `InvalidInput`."""
+    if not isinstance(fen, str):
+        raise InvalidInput(f"not a FEN: {repr(fen)[:MAX_FEN_CHARS]}")
+    if len(fen) > MAX_FEN_CHARS:
+        raise InvalidInput(f"a FEN cannot have {len(fen)} characters: {fen[:MAX_FEN_CHARS]!r}...")
+    if not fen.isascii():  # python-chess would read U+212A, the Kelvin sign, as a king
+        raise InvalidInput(f"not a FEN: {fen!r}: characters beyond ASCII")
+    if not all(counter.isdigit() and len(counter) <= _COUNTER_DIGITS for counter in fen.split()[4:]):
+        raise InvalidInput(f"not a FEN: {fen!r}: the half-move clock or the move number is no such number")
+    return fen
 
 
 @dataclass(slots=True)

@@ -144,7 +144,7 @@ def _read_part(text: str, board: chess.Board) -> Reading:
         return Reading(Outcome.NULL_MOVE)
     if match := _COORDINATES.fullmatch(text):
         return _read_coordinates("".join(match.groups()).lower(), board)
-    if match := _KING_MOVE.fullmatch(text):
+    if (match := _KING_MOVE.fullmatch(text)) and match[1] != match[2]:
         move = chess.Move.from_uci("".join(match.groups()))
         if board.is_castling(move):  # which python-chess does not read in long algebraic notation
             return _read_coordinates(move.uci(), board)

@@ -68,10 +68,12 @@ def _text_of(content: Any) -> str:
     for chunk in content:
         match chunk:
             case {"type": "thinking", "thinking": [*thoughts]}:
-                texts.append(f"<think>{''.join(thought['text'] for thought in thoughts)}</think>")
+                texts.append(f"<think>{_text_of(thoughts)}</think>")
             case {"type": "thinking", "thinking": str(thought)}:
                 texts.append(f"<think>{thought}</think>")
-            case {"text": str(text)}:
+            case {"type": "reference"}:  # a citation
+                continue
+            case {"text": str(text)} | {"refusal": str(text)}:
                 texts.append(text)
             case _:
                 raise TypeError(f"a chunk without text: {repr(chunk)[:100]}")

@@ -188,7 +188,7 @@ class InferenceClient:
             tail = list(body["prompt_token_ids"][-_TAIL_TOKENS:])
             response = await self._request("POST", "/detokenize", {"tokens": tail})
             text = ""
-            if response.is_client_error:
+            if response.status_code in (404, 405):
                 logger.warning("%s: no /detokenize, so whether prompts open reasoning is unknown", self.url)
             else:
                 text = str(_body(response)["prompt"]).rstrip()

@@ -41,6 +41,7 @@ _WORD = re.compile(
         |O-O(?:-O)?|0-0(?:-0)?
     )
     |(?P<comment>\{[^}]*\}?|;[^\n]*)
+    |(?P<lost>(?<![^\s.])[^\w\s.(){}\[\]$*%;\u2026\uff0e](?=[a-hx]))  # what is left of a piece: ?f3
     |(?P<mark>\$[0-9]+|[?!]+|e\.?p\b\.?|^%[^\n]*)
     |(?P<opening>\()
     |(?P<closing>\))
@@ -193,7 +194,7 @@ class _MovesReader:
                 self._boards.pop()
             case "result":
                 self._ended = self._ended or len(self._boards) == 1
-            case "unread" if board is not None or not self._on_comment:
+            case "unread" | "lost" if board is not None or not self._on_comment:
                 text = word.string[word.start() : word.start() + _WORD_CHARS]
                 raise Unreadable(Defect.BAD_MOVE, f"no move: {re.split(_END, text)[0]!r}")
 
@@ -204,7 +205,7 @@ class _MovesReader:
             raise Unreadable(Defect.BAD_MOVE, str(error)) from error
         if not move:
             raise Unreadable(Defect.NULL_MOVE, f"null move in {board.fen()!r}")
-        if san.startswith("P") and board.piece_type_at(move.from_square) != chess.PAWN:
+        if san[0] in "x-" or (san[0] == "P" and board.piece_type_at(move.from_square) != chess.PAWN):
             raise Unreadable(Defect.BAD_MOVE, f"no pawn move: {san!r} in {board.fen()!r}")
         if len(self._boards) == 1:
             if self._ended:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import chess
 import httpx
 
 from rookery.access import OPEN, REMEDY, Access
@@ -159,11 +160,11 @@ def _parse(item: Any, report: FenReport | None = None) -> Position:
             ply=int(item["ply"]),
             phase=Phase(item["phase"]),
             game_id=str(item["game_id"]),
-            last_moves=tuple(item.get("last_moves") or ()),
+            last_moves=tuple(chess.Move.from_uci(move).uci() for move in item.get("last_moves") or ()),
             white_elo=item.get("white_elo"),
             black_elo=item.get("black_elo"),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InvalidInput(f"not a position: {error!r} in {json.dumps(item)[:200]}") from error
     if not any(board.legal_moves):
         raise InvalidInput(f"no legal move in {item['fen']!r}")

@@ -194,6 +194,7 @@ _NO_LINES = bytes.maketrans(b"\t\r\n", b"   ")  # a blank line would end the gam
 # What ordinary moves are spelled with, results and annotation marks included.
 _ORDINARY = b"abcdefghxKQRBNO0123456789=+#!?$.-/* "
 _RESULTS = (b"1-0", b"0-1", b"1/2-1/2", b"*")
+_MARK_BEFORE_MOVE = re.compile(rb"(?:^|[\s.])[?!]+[a-h]")
 _CAPTURE_WITHOUT_PIECE = re.compile(rb"x(?<![a-hKQRBN]x)(?<![a-hKQRBN][1-8]x)")
 # A result amid the moves, a pass, castling with zeros: each parser reads these in its own way.
 _AMBIGUOUS = (b"-0", b"-1", b"/", b"*", b"--", b" 0", b".0")
@@ -241,7 +242,7 @@ def ordinary_moves(raw: RawGame) -> bytes | None:
     played = next((moves.removesuffix(end) for end in _RESULTS if moves.endswith(end)), moves)
     if moves.translate(None, _ORDINARY) or any(text in played for text in _AMBIGUOUS):
         return None
-    if _CAPTURE_WITHOUT_PIECE.search(played):
+    if _CAPTURE_WITHOUT_PIECE.search(played) or _MARK_BEFORE_MOVE.search(played):
         return None
     return moves if played.translate(None, b"0123456789. ") else None
 

@@ -80,12 +80,22 @@ def _fens_of_file(location: str) -> Iterator[str]:
     if form is Format.PGN or _is_list_of_games(document):
         yield from _fens_of_games(location)
     elif form is Format.JSON:
-        yield from _fens_of_item(document, repr(location))
+        for number, item in enumerate(_items_of(document), start=1):
+            yield from _fens_of_item(item, f"{location!r}, item {number}")
     else:
         for number, item in _rows_or_lines(folder, name, form):
             yield from _fens_of_item(
                 item, f"{location!r}, {'row' if form is Format.PARQUET else 'line'} {number}"
             )
+
+
+def _items_of(document: Any) -> list[Any]:
+    """The items of a document: its own, or those of its only list of objects; else the document itself."""
+    if isinstance(document, list):
+        return document
+    values = document.values() if isinstance(document, Mapping) else ()
+    lists = [v for v in values if isinstance(v, list) and v and all(isinstance(x, Mapping) for x in v)]
+    return lists[0] if len(lists) == 1 else [document]
 
 
 def _is_list_of_games(document: Any) -> bool:

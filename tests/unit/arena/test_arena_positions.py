@@ -62,6 +62,9 @@ BAD = (
     ({"fen": "8/4P1k1/8/8/8/8/8/8 w - - 0 1"}, "no white king"),
     ({"fen": "bqnbnrkr/pppppppp/8/8/8/8/PPPPPPPP/BQNBNRKR w HFhf - 0 1"}, "Chess960"),
     ({"phase": "late"}, "not a position"),
+    ({"last_moves": ["e2e9"]}, "not a position"),
+    ({"last_moves": [5]}, "not a position"),
+    ({"ply": float("inf")}, "not a position"),
 )
 
 

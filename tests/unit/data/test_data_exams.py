@@ -130,15 +130,19 @@ GOOD = OTHERS[0]
         (lines([{"fen": GOOD}, {"fen": None}]), "line 2: not a FEN: None"),
         (lines([{"fen": GOOD}, {"text": "?"}]), "line 2: no position in \"{'text'"),
         (lines([{"fen": GOOD}]) + b"\n{", "exam:3' is not JSON"),
-        (json.dumps([{"fen": GOOD}, {"fen": 7}]).encode(), "exam': not a FEN: 7"),
-        (json.dumps({"players": {}}, indent=1).encode(), "exam': no position in"),
+        (json.dumps([{"fen": GOOD}, {"fen": 7}]).encode(), "exam', item 2: not a FEN: 7"),
+        (
+            json.dumps({"positions": [{"fen": GOOD}, {"nofen": 1}]}, indent=1).encode(),
+            "item 2: no position in",
+        ),
+        (json.dumps({"players": {}}, indent=1).encode(), "exam', item 1: no position in"),
         ("".join([SOLVED, SOLVED.replace("Rb8#", "Rb9")]).encode(), "game 2 at byte 83"),
         ("".join([SOLVED, *games([BAD])]).encode(), "game 2"),
         (parquet([{"fen": GOOD}, {"fen": None}]), "exam', row 2: not a FEN: None"),
         (parquet([{"fen": GOOD}, {"fen": "not a fen"}]), "row 2: not a FEN: 'not a fen'"),
         (parquet([{"name": "x"}]), "row 1: no position"),
         (parquet([{"fen": GOOD}])[:-30], "not a Parquet file"),
-        (gzip.compress(f"{GOOD}\n".encode() * 99)[:-9], "cut off"),
+        (gzip.compress(f"{GOOD}\n".encode() * 99, mtime=0)[:-9], "cut off"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_its_place(content: bytes, said: str, tmp_path: Path) -> None:

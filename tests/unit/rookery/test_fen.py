@@ -55,6 +55,8 @@ def test_what_nobody_can_use_is_dropped_and_counted(given: str, used: str) -> No
     ("fen", "why"),
     [
         (None, "not a FEN: None"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 1_0 1", "not a FEN.*half-move clock"),
+        (f"4k3/8/8/8/8/8/8/4K3 w - - 0 {10**9}", "not a FEN.*move number"),
         (["x"] * 1000, "not a FEN"),
         ("4k3/8/8/8/8/8/4R3/4K3 w - - 0 1", "opposite check"),
         ("8/4P1k1/8/8/8/8/8/8 w - - 0 1", "no white king"),

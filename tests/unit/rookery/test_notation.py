@@ -60,6 +60,8 @@ def test_reads(fen: str, text: str, uci: str) -> None:
         (BLOCKED, "d7(d6d7)", Outcome.ILLEGAL),  # one move, written twice
         (START, "O-O (e1g1)", Outcome.ILLEGAL),
         (START, "Ke3 Ke3", Outcome.ILLEGAL),
+        (START, "Ke1e1", Outcome.ILLEGAL),
+        (START, "ke1-e1", Outcome.ILLEGAL),
         (START, "Ke3 (Ne3)", Outcome.AMBIGUOUS),
         (START, "Ke3 (d1e3)", Outcome.AMBIGUOUS),
         (START, "e5 d5", Outcome.AMBIGUOUS),
