@@ -1,5 +1,6 @@
 """The commands, settings and ports of a run's processes. This module starts nothing."""
 
+import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import closing
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from launcher import redis_server
 from launcher.devices import count_gpus, place
-from launcher.services import SERVICES, ServiceSettings, resolve
+from launcher.services import SERVICES, ServiceSettings, check_names, resolve
 from launcher.settings import Overrides, UpSettings
 from rookery import hub
 from rookery.errors import SetupError, Unavailable
@@ -58,11 +59,12 @@ class Plan:
         return self.run_dir / "settings" / f"{service}.toml"
 
     def write_settings(self) -> None:
-        """Writes the settings of all services to their files."""
+        """Writes the settings of all services to their files, in place of those of an earlier start."""
+        shutil.rmtree(self.run_dir / "settings", ignore_errors=True)
         for service, settings in self.settings.items():
             path = self.settings_file(service)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(settings.toml)
+            path.write_text(settings.toml, encoding="utf-8")
 
     @property
     def stages(self) -> list[list[Command]]:
@@ -112,15 +114,17 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         commands["redis"] = Command("redis", argv, run_dir / "logs" / "redis.log", probe_url=redis_url)
     else:
         _check_redis(redis_url, settings.run)
-    draft = Plan(run_dir, redis_url, settings.access.scheme, _ports(ports, overrides), commands)
     left_out = {"redis"}
     left_out |= set() if settings.archive else {"archive"}
     left_out |= set() if settings.evaluate_every else {"arena"}
     left_out |= set() if _has_viewer(settings) else {"viewer"}
     left_out |= set() if settings.reward_model else {"reward-model"}
-    for name in (name for stage in STAGES for name in stage):
-        if name in left_out:
-            continue
+    names = [name for stage in STAGES for name in stage if name not in left_out]
+    for name in left_out - {"redis"}:
+        check_names(name, overrides.values(name))
+    chosen = {name: _ports(name, ports, overrides) for name in names}
+    draft = Plan(run_dir, redis_url, settings.access.scheme, chosen, commands)
+    for name in names:
         draft.settings[name] = _resolve(name, settings, draft, overrides)
         commands[name] = _command(name, draft)
     _check_together(draft)
@@ -334,11 +338,9 @@ def _device(name: str, settings: UpSettings) -> str:
     return ",".join(place(device, preferred=1, gpus=gpus) for device in devices)
 
 
-def _ports(ports: Ports, overrides: Overrides) -> dict[str, dict[str, int]]:
-    chosen: dict[str, dict[str, int]] = {}
-    for service in SERVICES:
-        chosen[service] = {}
-        for key, default in SERVICES[service].ports.items():
-            port, setting = overrides.port(service, key)
-            chosen[service][key] = ports.choose(default, asked=port, setting=setting)
+def _ports(service: str, ports: Ports, overrides: Overrides) -> dict[str, int]:
+    chosen: dict[str, int] = {}
+    for key, default in SERVICES[service].ports.items():
+        port, setting = overrides.port(service, key)
+        chosen[key] = ports.choose(default, asked=port, setting=setting)
     return chosen

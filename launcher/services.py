@@ -3,10 +3,9 @@
 import difflib
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -91,9 +90,20 @@ class ServiceSettings:
         return changes
 
 
-def resolve(
-    service: str, decided: Mapping[str, object], assigned: Mapping[str, str] = MappingProxyType({})
-) -> ServiceSettings:
+def check_names(service: str, assigned: Iterable[str]) -> None:
+    """Raises `SetupError` if a service has no setting of one of these names."""
+    names = SERVICES[service].settings_class.model_fields.keys() - {"dry_run"}
+    for name in assigned:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            raise SetupError(
+                f"{service} has no setting {name!r}"
+                + (f"; did you mean {close[0]!r}?" if close else "")
+                + f" (--set {service}.{name}; a resumed run keeps those in its settings.json)"
+            )
+
+
+def resolve(service: str, decided: Mapping[str, object], assigned: Mapping[str, str]) -> ServiceSettings:
     """The settings of a service as it would read them itself.
 
     `decided` are those that the run decides, `assigned` those of `--set`, as text.
@@ -102,18 +112,20 @@ def resolve(
         SetupError: there is no such setting, its value is wrong, or the run decides it.
     """
     kind = SERVICES[service].settings_class
+    check_names(service, assigned)
     values = dict(decided)
+    if "dry_run" in kind.model_fields:
+        values["dry_run"] = False  # whatever a variable or file says: this is no command of the service
     for name, text in assigned.items():
-        if name not in kind.model_fields:
-            close = difflib.get_close_matches(name, kind.model_fields, n=1)
-            raise SetupError(
-                f"{service} has no setting {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
-            )
         if name in decided:
             raise SetupError(f"--set {service}.{name}: the run decides this; see `rookery up --help`")
         is_boolean = kind.model_fields[name].annotation in (bool, bool | None)
         values[name] = _boolean(service, name, text) if is_boolean else text
-    settings = kind.parse(as_flags(values), prog=service)
+    try:
+        settings = kind.parse(as_flags(values), prog=service)
+    except SetupError as error:
+        places = [f"--set {service}.{name}" for name in assigned if name in str(error).replace("-", "_")]
+        raise SetupError(f"{error} ({', '.join(places)})" if places else str(error)) from error
     origins = {**last_origins(), **dict.fromkeys(decided, "the run"), **dict.fromkeys(assigned, "--set")}
     return ServiceSettings(settings, origins)
 

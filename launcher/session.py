@@ -116,7 +116,7 @@ class Session:
         return End.INTERRUPT
 
     def _start_again(self, taken: PortTaken) -> None:
-        """Restarts all services with another port. A new port is a new flag for the other services too."""
+        """Restarts all services with another port. A new port is a new setting of the other services too."""
         self._ports.replace(taken.port)
         self._port_changes += 1
         if self._port_changes > MAX_PORT_CHANGES:

@@ -22,7 +22,9 @@ from rookery.prompt import StyleName
 from rookery.remote import PathOrUrl, is_url
 from rookery.settings import HIGHEST_PORT, Assignments, PresetSettings, RedisUrl, configured
 
-_OVERRIDE = re.compile(rf"({'|'.join(SERVICES)})\.[a-z][a-z0-9_]*=.*")
+_ASSIGNABLE = [name for name in SERVICES if name != "data"]
+"""The services of a run. Its feed reads the games itself, without the data service."""
+_OVERRIDE = re.compile(rf"({'|'.join(_ASSIGNABLE)})\.[a-z][a-z0-9_]*=.*")
 
 
 class UpSettings(PresetSettings, AccessSettings):
@@ -132,7 +134,7 @@ class UpSettings(PresetSettings, AccessSettings):
         for assignment in assignments:
             if not _OVERRIDE.fullmatch(assignment):
                 raise ValueError(
-                    f"{assignment!r} is not SERVICE.SETTING=VALUE for one of {', '.join(SERVICES)}"
+                    f"{assignment!r} is not SERVICE.SETTING=VALUE for one of {', '.join(_ASSIGNABLE)}"
                 )
         return assignments
 
@@ -197,7 +199,8 @@ class Overrides:
         kind = SERVICES[service].settings_class
         variable = kind.variable(key)
         setting = f"--set {service}.{key}=PORT or {variable}"
-        value = self._values.get(service, {}).get(key) or os.environ.get(variable)
+        environment = {name.upper(): text for name, text in os.environ.items()}
+        value = self._values.get(service, {}).get(key) or environment.get(variable)
         value = value or configured(kind.table()).get(key)
         if value is None:
             return None, setting

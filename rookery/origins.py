@@ -1,6 +1,7 @@
 """Records the source of each setting, and writes settings with their sources as TOML."""
 
 import json
+import math
 from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -20,6 +21,7 @@ SOURCES = {
     "SharedEnvironment": "environment",
     "TomlFile": "file",
     "PresetFile": "preset",
+    "DataEnvironment": "environment",
 }
 """Source names by the class of the source, in order of precedence."""
 
@@ -89,5 +91,7 @@ def _origin(settings: BaseSettings, name: str, origins: Origins) -> str:
 
 
 def _toml(value: Any) -> str:
-    # JSON and TOML have the same syntax for strings, numbers, booleans and lists of them.
-    return json.dumps(value, ensure_ascii=False)
+    # JSON and TOML have the same syntax for strings, numbers, booleans and lists of them, but for two things.
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -195,7 +195,7 @@ def configured(table: str) -> dict[str, Any]:
     if not path:
         return {}
     try:
-        tables: dict[str, Any] = tomllib.loads(Path(path).read_text())
+        tables: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SetupError(f"{CONFIG_VARIABLE}={path!r}: {error}") from error
     values = tables.get(table, {})

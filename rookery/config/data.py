@@ -76,6 +76,10 @@ class DataSettings(PositionSettings, AccessSettings):
     """gRPC port; 0 picks a free one."""
 
 
+class DataEnvironment(EnvSettingsSource):
+    """The `DATA_...` variables, which the feed reads too."""
+
+
 class FeedSettings(PositionSettings, RunSettings, PresetSettings, AccessSettings):
     """Keeps the `positions` stream of a run filled."""
 
@@ -134,7 +138,8 @@ class FeedSettings(PositionSettings, RunSettings, PresetSettings, AccessSettings
         sources = super().settings_customise_sources(
             settings_cls, init_settings, env_settings, dotenv_settings, file_secret_settings
         )
-        return (*sources, EnvSettingsSource(PositionSettings, env_prefix="DATA_"))
+        *others, recorder = sources
+        return (*others, DataEnvironment(PositionSettings, env_prefix="DATA_"), recorder)
 
 
 class ArchiverSettings(RunSettings, AccessSettings):

@@ -63,7 +63,8 @@ def read_by_child(plan: Plan, service: str) -> dict[str, Any]:
     """The settings as the service itself reads them in its environment."""
     module, _, kind = SERVICES[service].settings.rpartition(".")
     script = (
-        f"from rookery.config.{module} import {kind} as S; print(S.parse([], prog='x').model_dump_json())"
+        f"import json; from rookery.config.{module} import {kind} as S\n"
+        "print(json.dumps(S.parse([], prog='x').model_dump(mode='json')))"
     )
     changes = plan.commands[service].env
     env = {key: value for key, value in {**os.environ, **changes}.items() if value is not None}
@@ -78,8 +79,15 @@ def test_services_read_what_the_plan_resolved(house: Path, monkeypatch: pytest.M
     monkeypatch.setenv("TRAINER_LR", "0.5")
     monkeypatch.setenv("TRAINER_WARMUP_STEPS", "7")
     monkeypatch.setenv("ROOKERY_RUN", "another")
-    monkeypatch.setenv("data_seed", "9")
-    made = plan("--preset", "rook-small", "--model", "models/m", "--set", "trainer.lr=0.25", "--seed", "3")
+    monkeypatch.setenv("data_split", "heldout")
+    monkeypatch.setenv("TRAINER_DRY_RUN", "true")
+    (house / "models" / "m" / "reward_model.json").write_text("{}")
+    made = plan(
+        "--preset", "rook-small", "--model", "models/m", "--set", "trainer.lr=0.25", "--seed", "3",
+        "--set", "archive.file_age_s=inf", "--evaluate-every", "5", "--reward-model", "models/m",
+        "--runs-dir", "r\x7f \\'\"#ü",
+    )  # fmt: skip
+    assert made.settings["feed"].origins["split"] == "environment"
     made.write_settings()
     trainer = read_by_child(made, "trainer")
     assert (trainer["lr"], trainer["warmup_steps"], trainer["run"], trainer["kl"]) == (
@@ -324,7 +332,8 @@ def test_a_port_is_in_the_table_of_its_service(house: Path, monkeypatch: pytest.
     port = free_port()
     (house / "run.toml").write_text(f"[reward_server]\nport = {port}\n")
     monkeypatch.setenv("ROOKERY_CONFIG", "run.toml")
-    assert plan().ports["reward-model"]["port"] == port
+    (house / "models" / "m" / "reward_model.json").write_text("{}")
+    assert plan("--reward-model", "models/m").ports["reward-model"]["port"] == port
     assert plan("--set", "reward.port=0").ports["reward"]["port"]
     with pytest.raises(SetupError, match="port: Input should be less than or equal to 65535"):
         ViewSettings.parse(["--port", "70000"], prog="rookery view")
@@ -381,6 +390,10 @@ def test_overrides_reach_their_service(house: Path) -> None:
             "^rollouts has no setting 'temperatur'; did you mean 'temperature'?",
         ),
         (["--set", "inference.max_model_len=abc"], "^inference: max_model_len: .*valid integer.*'abc'"),
+        (["--set", "data.sources=x"], "SERVICE.SETTING=VALUE for one of feed"),
+        (["--set", "arena.pairz=1"], "^arena has no setting 'pairz'; did you mean 'pairs'?"),
+        (["--set", "trainer.dry_run=true"], "^trainer has no setting 'dry_run'"),
+        (["--set", "trainer.lr=abc"], r"^trainer: lr: .*'abc'\) \(--set trainer.lr\)"),
         (["--set", "trainer.compile=maybe"], "^trainer: compile: 'maybe' is neither true nor false"),
         (["--set", "trainer.lr=true"], "^trainer: lr: .*valid number"),
         (["--set", "trainer.ratio_cap=2"], "^trainer: --ratio-cap 2.0 .* has no effect"),
