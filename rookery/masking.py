@@ -28,7 +28,7 @@ _SECRET_KEY = re.compile(_KEY, re.I)
 _HEADER = re.compile(r"\b(Bearer\s+)[^\s\"',;]+", re.I)
 _ASSIGNED = re.compile(
     rf"""((?<![\w-]){_KEY}\\*+["']?\s*+[=:]\s*+)"""
-    r"""(?:(\\{0,15}["'])(?:(?!\2)(?:\\.|[^\\\n]))++|\\{16}\S*+|[^\s"',;}\]\\]++)""",
+    r"""(?:(\\{0,15}["'])(?:(?!\2)(?:\\.|[^\\\n]))++|\\{16}\S*+|(?:[^\s"',;}\]\\]|\\(?!["']))++)""",
     re.I,
 )
 """A quoted value, with its escapes, ends at the same quotation mark or with the line."""

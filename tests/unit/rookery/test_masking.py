@@ -130,3 +130,8 @@ def test_a_url_that_would_be_misread_is_refused_unseen(url: str) -> None:
     with pytest.raises(RookeryError, match="redis_url: not a Redis URL") as caught:
         RunSettings.parse(["--redis-url", url], prog="p")
     assert "cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [r"ab\cdef", r"\abc", r"a\b\c"])
+def test_a_backslash_ends_no_value(value: str) -> None:
+    assert mask_values(f"password={value} next") == "password=*** next"
