@@ -48,7 +48,7 @@ def exit_status(server: Server) -> int:
     """That of the ended server, once nothing of it is left."""
     assert server.process
     status = server.process.wait(60)
-    until(lambda: not server.processes(), every_s=0.1)
+    until(lambda: not server.processes(), within_s=180, every_s=0.1)  # native code may hold the lock
     return status
 
 

@@ -128,6 +128,8 @@ def test_a_path_below_a_file_is_an_error_in_one_line(
 ) -> None:
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    for module in [name for name in sys.modules if name.endswith(".__main__")]:
+        monkeypatch.delitem(sys.modules, module)  # imported by another test: runpy would warn
     (tmp_path / "file").touch()
     path = str(tmp_path / "file" / "x")
     done = call(main, argv.replace("PATH", path).split())
