@@ -1,6 +1,7 @@
 #!/bin/bash
 # Usage: redis.sh FOLDER SERVER COMMAND...
-# Repairs the append-only file in FOLDER, then runs COMMAND, which starts Redis there. SERVER is the Redis binary.
+# Makes FOLDER, which only the user may enter, and repairs the append-only file in it. Then runs COMMAND, which starts
+# Redis there. SERVER is the Redis binary.
 #
 # Redis writes the changes of a Lua script between MULTI and EXEC. If a crash cuts the file between the two, Redis
 # (6.2 and 7.0) ignores these changes when it loads the file but leaves the MULTI in it. The EXEC of the next

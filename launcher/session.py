@@ -4,10 +4,11 @@ When the `with` block ends, for whatever reason, all services are stopped in rev
 """
 
 import logging
+import shutil
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -18,10 +19,10 @@ from rich.console import Console
 from launcher import dashboard
 from launcher.observer import Observer, Snapshot
 from launcher.plan import HOST, Plan, make_plan
-from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE, write_json
+from launcher.runs import ENDPOINTS_FILE, HELD_OUT_FILE, SETTINGS_FILE, write_json
 from launcher.settings import UpSettings
 from launcher.supervisor import State, Supervisor
-from rookery.folder_lock import locked
+from rookery.folder_lock import LOCK_FILE, locked
 from rookery.hub import model_folder
 from rookery.logs import TextFormatter
 from rookery.processes.child import Watchdog
@@ -29,6 +30,7 @@ from rookery.processes.ports import Ports, PortTaken
 
 logger = logging.getLogger(__name__)
 
+UP_LOG = "up.log"
 TICK_S = 0.2
 MAX_PORT_CHANGES = 5
 """How many times a run is started again because a port was taken."""
@@ -53,6 +55,7 @@ class Session:
     def __init__(self, settings: UpSettings, console: Console) -> None:
         self.settings, self.console = settings, console
         self.interrupts = self._port_changes = 0
+        self._ready = False
         self._exits = ExitStack()
         self._training_since: float | None = None
 
@@ -60,9 +63,11 @@ class Session:
         with ExitStack() as exits:
             model_folder(self.settings.model)
             run_dir = self.settings.runs_dir / self.settings.run
+            exits.enter_context(locked(run_dir))  # before the ports, which a live run has
+            if not (run_dir / SETTINGS_FILE).exists():
+                exits.callback(self._forget_unless_ready, run_dir)
             self._ports = exits.enter_context(Ports(HOST))
             self.plan = make_plan(self.settings, self._ports)
-            exits.enter_context(locked(run_dir))
             exits.enter_context(_logging_to(self.plan))
             exits.enter_context(self._signals())
             self._watchdog = Watchdog()
@@ -89,6 +94,22 @@ class Session:
         )
         self._observer.start()
 
+    def _forget_unless_ready(self, run_dir: Path) -> None:
+        """Keeps `rookery status` from showing a new run that did not start: of it, at most logs are left."""
+        if self._ready:
+            return
+        (run_dir / ENDPOINTS_FILE).unlink(missing_ok=True)
+        logs = run_dir / "logs"
+        if self.interrupts or any(path.name != UP_LOG for path in logs.glob("*")):
+            return  # to go on with, or to look into
+        for name in (f"logs/{UP_LOG}", SETTINGS_FILE, HELD_OUT_FILE, LOCK_FILE):
+            (run_dir / name).unlink(missing_ok=True)
+        shutil.rmtree(run_dir / "settings", ignore_errors=True)
+        with suppress(OSError):  # missing, or not empty because it was there before
+            logs.rmdir()
+        with suppress(OSError):
+            run_dir.rmdir()
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
@@ -107,6 +128,7 @@ class Session:
             except PortTaken as taken:
                 self._start_again(taken)
             self._show()
+            self._ready |= self._supervisor.all_ready
             if self._supervisor.finished:
                 self.look()
                 return End.STEPS
@@ -216,7 +238,7 @@ class Session:
 @contextmanager
 def _logging_to(plan: Plan) -> Iterator[None]:
     """Logs to logs/up.log in the run's folder, because the terminal is used by the display."""
-    path = plan.run_dir / "logs" / "up.log"
+    path = plan.run_dir / "logs" / UP_LOG
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path)
     handler.setFormatter(TextFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))

@@ -2,13 +2,15 @@
 
 import fcntl
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from rookery.errors import SetupError
 
-_LOCK_FILE = "lock"
+LOCK_FILE = "lock"
+_QUOTED_CHARS = 200
 
 
 @contextmanager
@@ -18,14 +20,19 @@ def locked(folder: Path, *, command: str = "rookery up") -> Iterator[None]:
     Children inherit the lock if they inherit file descriptors at all.
 
     Raises:
-        SetupError: another `command` holds the lock.
+        SetupError: another `command` holds the lock; the message names its process.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK_FILE).open("w") as lock:
+    with (folder / LOCK_FILE).open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise SetupError(f"{str(folder)!r} is in use by another `{command}`") from error
+            lock.seek(0)
+            holder = lock.read(_QUOTED_CHARS).strip()
+            raise SetupError(f"{str(folder)!r} is in use by another `{command}`, {holder}") from error
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        lock.flush()
         os.set_inheritable(lock.fileno(), True)
         yield
 
@@ -33,7 +40,7 @@ def locked(folder: Path, *, command: str = "rookery up") -> Iterator[None]:
 def is_locked(folder: Path) -> bool:
     """Whether a process holds the lock. One that cannot be opened (missing, no permission) counts as free."""
     try:
-        with (folder / _LOCK_FILE).open() as lock:
+        with (folder / LOCK_FILE).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -1,5 +1,6 @@
 """A session with Redis, feed and reward service alone: what it shares with a whole run, without a model."""
 
+import os
 import socket
 import stat
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from launcher import plan as plan_module
 from launcher.plan import HOST
-from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE
+from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE, latest_endpoints
 from launcher.session import End, Session
 from launcher.settings import UpSettings
 from rookery.errors import SetupError
@@ -87,6 +88,33 @@ def test_a_port_that_was_asked_for_is_not_exchanged(
         strangers.take(port)
         with pytest.raises(SetupError, match=f"port {port} on {HOST} is taken: .*--set reward.port=PORT"):
             session.train()
+
+
+def test_a_live_run_is_named_with_its_process_before_its_ports(tmp_path: Path, session: Session) -> None:
+    session.settings = settings(tmp_path, f"reward.port={free_port()}")
+    holder = f"process {os.getpid()} on {socket.gethostname()}"
+    with session:
+        session.train()
+        with (
+            pytest.raises(SetupError, match=f"r' is in use by another `rookery up`, {holder}$"),
+            Session(session.settings, Console(quiet=True)),
+        ):
+            pass
+    assert (tmp_path / "r" / ENDPOINTS_FILE).exists(), "a run that was ready"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "left"),
+    [("reward.nodes=1", set()), ("reward.engine_path=/nope", {"lock", "logs", "redis", SETTINGS_FILE})],
+)
+def test_a_new_run_that_does_not_start_is_not_taken_for_the_newest(
+    tmp_path: Path, session: Session, assignment: str, left: set[str]
+) -> None:
+    session.settings = settings(tmp_path / "runs", assignment)
+    with pytest.raises(SetupError), session:
+        session.train()
+    assert {path.name for path in (tmp_path / "runs").glob("r/*")} == left
+    assert latest_endpoints(tmp_path / "runs") is None
 
 
 @pytest.mark.torch
