@@ -122,7 +122,8 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     names = [name for stage in STAGES for name in stage if name not in left_out]
     for name in left_out - {"redis"}:
         check_names(name, overrides.values(name))
-    chosen = {name: _ports(name, ports, overrides) for name in names}
+    listening = [name for name in SERVICES if name not in left_out and name != "data"]
+    chosen = {name: _ports(name, ports, overrides) for name in listening}
     draft = Plan(run_dir, redis_url, settings.access.scheme, chosen, commands)
     for name in names:
         draft.settings[name] = _resolve(name, settings, draft, overrides)

@@ -105,7 +105,10 @@ def test_a_live_run_is_named_with_its_process_before_its_ports(tmp_path: Path, s
 
 @pytest.mark.parametrize(
     ("assignment", "left"),
-    [("reward.nodes=1", set()), ("reward.engine_path=/nope", {"lock", "logs", "redis", SETTINGS_FILE})],
+    [
+        ("reward.nodes=1", set()),
+        ("reward.engine_path=/nope", {"lock", "logs", "redis", "settings", SETTINGS_FILE}),
+    ],
 )
 def test_a_new_run_that_does_not_start_is_not_taken_for_the_newest(
     tmp_path: Path, session: Session, assignment: str, left: set[str]
