@@ -85,8 +85,11 @@ def _launch_processes(devices: list[str]) -> None:
 
 
 def _exit_now(number: int, frame: FrameType | None) -> None:
-    """Exits at once: outside of training there is nothing to save."""
-    del frame
+    """Exits at once: outside of training there is nothing to save. Imports of packages swallow exceptions."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            os._exit(128 + number)
+        frame = frame.f_back
     raise SystemExit(128 + number)
 
 
