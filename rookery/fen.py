@@ -26,8 +26,8 @@ NAMED = 20
 
 _DEFECT_CHARS = 300
 
-_COUNTER_DIGITS = 5
-"""The longest game that the rules allow has 5,899 moves."""
+_COUNTER_DIGITS = 9
+"""More do not fit the integers of Parquet and protobuf."""
 
 
 def read_fen(fen: object, *, dropped: Counter[str] | None = None, chess960: bool = False) -> chess.Board:
@@ -71,7 +71,7 @@ def _bounded(fen: object) -> str:
         raise InvalidInput(f"a FEN cannot have {len(fen)} characters: {fen[:MAX_FEN_CHARS]!r}...")
     if not fen.isascii():  # python-chess would read U+212A, the Kelvin sign, as a king
         raise InvalidInput(f"not a FEN: {fen!r}: characters beyond ASCII")
-    if not all(counter.isdigit() and len(counter) <= _COUNTER_DIGITS for counter in fen.split()[4:]):
+    if any("_" in counter or len(counter) > _COUNTER_DIGITS for counter in fen.split()[4:6]):
         raise InvalidInput(f"not a FEN: {fen!r}: the half-move clock or the move number is no such number")
     return fen
 
