@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rookery.errors import SetupError
+from rookery.errors import QUOTED_CHARS, SetupError
 
 LOCK_FILE = "lock"
-_QUOTED_CHARS = 200
 
 
 @contextmanager
@@ -28,7 +27,7 @@ def locked(folder: Path, *, command: str = "rookery up") -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             lock.seek(0)
-            holder = lock.read(_QUOTED_CHARS).strip()
+            holder = lock.read(QUOTED_CHARS).strip()
             raise SetupError(f"{str(folder)!r} is in use by another `{command}`, {holder}") from error
         lock.truncate(0)
         lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")

@@ -12,7 +12,7 @@ import grpc
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from rookery.access import Access, is_loopback
-from rookery.errors import ForeignHost, RookeryError, Unauthorized, Unavailable, problem
+from rookery.errors import QUOTED_CHARS, ForeignHost, RookeryError, Unauthorized, Unavailable, problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -62,7 +62,6 @@ class StrictBody(BaseModel):
 
 
 _HEALTH = "/grpc.health.v1.Health/"
-_QUOTED_CHARS = 200
 
 
 class RequireToken:
@@ -98,7 +97,7 @@ class RequireLocalHost:
         if not host or _is_local(host):  # browsers always send one
             await self._app(scope, receive, send)
         else:
-            await _refuse(ForeignHost(host[:_QUOTED_CHARS]), scope, receive, send=send)
+            await _refuse(ForeignHost(host[:QUOTED_CHARS]), scope, receive, send=send)
 
 
 def _is_local(host: str) -> bool:
