@@ -39,7 +39,7 @@ check: setup ## formatting, lint (Dockerfiles too), types, import rules, generat
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/hadolint deploy/*/Dockerfile services/*/Dockerfile services/*/*/Dockerfile
+	$(BIN)/hadolint deploy/*/Dockerfile arena/Dockerfile services/*/Dockerfile services/*/*/Dockerfile
 	$(PY) scripts/proto.py --check
 	$(PY) -m pytest -q -n auto --dist worksteal --hypothesis-profile=quick tests/unit
 

@@ -21,6 +21,8 @@ from typing import Any
 import chess
 import httpx
 
+from chess_datasets.store.folders import open_folder
+from chess_datasets.traces.archive import TraceArchive
 from rookery.config.viewer import ViewerSettings
 from rookery.trace import (
     Completion,
@@ -36,8 +38,6 @@ from rookery.trace import (
     TraceGroup,
     Verdict,
 )
-from services.data.store.folders import open_folder
-from services.data.traces.archive import TraceArchive
 from services.viewer.app import create_app
 
 GROUP_SIZE, FILE_GROUPS, BATCH = 8, 1024, 32

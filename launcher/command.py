@@ -88,6 +88,7 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 + SIGINT, as in shells."""
 
 EXTRAS = {
+    "chess_datasets": ("pyarrow", "data"),
     "services.data": ("pyarrow", "data"),
     "services.data.feed": ("fastapi", "data"),
     "services.data.archiver": ("pyarrow", "data"),
@@ -95,7 +96,7 @@ EXTRAS = {
     "services.inference.server": ("vllm", "inference] or rookery[inference-cpu"),
     "services.inference.rollouts": ("fastapi", "rollouts"),
     "services.trainer": ("torch", "trainer"),
-    "services.arena": ("matplotlib", "arena"),
+    "arena": ("matplotlib", "arena"),
     "services.viewer": ("duckdb", "viewer"),
 }
 """For each module, a package that it requires and the extra that installs it."""
@@ -241,9 +242,9 @@ _OWN: dict[str, tuple[str, str, str, Callable[[], Console]]] = {
 """Commands of a module here: the module, its settings, its function, and the console that it writes to."""
 
 _STARTS = {
-    "replay": ("services.data", "services.trainer"),
+    "replay": ("chess_datasets", "services.trainer"),
     "view": ("services.viewer",),
-    "evaluate": ("services.arena",),
+    "evaluate": ("arena",),
 }
 """The services that must be installed for a command."""
 
@@ -269,8 +270,7 @@ def _exporter(rest: list[str]) -> int:
 
 
 def _data(rest: list[str]) -> int:
-    """Lists the data commands if none is given. The data service is started by `rookery serve data`."""
-    return _become("services.data", *(["help"] if rest[:1] in ([], ["-h"], ["--help"]) else rest))
+    return _become("chess_datasets", *rest)
 
 
 def _check(rest: list[str]) -> int:
@@ -284,7 +284,7 @@ def _uci(rest: list[str]) -> int:
     import shlex
 
     server = shlex.join([sys.executable, "-m", "launcher", "serve", "players"])
-    return _become("services.arena", "uci", "--server-command", server, *rest)
+    return _become("arena", "uci", "--server-command", server, *rest)
 
 
 def _plan(rest: list[str]) -> int:
@@ -309,8 +309,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "score": lambda rest: _become("services.reward", "score", *rest),
     **{name: partial(_train, name) for name in ("sft", "reward-model", "dpo", "merge", "autobatch")},
     "data": _data,
-    "rescore": lambda rest: _become("services.data", "rescore", *rest),
-    "arena": lambda rest: _become("services.arena", *rest),
+    "rescore": lambda rest: _become("chess_datasets", "rescore", *rest),
+    "arena": lambda rest: _become("arena", *rest),
     "uci": _uci,
     "plan": _plan,
 }

@@ -90,9 +90,9 @@ def write_held_out(path: Path, *, source: str, count: int, seed: int) -> Path:
     """Writes positions of the held-out games of `source`, which no feed uses, and returns the file.
 
     Raises:
-        SetupError: `services.data sample` failed; the message quotes it.
+        SetupError: `rookery data sample` failed; the message quotes it.
     """
-    command = [sys.executable, "-m", "services.data", "sample", "--source", source]
+    command = [sys.executable, "-m", "chess_datasets", "sample", "--source", source]
     command += ["--split", "heldout", "--distinct", "--count", str(count), "--seed", str(seed)]
     with path.open("w") as file:
         done = subprocess.run(

@@ -50,7 +50,7 @@ SERVICES = {
     "inference": ServiceProgram("services.inference.server", "inference.ServerSettings"),
     "trainer": ServiceProgram("services.trainer", "trainer.TrainerSettings"),
     "rollouts": ServiceProgram("services.inference.rollouts", "rollouts.RolloutsSettings"),
-    "arena": ServiceProgram("services.arena", "arena.WatchSettings", ("watch",)),
+    "arena": ServiceProgram("arena", "arena.WatchSettings", ("watch",)),
     "viewer": ServiceProgram("services.viewer", "viewer.ViewerSettings"),
 }
 

@@ -312,7 +312,7 @@ Assignments = Annotated[tuple[str, ...], BeforeValidator(_restore_characters)]
 """The values of a repeatable `--set NAME=VALUE`, in which all characters are allowed."""
 
 Specs = Annotated[tuple[str, ...], BeforeValidator(_rejoin_specs)]
-"""Players, each as the spec that `services.arena.players.spec` reads."""
+"""Players, each as the spec that `arena.players.spec` reads."""
 
 
 class RunSettings(Settings):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import chess
 
+from chess_datasets.store.folders import open_folder
+from chess_datasets.traces.archive import TraceArchive
 from rookery.trace import (
     Completion,
     EngineStamp,
@@ -23,8 +25,6 @@ from rookery.trace import (
     TraceGroup,
     Verdict,
 )
-from services.data.store.folders import open_folder
-from services.data.traces.archive import TraceArchive
 
 START_MS = 1763721014000
 SIZE, BATCH, STEPS = 4, 4, 8

@@ -16,7 +16,7 @@ from typing import IO
 
 import zstandard
 
-from services.data.pgn.reader import read_raw_games
+from chess_datasets.pgn.reader import read_raw_games
 
 FRAME_BYTES = 16 << 20
 """Of text in a frame, as `pzstd` cuts it."""

@@ -17,11 +17,11 @@ from pathlib import Path
 import chess.pgn
 import zstandard
 
-from services.data.pgn import native
-from services.data.pgn.reader import read_raw_games
-from services.data.pgn.tags import Filters
-from services.data.positions.dataset import write_positions
-from services.data.positions.recipe import PositionRecipe
+from chess_datasets.pgn import native
+from chess_datasets.pgn.reader import read_raw_games
+from chess_datasets.pgn.tags import Filters
+from chess_datasets.positions.dataset import write_positions
+from chess_datasets.positions.recipe import PositionRecipe
 
 GAMES = 0.01
 POSITIONS = 20_000

@@ -5,10 +5,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from chess_datasets.pgn.collection import GameCollection
+from chess_datasets.positions.numbered import PositionOrder
+from chess_datasets.positions.recipe import Shares
 from rookery.prompt import render
-from services.data.pgn.collection import GameCollection
-from services.data.positions.numbered import PositionOrder
-from services.data.positions.recipe import Shares
 
 STYLE = "mover-squares"
 NEVER = "<|unk|>"

@@ -94,9 +94,9 @@ def positions(source: Path, count: int) -> list[str]:
 
 
 def _find(source: Path, count: int) -> list[str]:
-    from services.data.pgn.collection import GameCollection
-    from services.data.positions.numbered import PositionOrder
-    from services.data.positions.recipe import Shares
+    from chess_datasets.pgn.collection import GameCollection
+    from chess_datasets.positions.numbered import PositionOrder
+    from chess_datasets.positions.recipe import Shares
 
     games = GameCollection([source])
     try:

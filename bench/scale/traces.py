@@ -17,6 +17,7 @@ from typing import Any
 
 import redis
 
+from chess_datasets.positions.generator import PositionGenerator
 from launcher.redis_server import redis_argv
 from rookery.codec import encode_group
 from rookery.processes.ports import Ports
@@ -34,7 +35,6 @@ from rookery.trace import (
     TraceGroup,
     Verdict,
 )
-from services.data.positions.generator import PositionGenerator
 
 TARGET = 2000.0
 SIZES = {"rook-tiny": 16, "Qwen": 512}

@@ -13,16 +13,16 @@ from typing import Any
 import chess
 
 from bench.usage import family_s
+from chess_datasets.annotate import Effort
+from chess_datasets.annotate.annotating import AnnotationRecipe, annotate_shard
+from chess_datasets.commands.engines import WorkerScorer, reward_client
+from chess_datasets.jobs import WorkerEngine
+from chess_datasets.positions.generator import PositionGenerator
+from chess_datasets.positions.numbered import SHARD_SIZE
 from rookery.clients import ScoreItem
 from rookery.clients.score_stream import Scorer
 from rookery.processes.workers import Workers
 from rookery.trace import Position
-from services.data.annotate import Effort
-from services.data.annotate.annotating import AnnotationRecipe, annotate_shard
-from services.data.commands.engines import WorkerScorer, reward_client
-from services.data.jobs import WorkerEngine
-from services.data.positions.generator import PositionGenerator
-from services.data.positions.numbered import SHARD_SIZE
 
 TARGET = 0.9
 WORKERS = (1, 2)

@@ -64,7 +64,7 @@ class PositionSettings(Settings):
 
 
 class DataSettings(PositionSettings, AccessSettings):
-    """Serves positions, games and prompts. `python -m services.data help` lists the other commands."""
+    """Serves positions, games and prompts."""
 
     model_config = SettingsConfigDict(env_prefix="DATA_")
 

@@ -4,7 +4,7 @@ Games are separated before they are parsed: an unclosed comment ends with its ga
 the moves does not end the game. Chess rules are not used: `rookery.pgn.reader` reads the text.
 Whatever cannot be read becomes a `RawGame` with a defect, in its place among the others.
 
-This is the slow way, a line at a time. `services.data.pgn.scanner` is fast and uses it for games that do not
+This is the slow way, a line at a time. `chess_datasets.pgn.scanner` is fast and uses it for games that do not
 have the usual layout.
 """
 

@@ -1,33 +1,18 @@
-"""`python -m services.data` starts the service; `python -m services.data COMMAND` runs a command.
-
-`python -m services.data help` lists the commands.
-"""
+"""`python -m services.data`: positions over HTTP and gRPC."""
 
 import asyncio
 import sys
 
+from rookery.config.data import DataSettings
 from rookery.errors import RookeryError
+from rookery.logs import configure
 from rookery.settings import fail
 
 
 def main(argv: list[str] | None = None) -> int:
-    argv = sys.argv[1:] if argv is None else argv
-    from rookery.logs import configure
-    from services.data import commands
-
     try:
-        if argv and argv[0] in (*commands.COMMANDS, "help"):
-            configure("data", level="WARNING")
-            return commands.run(argv[0], argv[1:])
-    except RookeryError as error:
-        return fail(error)
-    except KeyboardInterrupt:
-        return 130
-    try:
-        from rookery.config.data import DataSettings
-
-        settings = DataSettings.parse(argv, prog="python -m services.data")
-        from services.data.service import run
+        settings = DataSettings.parse(sys.argv[1:] if argv is None else argv, prog="python -m services.data")
+        from services.data.service import run  # slow to import: --help does without it
 
         configure("data")
         asyncio.run(run(settings))

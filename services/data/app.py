@@ -8,11 +8,11 @@ from fastapi import FastAPI, Query
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 
+from chess_datasets.positions.numbered import PositionOrder
 from rookery import __version__
 from rookery.middleware import StrictBody
 from rookery.serving import add_probes, add_problem_handlers
 from rookery.trace import Phase, Prompt, Split
-from services.data.positions.numbered import PositionOrder
 from services.data.rendering import MAX_MOVES, render_fen
 
 MAX_COUNT = 10_000

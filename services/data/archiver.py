@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from chess_datasets.store.folders import WrittenFile, open_folder
+from chess_datasets.traces.archive import FileBatch, FileLimits, TraceArchive, stream_id
 from rookery import metrics
 from rookery.codec import decode_group
 from rookery.config.data import ArchiverSettings
@@ -28,8 +30,6 @@ from rookery.logs import configure
 from rookery.serving import background_service, serve
 from rookery.settings import fail
 from rookery.streams import Entry, RunStreams
-from services.data.store.folders import WrittenFile, open_folder
-from services.data.traces.archive import FileBatch, FileLimits, TraceArchive, stream_id
 
 logger = logging.getLogger("services.data.archiver")
 

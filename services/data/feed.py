@@ -14,6 +14,13 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
 
+from chess_datasets.pgn.collection import GameCollection
+from chess_datasets.pgn.sources import setting_sources
+from chess_datasets.positions.generator import PositionGenerator
+from chess_datasets.positions.numbered import PositionOrder, Rounds, fixed_pool
+from chess_datasets.positions.recipe import Shares
+from chess_datasets.tasks.lines import Lines
+from chess_datasets.tasks.rookworld import RookworldMix, assign_task
 from rookery.config.data import GENERATED, FeedSettings
 from rookery.errors import RookeryError, Unavailable
 from rookery.logs import configure
@@ -22,13 +29,6 @@ from rookery.serving import background_service, serve
 from rookery.settings import fail
 from rookery.streams import RunStreams
 from rookery.trace import Position
-from services.data.pgn.collection import GameCollection
-from services.data.pgn.sources import setting_sources
-from services.data.positions.generator import PositionGenerator
-from services.data.positions.numbered import PositionOrder, Rounds, fixed_pool
-from services.data.positions.recipe import Shares
-from services.data.tasks.lines import Lines
-from services.data.tasks.rookworld import RookworldMix, assign_task
 
 logger = logging.getLogger("services.data.feed")
 

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Sequence
 
+from chess_datasets.pgn.games import phase_of
 from rookery.errors import InvalidInput
 from rookery.fen import read_fen
 from rookery.prompt import render
 from rookery.trace import Position, Prompt
-from services.data.pgn.games import phase_of
 
 MAX_MOVES = 1024
 """The most moves that may come before a position; no known game is this long."""

@@ -7,6 +7,10 @@ from typing import Any
 
 import grpc
 
+from chess_datasets.pgn.collection import GameCollection
+from chess_datasets.pgn.sources import setting_sources
+from chess_datasets.positions.numbered import PositionOrder
+from chess_datasets.positions.recipe import Shares
 from rookery.codec import position_to_proto, prompt_to_proto
 from rookery.config.data import DataSettings
 from rookery.errors import InvalidInput
@@ -14,10 +18,6 @@ from rookery.serving import Service, grpc_errors, serve
 from rookery.trace import Position, Split
 from rookery.v1 import data_pb2, data_pb2_grpc
 from services.data.app import create_app, number_ranges
-from services.data.pgn.collection import GameCollection
-from services.data.pgn.sources import setting_sources
-from services.data.positions.numbered import PositionOrder
-from services.data.positions.recipe import Shares
 from services.data.rendering import render_fen
 
 SERVICE_NAME = data_pb2.DESCRIPTOR.services_by_name["DataService"].full_name

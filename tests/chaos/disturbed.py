@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import redis
 
+from chess_datasets.store.folders import open_folder
+from chess_datasets.traces.archive import TraceArchive
 from launcher.redis_server import redis_argv
 from rookery.streams import RunStreams
-from services.data.store.folders import open_folder
-from services.data.traces.archive import TraceArchive
 from services.trainer.versions import commits
 from tests.chaos.proxy import Proxy
 from tests.conftest import free_port

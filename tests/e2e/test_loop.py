@@ -15,11 +15,11 @@ import psutil
 import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
+from chess_datasets.__main__ import main as data
 from rookery import metrics
 from rookery.plots.steps import read_strength
 from rookery.trace import Outcome, TraceGroup
 from scripts.dashboards.__main__ import BOARDS
-from services.data.__main__ import main as data
 from tests.conftest import A_WHOLE_RUN, ROOT, RedisServer, free_port, require
 from tests.e2e.watching import copied_groups, logs, started, watched
 from tests.prometheus_server import PrometheusServer
@@ -190,7 +190,7 @@ def test_the_policy_s_own_moves_make_preference_pairs(
 ) -> None:
     """Rejected is what the policy played; the engine's move, which no text names, is chosen."""
     for module in ("positions.numbered", "pairs.dataset"):
-        monkeypatch.setattr(f"services.data.{module}.PART_SIZE", 32)
+        monkeypatch.setattr(f"chess_datasets.{module}.PART_SIZE", 32)
     argv = ["pairs", "--count", "12", "--nodes", "500", "--inference", loop.inference, "--model", "policy"]
     assert data([*argv, "--jsonl", "pairs.jsonl", "--out", str(tmp_path)]) == 0
     pairs = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]

@@ -13,10 +13,10 @@ import chess
 import httpx
 import pytest
 
+from chess_datasets.store.folders import open_folder
+from chess_datasets.traces.archive import TraceArchive
 from rookery.access import TOKEN_VARIABLE
 from rookery.plots.steps import read_strength
-from services.data.store.folders import open_folder
-from services.data.traces.archive import TraceArchive
 from tests.conftest import A_WHOLE_RUN, ROOT
 from tests.e2e.watching import ROOKERY
 from tests.waiting import until

@@ -13,15 +13,15 @@ import psutil
 import pytest
 from rich.console import Console
 
+from arena.matches.session import run_match
+from chess_datasets.__main__ import main
+from chess_datasets.jobs import Progress
+from chess_datasets.store.folders import open_folder
+from chess_datasets.traces.archive import TraceArchive
 from rookery.config.arena import MatchSettings
 from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.processes import workers as rookery_workers
 from rookery.processes.workers import Workers
-from services.arena.matches.session import run_match
-from services.data.__main__ import main
-from services.data.jobs import Progress
-from services.data.store.folders import open_folder
-from services.data.traces.archive import TraceArchive
 from tests.unit.rookery.records import GROUP
 from tests.waiting import until
 

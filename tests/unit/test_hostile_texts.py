@@ -41,13 +41,13 @@ SHORT = {
     "commentary.template": SENTENCE,
     "commentary.token": SENTENCE,
     "commentary.wording": SENTENCE,
-    "services.data.annotate.mutations": 2000,  # the writer's own texts
+    "chess_datasets.annotate.mutations": 2000,  # the writer's own texts
 }
 """Modules whose expressions only see texts of so many characters."""
 
 SOURCES = [
     path
-    for package in ("rookery", "commentary", "launcher", "services")
+    for package in ("arena", "chess_datasets", "rookery", "commentary", "launcher", "services")
     for path in sorted((ROOT / package).rglob("*.py"))
     if re.search(r"\bre\.\w+\(", text := path.read_text()) and "import torch" not in text
 ]

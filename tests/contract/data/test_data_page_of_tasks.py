@@ -8,15 +8,14 @@ from pathlib import Path
 import chess
 import pytest
 
+from chess_datasets.__main__ import main
+from chess_datasets.commands.tasks import _parser
 from rookery.formats import FORMATS
 from rookery.rookworld import LAYOUTS, parse_policy_line, parse_state_line
-from services.data.__main__ import main
-from services.data.commands.tasks import _parser
 from tests.conftest import ROOT
 
-TEXT = (ROOT / "services" / "data" / "README.md").read_text()
-TASKS = TEXT.split("\n## Tasks\n")[1].split("\n## ")[0]
-SHOWN = TEXT.split("\n## Formats\n")[1].split("\n## ")[0]
+TASKS = (ROOT / "chess_datasets" / "README.md").read_text().split("\n## Tasks\n")[1].split("\n## ")[0]
+SHOWN = (ROOT / "services" / "data" / "README.md").read_text().split("\n## Formats\n")[1].split("\n## ")[0]
 
 
 @pytest.mark.stockfish

@@ -12,20 +12,20 @@ import grpc
 import httpx
 import pytest
 
+from chess_datasets.pgn.collection import GameCollection
+from chess_datasets.pgn.games import Split
+from chess_datasets.pgn.sources import setting_sources
+from chess_datasets.positions.numbered import PositionOrder
+from chess_datasets.positions.recipe import Shares
+from chess_datasets.store.folders import open_folder
+from chess_datasets.traces.archive import TraceArchive
 from rookery import serving
 from rookery.codec import decode_position
 from rookery.config.data import DataSettings
 from rookery.streams import RunStreams
 from rookery.trace import Position
 from rookery.v1 import data_pb2, data_pb2_grpc
-from services.data.pgn.collection import GameCollection
-from services.data.pgn.games import Split
-from services.data.pgn.sources import setting_sources
-from services.data.positions.numbered import PositionOrder
-from services.data.positions.recipe import Shares
 from services.data.service import data_service
-from services.data.store.folders import open_folder
-from services.data.traces.archive import TraceArchive
 from tests.builders import ROLLOUTS, read
 from tests.conftest import RedisServer, free_port
 from tests.contract.running_service import START_S, RunningService

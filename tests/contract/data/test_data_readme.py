@@ -11,20 +11,20 @@ from typing import Any
 import httpx
 import pytest
 
+from chess_datasets.__main__ import main
 from rookery.access import AccessSettings
 from rookery.config.data import ArchiverSettings, DataSettings, FeedSettings
 from rookery.pgn.rawgame import Defect
 from rookery.trace import Prompt
-from services.data.__main__ import main
 from services.data.app import MAX_COUNT, GameBody, PositionBody, PositionsBody, PositionsQuery, RenderRequest
 from tests.commands import call
 from tests.conftest import ROOT
 from tests.contract.running_service import RunningService
 from tests.curl import run_curl
 
-TEXT = (ROOT / "services" / "data" / "README.md").read_text()
+TEXT = "".join((ROOT / folder / "README.md").read_text() for folder in ("services/data", "chess_datasets"))
 CURLS = re.findall(r"^curl (?:.*\\\n)*.*$", TEXT, re.MULTILINE)
-COMMANDS = re.findall(r"^python -m services\.data (?:sample|moves).*$", TEXT, re.MULTILINE)
+COMMANDS = re.findall(r"^rookery data (?:sample --split|moves).*$", TEXT, re.MULTILINE)
 SHOWN, SHOWN_GAME = (
     json.loads(re.sub(r"\s+//.*", "", block)) for block in re.findall(r"```jsonc\n(.*?)```", TEXT, re.DOTALL)
 )
@@ -131,9 +131,8 @@ def in_an_empty_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _run(command: str, *more: str) -> str:
     words = shlex.split(command)
-    begin = ["rookery", "data"] if words[0] == "rookery" else ["python", "-m", "services.data"]
-    assert words[: len(begin)] == begin
-    done = call(main, [*words[len(begin) :], *more])
+    assert words[:2] == ["rookery", "data"]
+    done = call(main, [*words[2:], *more])
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -13,17 +13,17 @@ import pytest
 from fastapi import FastAPI, HTTPException, Request
 from rich.console import Console
 
+from arena.pieces import BEST, RANDOM
+from arena.session import run
+from chess_datasets.pgn.collection import GameCollection
+from chess_datasets.positions.numbered import PositionOrder
+from chess_datasets.positions.recipe import Shares
 from rookery.config.arena import EvaluateSettings
 from rookery.config.reward import RewardSettings
 from rookery.errors import InvalidInput, NotFound, PeerFault
 from rookery.formats import FORMATS
 from rookery.trace import Phase, Position
-from services.arena.pieces import BEST, RANDOM
-from services.arena.session import run
 from services.data.app import create_app
-from services.data.pgn.collection import GameCollection
-from services.data.positions.numbered import PositionOrder
-from services.data.positions.recipe import Shares
 from services.reward.scorer import Scorer
 from services.reward.servicer import RewardServicer
 from tests.boards import random_boards

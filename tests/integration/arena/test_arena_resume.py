@@ -46,7 +46,7 @@ def reward_target(files: Path) -> Iterator[str]:
 
 
 def command_of(files: Path, reward_target: str, out: Path) -> list[str]:
-    command = [sys.executable, "-m", "services.arena", "evaluate", "random", "stockfish,nodes=20"]
+    command = [sys.executable, "-m", "arena", "evaluate", "random", "stockfish,nodes=20"]
     command += ["--sections", "positions,puzzles,suites", "--positions", str(files / "positions.jsonl")]
     command += ["--count", str(COUNT), "--samples", "2", "--puzzles", str(files / "puzzles.csv")]
     command += ["--suites", str(files / "suite.epd"), "--concurrency", "2"]

@@ -10,12 +10,12 @@ import chess
 import chess.engine
 import pytest
 
+from arena.answer_store import key_of
+from arena.players.engines import LICHESS_LEVELS, EnginePlayer
+from arena.players.player import Player
+from arena.players.spec import KINDS, make_player
 from rookery.errors import EngineFault, InvalidInput, SetupError
 from rookery.trace import Outcome
-from services.arena.answer_store import key_of
-from services.arena.players.engines import LICHESS_LEVELS, EnginePlayer
-from services.arena.players.player import Player
-from services.arena.players.spec import KINDS, make_player
 from tests.boards import random_boards
 from tests.waiting import eventually
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from arena.matches.journal import read_games
+from arena.matches.session import run_match, run_tournament
 from rookery.config.arena import MatchSettings, TournamentSettings
-from services.arena.matches.journal import read_games
-from services.arena.matches.session import run_match, run_tournament
 from tests.conftest import ROOT
 from tests.waiting import until
 
@@ -61,7 +61,7 @@ def test_a_ladder_orders_players_by_their_share_of_random_moves(tmp_path: Path) 
 
 
 def match_process(out: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "services.arena", "match", "epsilon-random,share=0.7,nodes=1", "random"]
+    command = [sys.executable, "-m", "arena", "match", "epsilon-random,share=0.7,nodes=1", "random"]
     command += [
         "--pairs",
         "8",

@@ -17,14 +17,14 @@ import chess.engine
 import psutil
 import pytest
 
+from arena.players.model import ModelPlayer
+from arena.players.player import Reply
+from arena.players.spec import make_player
 from bench.noise_adapter import write_adapter
 from rookery.clients import InferenceClient
 from rookery.errors import InvalidInput, NotFound, PeerFault
 from rookery.hub import identity
 from rookery.trace import Outcome, Sampling
-from services.arena.players.model import ModelPlayer
-from services.arena.players.player import Reply
-from services.arena.players.spec import make_player
 from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.vllm, pytest.mark.torch, pytest.mark.timeout(900)]

@@ -73,7 +73,7 @@ class Run:
     def watching(self):
         self.port = free_port()
         return started(
-            "services.arena", "watch", "--run", RUN, "--redis-url", self.server.redis_url,
+            "arena", "watch", "--run", RUN, "--redis-url", self.server.redis_url,
             "--run-dir", str(self.folder), "--every", str(EVERY), "--inference-url", self.server.url,
             "--reward-target", f"dns:///127.0.0.1:{self.reward_port}", "--positions", str(self.positions),
             "--count", "12", "--samples", "1", "--pairs", "1", "--max-plies", "30", "--port", str(self.port),
@@ -173,7 +173,7 @@ def test_a_policy_like_the_base_gives_the_answer_that_the_front_page_shows(run: 
 
 
 def test_the_curve_shows_the_strength(run: Run) -> None:
-    command = [sys.executable, "-m", "services.arena", "curve", str(run.folder)]
+    command = [sys.executable, "-m", "arena", "curve", str(run.folder)]
     (run.folder / "metrics.jsonl").write_text('{"step": 1, "reward": 0.5}\n{"step": 2, "reward": 0.6}\n')
     subprocess.run(command, cwd=ROOT, check=True)
     with_strength = (run.folder / "learning_curve.png").read_bytes()

@@ -34,7 +34,7 @@ def bridge_environment(reward_url: str, monkeypatch: pytest.MonkeyPatch) -> None
 def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight positions, as rook-tiny reads them."""
     path = tmp_path_factory.mktemp("questions") / "questions.jsonl"
-    command = [sys.executable, "-m", "services.data", "sample", "--style", "mover-squares", "--count", "8"]
+    command = [sys.executable, "-m", "chess_datasets", "sample", "--style", "mover-squares", "--count", "8"]
     path.write_bytes(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
     return path
 
@@ -43,7 +43,17 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def puzzles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three puzzles of `samples/`, one line for each move of the solver."""
     folder = tmp_path_factory.mktemp("puzzles")
-    command = [sys.executable, "-m", "services.data", "tasks", "puzzle", "--count", "3", "--jsonl", "q.jsonl"]
+    command = [
+        sys.executable,
+        "-m",
+        "chess_datasets",
+        "tasks",
+        "puzzle",
+        "--count",
+        "3",
+        "--jsonl",
+        "q.jsonl",
+    ]
     command += ["--puzzles", "samples/puzzles.csv", "--out", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     return folder / "q.jsonl"

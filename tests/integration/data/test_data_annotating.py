@@ -6,14 +6,14 @@ from pathlib import Path
 import chess
 import pytest
 
-from services.data.__main__ import main
-from services.data.annotate import Annotation
-from services.data.annotate.annotating import ANNOTATIONS
-from services.data.jobs import Progress
-from services.data.positions.distinct import position_key
-from services.data.store.folders import open_folder
-from services.data.store.jsonl import read_jsonl
-from services.data.store.parquet import read_records
+from chess_datasets.__main__ import main
+from chess_datasets.annotate import Annotation
+from chess_datasets.annotate.annotating import ANNOTATIONS
+from chess_datasets.jobs import Progress
+from chess_datasets.positions.distinct import position_key
+from chess_datasets.store.folders import open_folder
+from chess_datasets.store.jsonl import read_jsonl
+from chess_datasets.store.parquet import read_records
 
 pytestmark = pytest.mark.stockfish
 
@@ -59,7 +59,7 @@ class Stopped(Exception):
 
 
 def test_stopped_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.data.positions.numbered.PART_SIZE", 4)
+    monkeypatch.setattr("chess_datasets.positions.numbered.PART_SIZE", 4)
     whole = annotate(tmp_path / "whole", count=10)
     advance = Progress.advance
 

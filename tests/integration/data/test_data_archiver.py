@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import redis
 
+from chess_datasets.store.folders import Folder, OutputFile, open_folder
+from chess_datasets.store.parquet import describe, read_rows
+from chess_datasets.traces.archive import FileLimits, TraceArchive
 from rookery.codec import encode_group
 from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.metrics import ARCHIVE_MISSED, ARCHIVE_WAITING, ARCHIVE_WRITABLE
 from rookery.streams import RunStreams
 from services.data.archiver import Archiver
-from services.data.store.folders import Folder, OutputFile, open_folder
-from services.data.store.parquet import describe, read_rows
-from services.data.traces.archive import FileLimits, TraceArchive
 from tests.conftest import RedisServer
 from tests.integration.data.producer import make, settle_all
 from tests.unit.rookery.records import GROUP

@@ -14,11 +14,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from chess_datasets.store.folders import open_folder
+from chess_datasets.store.parquet import read_rows
+from chess_datasets.traces.archive import TraceArchive
 from rookery.streams import RunStreams
 from rookery.trace import TraceGroup
-from services.data.store.folders import open_folder
-from services.data.store.parquet import read_rows
-from services.data.traces.archive import TraceArchive
 from tests.conftest import ROOT, free_port
 from tests.integration.data.producer import make, settle_all
 from tests.waiting import until

@@ -10,15 +10,15 @@ from functools import partial
 import pytest
 import redis
 
+from chess_datasets.pgn.collection import GameCollection
+from chess_datasets.positions.numbered import PositionOrder
+from chess_datasets.positions.recipe import Shares
 from rookery.codec import decode_position
 from rookery.errors import Unavailable
 from rookery.metrics import FEED_WAIT_S, REDIS_RETRIES
 from rookery.streams import RunStreams
 from rookery.trace import Position
 from services.data.feed import Feed
-from services.data.pgn.collection import GameCollection
-from services.data.positions.numbered import PositionOrder
-from services.data.positions.recipe import Shares
 from tests.builders import ROLLOUTS, read
 from tests.conftest import ROOT, RedisServer
 from tests.waiting import eventually

@@ -5,13 +5,13 @@ import json
 
 import pytest
 
+from chess_datasets.pgn import pieces
+from chess_datasets.pgn.sources import find_sources
+from chess_datasets.positions.dataset import POSITIONS, write_positions
+from chess_datasets.positions.recipe import PositionRecipe
+from chess_datasets.store.folders import open_folder
+from chess_datasets.store.parquet import read_records
 from rookery.errors import SetupError
-from services.data.pgn import pieces
-from services.data.pgn.sources import find_sources
-from services.data.positions.dataset import POSITIONS, write_positions
-from services.data.positions.recipe import PositionRecipe
-from services.data.store.folders import open_folder
-from services.data.store.parquet import read_records
 from tests.unit.data.conftest import SAMPLE
 from tests.unit.data.test_data_pieces import announced, compressed
 

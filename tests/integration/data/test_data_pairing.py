@@ -17,12 +17,12 @@ import pytest
 import uvicorn
 from fastapi import FastAPI, Request, Response
 
-from services.data.__main__ import main
-from services.data.pairs.preference import PAIRS, Pair
-from services.data.positions.dataset import POSITIONS
-from services.data.positions.numbered import PART_SIZE
-from services.data.store.folders import open_folder
-from services.data.store.parquet import read_records
+from chess_datasets.__main__ import main
+from chess_datasets.pairs.preference import PAIRS, Pair
+from chess_datasets.positions.dataset import POSITIONS
+from chess_datasets.positions.numbered import PART_SIZE
+from chess_datasets.store.folders import open_folder
+from chess_datasets.store.parquet import read_records
 from tests.conftest import ROOT, free_port
 from tests.waiting import until
 
@@ -82,7 +82,7 @@ class Student:
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     # `pairs.dataset` first: if it were imported now, it would take the small size as its own and keep it.
     for module in ("pairs.dataset", "positions.numbered"):
-        monkeypatch.setattr(f"services.data.{module}.PART_SIZE", 32)
+        monkeypatch.setattr(f"chess_datasets.{module}.PART_SIZE", 32)
 
 
 def pairs_in(folder: Path) -> list[Pair]:
@@ -138,7 +138,7 @@ def test_the_policy_s_own_moves_are_rejected(tmp_path: Path) -> None:
 def test_a_policy_that_stays_away_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.data.pairs.dataset._PAUSES_S", (0.01,))
+    monkeypatch.setattr("chess_datasets.pairs.dataset._PAUSES_S", (0.01,))
     url = f"http://127.0.0.1:{free_port()}"
     assert main(["pairs", "--count", "5", "--out", str(tmp_path), *FAST, "--inference", url]) == 1
     assert f"error: POST {url}/v1/chat/completions: ConnectError [Errno 111]" in capsys.readouterr().err
@@ -168,7 +168,7 @@ def test_killed_work_goes_on(tmp_path: Path, bucket: str, s3_environment: dict[s
     """Onto S3, killed after a part is there: the second run makes the rest, and the same bytes as one run."""
     count = PART_SIZE * 3 // 2
     out = f"{bucket}/pairs"
-    argv = [sys.executable, "-m", "services.data", "pairs", "--count", str(count), "--out", out, *FAST]
+    argv = [sys.executable, "-m", "chess_datasets", "pairs", "--count", str(count), "--out", out, *FAST]
     process = subprocess.Popen(argv, cwd=ROOT, env=s3_environment, process_group=0)
     folder = open_folder(out)
     until(lambda: folder.names(suffix=".parquet"), of=process, within_s=120)

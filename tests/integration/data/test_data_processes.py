@@ -5,11 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from chess_datasets.pgn.index import index_location
+from chess_datasets.pgn.indexing import write_index
+from chess_datasets.pgn.reader import handle_file, read_raw_games
+from chess_datasets.store.files import Source, identify
 from rookery.processes.workers import Workers
-from services.data.pgn.index import index_location
-from services.data.pgn.indexing import write_index
-from services.data.pgn.reader import handle_file, read_raw_games
-from services.data.store.files import Source, identify
 from tests.conftest import ROOT
 from tests.unit.data.test_data_pieces import GAMES, Every, announced, compressed, piecewise
 from tests.unit.data.texts import COMPRESSORS, outline
@@ -40,7 +40,7 @@ def test_several_processes_write_the_same_index(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_has_enough_ends_the_command() -> None:
-    command = f"{sys.executable} -m services.data sample --split heldout --count 5000 | head -1"
+    command = f"{sys.executable} -m chess_datasets sample --split heldout --count 5000 | head -1"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stderr == ""
     assert json.loads(done.stdout)["ply"] >= 0

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from chess_datasets.__main__ import main
+from chess_datasets.commands.engines import reward_client
+from chess_datasets.store.folders import open_folder
+from chess_datasets.store.parquet import read_records
+from chess_datasets.traces.archive import TraceArchive
+from chess_datasets.traces.rescore import RESCORED
 from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import SetupError
 from rookery.trace import Prompt, Sampling, Trace, TraceGroup
-from services.data.__main__ import main
-from services.data.commands.engines import reward_client
-from services.data.store.folders import open_folder
-from services.data.store.parquet import read_records
-from services.data.traces.archive import TraceArchive
-from services.data.traces.rescore import RESCORED
 from tests.conftest import free_port
 from tests.unit.rookery.records import GROUP
 

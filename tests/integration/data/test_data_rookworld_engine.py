@@ -6,13 +6,13 @@ from pathlib import Path
 import chess
 import pytest
 
+from chess_datasets.__main__ import main
+from chess_datasets.positions.generator import PositionGenerator
+from chess_datasets.tasks.rookworld import RookworldMix, labelled_line
 from rookery.engines import EnginePool
 from rookery.rookworld import PolicyLine, parse_policy_line, parse_state_line
 from rookery.rookworld_env import step
 from rookery.trace import Position
-from services.data.__main__ import main
-from services.data.positions.generator import PositionGenerator
-from services.data.tasks.rookworld import RookworldMix, labelled_line
 
 POSITIONS = list(map(PositionGenerator(seed=11).position, range(12)))
 

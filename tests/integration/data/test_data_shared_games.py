@@ -9,16 +9,16 @@ import chess
 import chess.pgn
 import pytest
 
+from chess_datasets.pgn import native
+from chess_datasets.pgn.games import Game, SkippedGame
+from chess_datasets.pgn.native import NativeGame
+from chess_datasets.pgn.parser import parse_game
+from chess_datasets.pgn.pieces import pieces_of
+from chess_datasets.pgn.reader import read_raw_games
+from chess_datasets.positions.exams import read_evaluation_files
+from chess_datasets.store.files import identify
 from rookery.pgn.rawgame import Defect, decode
 from rookery.pgn.reader import STANDARD_NAMES
-from services.data.pgn import native
-from services.data.pgn.games import Game, SkippedGame
-from services.data.pgn.native import NativeGame
-from services.data.pgn.parser import parse_game
-from services.data.pgn.pieces import pieces_of
-from services.data.pgn.reader import read_raw_games
-from services.data.positions.exams import read_evaluation_files
-from services.data.store.files import identify
 
 pytestmark = pytest.mark.shared_data
 

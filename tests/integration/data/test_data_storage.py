@@ -11,10 +11,10 @@ import httpx
 import pytest
 import s3fs
 
+from chess_datasets.store.folders import PART_BYTES, Folder, open_file, open_folder
+from chess_datasets.store.parquet import Kind, describe, read_records, read_rows, write_records
 from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.trace import Phase, Position, TraceGroup
-from services.data.store.folders import PART_BYTES, Folder, open_file, open_folder
-from services.data.store.parquet import Kind, describe, read_records, read_rows, write_records
 from tests.conftest import free_port
 from tests.unit.rookery.records import GROUP
 
@@ -154,7 +154,7 @@ def test_an_unknown_protocol_is_refused() -> None:
 
 KILLED = """
 import sys
-from services.data.store.folders import open_folder
+from chess_datasets.store.folders import open_folder
 with open_folder(sys.argv[1]).write("a.bin") as draft:
     draft.write(b"x" * 100000)
     print("half", flush=True)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from chess_datasets.store.folders import open_folder
 from launcher.pipeline.state import PipelineStore
 from launcher.serve_players import _read
 from rookery.errors import SetupError, Unavailable
 from rookery.hub import identity, model_folder
 from rookery.remote import local_file, local_folder, upload
-from services.data.store.folders import open_folder
 from services.trainer.examples import local_path
 
 

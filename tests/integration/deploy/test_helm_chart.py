@@ -19,7 +19,7 @@ HELM = ROOT / "deploy" / "helm"
 EXAMPLES = sorted((HELM / "examples").glob("*.yaml"))
 SECRET = "5ecret" * 6
 PASSWORD = ("--set", f"redis.password={SECRET}")
-ALL = ("--set", "services.arena.enabled=true,services.viewer.enabled=true")
+ALL = ("--set", "arena.enabled=true,services.viewer.enabled=true")
 WITHOUT_SCHEMA = {"ScaledObject", "PodMonitor"}
 """Kinds that KEDA and the Prometheus operator add to a cluster."""
 

@@ -50,7 +50,7 @@ def test_players_without_a_server_pass_through() -> None:
         ("services.reward.command", "score FEN RESPONSE"),
         ("rookery.config.arena", "arena match random random"),
         ("numpy", "arena elo OUT/games.jsonl"),
-        ("services.arena.uci.session", "uci"),
+        ("arena.uci.session", "uci"),
         ("commentary", "check text --fen FEN"),
     ],
 )

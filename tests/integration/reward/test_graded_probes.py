@@ -13,12 +13,12 @@ from statistics import fmean
 import chess
 import pytest
 
+from chess_datasets.positions.generator import PositionGenerator
+from chess_datasets.tasks.rookworld import RookworldMix, labelled_line
 from rookery.config.reward import RewardSettings
 from rookery.engines import EnginePool
 from rookery.rookworld import PolicyAnswer, PolicyLine, policy_answer, policy_prompt
 from rookery.trace import Verdict
-from services.data.positions.generator import PositionGenerator
-from services.data.tasks.rookworld import RookworldMix, labelled_line
 from services.reward import LocalScorer
 from services.reward.scorer import Item
 

@@ -8,11 +8,11 @@ import pytest
 import redis
 from rich.console import Console
 
+from chess_datasets.store.folders import open_folder
+from chess_datasets.traces.archive import TraceArchive
 from launcher.replay import ReplaySettings, compare_versions, replay, versions
 from rookery.codec import decode_group
 from rookery.errors import RookeryError
-from services.data.store.folders import open_folder
-from services.data.traces.archive import TraceArchive
 from services.trainer.tiny import build_tiny
 from tests.integration.trainer.runs import BATCH, Run, events
 from tests.unit.trainer.groups import make_group

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import chess
 import pytest
 
+from arena.answers import Answer, Answers
 from rookery.candidates import candidates_of
 from rookery.trace import Move, Outcome, Phase, Position, Verdict
-from services.arena.answers import Answer, Answers
 
 FENS = (
     chess.STARTING_FEN,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import chess
 import chess.engine
 
+from arena.players.player import RandomPlayer, Reply, random_move
 from rookery.errors import PeerFault
 from rookery.trace import Outcome
-from services.arena.players.player import RandomPlayer, Reply, random_move
 
 
 class Scripted:

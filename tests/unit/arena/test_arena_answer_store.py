@@ -7,12 +7,12 @@ from typing import Any
 import chess
 import pytest
 
+from arena.answer_store import key_of, open_answers
+from arena.answers import Answer, answer_from_json
+from arena.asking import Asker, Variant
+from arena.players.player import Player, RandomPlayer
 from rookery.errors import Conflict, InvalidInput
 from rookery.trace import Claim, Outcome, Phase, Position, ProcessReward, Sentence, Verdict
-from services.arena.answer_store import key_of, open_answers
-from services.arena.answers import Answer, answer_from_json
-from services.arena.asking import Asker, Variant
-from services.arena.players.player import Player, RandomPlayer
 
 
 def test_a_torn_last_line_is_cut_off(tmp_path: Path) -> None:

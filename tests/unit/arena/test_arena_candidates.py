@@ -5,8 +5,8 @@ import itertools
 import chess
 import pytest
 
+from arena.measures import argsort_tau, kendall_tau
 from rookery.candidates import candidates_of
-from services.arena.measures import argsort_tau, kendall_tau
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from services.arena.__main__ import main
+from arena.__main__ import main
 
 
 def test_curve_draws_into_the_run_folder(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_mistakes_are_said_in_a_line(tmp_path: Path, capsys) -> None:
 def test_usage(argv: list[str], status: int, capsys) -> None:
     assert main(argv) == status
     captured = capsys.readouterr()
-    assert "usage: python -m services.arena {" in captured.out + captured.err
+    assert "usage: python -m arena {" in captured.out + captured.err
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from arena.measures import READABLE, both_legal, move_metrics, parts_of, pass_at
+from arena.pieces import RANDOM, piece_distance, piece_table
+from arena.sections.positions import Positions, mirror
+from arena.sections.reasoning import reasoning_section
 from rookery.trace import Outcome
-from services.arena.measures import READABLE, both_legal, move_metrics, parts_of, pass_at
-from services.arena.pieces import RANDOM, piece_distance, piece_table
-from services.arena.sections.positions import Positions, mirror
-from services.arena.sections.reasoning import reasoning_section
 
 
 @pytest.fixture

@@ -4,17 +4,17 @@ import chess
 import chess.engine
 import pytest
 
+from arena import version_evaluator
+from arena.players import spec as spec_module
+from arena.players.model import ModelPlayer, position_of, read_answer
+from arena.players.player import RandomPlayer
+from arena.players.spec import KINDS, make_player
+from arena.positions import Chosen
+from arena.version_evaluator import VersionEvaluator
 from rookery.access import Access
 from rookery.config.arena import WatchSettings
 from rookery.errors import InvalidInput, RookeryError, SetupError
 from rookery.trace import Completion, Outcome, Prompt
-from services.arena import version_evaluator
-from services.arena.players import spec as spec_module
-from services.arena.players.model import ModelPlayer, position_of, read_answer
-from services.arena.players.player import RandomPlayer
-from services.arena.players.spec import KINDS, make_player
-from services.arena.positions import Chosen
-from services.arena.version_evaluator import VersionEvaluator
 from tests.certificates import Authority
 
 

@@ -9,11 +9,11 @@ from fastapi import FastAPI, Response
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arena.positions import choose, fetch, read_jsonl, same_question
+from arena.session import held_out
 from rookery.config.arena import QuestionSettings
 from rookery.errors import InvalidInput, PeerFault
 from rookery.fen import FenReport
-from services.arena.positions import choose, fetch, read_jsonl, same_question
-from services.arena.session import held_out
 from tests.servers import serve_http
 from tests.unit.rookery.test_fen import UNUSABLE
 

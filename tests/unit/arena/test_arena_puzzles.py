@@ -8,15 +8,15 @@ from pathlib import Path
 import chess
 import pytest
 
+from arena.answer_store import open_answers
+from arena.asking import Asker
+from arena.players.player import Reply
+from arena.sections.puzzles import Puzzles, estimate_rating
+from arena.sections.suites import Suite
+from arena.strength.pentanomial import expected_score
 from rookery.clients import RewardClient
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome
-from services.arena.answer_store import open_answers
-from services.arena.asking import Asker
-from services.arena.players.player import Reply
-from services.arena.sections.puzzles import Puzzles, estimate_rating
-from services.arena.sections.suites import Suite
-from services.arena.strength.pentanomial import expected_score
 
 # Two moves to mate; one move with a second mate (a1a8) beside the solution; a won queen in two moves.
 TABLE = """PuzzleId,FEN,Moves,Rating,RatingDeviation,Popularity,NbPlays,Themes,GameUrl,OpeningTags

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from arena.page import render_examples
+from arena.pieces import BEST, RANDOM
+from arena.positions import Chosen
+from arena.report import EvaluationResult, learning_curve, replace_file, write
+from arena.sections.positions import Positions
+from arena.sections.reasoning import reasoning_section
+from arena.stats import Estimate
+from arena.tables import Cell, Metric, Row, Section, Table, section_json
 from rookery.config.arena import EvaluateSettings
 from rookery.intervals import wilson
 from rookery.prompt import mover_board
 from rookery.trace import Outcome
-from services.arena.page import render_examples
-from services.arena.pieces import BEST, RANDOM
-from services.arena.positions import Chosen
-from services.arena.report import EvaluationResult, learning_curve, replace_file, write
-from services.arena.sections.positions import Positions
-from services.arena.sections.reasoning import reasoning_section
-from services.arena.stats import Estimate
-from services.arena.tables import Cell, Metric, Row, Section, Table, section_json
 
 HOSTILE = "<script>alert(1)</script>\\boxed{</code>\"'&${title}$title}"
 NAMES = ("policy-v000000", "<b>policy</b>")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.stats import Bootstrap, Estimate, Ratio
 from rookery.intervals import wilson
-from services.arena.stats import Bootstrap, Estimate, Ratio
 
 LEGAL = st.lists(st.integers(0, 4), min_size=1, max_size=40)
 

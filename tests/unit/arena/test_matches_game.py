@@ -6,11 +6,11 @@ import chess
 import chess.engine
 import pytest
 
+from arena.matches.game import Fixture, Game, Rules, play
+from arena.matches.openings import START, Opening
+from arena.players.player import FirstLegalPlayer, Player, RandomPlayer, Reply
 from rookery.errors import PeerFault
 from rookery.trace import Outcome
-from services.arena.matches.game import Fixture, Game, Rules, play
-from services.arena.matches.openings import START, Opening
-from services.arena.players.player import FirstLegalPlayer, Player, RandomPlayer, Reply
 from tests.unit.arena.players import Failing, Illegal, Scripted, judges, plays
 
 KEY = "0123456789abcdef01234567"

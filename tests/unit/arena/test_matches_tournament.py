@@ -11,17 +11,17 @@ import chess.pgn
 import pytest
 from rich.console import Console
 
+from arena.matches import llm_chess, workers
+from arena.matches.game import Game, Rules, play
+from arena.matches.journal import as_line, as_pgn, open_journal, read_games
+from arena.matches.openings import START, Opening, draw, read_openings
+from arena.matches.report import encounters, forfeited, summary
+from arena.matches.session import Gate, read_anchors, run_elo, run_match, run_tournament
+from arena.matches.tournament import SCHEDULES, Played, fixtures, play_all
+from arena.players.player import FirstLegalPlayer, Player, RandomPlayer
+from arena.strength.sprt import Sprt
 from rookery.config.arena import EloSettings, MatchSettings, TournamentSettings
 from rookery.errors import Conflict, InvalidInput, PeerFault, SetupError
-from services.arena.matches import llm_chess, workers
-from services.arena.matches.game import Game, Rules, play
-from services.arena.matches.journal import as_line, as_pgn, open_journal, read_games
-from services.arena.matches.openings import START, Opening, draw, read_openings
-from services.arena.matches.report import encounters, forfeited, summary
-from services.arena.matches.session import Gate, read_anchors, run_elo, run_match, run_tournament
-from services.arena.matches.tournament import SCHEDULES, Played, fixtures, play_all
-from services.arena.players.player import FirstLegalPlayer, Player, RandomPlayer
-from services.arena.strength.sprt import Sprt
 from tests.unit.arena.players import Failing, Illegal, Slow
 
 RULES = Rules(max_plies=60)

@@ -4,12 +4,12 @@ from collections import Counter
 import chess
 import pytest
 
+from arena.players.model import GuessingPlayer
+from arena.players.player import EpsilonRandomPlayer, FirstLegalPlayer, RandomPlayer
 from rookery.clients import InferenceClient
 from rookery.prompt import render
 from rookery.rookworld import StateAnswer, read_policy_answer, read_state_answer
 from rookery.trace import Phase, Position, Sampling
-from services.arena.players.model import GuessingPlayer
-from services.arena.players.player import EpsilonRandomPlayer, FirstLegalPlayer, RandomPlayer
 
 
 def moves(player, board: chess.Board, seeds: range) -> list[str]:

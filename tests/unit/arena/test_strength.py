@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.arena.strength.fit import Rating, fit
-from services.arena.strength.pentanomial import ELO, SCORES, Elo, Pentanomial, expected_score
-from services.arena.strength.sprt import Sprt
+from arena.strength.fit import Rating, fit
+from arena.strength.pentanomial import ELO, SCORES, Elo, Pentanomial, expected_score
+from arena.strength.sprt import Sprt
 
 COUNTS = st.tuples(*[st.integers(0, 200)] * 5).filter(lambda counts: sum(counts) > 0)
 VALUES = np.array(SCORES)

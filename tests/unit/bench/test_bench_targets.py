@@ -13,7 +13,7 @@ from bench.train.work import build_model
 from bench.usage import Usage
 
 MEASURED = {"clocks": (1006, 422), "rated": (1112, 235), "masters": (999, 180)}
-"""MB a second of `zstd -dc` and of `sample`, from services/data/README.md."""
+"""MB a second of `zstd -dc` and of `sample`, from chess_datasets/README.md."""
 
 
 def test_the_documented_speeds_of_reading_games_meet_the_targets() -> None:

@@ -48,12 +48,12 @@ def become(monkeypatch: pytest.MonkeyPatch) -> Become:
         ("reward-model --steps 5", "services.trainer reward-model --steps 5"),
         ("dpo --beta 1", "services.trainer dpo --beta 1"),
         ("serve reward-model --port 1", "services.trainer serve-reward-model --port 1"),
-        ("data sample --count 3", "services.data sample --count 3"),
-        ("data", "services.data help"),
-        ("data --help", "services.data help"),
-        ("rescore runs/archive --scheme best", "services.data rescore runs/archive --scheme best"),
+        ("data sample --count 3", "chess_datasets sample --count 3"),
+        ("data", "chess_datasets"),
+        ("data --help", "chess_datasets --help"),
+        ("rescore runs/archive --scheme best", "chess_datasets rescore runs/archive --scheme best"),
         ("serve archive --run r", "services.data.archiver --run r"),
-        ("arena evaluate", "services.arena evaluate"),
+        ("arena evaluate", "arena evaluate"),
     ],
 )
 def test_commands_become_their_module(become: Become, argv: str, module: str) -> None:
@@ -64,7 +64,7 @@ def test_commands_become_their_module(become: Become, argv: str, module: str) ->
 def test_uci_is_told_how_to_start_a_server(become: Become) -> None:
     main(["uci", "--player", "run:runs/demo"])
     assert become.argv == [
-        *("services.arena", "uci", "--server-command"),
+        *("arena", "uci", "--server-command"),
         f"{sys.executable} -m launcher serve players",
         *("--player", "run:runs/demo"),
     ]

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from services.data.pgn.collection import GameCollection
-from services.data.positions.numbered import PositionOrder
-from services.data.positions.recipe import Shares
+from chess_datasets.pgn.collection import GameCollection
+from chess_datasets.positions.numbered import PositionOrder
+from chess_datasets.positions.recipe import Shares
 from tests.conftest import ROOT
 
 SAMPLE = ROOT / "samples" / "lichess.pgn.zst"

@@ -8,15 +8,15 @@ import chess
 import pytest
 
 import commentary
+from chess_datasets.annotate import Annotator, Effort, Manner, compose, study
+from chess_datasets.annotate.audit import LOG, Audit
+from chess_datasets.annotate.study import decidable, tempting_moves
 from commentary import Score, Study
 from commentary.concepts.standings import degree
 from rookery.errors import EngineFault, InvalidInput, Unavailable
 from rookery.prompt import render
 from rookery.trace import Evaluation
 from rookery.uci import Analysis, Line, Query
-from services.data.annotate import Annotator, Effort, Manner, compose, study
-from services.data.annotate.audit import LOG, Audit
-from services.data.annotate.study import decidable, tempting_moves
 from tests.builders import position
 
 MATE = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"

@@ -5,8 +5,8 @@ import random
 import chess
 import pytest
 
+from chess_datasets.annotate.mutations import mutations
 from commentary import Line, Score, Study
-from services.data.annotate.mutations import mutations
 
 # The d- and e-files are open, White's knight and rook can take on f3.
 TWO_OPEN = "3rr1k1/ppp2ppp/8/8/8/5b2/PPP2PPP/2NRR1K1 w - - 0 20"

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from chess_datasets.store.columns import adapter, schema_of
 from rookery.trace import Move, Phase, Position, TraceGroup
-from services.data.store.columns import adapter, schema_of
 from tests.unit.rookery.records import POSITION, groups, positions
 
 

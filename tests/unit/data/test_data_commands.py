@@ -7,13 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from chess_datasets.__main__ import main
+from chess_datasets.commands import COMMANDS
+from chess_datasets.jobs import Progress
+from chess_datasets.positions.dataset import POSITIONS
+from chess_datasets.store.folders import open_folder
+from chess_datasets.store.parquet import read_records, write_records
 from rookery.trace import Phase, Position
-from services.data.__main__ import main
-from services.data.commands import COMMANDS
-from services.data.jobs import Progress
-from services.data.positions.dataset import POSITIONS
-from services.data.store.folders import open_folder
-from services.data.store.parquet import read_records, write_records
+from services.data.__main__ import main as service
 from tests.unit.data.texts import RUY, game
 
 
@@ -307,14 +308,14 @@ def test_moves_keep_away_from_an_exam(
 
 
 def test_a_service_without_games_does_not_start(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--sources", "missing.pgn"]) == 2
+    assert service(["--sources", "missing.pgn"]) == 2
     assert "no file matches 'missing.pgn': set --sources (DATA_SOURCES)" in capsys.readouterr().err
 
 
 def test_progress_is_lines_where_no_terminal_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.data.jobs._LINE_S", 0.0)
+    monkeypatch.setattr("chess_datasets.jobs._LINE_S", 0.0)
     with Progress() as progress:
         progress.begin("engine-moves", unit="positions", total=12000)
         progress.advance(4200)

@@ -11,17 +11,17 @@ import chess
 import pytest
 import zstandard
 
+from chess_datasets.pgn import native, pieces
+from chess_datasets.pgn.games import in_split
+from chess_datasets.pgn.pieces import pieces_of
+from chess_datasets.pgn.tags import Filters, Speed
+from chess_datasets.positions.dataset import POSITIONS, write_positions
+from chess_datasets.positions.distinct import position_key
+from chess_datasets.positions.recipe import PositionRecipe, splitmix64
+from chess_datasets.store.folders import open_folder
+from chess_datasets.store.parquet import read_records
 from rookery.errors import InvalidInput, SetupError
 from rookery.trace import Phase, Position
-from services.data.pgn import native, pieces
-from services.data.pgn.games import in_split
-from services.data.pgn.pieces import pieces_of
-from services.data.pgn.tags import Filters, Speed
-from services.data.positions.dataset import POSITIONS, write_positions
-from services.data.positions.distinct import position_key
-from services.data.positions.recipe import PositionRecipe, splitmix64
-from services.data.store.folders import open_folder
-from services.data.store.parquet import read_records
 from tests.unit.data.test_data_pieces import announced, compressed
 from tests.unit.data.texts import ENDING, ENDING_FEN, game
 

@@ -4,8 +4,8 @@ import chess
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chess_datasets.positions.distinct import PositionKeys, canonical_fen, position_key
 from rookery.prompt import mover_board
-from services.data.positions.distinct import PositionKeys, canonical_fen, position_key
 
 
 def boards(seed: int, plies: int) -> chess.Board:

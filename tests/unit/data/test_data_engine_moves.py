@@ -8,12 +8,12 @@ from dataclasses import replace
 import chess
 import pytest
 
+from chess_datasets.positions.numbered import after_random_moves
+from chess_datasets.tasks.engine_moves import CandidateTargets, engine_moves, probabilities
+from chess_datasets.tasks.example import Example
 from commentary import read
 from rookery.trace import Evaluation, Position
 from rookery.uci import Analysis, Line, Query
-from services.data.positions.numbered import after_random_moves
-from services.data.tasks.engine_moves import CandidateTargets, engine_moves, probabilities
-from services.data.tasks.example import Example
 from tests.builders import position
 
 FEN = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"

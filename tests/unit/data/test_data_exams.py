@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from chess_datasets.__main__ import main
+from chess_datasets.positions.dataset import FORMS
+from chess_datasets.positions.distinct import position_key
+from chess_datasets.positions.exams import read_evaluation_files
 from rookery.errors import InvalidInput
-from services.data.__main__ import main
-from services.data.positions.dataset import FORMS
-from services.data.positions.distinct import position_key
-from services.data.positions.exams import read_evaluation_files
 
 START = chess.STARTING_FEN
 PUZZLE = "6k1/5ppp/8/8/8/8/r4PPP/1R4K1 b - - 0 30"

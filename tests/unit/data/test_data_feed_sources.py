@@ -12,6 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from chess_datasets.positions.distinct import canonical_fen
+from chess_datasets.positions.generator import PositionGenerator
+from chess_datasets.tasks.lines import MAX_FAULTY
 from rookery.config.data import FeedSettings
 from rookery.errors import SetupError
 from rookery.prompt import render, target_of
@@ -26,9 +29,6 @@ from rookery.rookworld import (
 from rookery.rookworld_env import step
 from rookery.trace import Phase, Position
 from services.data.feed import numbered_positions
-from services.data.positions.distinct import canonical_fen
-from services.data.positions.generator import PositionGenerator
-from services.data.tasks.lines import MAX_FAULTY
 from tests.rookworld_lines import policy_line, state_line
 
 START = chess.STARTING_FEN

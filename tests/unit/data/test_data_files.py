@@ -12,15 +12,15 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chess_datasets.pgn.collection import SpooledFile
+from chess_datasets.pgn.games import Game
+from chess_datasets.pgn.indexing import write_index
+from chess_datasets.pgn.reader import read_raw_games
+from chess_datasets.positions.dataset import write_positions
+from chess_datasets.positions.recipe import PositionRecipe
+from chess_datasets.store.files import BLOCK_BYTES, identify, open_bytes, plain_text, read_chunks, split_lines
 from rookery.errors import InvalidInput, SetupError
 from rookery.pgn.rawgame import Defect, decode
-from services.data.pgn.collection import SpooledFile
-from services.data.pgn.games import Game
-from services.data.pgn.indexing import write_index
-from services.data.pgn.reader import read_raw_games
-from services.data.positions.dataset import write_positions
-from services.data.positions.recipe import PositionRecipe
-from services.data.store.files import BLOCK_BYTES, identify, open_bytes, plain_text, read_chunks, split_lines
 from tests.unit.data.texts import COMPRESSORS, MATE, RUY, game, outline, raw_games, read
 
 THREE = (game(RUY) + game(MATE) + game(RUY, White="X")).encode()

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
+from chess_datasets.pgn.tags import Facts, Filters, Speed, read_facts, speed_of
 from rookery.pgn.rawgame import RawGame
-from services.data.pgn.tags import Facts, Filters, Speed, read_facts, speed_of
 from tests.unit.data.texts import game
 
 LICHESS = game(

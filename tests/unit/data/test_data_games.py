@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chess_datasets.pgn.games import Game, SkippedGame, in_split, phase_of
+from chess_datasets.pgn.parser import parse_game
 from rookery.pgn.rawgame import Defect, RawGame
 from rookery.trace import Phase
-from services.data.pgn.games import Game, SkippedGame, in_split, phase_of
-from services.data.pgn.parser import parse_game
 from tests.unit.data.texts import ENDING, ENDING_FEN, MATE, RUY, SOURCE, game, sound
 
 SHUFFLE = "1. Nf3 Nf6 2. Ng1 Ng8 " * 10

@@ -5,11 +5,11 @@ from collections import Counter
 import chess
 import pytest
 
+from chess_datasets.pgn.games import phase_of
+from chess_datasets.positions.generator import ENDGAME_MEN, OPENINGS, PositionGenerator, opening_board
+from chess_datasets.positions.recipe import Shares
 from rookery.errors import InvalidInput, SetupError
 from rookery.trace import Phase, Position
-from services.data.pgn.games import phase_of
-from services.data.positions.generator import ENDGAME_MEN, OPENINGS, PositionGenerator, opening_board
-from services.data.positions.recipe import Shares
 
 ONLY = {Phase.OPENING: Shares(1, 0, 0), Phase.MIDDLEGAME: Shares(0, 1, 0), Phase.ENDGAME: Shares(0, 0, 1)}
 

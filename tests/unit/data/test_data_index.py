@@ -9,18 +9,19 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
+from chess_datasets.__main__ import main
+from chess_datasets.pgn import index as index_module
+from chess_datasets.pgn import indexing, pieces
+from chess_datasets.pgn.collection import GameCollection
+from chess_datasets.pgn.index import GameIndex, find_index, index_location
+from chess_datasets.pgn.indexing import write_index
+from chess_datasets.pgn.reader import read_raw_games
+from chess_datasets.positions.numbered import PositionOrder
+from chess_datasets.positions.recipe import Shares
+from chess_datasets.store.files import identify
 from rookery.errors import InvalidInput, SetupError
 from services.data import feed
-from services.data.__main__ import main
-from services.data.pgn import index as index_module
-from services.data.pgn import indexing, pieces
-from services.data.pgn.collection import GameCollection
-from services.data.pgn.index import GameIndex, find_index, index_location
-from services.data.pgn.indexing import write_index
-from services.data.pgn.reader import read_raw_games
-from services.data.positions.numbered import PositionOrder
-from services.data.positions.recipe import Shares
-from services.data.store.files import identify
+from services.data.__main__ import main as service
 from tests.unit.data.conftest import SAMPLE
 from tests.unit.data.test_data_pieces import GAMES, announced, compressed
 from tests.unit.data.test_data_scanner import TEXTS
@@ -176,7 +177,7 @@ def test_an_index_that_cannot_be_read_ends_service_and_feed(
         older = replace(header, version=0).to_json()
         pq.write_table(pq.read_table(place).replace_schema_metadata({index_module.HEADER_KEY: older}), place)
     said = {"a folder": "Is a directory", "cut off": "not a Parquet file", "another version": "version 0"}
-    for start in (main, feed.main):
+    for start in (service, feed.main):
         assert start(["--sources", str(sample), "--port", "0"]) in (1, 2)
         error = capsys.readouterr().err.splitlines()[-1]
         assert error.startswith("error: ")

@@ -10,10 +10,10 @@ import chess
 import pytest
 import zstandard
 
+from chess_datasets.pgn.games import Game
+from chess_datasets.tasks.moves import MovesRecipe, game_lines, write_moves
 from rookery.errors import SetupError
 from rookery.prompt import render
-from services.data.pgn.games import Game
-from services.data.tasks.moves import MovesRecipe, game_lines, write_moves
 from tests.unit.data.texts import ENDING, ENDING_FEN, MATE, RUY, game, read, sound
 
 RECIPE = MovesRecipe(count=300, seed=3, split="all")
@@ -133,9 +133,9 @@ def test_the_seed_decides_every_byte(source: Path, tmp_path: Path, monkeypatch: 
     once = outputs(source, tmp_path / "a", RECIPE)
     assert outputs(source, tmp_path / "b", RECIPE, jobs=2) == once
     assert outputs(source, tmp_path / "c", replace(RECIPE, seed=4)) != once
-    monkeypatch.setattr("services.data.tasks.moves.GAMES_A_BATCH", 1)
+    monkeypatch.setattr("chess_datasets.tasks.moves.GAMES_A_BATCH", 1)
     assert outputs(source, tmp_path / "d", RECIPE) == once
-    monkeypatch.setattr("services.data.pgn.native.AVAILABLE", False)
+    monkeypatch.setattr("chess_datasets.pgn.native.AVAILABLE", False)
     assert outputs(source, tmp_path / "e", RECIPE) == once
 
 

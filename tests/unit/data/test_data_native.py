@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chess_datasets.pgn import native
+from chess_datasets.pgn.games import Game, SkippedGame, SoundGame
+from chess_datasets.pgn.native import NativeGame, read_games
+from chess_datasets.pgn.parser import parse_game
+from chess_datasets.pgn.reader import read_raw_games
 from rookery.errors import RookeryError
 from rookery.pgn.rawgame import RawGame
-from services.data.pgn import native
-from services.data.pgn.games import Game, SkippedGame, SoundGame
-from services.data.pgn.native import NativeGame, read_games
-from services.data.pgn.parser import parse_game
-from services.data.pgn.reader import read_raw_games
 from tests.unit.data.conftest import SAMPLE
 from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, SOURCE, game
 

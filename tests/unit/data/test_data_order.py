@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chess_datasets.pgn.collection import GameCollection
+from chess_datasets.pgn.games import Game, in_split
+from chess_datasets.positions.numbered import PositionOrder, RareKind
+from chess_datasets.positions.recipe import Shares
 from rookery.errors import SetupError
 from rookery.metrics import GAMES_SKIPPED, POSITIONS_SAMPLED
 from rookery.prompt import mover_board
 from rookery.trace import Phase
-from services.data.pgn.collection import GameCollection
-from services.data.pgn.games import Game, in_split
-from services.data.positions.numbered import PositionOrder, RareKind
-from services.data.positions.recipe import Shares
 from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, game, numbers_of
 
 NUMBERS = st.integers(0, 1 << 63)

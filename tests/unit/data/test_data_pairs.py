@@ -10,15 +10,10 @@ from pathlib import Path
 import chess
 import pytest
 
-from rookery.clients import ScoreItem
-from rookery.errors import InvalidInput, PeerFault, SetupError
-from rookery.processes.workers import Workers
-from rookery.prompt import render
-from rookery.trace import Completion, EngineStamp, Move, Outcome, Phase, Position, Verdict
-from services.data.commands.engines import WorkerScorer
-from services.data.jobs import as_completed
-from services.data.pairs.dataset import MAX_PARTS_WITHOUT_PAIR, FinishedParts, PairMaker
-from services.data.pairs.preference import (
+from chess_datasets.commands.engines import WorkerScorer
+from chess_datasets.jobs import as_completed
+from chess_datasets.pairs.dataset import MAX_PARTS_WITHOUT_PAIR, FinishedParts, PairMaker
+from chess_datasets.pairs.preference import (
     PAIRS,
     NoPair,
     Origin,
@@ -29,9 +24,14 @@ from services.data.pairs.preference import (
     pair_request,
     without_repeats,
 )
-from services.data.positions.numbered import PART_SIZE, NumberedPositions
-from services.data.store.datasets import Parts
-from services.data.store.folders import open_folder
+from chess_datasets.positions.numbered import PART_SIZE, NumberedPositions
+from chess_datasets.store.datasets import Parts
+from chess_datasets.store.folders import open_folder
+from rookery.clients import ScoreItem
+from rookery.errors import InvalidInput, PeerFault, SetupError
+from rookery.processes.workers import Workers
+from rookery.prompt import render
+from rookery.trace import Completion, EngineStamp, Move, Outcome, Phase, Position, Verdict
 
 START = Position("p:1:0", chess.STARTING_FEN, 0, Phase.OPENING, "game")
 RECIPE = PairRecipe(style="fen", min_gap=0.1, max_gap=0.5)
@@ -268,7 +268,7 @@ async def test_workers_with_different_engines_are_refused(monkeypatch: pytest.Mo
         for number in range(2):
             yield number, [ScoreItem(chess.STARTING_FEN, "")]
 
-    monkeypatch.setattr("services.data.commands.engines._score_shard", score)
+    monkeypatch.setattr("chess_datasets.commands.engines._score_shard", score)
     with (
         Workers(1) as workers,
         pytest.raises(SetupError, match="engines 'Stockfish 16', 'Stockfish 17': ins"),

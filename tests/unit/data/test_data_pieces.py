@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from chess_datasets.pgn import pieces
+from chess_datasets.pgn.reader import handle_file, read_raw_games
+from chess_datasets.pgn.scanner import Keep
+from chess_datasets.pgn.tickets import tickets_of
 from rookery.pgn.rawgame import Defect, RawGame
 from rookery.processes.workers import Workers
-from services.data.pgn import pieces
-from services.data.pgn.reader import handle_file, read_raw_games
-from services.data.pgn.scanner import Keep
-from services.data.pgn.tickets import tickets_of
 from tests.unit.data.test_data_scanner import TEXTS, facts
 from tests.unit.data.texts import COMPRESSORS, MATE, RUY, game
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import chess
 import pytest
 
+from chess_datasets.tasks.puzzles import select_puzzles
 from rookery.puzzles import Puzzle
-from services.data.tasks.puzzles import select_puzzles
 
 
 def puzzle(number: int, *themes: str, place: int | None = None) -> Puzzle:

@@ -6,16 +6,16 @@ from pathlib import Path
 import chess
 import pytest
 
-from rookery.errors import InvalidInput, SetupError
-from rookery.puzzles import Puzzle
-from services.data.positions.distinct import PositionKeys, position_key
-from services.data.tasks.puzzles import (
+from chess_datasets.positions.distinct import PositionKeys, position_key
+from chess_datasets.tasks.puzzles import (
     PuzzleCounts,
     PuzzleFilter,
     puzzle_examples,
     puzzle_position,
     read_puzzles,
 )
+from rookery.errors import InvalidInput, SetupError
+from rookery.puzzles import Puzzle
 
 HEADER = "PuzzleId,FEN,Moves,Rating,RatingDeviation,Popularity,NbPlays,Themes,GameUrl,OpeningTags\n"
 BEFORE = "6k1/5ppp/8/8/8/8/r4PPP/1R4K1 b - - 0 30"

@@ -7,10 +7,10 @@ from pathlib import Path
 import chess
 import pytest
 
+from chess_datasets.pgn.collection import GameCollection
+from chess_datasets.positions.numbered import PositionOrder
 from rookery.errors import InvalidInput, NotFound
 from rookery.prompt import STYLES, render
-from services.data.pgn.collection import GameCollection
-from services.data.positions.numbered import PositionOrder
 from services.data.rendering import MAX_MOVES, render_fen
 from tests.unit.data.texts import RUY, game
 

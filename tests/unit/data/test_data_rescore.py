@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chess_datasets.traces.rescore import SchemeComparison, rescored_rows
 from rookery.advantages import group_advantages
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome, TraceGroup, Verdict
-from services.data.traces.rescore import SchemeComparison, rescored_rows
 from tests.unit.rookery.records import GROUP
 
 rewards = st.lists(st.floats(-2, 1), min_size=1, max_size=9)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.data.positions.sampling import Reservoir
+from chess_datasets.positions.sampling import Reservoir
 
 RANKS = st.lists(st.integers(0, 40) | st.integers(0, (1 << 64) - 1), max_size=60)
 

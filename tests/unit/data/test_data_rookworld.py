@@ -7,14 +7,9 @@ from itertools import islice
 import chess
 import pytest
 
-from rookery import rookworld
-from rookery.errors import EngineFault, Quarantined
-from rookery.rookworld import PolicyLine, StateLine
-from rookery.trace import Evaluation, Position
-from rookery.uci import Analysis, Line, Query
-from services.data.jobs import as_completed
-from services.data.positions.generator import PositionGenerator
-from services.data.tasks.rookworld import (
+from chess_datasets.jobs import as_completed
+from chess_datasets.positions.generator import PositionGenerator
+from chess_datasets.tasks.rookworld import (
     MIX,
     RookworldMix,
     assign_task,
@@ -25,6 +20,11 @@ from services.data.tasks.rookworld import (
     policy_query,
     state_line,
 )
+from rookery import rookworld
+from rookery.errors import EngineFault, Quarantined
+from rookery.rookworld import PolicyLine, StateLine
+from rookery.trace import Evaluation, Position
+from rookery.uci import Analysis, Line, Query
 from tests import rookworld_lines
 from tests.builders import position
 

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chess_datasets.pgn.games import Game
+from chess_datasets.positions.recipe import Shares
+from chess_datasets.tasks.moves import pick_plies
 from rookery.errors import InvalidInput
 from rookery.trace import Phase
-from services.data.pgn.games import Game
-from services.data.positions.recipe import Shares
-from services.data.tasks.moves import pick_plies
 from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, game, sound
 
 OPENING = sound(game(RUY))

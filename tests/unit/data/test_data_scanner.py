@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chess_datasets.pgn.scanner import Scanner
 from rookery.pgn.rawgame import MAX_GAME_BYTES, Defect, RawGame
 from rookery.pgn.splitter import Splitter
-from services.data.pgn.scanner import Scanner
 from tests.unit.data.texts import MATE, RUY, game
 
 FRAGMENTS = st.sampled_from(

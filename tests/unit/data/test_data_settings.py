@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from chess_datasets.pgn.sources import setting_sources
 from rookery.config.data import SAMPLE, DataSettings, FeedSettings
 from rookery.errors import SetupError
-from services.data.pgn.sources import setting_sources
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,8 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from chess_datasets.pgn.sources import find_sources
 from rookery.errors import SetupError
-from services.data.pgn.sources import find_sources
 
 
 @pytest.fixture

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chess_datasets.__main__ import main
+from chess_datasets.pgn.collection import GameCollection
+from chess_datasets.pgn.reader import handle_file, read_raw_games
+from chess_datasets.positions.dataset import POSITIONS
+from chess_datasets.positions.numbered import PositionOrder
+from chess_datasets.positions.statistics import DuplicateCounter, GameCounter, Statistics, count_positions
+from chess_datasets.store.folders import open_folder
+from chess_datasets.store.jsonl import read_jsonl, write_jsonl
+from chess_datasets.store.parquet import write_records
 from rookery.errors import InvalidInput
 from rookery.processes.workers import Workers
 from rookery.trace import Phase
-from services.data.__main__ import main
-from services.data.pgn.collection import GameCollection
-from services.data.pgn.reader import handle_file, read_raw_games
-from services.data.positions.dataset import POSITIONS
-from services.data.positions.numbered import PositionOrder
-from services.data.positions.statistics import DuplicateCounter, GameCounter, Statistics, count_positions
-from services.data.store.folders import open_folder
-from services.data.store.jsonl import read_jsonl, write_jsonl
-from services.data.store.parquet import write_records
 from tests.unit.data.texts import RUY, game
 
 keys = st.integers(0, 2**64 - 1)

@@ -12,18 +12,18 @@ from unittest.mock import Mock
 import chess
 import pytest
 
+from chess_datasets.__main__ import main
+from chess_datasets.positions.distinct import MAX_REPEATED, PositionKeys, position_key
+from chess_datasets.positions.generator import PositionGenerator
+from chess_datasets.positions.numbered import PART_SIZE, NumberedPositions, Shard, make_parts
+from chess_datasets.positions.recipe import Shares
+from chess_datasets.store.datasets import Parts
+from chess_datasets.store.folders import open_folder
+from chess_datasets.store.parquet import read_records
+from chess_datasets.tasks.dataset import TaskRecipe, task_shard, write_tasks
+from chess_datasets.tasks.example import EXAMPLES, Example
 from rookery.errors import InvalidInput
 from rookery.trace import Position
-from services.data.__main__ import main
-from services.data.positions.distinct import MAX_REPEATED, PositionKeys, position_key
-from services.data.positions.generator import PositionGenerator
-from services.data.positions.numbered import PART_SIZE, NumberedPositions, Shard, make_parts
-from services.data.positions.recipe import Shares
-from services.data.store.datasets import Parts
-from services.data.store.folders import open_folder
-from services.data.store.parquet import read_records
-from services.data.tasks.dataset import TaskRecipe, task_shard, write_tasks
-from services.data.tasks.example import EXAMPLES, Example
 from tests.unit.data.texts import RUY, game
 
 OPENINGS = NumberedPositions(PositionGenerator(shares=Shares(1, 0, 0)).position)

@@ -5,13 +5,13 @@ import random
 import chess
 import pytest
 
+from chess_datasets.positions.generator import PositionGenerator
+from chess_datasets.tasks.example import Example, legal_moves, next_fen, rookworld_example
+from chess_datasets.tasks.rookworld import RookworldMix, state_line
 from rookery import rookworld
 from rookery.errors import InvalidInput
 from rookery.formats import FORMATS
 from rookery.rookworld import PolicyLine
-from services.data.positions.generator import PositionGenerator
-from services.data.tasks.example import Example, legal_moves, next_fen, rookworld_example
-from services.data.tasks.rookworld import RookworldMix, state_line
 from tests import rookworld_lines
 from tests.builders import position
 from tests.format_readers import READERS

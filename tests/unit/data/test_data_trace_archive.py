@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from chess_datasets.store.folders import open_folder
+from chess_datasets.store.parquet import describe, read_records
+from chess_datasets.traces.archive import ARCHIVED, GROUPS, TraceArchive, stream_id
 from rookery.errors import InvalidInput
 from rookery.trace import TraceGroup
-from services.data.store.folders import open_folder
-from services.data.store.parquet import describe, read_records
-from services.data.traces.archive import ARCHIVED, GROUPS, TraceArchive, stream_id
 from tests.unit.rookery.records import GROUP, groups
 
 DAY = 1763721014000

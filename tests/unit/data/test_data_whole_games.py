@@ -8,12 +8,12 @@ import chess
 import pytest
 import zstandard
 
+from chess_datasets.pgn.collection import GameCollection
+from chess_datasets.pgn.tags import Filters
+from chess_datasets.positions.dataset import NAMES, write_games
+from chess_datasets.positions.recipe import Form, GamesRecipe
 from rookery.errors import InvalidInput, SetupError
 from rookery.prompt import render
-from services.data.pgn.collection import GameCollection
-from services.data.pgn.tags import Filters
-from services.data.positions.dataset import NAMES, write_games
-from services.data.positions.recipe import Form, GamesRecipe
 from tests.unit.data.texts import ENDING, ENDING_FEN, MATE, RUY, game
 
 RECIPE = GamesRecipe(split="all")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import zstandard
 
+from chess_datasets.pgn.collection import GameCollection
+from chess_datasets.pgn.games import Game, SkippedGame
+from chess_datasets.pgn.parser import parse_game
+from chess_datasets.pgn.reader import read_raw_games
+from chess_datasets.store.files import Source, identify
 from rookery.pgn.rawgame import Defect, RawGame
 from rookery.trace import Split
-from services.data.pgn.collection import GameCollection
-from services.data.pgn.games import Game, SkippedGame
-from services.data.pgn.parser import parse_game
-from services.data.pgn.reader import read_raw_games
-from services.data.store.files import Source, identify
 
 RUY = "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 1/2-1/2"
 MATE = "1. f3 e5 2. g4 Qh4# 0-1"

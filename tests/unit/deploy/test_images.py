@@ -20,7 +20,7 @@ OURS = {
     "services/inference/rollouts/Dockerfile": "rollouts",
     "services/inference/server/Dockerfile": "inference",
     "services/trainer/Dockerfile": "trainer",
-    "services/arena/Dockerfile": "arena",
+    "arena/Dockerfile": "arena",
     "services/viewer/Dockerfile": "viewer",
 }
 DOCKERFILES = [ROOT / path for path in (*OURS, "deploy/mlflow/Dockerfile")]
@@ -68,7 +68,7 @@ def test_digests_are_written_where_images_are_named() -> None:
 
 
 def test_every_dockerfile_is_known_here() -> None:
-    found = {p for folder in ("services", "deploy") for p in (ROOT / folder).rglob("Dockerfile")}
+    found = {p for folder in ("arena", "services", "deploy") for p in (ROOT / folder).rglob("Dockerfile")}
     assert found == {*DOCKERFILES, *JOBS}
     assert {path: dict(instructions(path))["USER"] for path in JOBS} == JOBS
 
@@ -116,14 +116,17 @@ def test_an_image_holds_its_own_service_and_its_own_lock(path: str, name: str) -
     for instruction, arguments in instructions(ROOT / path):
         if instruction == "COPY" and not arguments.startswith("--from"):
             copied |= set(arguments.split()[:-1])
-    code = {source for source in copied if source.startswith(("launcher", "rookery", "services"))}
-    assert code - SHARED == {str(Path(path).parent)}
+    packages = ("arena", "chess_datasets", "launcher", "rookery", "services")
+    code = {source for source in copied if source.startswith(packages)}
+    assert code - SHARED == {str(Path(path).parent), *(("chess_datasets",) if "/data/" in path else ())}
     assert {s for s in copied if s.startswith("requirements")} == {f"requirements/{name}.txt"}
 
 
 @pytest.mark.parametrize("path", OURS)
 def test_an_image_holds_the_commentary_if_its_service_imports_it(path: str) -> None:
     source = "".join(module.read_text() for module in (ROOT / path).parent.rglob("*.py"))
+    if "/data/" in path:
+        source += "".join(module.read_text() for module in (ROOT / "chess_datasets").rglob("*.py"))
     if re.search(r"^(from|import) commentary\b", source, re.MULTILINE):
         assert ("COPY", "commentary commentary") in instructions(ROOT / path)
 

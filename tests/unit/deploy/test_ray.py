@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from services.data.commands.annotate import options_of
+from chess_datasets.commands.annotate import options_of
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "deploy/ray"

@@ -198,7 +198,7 @@ def test_versions_are_evaluated_on_request(house: Path) -> None:
     made = plan("--evaluate-every", "25", "--max-tokens", "9", "--set", "arena.pairs=3")
     assert "arena" in [command.name for command in made.stages[1]], "before the first step"
     assert values(made, "inference")["leases"] == 1
-    assert made.commands["arena"].argv[1:] == ("-m", "services.arena", "watch")
+    assert made.commands["arena"].argv[1:] == ("-m", "arena", "watch")
     told, rollouts = values(made, "arena"), values(made, "rollouts")
     for name in ("run", "redis_url", "reward_target", "style", "max_tokens", "seed"):
         assert told[name] == rollouts[name]

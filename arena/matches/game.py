@@ -1,0 +1,256 @@
+"""Plays one game: asks the players in turn, applies the rule for illegal moves, and says how the game ended.
+
+Under every rule for illegal moves, the game records whether the first try of each turn was legal. So legality
+and quality of play can be measured separately.
+"""
+
+import hashlib
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import chess
+import chess.engine
+
+from arena.matches.openings import Opening
+from arena.players.player import Player, Reply, random_move
+from rookery.errors import Unavailable
+from rookery.retries import retry
+from rookery.trace import Outcome
+
+FAULT_TRIES = 3
+"""How often a move is asked for before the game is given up because its player does not answer."""
+
+ILLEGAL_MOVE, PLY_LIMIT, ADJUDICATION = "illegal_move", "ply_limit", "adjudication"
+"""Terminations beside those of the rules, which have python-chess's names in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What applies to every game of a tournament.
+
+    Attributes:
+        illegal: what happens after an answer without a legal move: `forfeit` loses the game; `retry:K` asks
+            again, up to K times in a turn, then forfeits; `random` plays a random legal move instead.
+        max_plies: the game ends after this many moves of both sides, the opening's included.
+        limit_cp: if there is a referee, a side that then leads by this many centipawns has won. Otherwise,
+            and without this number, the game is a draw.
+        claim_draws: end the game at a threefold repetition and after fifty moves without a capture or pawn
+            move. Without it, it ends at the fivefold repetition and after 75 moves.
+        win_cp, draw_cp, adjudicate_plies, draw_from_ply: if there is a referee, a side has won when its
+            evaluation was at least `win_cp` centipawns for `adjudicate_plies` plies in a row, and the game
+            is a draw when it was within `draw_cp` as long, from `draw_from_ply` on. The 1300 centipawns are
+            those of searchless_chess.
+    """
+
+    illegal: str = "forfeit"
+    max_plies: int = 400
+    limit_cp: int | None = None
+    claim_draws: bool = True
+    win_cp: int = 1300
+    draw_cp: int = 10
+    adjudicate_plies: int = 6
+    draw_from_ply: int = 80
+
+    @property
+    def tries(self) -> int:
+        """How often a player is asked for one move."""
+        return 1 + int(self.illegal.removeprefix("retry:")) if self.illegal.startswith("retry:") else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One player's turn.
+
+    Attributes:
+        move: the move played, in UCI; None if the player forfeited.
+        outcomes: how each try was read. The move is a random replacement if the last one is not `legal`.
+        text: the answer of the last try.
+        tokens, seconds: of all tries together.
+        cp, mate: the referee's evaluation for White, or else the player's own. At most one is set.
+    """
+
+    move: str | None
+    outcomes: tuple[str, ...]
+    text: str = ""
+    tokens: int = 0
+    seconds: float = 0.0
+    cp: int | None = None
+    mate: int | None = None
+
+    @property
+    def legal_at_once(self) -> bool:
+        """Whether the first try was a legal move."""
+        return self.outcomes[0] == Outcome.LEGAL
+
+
+@dataclass(frozen=True)
+class Fixture:
+    """A game to be played. The two games of one `pair` have the same opening and swapped colours."""
+
+    pair: int
+    white: str
+    black: str
+    opening: Opening
+    key: str
+    """The SHA-256, shortened, of everything that decides the game: rules, players, opening, pair, seed."""
+
+    @cached_property
+    def seed(self) -> int:
+        """The game's seed."""
+        return int(self.key[:8], 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """A finished game."""
+
+    key: str
+    pair: int
+    white: str
+    black: str
+    opening: Opening
+    result: str
+    """`1-0`, `0-1` or `1/2-1/2`."""
+    termination: str
+    turns: tuple[Turn, ...] = field(repr=False)
+
+    @property
+    def white_score(self) -> float:
+        """1, 1/2 or 0."""
+        return SCORES[self.result]
+
+    def turns_of(self, name: str) -> tuple[Turn, ...]:
+        """The turns of the player `name`."""
+        whites_turn = self.opening.board().turn
+        first = self.white if whites_turn else self.black
+        return self.turns[0::2] if first == name else self.turns[1::2]
+
+
+SCORES = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}
+"""White's score of each result."""
+
+
+Play: TypeAlias = Callable[[Fixture], Awaitable[Game]]
+"""Plays a game between players and by rules that it knows: `play` here, or a worker elsewhere."""
+
+
+async def play(
+    fixture: Fixture,
+    players: Mapping[str, Player],
+    rules: Rules,
+    *,
+    referee: Player | None = None,
+    backoff_s: float = 1.0,
+) -> Game:
+    """Plays the game to its end. The result depends only on the fixture, the players and the rules.
+
+    Raises:
+        Unavailable: a player did not answer in `FAULT_TRIES` attempts. The game has no result.
+    """
+    board = fixture.opening.board()
+    sides = {chess.WHITE: players[fixture.white], chess.BLACK: players[fixture.black]}
+    turns: list[Turn] = []
+    while (end := _end(board, turns, rules, adjudicate=referee is not None)) is None:
+        turn = await _turn(board, sides[board.turn], rules, seed=fixture.seed, backoff_s=backoff_s)
+        if turn.move is None:
+            turns.append(turn)
+            end = ("0-1" if board.turn else "1-0"), ILLEGAL_MOVE
+            break
+        board.push_uci(turn.move)
+        if referee is not None and not board.is_game_over():
+            judged = await _ask(referee, board, seed=fixture.seed, backoff_s=backoff_s)
+            cp, mate = _white_view(judged.score)  # of a short search, an engine may tell no more than a bound
+            turn = replace(turn, cp=cp, mate=mate)
+        turns.append(turn)
+    result, termination = end
+    return Game(
+        key=fixture.key,
+        pair=fixture.pair,
+        white=fixture.white,
+        black=fixture.black,
+        opening=fixture.opening,
+        result=result,
+        termination=termination,
+        turns=tuple(turns),
+    )
+
+
+async def _turn(board: chess.Board, player: Player, rules: Rules, *, seed: int, backoff_s: float) -> Turn:
+    outcomes: list[str] = []
+    tokens, seconds = 0, 0.0
+    move = None
+    while move is None and len(outcomes) < rules.tries:
+        try_seed = derived_seed(seed, board.ply(), len(outcomes))
+        reply = await _ask(player, board, seed=try_seed, backoff_s=backoff_s)
+        outcomes.append(str(reply.outcome))
+        tokens, seconds, move = tokens + reply.tokens, seconds + reply.seconds, reply.move
+    if move is None and rules.illegal == "random":
+        move = random_move(board, seed=derived_seed(seed, board.ply(), -1))
+    cp, mate = _white_view(reply.score)
+    return Turn(
+        move=move.uci() if move else None,
+        outcomes=tuple(outcomes),
+        text=reply.text,
+        tokens=tokens,
+        seconds=seconds,
+        cp=cp,
+        mate=mate,
+    )
+
+
+async def _ask(player: Player, board: chess.Board, *, seed: int, backoff_s: float) -> Reply:
+    """The player's reply; a player that does not answer is asked again."""
+    pauses_s = [backoff_s * attempt for attempt in range(1, FAULT_TRIES)]
+    return await retry(lambda: player.play(board, seed=seed), on=Unavailable, pauses_s=pauses_s)
+
+
+def derived_seed(*numbers: int) -> int:
+    """A seed of 31 bits that depends on all `numbers`."""
+    digest = hashlib.blake2b(repr(numbers).encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def _white_view(score: chess.engine.PovScore | None) -> tuple[int | None, int | None]:
+    return (None, None) if score is None else (score.white().score(), score.white().mate())
+
+
+def _end(board: chess.Board, turns: list[Turn], rules: Rules, *, adjudicate: bool) -> tuple[str, str] | None:
+    """The result and the termination, or None while the game goes on."""
+    if (outcome := board.outcome()) is not None:
+        return outcome.result(), outcome.termination.name.lower()
+    if rules.claim_draws:
+        # `can_claim_*` would also try every legal move for a claim in advance, which takes far longer.
+        if board.halfmove_clock >= 100:
+            return "1/2-1/2", chess.Termination.FIFTY_MOVES.name.lower()
+        if board.is_repetition(3):
+            return "1/2-1/2", chess.Termination.THREEFOLD_REPETITION.name.lower()
+    if adjudicate and (result := _adjudicated(board.ply(), turns, rules)):
+        return result, ADJUDICATION
+    if len(board.move_stack) < rules.max_plies:
+        return None
+    leader = _leader(turns[-1:], rules.limit_cp) if adjudicate and turns and rules.limit_cp else None
+    return leader or "1/2-1/2", PLY_LIMIT
+
+
+def _adjudicated(ply: int, turns: list[Turn], rules: Rules) -> str | None:
+    recent = turns[-rules.adjudicate_plies :]
+    if len(recent) < rules.adjudicate_plies:
+        return None
+    if winner := _leader(recent, rules.win_cp):
+        return winner
+    drawn = ply >= rules.draw_from_ply and all(
+        turn.cp is not None and abs(turn.cp) <= rules.draw_cp for turn in recent
+    )
+    return "1/2-1/2" if drawn else None
+
+
+def _leader(turns: list[Turn], cp: int) -> str | None:
+    """The result for the side that led by `cp` centipawns after each of the turns, or None."""
+    mates = (-math.inf, math.inf)
+    leads = [turn.cp if turn.mate is None else mates[turn.mate > 0] for turn in turns]
+    if all(lead is not None and lead >= cp for lead in leads):
+        return "1-0"
+    return "0-1" if all(lead is not None and lead <= -cp for lead in leads) else None

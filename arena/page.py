@@ -1,0 +1,226 @@
+"""Renders the evaluation as one self-contained HTML page, without scripts or network, in light and dark.
+
+The layout is in page.html. Every text from a model, a file or a flag is escaped here.
+"""
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+import chess
+import chess.svg
+
+from arena.answers import Answer, Answers, read_claims
+from arena.stats import Estimate
+from arena.tables import Cell, Metric, Row, Section, Table, figure, interval, judgement
+from rookery.plots.picture import Theme
+from rookery.prompt import mirrored_move
+
+EXAMPLES = 8
+
+_BEST = "#1d7a46cc"
+_PLAYERS = ("#8a919ccc", "#2563a8cc", "#b36a1fcc", "#7a3fa8cc")
+_NOTE = (
+    "Taken at even distances from the positions in the order asked, not chosen by result. Arrows: green the "
+    "engine's best move, then the greedy move of each player, the first one's in grey. Underlined in the "
+    "answers: claims about the board, green if they are true, red if they are false."
+)
+
+
+def render_examples(sides: Mapping[str, Sequence[Answers]]) -> str:
+    """The heading, and at most `EXAMPLES` positions with all answers of each player."""
+    total = len(next(iter(sides.values())))
+    count = min(EXAMPLES, total)
+    cards = [
+        _example({name: side[index * total // count] for name, side in sides.items()})
+        for index in range(count)
+    ]
+    return f'<h2>Examples</h2><p class="soft">{_NOTE}</p>{"".join(cards)}'
+
+
+def _example(sides: Mapping[str, Answers]) -> str:
+    position = next(iter(sides.values())).position
+    board = chess.Board(position.fen)
+    best = next(
+        (_on(board, s, a.verdict.best.uci) for s in sides.values() for a in s.every if a.verdict.best), None
+    )
+    answers = "".join(_side(name, side, board) for name, side in sides.items())
+    return (
+        f'<div class="card example"><div><img class="board" src="{_picture(board, sides, best)}" '
+        f'alt="{escape(position.fen)}"><p>{"White" if board.turn else "Black"} to move, {position.phase}.<br>'
+        f"Best: <strong>{escape(board.san(best)) if best else 'not judged'}</strong></p>"
+        f'<p class="soft">{escape(position.id)}</p></div><div class="sides">{answers}</div></div>'
+    )
+
+
+def _on(board: chess.Board, side: Answers, uci: str) -> chess.Move:
+    """The move on the board of the position, which the player may have seen mirrored."""
+    sees_it = chess.Board(side.fen).turn == board.turn
+    return chess.Move.from_uci(uci if sees_it else mirrored_move(uci))
+
+
+def _side(name: str, side: Answers, board: chess.Board) -> str:
+    mirrored = chess.Board(side.fen).turn != board.turn
+    note = ' <span class="soft">reads the mirrored board</span>' if mirrored else ""
+    labels = ["greedy"] + ["sampled"] * len(side.samples)
+    items = "".join(
+        f'<li>{_verdict(answer, side, board)} <span class="soft">{label}</span>'
+        f"<code>{_marked(answer, side.fen)}</code></li>"
+        for label, answer in zip(labels, side.every, strict=True)
+    )
+    return f"<div><h3>{escape(name)}{note}</h3><ol>{items}</ol></div>"
+
+
+def _marked(answer: Answer, fen: str) -> str:
+    """The text with the claims that were checked on the board, as HTML."""
+    reading = read_claims(answer, fen)
+    parts, end = [], 0
+    for claim in sorted(reading.claims if reading else (), key=lambda claim: claim.start):
+        if claim.true is not None and claim.start >= end:
+            kind = "better" if claim.true else "worse"
+            words = escape(answer.text[claim.start : claim.end])
+            parts += [escape(answer.text[end : claim.start]), f'<span class="{kind}">{words}</span>']
+            end = claim.end
+    return "".join([*parts, escape(answer.text[end:])])
+
+
+def _verdict(answer: Answer, side: Answers, board: chess.Board) -> str:
+    verdict = answer.verdict
+    if verdict.move is None or verdict.regret is None:
+        return f'<strong class="worse">{escape(verdict.outcome.replace("_", " "))}</strong>'
+    words = "the best move" if verdict.move == verdict.best else f"regret {verdict.regret:.3f}"
+    return f'<strong class="better">{escape(board.san(_on(board, side, verdict.move.uci)))}</strong> {words}'
+
+
+def _picture(board: chess.Board, sides: Mapping[str, Answers], best: chess.Move | None) -> str:
+    arrows = [chess.svg.Arrow(best.from_square, best.to_square, color=_BEST)] if best else []
+    for place, side in enumerate(sides.values()):
+        if side.greedy.verdict.move:
+            move = _on(board, side, side.greedy.verdict.move.uci)
+            colour = _PLAYERS[place % len(_PLAYERS)]
+            arrows.append(chess.svg.Arrow(move.from_square, move.to_square, color=colour))
+    svg = chess.svg.board(board, arrows=arrows, orientation=board.turn, size=250)
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
+
+
+_SETTINGS = ("players", "positions", "settings", "interval", "reward_version", "engine", "versions")
+"""The fields of report.json that the page shows at its end."""
+
+_WHISKERS_PX = 140
+_INTRODUCTION = (
+    "Brackets are 95% intervals. A second line is the difference from the first player, paired on the same "
+    "questions: green if it is better, red if it is worse, grey if it may be chance."
+)
+
+
+def render_page(
+    sections: Sequence[Section],
+    answers: Mapping[str, Sequence[Answers]],
+    report: Mapping[str, Any],
+    curves: Mapping[Theme, bytes],
+) -> str:
+    """The page of an evaluation.
+
+    `answers` are those to the positions, by player and reference; some are shown. `report` is the content of
+    report.json, `curves` has PNGs by theme.
+    """
+    players = list(report["players"])
+    parts = [
+        f'<h2>{escape(section.title)}</h2><p class="soft">{escape(section.note)}</p>'
+        + "".join(_table(table, players) for table in section.tables)
+        for section in sections
+    ]
+    if curves:
+        parts.append(f'<h2>Learning curve</h2><div class="card">{_curve(curves)}</div>')
+    if answers:
+        parts.append(render_examples({name: answers[name] for name in players}))
+    return Template(files(__package__).joinpath("page.html").read_text()).substitute(
+        title=escape(" and ".join(players)),
+        introduction=_INTRODUCTION,
+        parts="\n".join(parts),
+        settings="".join(
+            f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_plain(report[name]))}</dd>"
+            for name in _SETTINGS
+        ),
+    )
+
+
+def _table(table: Table, players: Sequence[str]) -> str:
+    """A table with a column for each player, then for each reference."""
+    unsorted = dict.fromkeys(name for row in table.rows for name in row.cells)
+    names = sorted(unsorted, key=lambda name: name not in players)
+    heads = "".join(f"<th>{escape(name)}</th>" for name in names)
+    rows = "".join(_row(row, names, players) for row in table.rows)
+    note = f'<p class="soft">{escape(table.note)}</p>' if table.note else ""
+    return (
+        f'<h3>{escape(table.title)}</h3>{note}<div class="card"><table>'
+        f"<thead><tr><th></th>{heads}<th></th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _row(row: Row, names: Sequence[str], players: Sequence[str]) -> str:
+    metric = row.metric
+    small = f"<small>{escape(metric.explanation)}</small>" if metric.explanation else ""
+    cells = "".join(
+        f"<td{'' if name in players else ' class=soft'}>{_cell(metric, row.cells.get(name))}</td>"
+        for name in names
+    )
+    whiskers = _whiskers([row.cells[name].estimate for name in players if name in row.cells])
+    return f'<tr><td class="name">{escape(metric.title)}{small}</td>{cells}<td>{whiskers}</td></tr>'
+
+
+def _cell(metric: Metric, cell: Cell | None) -> str:
+    if cell is None:
+        return "-"
+    text = f'{figure(metric, cell.estimate.mean)} <span class="ci">{interval(metric, cell.estimate)}</span>'
+    if cell.difference is None:
+        return text
+    difference = cell.difference
+    words = f"{figure(metric, difference.mean, signed=True)} {interval(metric, difference, signed=True)}"
+    return f'{text}<br><span class="ci {judgement(metric, difference)}">{words}</span>'
+
+
+def _whiskers(estimates: Sequence[Estimate]) -> str:
+    """An SVG of the intervals on one axis, the first player's on top; empty if there are fewer than two."""
+    drawn = [
+        (place, e.mean, e.ci95)
+        for place, e in enumerate(estimates)
+        if e.mean is not None and e.ci95 and all(map(math.isfinite, e.ci95))
+    ]
+    if len(drawn) < 2:
+        return ""
+    low = min(ci[0] for _, _, ci in drawn)
+    span = max(ci[1] for _, _, ci in drawn) - low or 1.0
+    marks = []
+    for place, mean, ci in drawn:
+        x0, x, x1 = (6 + (_WHISKERS_PX - 12) * (value - low) / span for value in (ci[0], mean, ci[1]))
+        y = 9 + 14 * place
+        marks.append(
+            f'<g class="{"before" if place == 0 else "after"}" stroke="currentColor" fill="currentColor">'
+            f'<line x1="{x0:.1f}" x2="{x1:.1f}" y1="{y}" y2="{y}" stroke-width="2" stroke-linecap="round"/>'
+            f'<circle cx="{x:.1f}" cy="{y}" r="3.4"/></g>'
+        )
+    size = f'width="{_WHISKERS_PX}" height="{14 * len(estimates) + 4}"'
+    return f'<svg {size} role="img" aria-label="intervals">{"".join(marks)}</svg>'
+
+
+def _curve(curves: Mapping[Theme, bytes]) -> str:
+    light, dark = (
+        f"data:image/png;base64,{base64.b64encode(curves[theme]).decode()}" for theme in ("light", "dark")
+    )
+    return (
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+        f'<img class="curve" src="{light}" alt="Training statistics by step"></picture>'
+    )
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key} {_plain(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "unknown" if value is None else str(value)

@@ -1,0 +1,267 @@
+"""UCI engines as players: Stockfish, Fairy-Stockfish at Lichess's levels, any other."""
+
+import asyncio
+import functools
+import hashlib
+import os
+import re
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import chess
+import chess.engine
+
+from arena.players.player import Reply
+from rookery.engines import find_engine
+from rookery.errors import EngineFault, InvalidInput, SetupError
+from rookery.trace import Outcome
+
+LICHESS_LEVELS: tuple[tuple[int, int], ...] = (
+    (-9, 5), (-5, 5), (-1, 5), (3, 5), (7, 5), (11, 8), (16, 13), (20, 22),
+)  # fmt: skip
+"""Skill and depth of Lichess's levels 1 to 8 (lichess-org/fishnet, src/api.rs). Lichess also limits the time,
+which would make the strength depend on the machine."""
+
+START_S = 30.0
+MOVE_S = 600.0
+"""An engine that takes longer over one move is counted as hung."""
+
+_EXACT_SCORE = re.compile(rb"info .*\bscore (cp|mate) (-?\d++)(?! (?:lower|upper)bound)")
+
+_STOP_S = 3.0
+_FULL_SKILL = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """What an engine says of itself."""
+
+    path: Path
+    name: str
+    options: Mapping[str, chess.engine.Option]
+    sha256: str = ""
+    """Of the file that the player names: other engines may have the same `name`."""
+
+
+class EnginePlayer:
+    """A UCI engine. Each concurrent game has a process of its own, at most one for each core of the machine.
+
+    The engine forgets everything before each move (`ucinewgame`), so a move depends only on the position and
+    the game before it, not on other games or on which process is asked. `reproducible` is False for an engine
+    that draws from a generator seeded by the clock, as Stockfish does below its full skill.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        binary: Binary,
+        *,
+        limit: chess.engine.Limit,
+        options: Mapping[str, chess.engine.ConfigValue],
+        reproducible: bool,
+    ) -> None:
+        self.name = name
+        self._binary, self._limit, self._reproducible = binary, limit, reproducible
+        playing = {"UCI_AnalyseMode": False} if "UCI_AnalyseMode" in binary.options else {}
+        self._options = _checked_options({**playing, **options}, binary)
+        self._slots = asyncio.Semaphore(os.cpu_count() or 1)
+        self._idle: list[_Process] = []
+
+    def describe(self) -> Mapping[str, object]:
+        limits = {"nodes": self._limit.nodes, "depth": self._limit.depth, "seconds": self._limit.time}
+        return {
+            "kind": "engine",
+            "engine": self._binary.name,
+            **({"sha256": self._binary.sha256} if self._binary.sha256 else {}),
+            **{key: value for key, value in limits.items() if value is not None},
+            "options": dict(self._options),
+            "reproducible": self._reproducible,
+        }
+
+    async def play(self, board: chess.Board, *, seed: int) -> Reply:
+        """The engine's move. See `Player.play`.
+
+        Raises:
+            EngineFault: the engine died, hung, or answered with no legal move. The next call starts another.
+        """
+        del seed
+        started = time.monotonic()
+        async with self._slots:
+            process = self._idle.pop() if self._idle else await self._start()
+            try:
+                async with asyncio.timeout(MOVE_S):
+                    process.protocol.exact = None
+                    # A new game each time, so that python-chess sends `ucinewgame`.
+                    result = await process.protocol.play(board, self._limit, game=object())
+            except (chess.engine.EngineError, TimeoutError) as error:
+                await process.kill()
+                raise EngineFault(
+                    f"{self.name} over {board.fen()!r}: {error or 'no move in time'}"
+                ) from error
+            except BaseException:
+                await process.kill()
+                raise
+            self._idle.append(process)
+        if result.move is None:
+            raise EngineFault(f"{self.name} has no move in {board.fen()!r}")
+        exact = process.protocol.exact
+        score = chess.engine.PovScore(exact, board.turn) if exact is not None else None
+        return Reply(result.move, Outcome.LEGAL, score=score, seconds=time.monotonic() - started)
+
+    async def _start(self) -> "_Process":
+        path = str(self._binary.path)
+        # A process group of its own, so that Ctrl-C does not end the engine in the middle of a move.
+        spawning = asyncio.ensure_future(_Protocol.popen(path, setpgrp=True))
+        # Cancelled half-way, asyncio would wait for ever for the pipes of the new process.
+        try:
+            process = _Process(*await asyncio.shield(spawning))
+        except asyncio.CancelledError:
+            await _Process(*await spawning).kill()
+            raise
+        except OSError as error:
+            raise EngineFault(f"engine {path!r} does not start: {error}") from error
+        try:
+            async with asyncio.timeout(START_S):
+                await process.protocol.initialize()
+                await process.protocol.configure(self._options)
+        except (chess.engine.EngineError, TimeoutError) as error:
+            await process.kill()
+            raise EngineFault(f"engine {path!r} does not start: {error or 'no uciok in time'}") from error
+        except BaseException:
+            await process.kill()
+            raise
+        return process
+
+    async def close(self) -> None:
+        """Ends the idle processes. The others end with their move."""
+        idle, self._idle = self._idle, []
+        await asyncio.gather(*(process.kill() for process in idle))
+
+
+class _Protocol(chess.engine.UciProtocol):
+    """Remembers the last exact score. That of python-chess may be a bound: a node limit often leaves one."""
+
+    exact: chess.engine.Score | None = None
+    _rest = b""
+
+    def pipe_data_received(self, fd: int, data: bytes | str) -> None:
+        if fd == 1 and isinstance(data, bytes):
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                if match := _EXACT_SCORE.match(line):
+                    number = int(match[2])
+                    self.exact = chess.engine.Cp(number) if match[1] == b"cp" else chess.engine.Mate(number)
+        super().pipe_data_received(fd, data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    transport: asyncio.SubprocessTransport
+    protocol: _Protocol
+
+    async def kill(self) -> None:
+        if not self.protocol.returncode.done():
+            with suppress(ProcessLookupError):
+                self.transport.kill()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self.protocol.returncode), _STOP_S)
+        self.transport.close()
+
+
+@functools.cache
+def inspect(path: Path) -> Binary:
+    """Starts the engine once and reads its name and options.
+
+    Raises:
+        SetupError: it does not start, or does not speak UCI.
+    """
+    try:
+        with chess.engine.SimpleEngine.popen_uci(str(path), timeout=START_S, setpgrp=True) as engine:
+            return Binary(path, engine.id.get("name", path.name), dict(engine.options))
+    except (OSError, chess.engine.EngineError, TimeoutError) as error:
+        raise SetupError(f"{str(path)!r} is not a UCI engine: {error or type(error).__name__}") from error
+
+
+def _binary(path: Path | None, *, setting: str, engine: str = "stockfish") -> Binary:
+    binary = inspect(find_engine(path, setting=setting, engine=engine))
+    return replace(binary, sha256=hashlib.sha256(path.read_bytes()).hexdigest()) if path else binary
+
+
+def stockfish(
+    name: str,
+    *,
+    limit: chess.engine.Limit,
+    skill: int | None = None,
+    elo: int | None = None,
+    hash_mb: int = 1,
+    path: Path | None = None,
+) -> EnginePlayer:
+    """Stockfish at a limit, at full strength, a skill level or a `UCI_Elo`.
+
+    Raises:
+        SetupError: there is no Stockfish.
+        InvalidInput: its version does not have this skill or Elo.
+    """
+    binary = _binary(path, setting="path=")
+    weaker: dict[str, chess.engine.ConfigValue] = {}
+    if skill is not None:
+        weaker["Skill Level"] = skill
+    if elo is not None:
+        weaker |= {"UCI_LimitStrength": True, "UCI_Elo": elo}
+    full = elo is None and skill in (None, _FULL_SKILL)
+    options = {"Threads": 1, "Hash": hash_mb, **weaker}
+    return EnginePlayer(name, binary, limit=limit, options=options, reproducible=full and limit.time is None)
+
+
+def fairy(name: str, *, level: int, path: Path | None = None) -> EnginePlayer:
+    """Fairy-Stockfish at Lichess's `level`, 1 to 8, without the clock.
+
+    Raises:
+        SetupError: there is no Fairy-Stockfish.
+    """
+    skill, depth = LICHESS_LEVELS[level - 1]
+    return EnginePlayer(
+        name,
+        _binary(path, setting="path=", engine="fairy-stockfish"),
+        limit=chess.engine.Limit(depth=depth),
+        options={"Threads": 1, "Hash": 16, "Skill Level": skill},
+        reproducible=skill == _FULL_SKILL,
+    )
+
+
+def uci(
+    name: str, path: Path, *, limit: chess.engine.Limit, options: Mapping[str, chess.engine.ConfigValue]
+) -> EnginePlayer:
+    """Any UCI engine, with one thread unless `options` say otherwise.
+
+    Raises:
+        SetupError: `path` is not a UCI engine.
+        InvalidInput: the engine has no such option, or not with this value.
+    """
+    binary = _binary(path, setting="uci:PATH")
+    single = {"Threads": 1} if "Threads" in binary.options else {}
+    return EnginePlayer(name, binary, limit=limit, options={**single, **options}, reproducible=False)
+
+
+def _checked_options(
+    options: Mapping[str, chess.engine.ConfigValue], binary: Binary
+) -> dict[str, chess.engine.ConfigValue]:
+    """The options with the engine's spelling and types."""
+    options_by_name = {name.lower(): option for name, option in binary.options.items()}
+    checked = {}
+    for name, value in options.items():
+        option = options_by_name.get(name.lower())
+        if option is None or option.is_managed():
+            settable = ", ".join(o.name for o in options_by_name.values() if not o.is_managed())
+            raise InvalidInput(f"{binary.name} has no option {name!r} to set: it has {settable}")
+        try:
+            checked[option.name] = option.parse(value)
+        except (chess.engine.EngineError, ValueError) as error:
+            bounds = f", which is from {option.min} to {option.max}" if option.type == "spin" else ""
+            raise InvalidInput(
+                f"{value!r} is not a value of {binary.name}'s {option.name!r}{bounds}"
+            ) from error
+    return checked

@@ -1,0 +1,280 @@
+"""Puzzles: the share of whole solutions and of first moves, by rating and theme, and the player's rating.
+
+A puzzle is solved if every move of the solver is the solution's. A move that mates is always right, and ends
+the puzzle. The opponent's moves are the solution's.
+"""
+
+import csv
+import hashlib
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import chess
+import numpy as np
+
+from arena.asking import Asker
+from arena.players.player import Player
+from arena.stats import Estimate, Ratio
+from arena.strength.pentanomial import ELO, expected_score
+from arena.tables import Cell, Metric, Row, Section, Table, compared
+from rookery.errors import InvalidInput
+from rookery.fen import FenReport
+from rookery.intervals import Z95
+from rookery.pgn.reader import read_games
+from rookery.puzzles import COLUMNS, Puzzle, Unsound, parse, playable
+
+_TAIL = 0.05
+_FAR = 4000.0
+"""How far beyond the known ratings an estimate or a bound is looked for."""
+
+
+def estimate_rating(ratings: Sequence[float], solved: Sequence[bool]) -> Estimate:
+    """The likeliest rating, with a 95% interval from the Fisher information.
+
+    If all or none are solved, there is no likeliest rating, but a bound: with a rating beyond it, the result
+    would have had a probability below 5%.
+
+    >>> estimate_rating([1500, 1500], [True, False]).mean
+    1500.0
+    >>> estimate_rating([1500.0], [False])
+    Estimate(mean=None, ci95=(-inf, 2011.5))
+    """
+    if not ratings:
+        return Estimate(None, None)
+    low, high = min(ratings) - _FAR, max(ratings) + _FAR
+
+    def log_chance(rating: float) -> float:
+        return sum(math.log(expected_score(rating - puzzle_rating if right else puzzle_rating - rating))
+                   for puzzle_rating, right in zip(ratings, solved, strict=True))  # fmt: skip
+
+    if not any(solved):
+        return Estimate(None, (-math.inf, _root(lambda r: math.log(_TAIL) - log_chance(r), low, high)))
+    if all(solved):
+        return Estimate(None, (_root(lambda r: log_chance(r) - math.log(_TAIL), low, high), math.inf))
+    mean = _root(
+        lambda r: sum(expected_score(r - puzzle_rating) for puzzle_rating in ratings) - sum(solved), low, high
+    )
+    information = sum(
+        expected_score(mean - puzzle_rating) * expected_score(puzzle_rating - mean)
+        for puzzle_rating in ratings
+    )
+    margin = Z95 * ELO / math.sqrt(information)
+    return Estimate(mean, (mean - margin, mean + margin))
+
+
+def _root(rising: Callable[[float], float], low: float, high: float) -> float:
+    """Where the rising function is 0, by bisection, to a tenth of a point."""
+    while high - low > 0.01:
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return round((low + high) / 2, 1)
+
+
+BIN = 200
+"""Points of rating in a row of the table."""
+
+LEAST = 5
+"""A theme with fewer puzzles has no row."""
+
+_SOLVED = Metric("solved", "Solved", "all moves right")
+_FIRST = Metric("first_move", "First move right")
+_LEGAL = Metric("legal", "Legal moves", "share of the moves asked for")
+_RATING = Metric("rating", "Puzzle rating", "the likeliest, from the puzzles solved and failed", "whole")
+_NOTE = "All moves of the solver must be the solution's; a move that mates is always right."
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How a player did: its moves in UCI, None where the answer was not a legal move."""
+
+    puzzle: Puzzle
+    moves: tuple[str | None, ...]
+    solved: bool
+
+    @property
+    def first(self) -> bool:
+        """Whether the first move was right."""
+        return self.solved or len(self.moves) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Puzzles:
+    """A set of puzzles. `report` names the rows of the file that are not puzzles."""
+
+    name: str
+    chosen: Sequence[Puzzle]
+    seed: int = 0
+    report: FenReport = field(default_factory=FenReport)
+
+    @classmethod
+    def read(cls, path: Path, *, count: int, seed: int) -> "Puzzles":
+        """At most `count` puzzles of a Lichess CSV, or of a PGN whose games start at the solver's turn.
+
+        Which ones are drawn depends only on the seed and their ids.
+
+        Raises:
+            InvalidInput: the file cannot be read, is not a table of puzzles, or has no sound puzzle.
+        """
+        report = FenReport()
+        try:
+            with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+                rows = _pgn(path, report) if path.suffix == ".pgn" else _csv(path, file, report)
+                drawn = heapq.nsmallest(
+                    count, rows, key=lambda row: hashlib.sha256(f"{seed}:{row[1].id}".encode()).digest()
+                )
+        except (OSError, csv.Error) as error:
+            raise InvalidInput(f"puzzles {str(path)!r}: {error}") from error
+        chosen = []
+        for place, puzzle in drawn:
+            try:
+                chosen.append(playable(puzzle, dropped=report.dropped) if puzzle.opponent_move else puzzle)
+            except Unsound as error:
+                report.skip(place, ": ".join(error.args))
+        if not chosen:
+            reasons = "; ".join(report.skipped[:3]) or "it is empty"
+            raise InvalidInput(f"no puzzles in {str(path)!r}: {reasons}")
+        return cls(f"puzzles/{path.stem}", chosen, seed, report)
+
+    def count(self, player: Player) -> int:
+        """The number of questions to the player."""
+        return len(self.chosen)
+
+    async def ask(self, asker: Asker, player: Player) -> list[Attempt]:
+        """The player's attempts, in the order of the puzzles. See `Asker.positions` for the errors."""
+
+        async def ask_puzzle(puzzle: Puzzle) -> Attempt:
+            question = {"puzzle": [puzzle.start, puzzle.opponent_move, *puzzle.solution], "seed": asker.seed}
+
+            async def attempt() -> dict[str, Any]:
+                return await _attempt(player, puzzle, seed=asker.seed)
+
+            record = await asker.recall(player, f"puzzle {puzzle.id}", question, attempt)
+            return Attempt(puzzle, tuple(record["moves"]), record["solved"])
+
+        return await asker.each(ask_puzzle, self.chosen)
+
+    def section(self, attempts: Mapping[str, Sequence[Attempt]], *, players: Sequence[str]) -> Section:
+        """Accuracy of every player: in all, by rating and by theme, and the rating estimate."""
+        solved = {
+            name: Ratio.of([a.solved for a in side], [1] * len(side)) for name, side in attempts.items()
+        }
+        first = {name: Ratio.of([a.first for a in side], [1] * len(side)) for name, side in attempts.items()}
+        legal = {
+            name: Ratio.of([len([m for m in a.moves if m]) for a in side], [len(a.moves) for a in side])
+            for name, side in attempts.items()
+        }
+        metrics = compared(
+            [(_SOLVED, solved), (_FIRST, first), (_LEGAL, legal)], players=players, seed=self.seed
+        )
+        if all(puzzle.rating for puzzle in self.chosen):
+            ratings = [puzzle.rating for puzzle in self.chosen]
+            rated = {
+                name: estimate_rating(ratings, [a.solved for a in side]) for name, side in attempts.items()
+            }
+            metrics.insert(0, Row(_RATING, {name: Cell(rating) for name, rating in rated.items()}))
+        parts = {
+            "ratings": ("By rating", _rating_masks(self.chosen)),
+            "themes": ("By theme", _theme_masks(self.chosen)),
+        }
+        tables = [
+            Table("metrics", f"{len(self.chosen):,} puzzles", metrics),
+            *(
+                Table(
+                    name, title, compared(_part_rows(masks, solved, first), players=players, seed=self.seed)
+                )
+                for name, (title, masks) in parts.items()
+                if masks
+            ),
+        ]
+        title = f"Puzzles: {self.name.partition('/')[2]}"
+        return Section(self.name, title, _NOTE, tables, self.report.facts)
+
+
+def _part_rows(
+    masks: Mapping[str, Sequence[bool]], solved: Mapping[str, Ratio], first: Mapping[str, Ratio]
+) -> list[tuple[Metric, Mapping[str, Ratio]]]:
+    """The rows of a table with two rows for each part of the puzzles."""
+    return [
+        (
+            replace(
+                metric,
+                name=f"{part}/{metric.name}",
+                title=f"{part}: {metric.title.lower()}",
+                explanation=f"{sum(mask):,} puzzles",
+            ),
+            {player: ratio.within(np.asarray(mask)) for player, ratio in by_name.items()},
+        )
+        for part, mask in masks.items()
+        for metric, by_name in ((_SOLVED, solved), (_FIRST, first))
+    ]
+
+
+async def _attempt(player: Player, puzzle: Puzzle, *, seed: int) -> dict[str, Any]:
+    moves: list[str | None] = []
+    for turn in puzzle.turns():
+        board = chess.Board(puzzle.start)
+        for played in turn.played:
+            board.push_uci(played)
+        reply = await player.play(board, seed=seed)
+        move = reply.move.uci() if reply.move else None
+        moves.append(move)
+        if move is None or not turn.is_right(move):
+            return {"moves": moves, "solved": False, "text": reply.text}
+        if move != turn.move:  # it mates
+            break
+    return {"moves": moves, "solved": True}
+
+
+def _rating_masks(puzzles: Sequence[Puzzle]) -> dict[str, list[bool]]:
+    """Which of the puzzles are in each bin of ratings."""
+    lows = sorted({puzzle.rating // BIN * BIN for puzzle in puzzles if puzzle.rating})
+    return {f"{low} to {low + BIN - 1}": [p.rating // BIN * BIN == low for p in puzzles] for low in lows}
+
+
+def _theme_masks(puzzles: Sequence[Puzzle]) -> dict[str, list[bool]]:
+    """Which of the puzzles have each theme that at least `LEAST` have."""
+    counts = Counter(theme for puzzle in puzzles for theme in set(puzzle.themes))
+    return {theme: [theme in p.themes for p in puzzles] for theme in sorted(counts) if counts[theme] >= LEAST}
+
+
+def _csv(path: Path, lines: Iterator[str], report: FenReport) -> Iterator[tuple[str, Puzzle]]:
+    """The puzzles with their places, whose positions and moves are still unchecked."""
+    rows = csv.DictReader(lines)
+    if missing := set(COLUMNS) - set(rows.fieldnames or ()):
+        raise InvalidInput(f"not a table of puzzles: {str(path)!r} lacks the columns {sorted(missing)}")
+    for row in rows:
+        place = f"{path.name}:{rows.line_num}"
+        try:
+            yield place, parse(row)
+        except Unsound as error:
+            report.skip(place, ": ".join(error.args))
+
+
+def _pgn(path: Path, report: FenReport) -> Iterator[tuple[str, Puzzle]]:
+    for number, game in enumerate(read_games(path.read_bytes()), 1):
+        place, moves = f"{path.name}: game {number}", tuple(move.uci() for move in game.moves)
+        if game.faults:
+            report.skip(place, str(game.faults[0]))
+        elif len(moves) % 2 == 0:
+            report.skip(place, f"no_last_move: {len(moves)} moves do not end with the solver's")
+        else:
+            fen = game.board.root().fen()
+            puzzle = Puzzle(
+                f"{path.stem}:{number}",
+                fen,
+                "",
+                solution=moves,
+                rating=0,
+                deviation=0,
+                popularity=0,
+                plays=0,
+                themes=(),
+                url="",
+                start=fen,
+            )
+            yield place, puzzle

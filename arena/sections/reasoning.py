@@ -1,0 +1,184 @@
+"""Reasoning: what the text before the move says, whether that is true, and whether the move follows from it.
+
+It sends no requests: it reads the answers to the positions, with and without reasoning.
+"""
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from arena.answers import Answer, Answers, read_claims
+from arena.measures import greedy, legal, mean, regret, sampled
+from arena.stats import Ratio
+from arena.tables import Metric, Section, Table, compared
+from commentary import Reading
+from rookery.answers import reasoning_of
+from rookery.candidates import distinct
+from rookery.rookworld import read_policy_answer
+
+_NOTE = (
+    "Over greedy and sampled answers together, but for distinct candidates. Candidates are the moves "
+    "that the text before the box names, or those of a P: line. The move follows from the text if it is one "
+    "of them. Claims about the board are checked in the sentences that the commentary library understands."
+)
+
+
+_GAIN_NOTE = (
+    "Regret of greedy answers at the positions where all three moves are legal: the move in the box, the "
+    "candidate named first, and the move of an answer that begins with the box. A gain is the regret that "
+    "the reasoning saves."
+)
+
+
+def reasoning_section(
+    sides: Mapping[str, Sequence[Answers]],
+    *,
+    players: Sequence[str],
+    seed: int,
+    without: Mapping[str, Sequence[Answers]] = MappingProxyType({}),
+) -> Section:
+    """The tables of `sides`: the answers of each language model to the same positions.
+
+    `without` has the answers of those that were also asked to answer without reasoning.
+    """
+    rows = [
+        (metric, {name: mean(value, lambda answers: answers.every)(side) for name, side in sides.items()})
+        for metric, value in _ANSWER_METRICS.items()
+    ]
+    readings = {
+        name: [
+            [reading for answer in answers.every if (reading := read_claims(answer, answers.fen))]
+            for answers in side
+        ]
+        for name, side in sides.items()
+    }
+    rows += [
+        (
+            metric,
+            {
+                name: Ratio.of([sum(map(part, row)) for row in side], [sum(map(whole, row)) for row in side])
+                for name, side in readings.items()
+            },
+        )
+        for metric, (part, whole) in _READING_METRICS.items()
+    ]
+    rows += [
+        (metric, {name: mean(distinct_share, of)(side) for name, side in sides.items()})
+        for metric, of in _REPETITION_METRICS.items()
+    ]
+    gains = {n: [_regrets(*pair) for pair in zip(sides[n], side, strict=True)] for n, side in without.items()}
+    gain_rows = [
+        (metric, {name: _weighted_mean(regrets, weights) for name, regrets in gains.items()})
+        for metric, weights in _GAINS.items()
+    ]
+    tables = [
+        Table("metrics", "Reasoning", compared(rows, players=players, seed=seed)),
+        Table(
+            "gain", "Does the reasoning help?", compared(gain_rows, players=players, seed=seed), _GAIN_NOTE
+        ),
+    ]
+    return Section("reasoning", "Reasoning", _NOTE, [table for table in tables if table.rows])
+
+
+def _regrets(answers: Answers, without: Answers) -> tuple[float, float, float] | None:
+    """The regrets of the move in the box, the first candidate and the move without reasoning.
+
+    None if one of them is not legal.
+    """
+    answer = answers.greedy
+    scores, before = _candidate_scores(answer), answer.verdict.win_before
+    first = max(scores, key=lambda move: scores[move]) if scores else ""
+    if before is None or first not in answer.wins or not legal(without.greedy):
+        return None
+    return regret(answer), max(0.0, before - answer.wins[first]), regret(without.greedy)
+
+
+def _weighted_mean(
+    regrets: Sequence[tuple[float, float, float] | None], weights: tuple[int, int, int]
+) -> Ratio:
+    sums = [sum(map(operator.mul, row, weights)) if row else 0.0 for row in regrets]
+    return Ratio.of(sums, [float(row is not None) for row in regrets])
+
+
+_GAINS = {
+    Metric("regret_boxed", "Move in the box", "regret", "number", "lower"): (1, 0, 0),
+    Metric("regret_first", "First candidate", "regret", "number", "lower"): (0, 1, 0),
+    Metric("regret_without", "Without reasoning", "regret", "number", "lower"): (0, 0, 1),
+    Metric("gain_over_first", "Gain over the first candidate", "regret saved", "number"): (-1, 1, 0),
+    Metric("gain_over_none", "Gain over no reasoning", "regret saved", "number"): (-1, 0, 1),
+}
+"""Each metric of the second table with its weights of the three regrets."""
+
+
+def _reasoning_text(answer: Answer) -> str:
+    return "" if read_policy_answer(answer.text) else reasoning_of(answer.text)
+
+
+def _true_claims(reading: Reading) -> int:
+    return sum(claim.true is True for claim in reading.claims)
+
+
+def _checked_claims(reading: Reading) -> int:
+    return _true_claims(reading) + len(reading.false)
+
+
+def _candidate_scores(answer: Answer) -> dict[str, float] | None:
+    """The scores of the distinct candidates of an answer with a legal move; None if there are none."""
+    return distinct(answer.candidates) or None if legal(answer) else None
+
+
+def _move_is_candidate(answer: Answer) -> float | None:
+    scores, move = _candidate_scores(answer), answer.verdict.move
+    return None if scores is None or move is None else float(move.uci in scores)
+
+
+def _move_is_first(answer: Answer) -> float | None:
+    scores, move = _candidate_scores(answer), answer.verdict.move
+    return None if scores is None or move is None else float(move.uci == max(scores, key=lambda m: scores[m]))
+
+
+def distinct_share(answer: Answer) -> float | None:
+    """The share of the candidates that are not repetitions; None without candidates."""
+    return len(distinct(answer.candidates)) / len(answer.candidates) if answer.candidates else None
+
+
+_ANSWER_METRICS = {
+    Metric(
+        "with_reasoning", "With reasoning", "share of answers with text before the box", better="neither"
+    ): lambda a: float(bool(_reasoning_text(a))),
+    Metric("tokens", "Tokens", "of an answer", "count", "neither"): lambda a: float(a.tokens),
+    Metric("characters", "Characters", "of the reasoning", "count", "neither"): lambda a: float(
+        len(_reasoning_text(a))
+    ),
+    Metric("candidates", "Candidates", "moves named in an answer", "count", "neither"): lambda a: float(
+        len(a.candidates)
+    ),
+    Metric(
+        "move_among_candidates", "Move is a candidate", "of legal answers with candidates"
+    ): _move_is_candidate,
+    Metric(
+        "move_is_first", "Move is the first candidate", "or has the highest evaluation", better="neither"
+    ): _move_is_first,
+}
+"""Each metric with its value for one answer; None if the answer does not count."""
+
+_READING_METRICS: Mapping[Metric, tuple[Callable[[Reading], int], Callable[[Reading], int]]] = {
+    Metric(
+        "sentences_read", "Sentences read", "share of the sentences that are understood", better="neither"
+    ): (lambda reading: len(reading.sentences) - len(reading.unread), lambda reading: len(reading.sentences)),
+    Metric("claims", "Claims", "checked on the board, in a text", "count", "neither"): (
+        _checked_claims,
+        lambda _: 1,
+    ),
+    Metric("claims_true", "Claims that are true", "of those checked on the board"): (
+        _true_claims,
+        _checked_claims,
+    ),
+}
+"""Each metric as a ratio of two sums over the texts that were read."""
+_NO_REPETITION = "share of the moves named that are no repetition"
+_REPETITION_METRICS = {
+    Metric("distinct_candidates", "Distinct candidates", _NO_REPETITION): sampled,
+    Metric("distinct_candidates_greedy", "Distinct candidates, greedy", _NO_REPETITION): greedy,
+}
+"""The metrics of repetition, with the answers that they are over."""

@@ -1,0 +1,206 @@
+"""The result of a section of an evaluation: tables of metrics, by player, with differences from the first.
+
+`report.json`, the page and the terminal all show these tables, so they never disagree.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from arena.stats import Bootstrap, Estimate, Ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What a row of a table measures: its key in report.json, its title, and how its values are read."""
+
+    name: str
+    title: str
+    explanation: str = ""
+    unit: Literal["share", "number", "count", "whole"] = "share"
+    better: Literal["higher", "lower", "neither"] = "higher"
+
+
+def figure(metric: Metric, value: float | None, *, signed: bool = False) -> str:
+    """The value as text, in the metric's unit; `-` for None.
+
+    >>> legal, reward = Metric("legal_rate", "Legal"), Metric("reward", "Reward", unit="number")
+    >>> figure(legal, 0.875), figure(legal, 0.25, signed=True), figure(reward, None)
+    ('87.5%', '+25.0 pts', '-')
+    >>> figure(reward, -0.25), figure(reward, 0.25, signed=True)
+    ('-0.250', '+0.250')
+    """
+    if value is None:
+        return "-"
+    unit = (" pts" if signed else "%") if metric.unit == "share" else ""
+    return _number(metric, value, signed=signed) + unit
+
+
+def interval(metric: Metric, estimate: Estimate, *, signed: bool = False) -> str:
+    """The interval in brackets, one bound if the other is infinite, or `no interval`; nothing for a count.
+
+    >>> interval(Metric("legal_rate", "Legal"), Estimate(0.5, (0.45, 0.55)))
+    '[45.0, 55.0]'
+    >>> interval(Metric("rating", "Rating", unit="whole"), Estimate(None, (-math.inf, 812.4)))
+    'below 812'
+    """
+    if estimate.ci95 is None:
+        return "no interval" if metric.unit in ("share", "number") else ""
+    low, high = (_number(metric, bound, signed=signed) for bound in estimate.ci95)
+    if math.isinf(estimate.ci95[0]):
+        return f"below {high}"
+    return f"above {low}" if math.isinf(estimate.ci95[1]) else f"[{low}, {high}]"
+
+
+_SCALES = {"share": (100, 1), "number": (1, 3), "count": (1, 1), "whole": (1, 0)}
+
+
+def _number(metric: Metric, value: float, *, signed: bool) -> str:
+    scale, digits = _SCALES[metric.unit]
+    # "z" prints a negative value that rounds to zero without its minus.
+    return f"{scale * value:{'+' if signed else ''}z.{digits}f}"
+
+
+def judgement(metric: Metric, difference: Estimate) -> str:
+    """`better` or `worse` if the interval of the difference lies on one side of zero, else `unclear`."""
+    ci95 = difference.ci95
+    if metric.better == "neither" or ci95 is None or ci95[0] <= 0 <= ci95[1]:
+        return "unclear"
+    return "better" if (ci95[0] > 0) == (metric.better == "higher") else "worse"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The estimate of one player. `difference` is from the first player; None for that one and references."""
+
+    estimate: Estimate
+    difference: Estimate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One metric of all players, by their names. A player without the metric has no cell."""
+
+    metric: Metric
+    cells: Mapping[str, Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under a title. `name` is the key in report.json."""
+
+    name: str
+    title: str
+    rows: Sequence[Row]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the report. `facts` are further values of report.json, which the page does not show."""
+
+    name: str
+    title: str
+    note: str
+    tables: Sequence[Table]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def compared(
+    measured: Iterable[tuple[Metric, Mapping[str, Ratio]]], *, players: Sequence[str], seed: int
+) -> list[Row]:
+    """Rows with intervals. The first of `players` is the baseline of the others; all else are references.
+
+    A player without an answer that counts has no cell, and a metric without cells is left out.
+    """
+    counted = [(metric, {n: r for n, r in by_name.items() if r.counts.any()}) for metric, by_name in measured]
+    rows = [row for row in counted if row[1]]
+    ratios = {(row, name): ratio for row, (_, by_name) in enumerate(rows) for name, ratio in by_name.items()}
+    if not ratios:
+        return []
+    bootstrap, baseline = Bootstrap(ratios, seed=seed), players[0]
+
+    def cell(row: int, name: str) -> Cell:
+        compares, share = name in players[1:] and (row, baseline) in ratios, rows[row][0].unit == "share"
+        difference = bootstrap.difference((row, name), (row, baseline), share=share) if compares else None
+        return Cell(bootstrap.estimate((row, name), share=share), difference)
+
+    return [
+        Row(metric, {name: cell(i, name) for name in by_name}) for i, (metric, by_name) in enumerate(rows)
+    ]
+
+
+def section_json(section: Section) -> dict[str, Any]:
+    """The section's part of report.json: tables by name, metrics by name, then players by name."""
+    return {
+        **{
+            table.name: {
+                row.metric.name: {
+                    name: {
+                        **estimate_json(cell.estimate),
+                        **({"difference": estimate_json(cell.difference)} if cell.difference else {}),
+                    }
+                    for name, cell in row.cells.items()
+                }
+                for row in table.rows
+            }
+            for table in section.tables
+        },
+        **section.facts,
+    }
+
+
+def estimate_json(estimate: Estimate) -> dict[str, Any]:
+    """`mean` and `ci95`; an infinite bound is None."""
+    bounds = estimate.ci95 and [None if math.isinf(bound) else bound for bound in estimate.ci95]
+    return {"mean": estimate.mean, "ci95": bounds}
+
+
+_PLAYER_CHARS, _REFERENCE_CHARS = 26, 18
+_COLOURS = {"better": "green", "worse": "red", "unclear": "dim"}
+
+
+def terminal_table(section: Section, *, players: Sequence[str], width: int) -> RichTable:
+    """The section's first table: the players, then references if they fit into `width` characters."""
+    table = RichTable(
+        title=f"{section.title}: {section.tables[0].title}, 95% intervals",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("", no_wrap=True)
+    rows = section.tables[0].rows
+    columns = {name for row in rows for name in row.cells}
+    players = [name for name in players if name in columns] or sorted(columns)
+    for name in players:
+        table.add_column(name, justify="right")
+    references = list(dict.fromkeys(name for row in rows for name in row.cells if name not in players))
+    if width < _PLAYER_CHARS * (len(players) + 1) + _REFERENCE_CHARS * len(references):
+        references = []
+    for name in references:
+        table.add_column(name, justify="right", style="dim")
+    for row in rows:
+        means = [
+            figure(row.metric, row.cells[n].estimate.mean) if n in row.cells else "-" for n in references
+        ]
+        table.add_row(row.metric.title, *(_words(row, row.cells.get(name)) for name in players), *means)
+    return table
+
+
+def _words(row: Row, cell: Cell | None) -> Text:
+    if cell is None:
+        return Text("-", "dim")
+    metric, difference = row.metric, cell.difference
+    text = Text.assemble(figure(metric, cell.estimate.mean), " ", (interval(metric, cell.estimate), "dim"))
+    if difference is not None:
+        words = (
+            f"\n{figure(metric, difference.mean, signed=True)} {interval(metric, difference, signed=True)}"
+        )
+        text.append(words, _COLOURS[judgement(metric, difference)])
+    return text

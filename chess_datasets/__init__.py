@@ -1,0 +1,1 @@
+"""Positions and data sets from games. Not `datasets`, which is a package of Hugging Face."""

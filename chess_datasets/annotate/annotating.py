@@ -1,0 +1,94 @@
+"""A data set of annotations: Parquet, JSON lines and `analysis.json`, from parts that workers make."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from chess_datasets.annotate import Annotation, Annotator, Effort, Manner
+from chess_datasets.jobs import WorkerEngine
+from chess_datasets.positions.numbered import Shard
+from chess_datasets.store.datasets import Parts, write_manifest
+from chess_datasets.store.folders import Folder, OutputFile
+from chess_datasets.store.jsonl import jsonl_writer
+from chess_datasets.store.parquet import Kind, record_writer
+from rookery.engines import EnginePool
+
+PARQUET, LINES, CHATS = "annotations.parquet", "annotations.jsonl", "analysis.json"
+
+ANNOTATIONS = Kind("annotations", Annotation, rows=1024)
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationRecipe:
+    """The settings that determine the annotations, besides the positions and the engine."""
+
+    style: str = "fen"
+    manner: Manner = field(default_factory=Manner)
+    effort: Effort = field(default_factory=Effort)
+
+
+def annotate_shard(
+    recipe: AnnotationRecipe, engine: WorkerEngine, shard: Shard
+) -> list[tuple[int, Annotation | None]]:
+    """The annotation of each position, None where no text passes the check; with this process's engine.
+
+    Raises:
+        Unavailable: the engine is away.
+    """
+
+    async def work(engines: EnginePool) -> list[tuple[int, Annotation | None]]:
+        annotator = Annotator(engines, recipe.style, recipe.manner, recipe.effort)
+        return [(number, await annotator.annotate(position)) for number, position in shard]
+
+    return engine.run(work)
+
+
+def write_annotations(parts: Parts[Annotation], folder: Folder, *, terms: dict[str, Any]) -> dict[str, Any]:
+    """Writes the annotations of all parts in three forms, and their manifest. Returns the manifest."""
+    counts = sum((Counter(parts.counts(part)) for part in parts.done), Counter[str]())
+    by: dict[str, Counter[str]] = {"voice": Counter(), "length": Counter()}
+    claims = 0
+    with ExitStack() as files:
+        table = files.enter_context(record_writer(folder, PARQUET, ANNOTATIONS))
+        lines = files.enter_context(jsonl_writer(folder, LINES))
+        chats = files.enter_context(_writing_array(folder, CHATS))
+        for annotation in chain.from_iterable(map(parts.read, sorted(parts.done))):
+            table.add(annotation)
+            lines.add(annotation.line)
+            chats.add(annotation.messages)
+            claims += annotation.claims
+            for name, counter in by.items():
+                counter[getattr(annotation, name)] += 1
+    facts = {
+        "annotations": table.rows,
+        "claims": claims,
+        **{f"by_{name}": dict(sorted(counter.items())) for name, counter in by.items()},
+        "positions": counts["positions"],
+        "without_text": counts["positions"] - counts["records"],
+    }
+    written = [table.written, lines.written, chats.draft.written]
+    return write_manifest(folder, ANNOTATIONS.name, written, terms=terms, facts=facts)
+
+
+@dataclass
+class _Array:
+    """A JSON array being written, an item a line."""
+
+    draft: OutputFile
+    between: bytes = b"[\n"
+
+    def add(self, item: Any) -> None:
+        self.draft.write(self.between + json.dumps(item, ensure_ascii=False).encode())
+        self.between = b",\n"
+
+
+@contextmanager
+def _writing_array(folder: Folder, name: str) -> Iterator[_Array]:
+    with folder.write(name) as draft:
+        array = _Array(draft)
+        yield array
+        draft.write(b"\n]\n" if array.between != b"[\n" else b"[]\n")

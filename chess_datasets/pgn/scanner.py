@@ -1,0 +1,174 @@
+"""Splits blocks of bytes into games, at several hundred megabytes a second.
+
+Games of the usual layout are found a block at a time by `chess_datasets.pgn.layout`. The rest is split line
+by line by `rookery.pgn.splitter`, until the next game that begins with an `Event` tag. Both cut at the same
+places. Memory use is one block and one game. Nothing is parsed here.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chess_datasets.pgn.layout import EVENT, NEXT, Games, games_like_others, run_of_short
+from chess_datasets.pgn.tickets import tickets_of
+from rookery.pgn.rawgame import MAX_GAME_BYTES, RawGame
+from rookery.pgn.splitter import Splitter
+
+# Where a game begins for certain, whatever came before.
+_BEGINNING = re.compile(rb'\n\r?\n(?=\[Event ")')
+_OVERLAP_BYTES = 16
+# A CR at the end of a block may be half of a CRLF.
+_LINE = re.compile(rb"[^\r\n]*+(?:\n|\r\n|\r(?!\n|\Z))")
+
+
+def beginning(data: bytes | bytearray, at: int = 0) -> int:
+    """Where, from `at` on, a game begins for certain, whatever came before; -1 if nowhere."""
+    match = _BEGINNING.search(data, at)
+    return match.end() if match else -1
+
+
+Keep = Callable[[NDArray[np.uint64]], Sequence[int]]
+"""Chooses some of the games by their tickets. Returns the indexes of those chosen."""
+
+LONG_BYTES = 1500
+"""Games that are longer have comments and their moves on one line, as a rule."""
+
+
+class Scanner:
+    """Splits blocks into games. Numbers begin at 1 and offsets at 0, unless `rebase` shifts them.
+
+    With `keep`, it yields only the games that are chosen by their first bytes, and counts the others.
+    """
+
+    def __init__(self, keep: Keep | None = None) -> None:
+        self._keep = keep
+        self._number = 1
+        self._offset = 0
+        self._buffer = b""
+        self._at = 0
+        self._is_unix = True
+        self._recognised: Games | None = None
+        self._splitter: Splitter | None = None
+        self._lost = False
+
+    @property
+    def games(self) -> int:
+        """The number of games that have ended so far, chosen or not."""
+        return self._number - 1
+
+    def feed(self, block: bytes) -> Iterator[RawGame]:
+        """The games that are known to end in this block."""
+        self._buffer = self._buffer[self._at :] + block
+        self._at = 0
+        self._is_unix = b"\r" not in self._buffer
+        self._recognised = None
+        while not self._lost or self._find_beginning():
+            if self._splitter is None:
+                yield from self._recognise()
+                short = len(self._buffer) - self._at <= MAX_GAME_BYTES
+                if short and _BEGINNING.search(self._buffer, self._at) is None:
+                    return  # with more bytes, this game may turn out to have the usual layout
+                self._splitter = Splitter(number=self._number, offset=self._offset)
+            yield from self._split()
+            if self._splitter is not None:
+                return
+
+    def finish(self) -> Iterator[RawGame]:
+        """The games that remain when there are no more blocks."""
+        end = self._offset + len(self._buffer) - self._at
+        for game in self.feed(NEXT):
+            yield game._replace(data=game.data[: end - game.offset])
+        last = self._splitter.finish() if self._splitter else None
+        if last:
+            self._number += 1
+            if self._passes(last):
+                yield last
+
+    def abandon(self, detail: str) -> Iterator[RawGame]:
+        """The games that remain when the next block is damaged. One game has the defect `DAMAGED_FILE`.
+
+        Blocks that come after it are read from the first certain beginning on.
+        """
+        while self._splitter is None:
+            self._splitter = Splitter(number=self._number, offset=self._offset)
+            if not self._lost:
+                yield from self._split()
+        for game in self._splitter.abandon(detail):
+            self._number += 1
+            yield game
+        self._splitter = None
+        self._lost = True
+        self._skip(len(self._buffer) - self._at)
+
+    def rebase(self, *, games: int, size: int) -> None:
+        """Counts as if so many games and bytes had come before."""
+        self._number += games
+        self._offset += size
+        if self._splitter:
+            self._splitter.rebase(games=games, size=size)
+
+    def _find_beginning(self) -> bool:
+        """Skips to where a game begins for certain, and returns whether there is such a place.
+
+        If not, the last bytes are kept: they may be the first half of such a place.
+        """
+        at = beginning(self._buffer, self._at)
+        self._lost = at < 0
+        self._skip((at if at >= 0 else max(self._at, len(self._buffer) - _OVERLAP_BYTES)) - self._at)
+        return not self._lost
+
+    def _skip(self, size: int) -> None:
+        self._at += size
+        self._offset += size
+
+    def _recognise(self) -> Iterator[RawGame]:
+        """The games from here on that have the usual layout, up to the first that does not."""
+        buffer, keep = self._buffer, self._keep
+        while ends := self._usual_ends():
+            starts, number, shift = [self._at, *ends[:-1]], self._number, self._offset - self._at
+            self._number += len(ends)
+            self._skip(ends[-1] - self._at)
+            places: Sequence[int] = range(len(ends))
+            if keep:
+                places = keep(tickets_of(buffer, starts, ends))
+            for place in places:
+                start = starts[place]
+                yield RawGame(number + place, buffer[start : ends[place]], start + shift)
+
+    def _usual_ends(self) -> list[int]:
+        """The ends of some successive games from here on that have the usual layout."""
+        is_long = self._is_unix and self._buffer.find(NEXT, self._at, self._at + LONG_BYTES) < 0
+        if is_long and (ends := run_of_short(self._buffer, self._at)):
+            return ends
+        if self._recognised is None:
+            if beginning(self._buffer, self._at) < 0:
+                return []
+            self._recognised = games_like_others(self._buffer, self._at)
+        return self._recognised.run(self._at)
+
+    def _passes(self, game: RawGame) -> bool:
+        return self._keep is None or len(self._keep(tickets_of(game.data, [0], [len(game.data)]))) > 0
+
+    def _split(self) -> Iterator[RawGame]:
+        """The games that are split line by line: to the end of the block, or to the next `Event` tag."""
+        while self._splitter and (line := self._next_line()):
+            game = self._splitter.feed(line)
+            if game and line.startswith(EVENT):
+                self._splitter = None  # and the line is read again, as the beginning of a game
+            else:
+                self._skip(len(line))
+            if game:
+                self._number = game.number + 1
+                if self._passes(game):
+                    yield game
+
+    def _next_line(self) -> bytes:
+        """A whole line, or a piece of an endless one; nothing when there is none yet."""
+        match = _LINE.match(self._buffer, self._at)
+        if match:
+            return match[0]
+        if len(self._buffer) - self._at > MAX_GAME_BYTES:
+            return self._buffer[self._at :]
+        return b""

@@ -1,0 +1,258 @@
+"""Reads the plain text of files, local or remote, compressed or not.
+
+The compression is detected from the first bytes, not from the name, so standard input may be compressed too.
+At most one block is in memory, so a file may be larger than memory. Bytes that cannot be decompressed raise
+`DamagedFile`, but only after all bytes before them were returned. Disk and network failures raise other
+errors.
+"""
+
+import bz2
+import codecs
+import hashlib
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import zstandard
+
+from chess_datasets.store.folders import open_file
+from rookery.errors import InvalidInput, SetupError
+
+STANDARD_INPUT = "-"
+
+BLOCK_BYTES = 1 << 18
+"""Approximate size of a block of plain text; a larger one would not stay in the CPU cache until scanned."""
+
+MAX_LINE_BYTES = 64 << 20
+"""A longer line of a text file is refused."""
+
+_ZSTD_PIECE_BYTES = 1 << 12
+"""How much zstd gets at a time, because it cannot be told to stop: 4 bytes can become 128 KiB, these at most
+128 MiB. gzip and bzip2 stop after each block."""
+
+_BUFFER_BYTES = 1 << 18
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class DamagedFile(InvalidInput):
+    """The bytes read cannot be decompressed; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file, identified by its content."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@contextmanager
+def open_bytes(location: str | Path) -> Iterator[IO[bytes]]:
+    """Opens a path, a URL such as `s3://bucket/games.pgn.zst`, or `-` for standard input.
+
+    Raises:
+        SetupError: the file does not exist or cannot be read.
+    """
+    if str(location) == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    if "://" in str(location):
+        folder, name = open_file(location)
+        with folder.read(name) as file:
+            yield file
+        return
+    try:
+        stored = Path(location).open("rb", buffering=_BUFFER_BYTES)  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise SetupError(f"cannot read {str(location)!r}: {error.strerror}") from error
+    with stored:
+        yield stored
+
+
+class Fingerprint:
+    """Computes the `Source` of a file from its bytes as they are read."""
+
+    def __init__(self, location: str | Path) -> None:
+        self._path = str(location)
+        self._size = 0
+        self._digest = hashlib.sha256()
+
+    def update(self, chunk: bytes) -> None:
+        self._digest.update(chunk)
+        self._size += len(chunk)
+
+    @property
+    def source(self) -> Source:
+        """The file's size and hash. Correct only once all of its bytes have been added."""
+        return Source(self._path, self._size, self._digest.hexdigest())
+
+
+def identify(location: str | Path) -> Source:
+    """Size and SHA-256 of a file.
+
+    Raises:
+        SetupError: the file does not exist or cannot be read.
+    """
+    fingerprint = Fingerprint(location)
+    with open_bytes(location) as file:
+        for chunk in read_chunks(file, 1 << 20):
+            fingerprint.update(chunk)
+    return fingerprint.source
+
+
+def plain_text(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The plain text of a file, compressed or not, from its chunks.
+
+    Raises:
+        DamagedFile: the bytes after those already yielded cannot be decompressed.
+    """
+    rest = iter(chunks)
+    first = next(rest, b"")
+    while len(first) < 4 and (more := next(rest, b"")):
+        first += more
+    new = _codec_of(first)
+    chunks = chain([first] if first else [], rest)
+    yield from _utf8(join_blocks(_decompress(chunks, new) if new else chunks))
+
+
+def read_chunks(file: IO[bytes], size: int, *, limit: int | None = None) -> Iterator[bytes]:
+    """The bytes from the current offset on, in chunks of `size`; at most `limit` bytes in all."""
+    while limit is None or limit > 0:
+        chunk = file.read(size if limit is None else min(size, limit))
+        if not chunk:
+            return
+        if limit is not None:
+            limit -= len(chunk)
+        yield chunk
+
+
+class _Codec(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def _zstd() -> _Codec:
+    return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+
+
+def _gzip() -> _Codec:
+    return zlib.decompressobj(wbits=31)
+
+
+def _inflate(codec: Any, data: bytes, new: Callable[[], _Codec]) -> Iterator[bytes]:
+    """The text of some compressed bytes, in blocks of `BLOCK_BYTES` if the format allows it."""
+    if new is bz2.BZ2Decompressor:
+        yield codec.decompress(data, BLOCK_BYTES)
+        while not (codec.needs_input or codec.eof):
+            yield codec.decompress(b"", BLOCK_BYTES)
+    elif new is _gzip:
+        text = codec.decompress(data, BLOCK_BYTES)
+        while codec.unconsumed_tail or len(text) == BLOCK_BYTES:
+            yield text
+            text = codec.decompress(codec.unconsumed_tail, BLOCK_BYTES)
+        yield text
+    else:
+        text = codec.decompress(data)
+        yield from (text[start : start + BLOCK_BYTES] for start in range(0, len(text), BLOCK_BYTES))
+
+
+_CODECS: dict[bytes, Callable[[], _Codec]] = {
+    b"\x28\xb5\x2f\xfd": _zstd,
+    b"\x1f\x8b": _gzip,
+    b"BZh": bz2.BZ2Decompressor,
+}
+
+
+def split_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a text, without line ends.
+
+    Raises:
+        InvalidInput: one is longer than `MAX_LINE_BYTES`.
+    """
+    tail: list[bytes] = []
+    size = 0
+    for block in blocks:
+        *lines, last = block.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*tail, lines[0]))
+            tail, size = [], 0
+            yield from lines
+        tail.append(last)
+        size += len(last)
+        if size > MAX_LINE_BYTES:
+            raise InvalidInput(f"a line of more than {MAX_LINE_BYTES >> 20} MiB: {tail[0][:80]!r}...")
+    if size:
+        yield b"".join(tail)
+
+
+def is_compressed(start: bytes) -> bool:
+    """Whether a file with these first bytes is in a supported compression format."""
+    return _codec_of(start) is not None
+
+
+def _codec_of(start: bytes) -> Callable[[], _Codec] | None:
+    # `pzstd` begins with a skippable frame: 0x184D2A5? in little-endian order.
+    if start[1:4] == b"\x2a\x4d\x18" and start[0] >> 4 == 5:
+        return _zstd
+    return next((new for magic, new in _CODECS.items() if start.startswith(magic)), None)
+
+
+def _decompress(chunks: Iterable[bytes], new: Callable[[], _Codec]) -> Iterator[bytes]:
+    """Decompresses frame by frame. A library's file object may take a truncated file for a complete one."""
+    codec, open_frame = new(), False
+    for chunk in _split_chunks(chunks, _ZSTD_PIECE_BYTES) if new is _zstd else chunks:
+        while chunk:
+            if new is _gzip and not open_frame:
+                chunk = chunk.lstrip(b"\0")  # padding between members, as gzip itself allows
+                if not chunk:
+                    break
+            try:
+                yield from _inflate(codec, chunk, new)
+            except (zstandard.ZstdError, zlib.error, OSError, EOFError) as error:
+                raise DamagedFile(f"{type(error).__name__}: {error}") from error
+            chunk, open_frame = codec.unused_data, not codec.eof
+            if codec.eof:
+                codec = new()
+    if open_frame:
+        raise DamagedFile("EOFError: the compressed file is cut off")
+
+
+def _split_chunks(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    for chunk in chunks:
+        yield from (chunk[start : start + size] for start in range(0, len(chunk), size))
+
+
+def _utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Converts UTF-16 to UTF-8, if there is a byte order mark. Everything else is unchanged."""
+    decoder = None
+    for number, block in enumerate(blocks):
+        if number == 0 and block.startswith(_UTF16_MARKS):
+            decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+        yield decoder.decode(block).encode(errors="replace") if decoder else block
+
+
+def join_blocks(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Joins small blocks to larger ones. Everything before a damage is yielded before `DamagedFile`."""
+    buffered: list[bytes] = []
+    size = 0
+    try:
+        for block in blocks:
+            buffered.append(block)
+            size += len(block)
+            if size >= BLOCK_BYTES:
+                yield b"".join(buffered)
+                buffered, size = [], 0
+    except DamagedFile:
+        yield b"".join(buffered)
+        raise
+    if size:
+        yield b"".join(buffered)
