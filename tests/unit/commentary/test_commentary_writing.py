@@ -40,7 +40,8 @@ from tests.unit.commentary.studies import random_study
 NAMES = sorted(VOICES)
 DISAGREES = re.compile(
     r"\b(we|I|you|bishops|knights|rooks|queens|kings|pawns|sides) (is|has|waits|passes|does)\b"
-    r"|(?<!goes )([Aa]fter|[Ff]ollowing) [^,]*, with |\b(are|and [a-h][1-8]) all isolated|(?<!\w)\w*[a-z]pining\b"
+    r"|(?<!goes )([Aa]fter|[Ff]ollowing) [^,]*, with |\b(are|and [a-h][1-8]) all isolated"
+    r"|(?<!\w)\w*[a-z]pining\b"
 )
 """A verb that does not go with its subject, or a sentence without one."""
 MATE = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"
