@@ -1,42 +1,28 @@
 """`rookery check`: reads a text about a position, or the comments of a game, and marks what is false."""
 
-import argparse
 import json
-import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import chess
+from pydantic import Field, model_validator
+from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.text import Text
 
 from commentary import Claim, Reading, Sentence, read
 from commentary.concept import CONCEPTS
 from rookery.epd import decoded
-from rookery.errors import InvalidInput
+from rookery.errors import SetupError
 from rookery.fen import read_fen
 from rookery.masking import printable
 from rookery.pgn.reader import read_games
+from rookery.settings import Settings
 from rookery.terminal import SafeConsole
-
-_EXAMPLES = """
-examples:
-  rookery check "White has a passed pawn on d5." --fen "4k3/8/8/3P4/8/8/8/4K3 w - - 0 1"
-  rookery check text.txt --fen FEN
-  rookery check - --fen FEN < text.txt
-  rookery check annotated.pgn
-  zstdcat annotated.pgn.zst | rookery check -
-  rookery check annotated.pgn --json | jq 'select(.false > 0)'
-
-A line break ends a sentence, except in comments of a PGN. There, each sentence is read in the position after
-the move and in the one before it, and is false only if it is false in both. What is said of play, such as
-"Black has won a pawn", is never false there. Claims about scores need an engine and are not judged.
-Where a game or a side line cannot be read, its later comments are left out, and stderr says so.
-Exit status: 0, 1 if something is false, 2 if there is no text or position.
-"""
 
 _STDIN = Path("-")
 PLAY = ("choice", "lines")
@@ -45,6 +31,59 @@ PLAY = ("choice", "lines")
 _STYLES = {True: "green", False: "bold red underline", None: "yellow"}
 _MARKS = {True: "{+%s+}", False: "{-%s-}", None: "{~%s~}"}
 _WORDS = {True: "true", False: "false", None: "open"}
+
+
+class CheckSettings(Settings):
+    """Check every claim about the board that a text makes, and mark it as true or false.
+
+    A line break ends a sentence, except in comments of a PGN. There, each sentence is read in the position
+    after the move and in the one before it, and is false only if it is false in both. What is said of play,
+    such as "Black has won a pawn", is never false there. Claims about scores need an engine and are not
+    judged. Where a game or a side line cannot be read, its later comments are left out, and stderr says so.
+    The exit status is 1 if something is false.
+
+    Examples:
+      rookery check "White has a passed pawn on d5." --fen "4k3/8/8/3P4/8/8/8/4K3 w - - 0 1"
+      rookery check text.txt --fen FEN
+      rookery check - --fen FEN < text.txt
+      rookery check annotated.pgn
+      zstdcat annotated.pgn.zst | rookery check -
+      rookery check annotated.pgn --json | jq 'select(.false > 0)'
+    """
+
+    model_config = SettingsConfigDict(env_prefix="CHECK_")
+
+    text: CliPositionalArg[str | None] = None
+    """The text, a file with it, or a PGN file; -: from stdin."""
+    fen: str = ""
+    """The position that the text is about; a PGN has its own."""
+    file: Path | None = None
+    """A file with the text, or a PGN file."""
+    all: bool = False
+    """Of a PGN, also print comments without mistakes."""
+    json_: bool = Field(default=False, alias="json")
+    """Print one line of JSON for each text."""
+
+    @model_validator(mode="after")
+    def _one_text(self) -> Self:
+        if (self.text is None) == (self.file is None):
+            raise ValueError("give TEXT, a PGN file, or --file")
+        if self.is_pgn and self.fen:
+            raise ValueError(f"a PGN file has its own positions: drop --fen {self.fen!r}")
+        if not (self.is_pgn or self.fen):
+            raise ValueError("say which position: --fen")
+        return self
+
+    @property
+    def path(self) -> Path | None:
+        """The file, if it is one, or `-` for stdin."""
+        return Path(self.text) if self.text is not None and _names_a_file(self.text) else self.file
+
+    @property
+    def is_pgn(self) -> bool:
+        """Whether it is a file of games."""
+        path = self.path
+        return path is not None and (path.suffix.lower() == ".pgn" or (path == _STDIN and not self.fen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,29 +126,16 @@ class Checked:
         )
 
 
-def check(argv: Sequence[str]) -> int:
-    """Runs the command and returns its exit status."""
-    parser = _parser()
-    options = parser.parse_args(argv)
-    if (options.text is None) == (options.file is None):
-        parser.error("give TEXT, a PGN file, or --file")
-    if options.text is not None and _names_a_file(options.text):
-        options.file, options.text = Path(options.text), None
-    from_stdin = options.file == _STDIN and not options.fen
-    is_pgn = from_stdin or (options.file is not None and options.file.suffix.lower() == ".pgn")
-    if is_pgn == bool(options.fen):
-        parser.error(
-            "a PGN file has its own positions: drop --fen" if is_pgn else "say which position: --fen"
-        )
-    try:
-        texts = _comments(_content(options.file)) if is_pgn else _single_text(options)
-        return _print(texts, as_json=options.json, all_texts=options.all or not is_pgn)
-    except BrokenPipeError:  # the reader closed the pipe, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python can flush at exit
-        return 0
-    except InvalidInput as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
+def check(settings: CheckSettings) -> int:
+    """Prints the text or the comments, marked, and returns the exit status: 1 if something is false.
+
+    Raises:
+        SetupError: there is no text or position, or the file cannot be read.
+    """
+    texts = (
+        _comments(_content(settings.path)) if settings.is_pgn and settings.path else _single_text(settings)
+    )
+    return _print(texts, as_json=settings.json_, all_texts=settings.all or not settings.is_pgn)
 
 
 def _names_a_file(text: str) -> bool:
@@ -121,37 +147,23 @@ def _names_a_file(text: str) -> bool:
     return text == "-" or is_file or (text.lower().endswith(".pgn") and " " not in text)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rookery check",
-        description="Checks every claim about the board that a text makes, and marks it as true or false.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("text", nargs="?", help="the text, a file with it, or a PGN file; -: from stdin")
-    parser.add_argument("--fen", help="the position that the text is about; a PGN has its own")
-    parser.add_argument("--file", type=Path, help="a file with the text, or a PGN file")
-    parser.add_argument("--all", action="store_true", help="of a PGN, also print comments without mistakes")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON for each text")
-    return parser
-
-
-def _single_text(options: argparse.Namespace) -> Iterator[Checked]:
-    text = options.text if options.file is None else decoded(_content(options.file))
+def _single_text(settings: CheckSettings) -> Iterator[Checked]:
+    path = settings.path
+    text = (settings.text or "") if path is None else decoded(_content(path))
     if not text.strip():
-        raise InvalidInput("there is no text")
+        raise SetupError("there is no text")
     try:
-        fen = read_fen(options.fen).fen()
+        fen = read_fen(settings.fen).fen()
         yield Checked("", fen, text, read(fen, text))
     except ValueError as error:
-        raise InvalidInput(str(error)) from error
+        raise SetupError(str(error)) from error
 
 
 def _content(path: Path) -> bytes:
     try:
         return sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
     except OSError as error:
-        raise InvalidInput(f"cannot read {str(path)!r}: {error.strerror}") from error
+        raise SetupError(f"cannot read {str(path)!r}: {error.strerror}") from error
 
 
 # -- comments of games ---------------------------------------------------------------------------
@@ -178,7 +190,7 @@ def _comments(data: bytes) -> Iterator[Checked]:
                 yield _checked(place, board, comment)
         comments.clear()
     if not is_pgn:
-        raise InvalidInput("it has no game, and a text needs a position: give --fen")
+        raise SetupError("it has no game, and a text needs a position: give --fen")
 
 
 def _checked(place: str, board: chess.Board, comment: str) -> Checked:

@@ -14,6 +14,7 @@ from rookery.codec import decode_group, decode_position
 from rookery.errors import NotFound, SetupError, WireError
 from rookery.streams import RunStreams
 from rookery.streams.reader import DeadLetter
+from rookery.terminal import SafeConsole
 
 LOST = "has no content: its entry was lost"
 
@@ -31,7 +32,7 @@ class DeadSettings(RunPlace):
     """Entries, as `list` names them. `list` takes none, the others need some, or `all`."""
 
 
-def dead(settings: DeadSettings, console: Console) -> int:
+def dead(settings: DeadSettings, console: Console | None = None) -> int:
     """Runs one action and returns the exit status.
 
     Raises:
@@ -39,6 +40,7 @@ def dead(settings: DeadSettings, console: Console) -> int:
         SetupError: the ids are missing, or there is no such run.
         Unavailable: its Redis does not answer.
     """
+    console = console or SafeConsole(highlight=False, soft_wrap=True)
     place = settings.place()
     with closing(RunStreams(place["redis_url"], place["run"], once=True)) as streams:
         letters = streams.dead_letters()

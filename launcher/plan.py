@@ -1,7 +1,6 @@
 """The commands, settings and ports of a run's processes. This module starts nothing."""
 
 import shutil
-import sys
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -216,7 +215,7 @@ def _command(name: str, plan: Plan) -> Command:
     service = SERVICES[name]
     return Command(
         name,
-        (sys.executable, "-m", service.module, *service.arguments),
+        service.argv,
         plan.run_dir / "logs" / f"{name}.log",
         probe_url=f"{plan.url(name)}/readyz",
         env={

@@ -21,6 +21,7 @@ from rookery.errors import RookeryError, SetupError, Unavailable
 from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.settings import CONFIG_VARIABLE, Settings
 from rookery.streams import RunStreams
+from rookery.terminal import SafeConsole
 
 START_S = 30.0
 """How long Redis may take to start."""
@@ -51,13 +52,14 @@ class ReplaySettings(Settings):
     """Folder for the new versions and the logs. Default: `replay` in the run's folder."""
 
 
-def replay(settings: ReplaySettings, console: Console) -> int:
+def replay(settings: ReplaySettings, console: Console | None = None) -> int:
     """Trains, prints one line for each version, and returns the exit status: 1 if one differs.
 
     Raises:
         SetupError: the recorded run is incomplete, or `out` is not empty.
         RookeryError: Redis or the trainer ended early; the message quotes its log.
     """
+    console = console or SafeConsole(highlight=False, soft_wrap=True)
     recorded = versions(settings.run_dir)
     newest = settings.steps or max(recorded, default=0)
     config, out = settings.run_dir / "trainer.toml", settings.out or settings.run_dir / "replay"
@@ -67,7 +69,7 @@ def replay(settings: ReplaySettings, console: Console) -> int:
         raise SetupError(f"{out} is not empty: delete it, or name another folder with --out")
     if newest not in recorded:
         console.print(f"{settings.run_dir} has no version {newest}: it has {', '.join(map(str, recorded))}")
-    url, module, logs = redis_url(out / "redis"), (sys.executable, "-m"), out / "logs"
+    url, logs = redis_url(out / "redis"), out / "logs"
     stopping = threading.Event()
     stopping.set()  # its calls do not wait for a Redis that has ended
     streams = RunStreams(url, "replay", stopping=stopping)
@@ -75,11 +77,12 @@ def replay(settings: ReplaySettings, console: Console) -> int:
         _await_redis(start("redis", *redis_argv(out / "redis")), streams)
         console.print(f"logs and versions are in {out}")
         feeding = start(
-            "republish", *module, SERVICES["data"].module, "republish", settings.archive, "--to", "replay",
+            "republish", sys.executable, "-m", "launcher", "data", "republish", settings.archive,
+            "--to", "replay",
             "--run", settings.run or settings.run_dir.resolve().name, "--redis-url", url,
         )  # fmt: skip
         training = start(
-            "trainer", *module, SERVICES["trainer"].module, "--run-dir", str(out), "--redis-url", url,
+            "trainer", *SERVICES["trainer"].argv, "--run-dir", str(out), "--redis-url", url,
             "--run", "replay", "--inference-urls", "", "--adapter-store", "", "--store", "", "--no-mlflow",
             "--no-rest", "--port", "0", env={CONFIG_VARIABLE: str(config)},
         )  # fmt: skip

@@ -279,7 +279,7 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
         flags["gpu_memory"] = round(share, 3)
     return Command(
         "inference server",
-        (sys.executable, "-m", SERVICES["inference"].module, *as_flags(flags)),
+        (*SERVICES["inference"].argv, *as_flags(flags)),
         log,
         probe_url=f"{AccessSettings().access.scheme}://{HOST}:{port}/readyz",
     )

@@ -1,14 +1,15 @@
-"""The services: their modules and settings, and how settings reach them."""
+"""The services that `rookery serve` starts, and how settings reach them."""
 
 import difflib
-import importlib
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from pydantic import TypeAdapter, ValidationError
 
+from rookery.commands import COMMANDS, Command, load
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
 from rookery.origins import Origins, as_toml, last_origins
@@ -18,18 +19,20 @@ _BOOLEAN = TypeAdapter(bool)
 
 
 @dataclass(frozen=True)
-class ServiceProgram:
-    """A service: `python -m MODULE ARGUMENTS`. `settings` is its class below `rookery.config`."""
+class Service:
+    """A service: a command of the family `serve` that a run may have."""
 
-    module: str
-    settings: str
-    arguments: tuple[str, ...] = ()
+    command: Command
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command line that starts it."""
+        return (sys.executable, "-m", "launcher", *self.command.name.split())
 
     @cached_property
     def settings_class(self) -> type[Settings]:
         """The class of its settings, imported on first use."""
-        module, _, name = self.settings.rpartition(".")
-        kind: type[Settings] = getattr(importlib.import_module(f"rookery.config.{module}"), name)
+        kind: type[Settings] = load(self.command.settings)
         return kind
 
     @property
@@ -40,19 +43,11 @@ class ServiceProgram:
 
 
 SERVICES = {
-    "feed": ServiceProgram("services.data.feed", "data.FeedSettings"),
-    "data": ServiceProgram("services.data", "data.DataSettings"),
-    "archive": ServiceProgram("services.data.archiver", "data.ArchiverSettings"),
-    "reward": ServiceProgram("services.reward", "reward.RewardSettings"),
-    "reward-model": ServiceProgram(
-        "services.trainer", "finetune.RewardServerSettings", ("serve-reward-model",)
-    ),
-    "inference": ServiceProgram("services.inference.server", "inference.ServerSettings"),
-    "trainer": ServiceProgram("services.trainer", "trainer.TrainerSettings"),
-    "rollouts": ServiceProgram("services.inference.rollouts", "rollouts.RolloutsSettings"),
-    "arena": ServiceProgram("arena", "arena.WatchSettings", ("watch",)),
-    "viewer": ServiceProgram("services.viewer", "viewer.ViewerSettings"),
+    command.name.split()[1]: Service(command)
+    for command in COMMANDS
+    if command.family == "serve" and not command.settings.startswith("launcher.")
 }
+"""By name. `rookery serve players` is no part of a run."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from rookery.errors import SetupError, validation_message
 from rookery.origins import last_origins
 from rookery.processes.ports import Ports
 from rookery.settings import Assignments
+from rookery.terminal import SafeConsole
 
 _ROWS = ("++-", "+++-+--", "++-+++---+-")
 """The first rows of the designs of Plackett and Burman for 4, 8 and 12 runs. The others are rotations."""
@@ -122,13 +123,14 @@ class SweptRun:
             raise SetupError(f"{self}: {error}") from error
 
 
-def sweep(settings: SweepSettings, console: Console) -> int:
+def sweep(settings: SweepSettings, console: Console | None = None) -> int:
     """Makes the runs that have no report yet, and prints the comparison. Returns the exit status.
 
     Raises:
         RookeryError: a setting is wrong, the name has been used, or a run failed. In the last case, the sweep
             can be started again.
     """
+    console = console or SafeConsole()
     runs = plan_runs(settings)
     file = settings.runs_dir / f"{settings.run}.sweep.json"
     settings_by_run = {

@@ -8,20 +8,20 @@ from launcher.plan import HOST, make_plan
 from launcher.runs import HELD_OUT_FILE, kept_origins, settle_settings, write_held_out
 from launcher.session import End, Session
 from launcher.settings import UpSettings
+from rookery.command_line import INTERRUPTED
 from rookery.origins import last_origins
 from rookery.processes.ports import Ports
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C: 128 + SIGINT, as in shells."""
+from rookery.terminal import SafeConsole
 
 
-def up(requested: UpSettings, console: Console) -> int:
+def up(requested: UpSettings, console: Console | None = None) -> int:
     """Runs training, displays its progress and stops all services. Returns the exit status.
 
     Raises:
         SetupError: a service cannot start; the message says what to change.
         RookeryError: a service crashed too often.
     """
+    console = console or SafeConsole()
     settings = settle_settings(requested)
     with Session(settings, console) as session:
         session.say(f"run {settings.run}: logs and adapters in {session.plan.run_dir}; Ctrl-C stops it")

@@ -2,7 +2,6 @@
 
 import secrets
 import signal
-import sys
 import webbrowser
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from rookery.processes.child import Command
 from rookery.processes.ports import Ports
 from rookery.remote import PathOrUrl, is_url
 from rookery.settings import Port
+from rookery.terminal import SafeConsole
 
 
 class ViewSettings(AccessSettings):
@@ -43,12 +43,13 @@ class ViewSettings(AccessSettings):
     """Open the page in the browser."""
 
 
-def view(settings: ViewSettings, console: Console) -> int:
+def view(settings: ViewSettings, console: Console | None = None) -> int:
     """Serves until Ctrl-C. Returns the exit status.
 
     Raises:
         SetupError: there is no such run, the port is taken, or the viewer cannot start.
     """
+    console = console or SafeConsole(highlight=False, soft_wrap=True)
     run, place = settings.run, ["--runs-dir", settings.runs_dir]
     if is_url(run):
         folder_url, _, run = run.rstrip("/").rpartition("/")
@@ -67,7 +68,7 @@ def view(settings: ViewSettings, console: Console) -> int:
         flags = ("--host", HOST, "--port", str(port), *place, *as_flags(settings.access_values))
         command = Command(
             "viewer",
-            (sys.executable, "-m", SERVICES["viewer"].module, *flags),
+            (*SERVICES["viewer"].argv, *flags),
             Path(folder) / "viewer.log",
             probe_url=f"{access.scheme}://{HOST}:{port}/readyz",
             env={TOKEN_VARIABLE: token} if token else {},

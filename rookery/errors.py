@@ -17,7 +17,9 @@ A bad completion is data (an `Outcome` in a `Verdict`), never an exception.
 """
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from rookery.masking import mask_text, printable
@@ -193,17 +195,24 @@ def validation_message(
     *,
     root: str = "",
     quote: Callable[[Any], str] = lambda value: repr(str(value)[:QUOTED_CHARS]),
+    places: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Returns pydantic's `errors()` as one line: place, message and value of each.
 
     `root` is the place of an error that concerns the whole. If it is empty, such an error is its message.
+    `places` says where the values of fields were found.
 
-    >>> validation_message([{"loc": ("port",), "msg": "Value error, too large", "input": 70000}])
-    "port: too large (got '70000')"
+    >>> error = {"loc": ("port",), "msg": "Value error, too large", "input": 70000}
+    >>> validation_message([error], places={"port": "DATA_PORT in the environment"})
+    "port: too large (got '70000'; DATA_PORT in the environment)"
     """
     parts = []
     for error in errors:
         place = ".".join(str(part)[:QUOTED_CHARS] for part in error["loc"]) or root
         message = error["msg"].removeprefix("Value error, ")  # pydantic's prefix
-        parts.append(f"{place}: {message} (got {quote(error.get('input'))})" if place else message)
+        named = error["loc"][:1] if place else dict.fromkeys(re.findall(r"\w+", message))
+        notes = [f"got {quote(error.get('input'))}"] if place else []
+        notes += [places[name] for name in named if name in places]
+        message = f"{place}: {message}" if place else message
+        parts.append(f"{message} ({'; '.join(notes)})" if notes else message)
     return "; ".join(parts)

@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
@@ -42,6 +43,17 @@ class OriginRecorder(InitSettingsSource):
 def last_origins() -> Origins:
     """The origins of the settings created last in this context; empty if there are none."""
     return _last.get({})
+
+
+def place_of_value(name: str, variables: Sequence[str], table: str, file: str) -> str:
+    """Where the value of a setting came from in the settings read last; empty for a flag or a default.
+
+    `variables` are those of the setting in the environment, `table` is its table in the TOML `file`.
+    """
+    origin, environment = last_origins().get(name), {variable.upper() for variable in os.environ}
+    if origin == "environment":
+        return f"{next(filter(environment.__contains__, variables), 'a variable')} in the environment"
+    return {"file": f"[{table}] {name} in {file}", "preset": "the preset"}.get(origin or "", "")
 
 
 def as_toml(

@@ -10,8 +10,10 @@ import re
 import sys
 import tomllib
 from argparse import ArgumentParser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self, cast
 from urllib.parse import urlsplit
 
@@ -20,15 +22,16 @@ from pydantic_settings import (
     BaseSettings,
     CliApp,
     CliSettingsSource,
+    EnvSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
 )
 
-from rookery.errors import RookeryError, SetupError, validation_message
-from rookery.masking import mask_setting
-from rookery.origins import OriginRecorder, Origins, as_toml, last_origins
+from rookery.errors import InvalidInput, NotFound, RookeryError, SetupError
+from rookery.flags import complete_help, explain_arguments, explain_values, protect, restore
+from rookery.origins import OriginRecorder, Origins, as_toml, last_origins, place_of_value
 
 CONFIG_VARIABLE = "ROOKERY_CONFIG"
 """The environment variable with the path of a TOML file. Each service reads the table with its own name."""
@@ -44,6 +47,7 @@ class Settings(BaseSettings):
         cli_implicit_flags=True,
         cli_avoid_json=True,
         cli_hide_none_type=True,
+        cli_exit_on_error=False,
         use_attribute_docstrings=True,
         nested_model_default_partial_update=True,
     )
@@ -116,26 +120,40 @@ class Settings(BaseSettings):
         return {}
 
     @classmethod
-    def parse(cls, argv: list[str], *, prog: str, show: Callable[[Self], None] | None = None) -> Self:
+    def parse(
+        cls,
+        argv: list[str],
+        *,
+        prog: str,
+        show: Callable[[Self], None] | None = None,
+        places: Mapping[str, str] = MappingProxyType({}),
+    ) -> Self:
         """Reads the settings from `argv`, the environment, the TOML file and the preset.
 
-        `show` prints the settings for --dry-run; by default `print_resolved` does.
+        `show` prints the settings for --dry-run; by default `print_resolved` does. `places` says, for errors,
+        where those who wrote `argv` had the values of settings from.
 
         Raises:
-            SetupError: a value is wrong; the message names the setting and the value.
-            SystemExit: --dry-run was given, and the settings have been printed.
+            SetupError: a flag is unknown or a value is wrong; the message names the setting, the value and
+                where it comes from.
+            SystemExit: --help or --dry-run was given, and has been answered.
         """
+        source: CliSettingsSource[Any] = CliSettingsSource(
+            cls, cli_prog_name=prog, add_argument_method=cls._add_argument
+        )
+        if not {"-h", "--help"}.isdisjoint(argv):
+            values = cls._values_without_flags()
+            fields = {field.alias or name: field for name, field in cls.model_fields.items()}
+            complete_help(source.root_parser, cls.__doc__ or "", fields, values, cls._places(values))
         try:
-            source: CliSettingsSource[Any] = CliSettingsSource(
-                cls, cli_prog_name=prog, add_argument_method=cls._add_argument
-            )
             settings = CliApp.run(cls, cli_args=argv, cli_settings_source=source)
         except ValidationError as error:
             details = error.errors(include_url=False)
-            message = validation_message(details, quote=lambda value: repr(mask_setting(value)))
-            raise SetupError(f"{prog}: {message}") from error
+            known = {**cls._places(last_origins()), **places}
+            raise SetupError(f"{prog}: {explain_values(details, cls.model_fields, known)}") from error
         except SettingsError as error:
-            raise SetupError(f"{prog}: {error.__cause__ or error}") from error
+            message = explain_arguments(error, source.root_parser, cls._variables)
+            raise SetupError(f"{prog}: {message}") from error
         if isinstance(settings, PresetSettings) and settings.dry_run:
             if show is None:
                 settings.print_resolved(last_origins())
@@ -145,11 +163,45 @@ class Settings(BaseSettings):
         return settings
 
     @classmethod
+    def _values_without_flags(cls) -> dict[str, Any]:
+        """What the environment, the TOML file and the preset set, for --help. {} if one of them is wrong."""
+        environment, arguments = EnvSettingsSource(cls), InitSettingsSource(cls, {})
+        values: dict[str, Any] = {}
+        by_source: dict[str, dict[str, Any]] = {}
+        with suppress(SettingsError, SetupError):
+            for source in cls.settings_customise_sources(cls, arguments, environment, arguments, arguments):
+                source._set_current_state(values)
+                source._set_settings_sources_data(by_source)
+                by_source[type(source).__name__] = source()
+                values = {**by_source[type(source).__name__], **values}
+            return {**cls.dependent_defaults(values), **values}
+        return {}
+
+    @classmethod
+    def dependent_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Defaults that depend on other values, which are not validated yet."""
+        del values
+        return {}
+
+    @classmethod
+    def _variables(cls, name: str) -> list[str]:
+        """The environment variables of a setting, the strongest first."""
+        bases = [base.variable(name) for base in cls.__mro__ if issubclass(base, Settings)]
+        return [*dict.fromkeys(bases), *([shared_variable(name)] * (name in SHARED))]
+
+    @classmethod
+    def _places(cls, names: Iterable[str]) -> dict[str, str]:
+        """Where the values of settings come from, which were read last. Flags and defaults are left out."""
+        file = os.environ.get(CONFIG_VARIABLE, "")
+        places = ((name, place_of_value(name, cls._variables(name), cls.table(), file)) for name in names)
+        return {name: place for name, place in places if place}
+
+    @classmethod
     def _add_argument(cls, parser: ArgumentParser, *flags: str, **options: Any) -> None:
         """Adds a flag to the group of the most basic class that declares the setting."""
         bases = [base for base in cls.__mro__ if issubclass(base, Settings)]
         declaring = [base for base in bases if options.get("dest") in base.model_fields]
-        title = declaring[-1].help_group if declaring else ""
+        title = declaring[-1].__dict__.get("help_group", "") if declaring else ""
         # argparse lists its groups here alone; the first two are its own.
         group = next((group for group in parser._action_groups[2:] if group.title == title), None)
         if group is None and title:
@@ -157,7 +209,7 @@ class Settings(BaseSettings):
         if str(options.get("metavar")).startswith("tuple["):  # a repeatable flag takes one value at a time
             options["metavar"] = options["metavar"].removeprefix("tuple[").split(",")[0]
         if options.get("dest") in ("set", "vary"):  # of type `Assignments`
-            options |= {"type": lambda text: text.translate(_INTACT), "metavar": "NAME=VALUE"}
+            options |= {"type": protect, "metavar": "NAME=VALUE"}
         (group or parser).add_argument(*flags, **options)
 
 
@@ -298,18 +350,12 @@ def _rejoin_specs(parts: Any) -> Any:
     return tuple(specs)
 
 
-# pydantic-settings splits lists at commas and reads quotes and backslashes as JSON's. Characters of Unicode's
-# private use area stand for them until it is done.
-_INTACT = str.maketrans(',"\\', "\ue000\ue001\ue002")
-_RESTORED = {new: old for old, new in _INTACT.items()}
+def _restore(parts: Any) -> Any:
+    return tuple(restore(part) if isinstance(part, str) else part for part in parts)
 
 
-def _restore_characters(parts: Any) -> Any:
-    return tuple(part.translate(_RESTORED) if isinstance(part, str) else part for part in parts)
-
-
-Assignments = Annotated[tuple[str, ...], BeforeValidator(_restore_characters)]
-"""The values of a repeatable `--set NAME=VALUE`, in which all characters are allowed."""
+Assignments = Annotated[tuple[str, ...], BeforeValidator(_restore)]
+"""The values of a repeatable `--set NAME=VALUE`, in which all characters that can be printed are allowed."""
 
 Specs = Annotated[tuple[str, ...], BeforeValidator(_rejoin_specs)]
 """Players, each as the spec that `arena.players.spec` reads."""
@@ -345,6 +391,6 @@ def shared_variable(name: str) -> str:
 
 
 def fail(error: RookeryError) -> int:
-    """Prints the error to stderr. Returns the exit status: 2 for a `SetupError` (do not retry), else 1."""
+    """Prints the error to stderr. Returns the exit status: 2 if the input is wrong (do not retry), else 1."""
     sys.stderr.write(f"error: {error}\n")
-    return 2 if isinstance(error, SetupError) else 1
+    return 2 if isinstance(error, SetupError | InvalidInput | NotFound) else 1

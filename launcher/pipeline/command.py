@@ -26,10 +26,12 @@ from launcher.pipeline.step_functions import state_machine
 from launcher.pipeline.tracking import PipelineRun
 from launcher.serve_players import serve
 from rookery import __version__
+from rookery.command_line import INTERRUPTED
 from rookery.errors import RookeryError, SetupError
 from rookery.folder_lock import is_locked, locked
 from rookery.processes.child import Watchdog
 from rookery.settings import Assignments, Settings
+from rookery.terminal import SafeConsole
 
 
 def run_steps(
@@ -207,8 +209,9 @@ class PipelineSettings(Settings):
     """export: hours that a step may take."""
 
 
-def main(settings: PipelineSettings, console: Console) -> int:
+def main(settings: PipelineSettings, console: Console | None = None) -> int:
     """Runs the command and returns its exit status."""
+    console = console or SafeConsole(highlight=False, soft_wrap=True, markup=False)
     assignments = {}
     for text in settings.set:
         name, equals, value = text.partition("=")
@@ -237,7 +240,7 @@ def main(settings: PipelineSettings, console: Console) -> int:
             run_steps(pipeline, steps, console, tracked=tracked, force=settings.force, store=settings.store)
     except KeyboardInterrupt:
         console.print("interrupted: the same command goes on from here")
-        return 130
+        return INTERRUPTED
     except OSError as error:  # for example a full disk, or a file that vanished while it was read
         raise RookeryError(str(error)) from error
     return 0

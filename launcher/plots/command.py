@@ -21,6 +21,7 @@ from rookery.plots.panels import choose
 from rookery.plots.picture import FORMATS, Curve, Theme, draw
 from rookery.plots.steps import keys_of
 from rookery.settings import Settings
+from rookery.terminal import SafeConsole
 
 
 class PlotSettings(Settings):
@@ -69,12 +70,13 @@ class CompareSettings(Settings):
     """Colour theme: light or dark background."""
 
 
-def plot(settings: PlotSettings, console: Console) -> int:
+def plot(settings: PlotSettings, console: Console | None = None) -> int:
     """Writes the picture and prints its path. Returns the exit status.
 
     Raises:
         RookeryError: a run cannot be read, there is nothing to draw, or the picture format is unknown.
     """
+    console = console or SafeConsole()
     _need_matplotlib()
     runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
     out = settings.out or (runs[0].folder / CURVES_FILE if len(runs) == 1 else Path(CURVES_FILE))
@@ -86,12 +88,13 @@ def plot(settings: PlotSettings, console: Console) -> int:
     return 0
 
 
-def compare_runs(settings: CompareSettings, console: Console) -> int:
+def compare_runs(settings: CompareSettings, console: Console | None = None) -> int:
     """Prints a table, or JSON, and writes a picture with --out. Returns the exit status.
 
     Raises:
         RookeryError: a run cannot be read, there is only one configuration, or the runs share no statistic.
     """
+    console = console or SafeConsole()
     _need_matplotlib()
     runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
     configurations = ungrouped(runs) if settings.separate else group_seeds(runs)

@@ -1,5 +1,7 @@
 """Settings of the arena's commands: flags, environment variables or a TOML file."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -244,8 +246,8 @@ class UciSettings(Settings):
     """Where a served model computes: cpu, the index of a GPU, or auto."""
     seed: int | None = Field(default=None, ge=0)
     """Seed of sampled answers and random moves. Default: a new one at every start."""
-    server_command: str = ""
-    """Command that serves the players model: and run:, set by `rookery uci`."""
+    server_command: str = shlex.join([sys.executable, "-m", "launcher", "serve", "players"])
+    """Command that serves the players model: and run:."""
 
     @model_validator(mode="after")
     def _one_player(self) -> "UciSettings":

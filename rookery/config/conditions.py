@@ -60,12 +60,6 @@ class ConditionalSettings(Settings):
     """Settings whose defaults `dependent_defaults` may change."""
 
     @classmethod
-    def dependent_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Defaults that depend on other values, which are not validated yet."""
-        del values
-        return {}
-
-    @classmethod
     def of_file(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
         """Leaves out conditional settings whose value equals that of the preset or the defaults."""
         name = stronger.get("preset", values.get("preset"))

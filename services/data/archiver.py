@@ -21,14 +21,12 @@ from typing import TypeVar
 
 from chess_datasets.store.folders import WrittenFile, open_folder
 from chess_datasets.traces.archive import FileBatch, FileLimits, TraceArchive, stream_id
-from rookery import metrics
+from rookery import command_line, metrics
 from rookery.codec import decode_group
 from rookery.config.data import ArchiverSettings
-from rookery.errors import Conflict, RookeryError, Unavailable, WireError
+from rookery.errors import Conflict, Unavailable, WireError
 from rookery.failpoints import reach
-from rookery.logs import configure
 from rookery.serving import background_service, serve
-from rookery.settings import fail
 from rookery.streams import Entry, RunStreams
 
 logger = logging.getLogger("services.data.archiver")
@@ -241,20 +239,8 @@ def _group_id(entry: Entry) -> str | None:
         return None
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Archives until SIGINT or SIGTERM. Returns the exit status."""
-    try:
-        settings = ArchiverSettings.parse(
-            sys.argv[1:] if argv is None else argv, prog="python -m services.data.archiver"
-        )
-        configure("archiver")
-        asyncio.run(_serve(settings))
-    except RookeryError as error:
-        return fail(error)
-    return 0
-
-
-async def _serve(settings: ArchiverSettings) -> None:
+async def run(settings: ArchiverSettings) -> None:
+    """Archives until SIGINT or SIGTERM."""
     stopped = threading.Event()
     streams = RunStreams(settings.redis_url, settings.run, stopping=stopped)
     archiver = Archiver(
@@ -292,6 +278,8 @@ async def _serve(settings: ArchiverSettings) -> None:
         )
     )
 
+
+main = partial(command_line.main, prefix="serve archive")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,12 +21,11 @@ from chess_datasets.positions.numbered import PositionOrder, Rounds, fixed_pool
 from chess_datasets.positions.recipe import Shares
 from chess_datasets.tasks.lines import Lines
 from chess_datasets.tasks.rookworld import RookworldMix, assign_task
+from rookery import command_line
 from rookery.config.data import GENERATED, FeedSettings
-from rookery.errors import RookeryError, Unavailable
-from rookery.logs import configure
+from rookery.errors import Unavailable
 from rookery.metrics import FEED_WAIT_S
 from rookery.serving import background_service, serve
-from rookery.settings import fail
 from rookery.streams import RunStreams
 from rookery.trace import Position
 
@@ -136,20 +135,8 @@ async def _pause(stopping: asyncio.Event) -> None:
         FEED_WAIT_S.inc(time.monotonic() - start)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Feeds until SIGINT or SIGTERM. Returns the exit status."""
-    try:
-        settings = FeedSettings.parse(
-            sys.argv[1:] if argv is None else argv, prog="python -m services.data.feed"
-        )
-        configure("feed")
-        asyncio.run(_serve(settings))
-    except RookeryError as error:
-        return fail(error)
-    return 0
-
-
-async def _serve(settings: FeedSettings) -> None:
+async def run(settings: FeedSettings) -> None:
+    """Feeds until SIGINT or SIGTERM."""
     streams = RunStreams(settings.redis_url, settings.run)
     mix = RookworldMix(settings.state_share, settings.illegal_share, settings.ending_share)
     with numbered_positions(settings) as position:
@@ -172,6 +159,8 @@ async def _serve(settings: FeedSettings) -> None:
             )
         )
 
+
+main = partial(command_line.main, prefix="serve feed")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,34 +1,16 @@
-"""`python -m services.reward` starts the service; `python -m services.reward score` needs no service."""
+"""`python -m services.reward`: starts the service, as `rookery serve reward`."""
 
-import asyncio
 import gc
 import sys
+from functools import partial
 
+from rookery import command_line
 from rookery.config.reward import RewardSettings
-from rookery.errors import SetupError
-from rookery.settings import fail
 
-PROG = "python -m services.reward"
+main = partial(command_line.main, prefix="serve reward")
 
 
-def main(argv: list[str] | None = None) -> int:
-    argv = sys.argv[1:] if argv is None else argv
-    try:
-        if argv[:1] == ["score"]:
-            from services.reward.command import score
-
-            return score(argv[1:], prog=f"{PROG} score")
-        settings = RewardSettings.parse(argv, prog=PROG)
-        from rookery import logs
-
-        logs.configure("reward")
-        asyncio.run(_serve(settings))
-    except SetupError as error:
-        return fail(error)
-    return 0
-
-
-async def _serve(settings: RewardSettings) -> None:
+async def run(settings: RewardSettings) -> None:
     """Serves until SIGINT or SIGTERM. Requests in flight are then finished, and the engines stopped.
 
     Raises:

@@ -1,21 +1,21 @@
 """`rookery score`: judges one answer, or a file of answers, without a running service."""
 
-import argparse
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
-from pydantic import ValidationError
+from pydantic import Field, PositiveInt, ValidationError, model_validator
+from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.table import Table
 
 from rookery.config.reward import RewardSettings
 from rookery.errors import InvalidInput, RookeryError, problem, validation_message
+from rookery.settings import Settings
 from rookery.terminal import SafeConsole
 from rookery.trace import Evaluation, Move, Verdict
 from services.reward import LocalScorer
@@ -24,64 +24,72 @@ from services.reward.scorer import Item
 
 _CHUNK = 256
 
-_EXAMPLES = r"""
-examples:
-  rookery score "6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1" '\boxed{Ra8#}'
-  rookery score FEN - < completion.txt
-  rookery score FEN '\boxed{e4}' --scheme 'accuracy+0.1*format' --nodes 100000
-  rookery score FEN 'M: e2e4 d2d4 g1f3 c2c4 b1c3 E: 0.3 0.3 0.2 0.2 0.1 B: e2e4' --task P
-  rookery score --file answers.jsonl > verdicts.jsonl
 
-Each line of the file is the body of a POST /v1/score: {"fen": ..., "response": ...}. The output has one
-verdict per line. A line that cannot be judged has a problem in its place, and the exit status is then 1.
-With --file, the flags --scheme, --task, --move, --target and --truncated are for lines without such a field.
-Engine settings are read from REWARD_* variables.
-"""
+class ScoreSettings(Settings):
+    r"""Judge answers with Stockfish, without a running service.
+
+    Each line of a file is the body of a POST /v1/score: {"fen": ..., "response": ...}. The output has one
+    verdict per line. A line that cannot be judged has a problem in its place, and the exit status is then 1.
+    With --file, the flags --scheme, --task, --move, --target and --truncated are for lines without such a
+    field. Engine settings are read from REWARD_... variables.
+
+    Examples:
+      rookery score "6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1" '\boxed{Ra8#}'
+      rookery score FEN - < completion.txt
+      rookery score FEN '\boxed{e4}' --scheme 'accuracy+0.1*format' --nodes 100000
+      rookery score FEN 'M: e2e4 d2d4 g1f3 c2c4 b1c3 E: 0.3 0.3 0.2 0.2 0.1 B: e2e4' --task P
+      rookery score --file answers.jsonl > verdicts.jsonl
+    """
+
+    model_config = SettingsConfigDict(env_prefix="SCORE_")
+
+    fen: CliPositionalArg[str | None] = None
+    """The position."""
+    response: CliPositionalArg[str | None] = None
+    """The completion, such as '\\boxed{Nf3}'; -: from stdin."""
+    file: Path | None = None
+    """A file with one answer per line, as JSON; -: from stdin."""
+    scheme: str = ""
+    """delta, best, accuracy, minmax, model, or a sum of them. Default: that of the service."""
+    task: str = ""
+    """move (the default), P or A."""
+    move: str = ""
+    """Task A: the move that the model was asked about, in UCI."""
+    target: str = ""
+    """Tasks P and A: the right answer, to judge by it alone."""
+    truncated: bool = False
+    """The completion was cut at its token limit."""
+    nodes: PositiveInt | None = None
+    """Nodes per search. Default: REWARD_NODES, or 1000."""
+    json_: bool = Field(default=False, alias="json")
+    """Print JSON instead of a table."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.file is None) == (self.fen is None or self.response is None):
+            raise ValueError("give FEN and RESPONSE, or --file")
+        return self
 
 
-def score(argv: list[str], *, prog: str) -> int:
-    """Runs the command and returns its exit status."""
-    parser = _parser(prog)
-    options = parser.parse_args(argv)
-    if (options.file is None) == (options.fen is None or options.response is None):
-        parser.error("give FEN and RESPONSE, or --file")
-    flags = [] if options.nodes is None else ["--nodes", str(options.nodes)]
-    settings = RewardSettings.parse([*flags, *(() if options.file else ("--engines", "1"))], prog=prog)
-    try:
-        with closing(LocalScorer(settings)) as scorer:
-            return _score_file(scorer, options) if options.file else _score_one(scorer, options)
-    except BrokenPipeError:  # the reader closed the pipe, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python can flush at exit
-        return 0
-    except RookeryError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
+def score(settings: ScoreSettings) -> int:
+    """Prints the verdicts and returns the exit status: 1 if a line of a file could not be judged.
 
-
-def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=prog,
-        description="Judges answers with Stockfish, without a running service.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    Raises:
+        InvalidInput: the position, the scheme or the task is wrong, or the file cannot be read.
+        SetupError: Stockfish was not found or does not work.
+    """
+    flags = [] if settings.nodes is None else ["--nodes", str(settings.nodes)]
+    engine = RewardSettings.parse(
+        [*flags, *(() if settings.file else ("--engines", "1"))], prog="rookery score"
     )
-    parser.add_argument("fen", nargs="?", help="the position")
-    parser.add_argument("response", nargs="?", help=r"the completion, such as '\boxed{Nf3}'; -: from stdin")
-    parser.add_argument("--file", type=Path, help="a file with one answer per line, as JSON; -: from stdin")
-    parser.add_argument("--scheme", default="", help="delta, best, accuracy, minmax, model, or a sum of them")
-    parser.add_argument("--task", default="", help="move (the default), P or A")
-    parser.add_argument("--move", default="", help="task A: the move that the model was asked about, in UCI")
-    parser.add_argument("--target", default="", help="tasks P and A: the right answer, to judge by it alone")
-    parser.add_argument("--truncated", action="store_true", help="the completion was cut at its token limit")
-    parser.add_argument("--nodes", type=int, help="nodes per search (REWARD_NODES)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    return parser
+    with closing(LocalScorer(engine)) as scorer:
+        return _score_file(scorer, settings) if settings.file else _score_one(scorer, settings)
 
 
-def _score_one(scorer: LocalScorer, options: argparse.Namespace) -> int:
-    response = sys.stdin.read() if options.response == "-" else options.response
+def _score_one(scorer: LocalScorer, options: ScoreSettings) -> int:
+    response = sys.stdin.read() if options.response == "-" else options.response or ""
     item = Item(
-        options.fen,
+        options.fen or "",
         response,
         options.task,
         scheme=options.scheme,
@@ -90,23 +98,18 @@ def _score_one(scorer: LocalScorer, options: argparse.Namespace) -> int:
         target=options.target,
     )
     verdict = scorer.score(item)
-    if options.json:
+    if options.json_:
         sys.stdout.write(_json(verdict) + "\n")
     else:
         SafeConsole().print(verdict_table(verdict))
     return 0
 
 
-def _score_file(scorer: LocalScorer, options: argparse.Namespace) -> int:
-    defaults = {
-        "scheme": options.scheme,
-        "task": options.task or "move",
-        "move": options.move,
-        "target": options.target,
-        "truncated": options.truncated,
-    }
+def _score_file(scorer: LocalScorer, options: ScoreSettings) -> int:
+    names = {"scheme", "task", "move", "target", "truncated"}
+    defaults = options.model_dump(include=names) | {"task": options.task or "move"}
     failed = done = 0
-    with sys.stdin.buffer if str(options.file) == "-" else _open(options.file) as lines:
+    with _open(options.file or Path("-")) as lines:
         parsed = _items(lines, defaults)
         while items := list(islice(parsed, _CHUNK)):
             sound = iter(scorer.score_batch([item for item in items if isinstance(item, Item)]))
@@ -123,7 +126,7 @@ def _score_file(scorer: LocalScorer, options: argparse.Namespace) -> int:
 
 def _open(path: Path) -> BinaryIO:
     try:
-        return path.open("rb")
+        return sys.stdin.buffer if str(path) == "-" else path.open("rb")
     except OSError as error:
         raise InvalidInput(f"cannot read {str(path)!r}: {error.strerror}") from error
 

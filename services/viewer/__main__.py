@@ -1,27 +1,16 @@
-"""`python -m services.viewer` starts the viewer."""
+"""`python -m services.viewer`: starts the viewer, as `rookery serve viewer`."""
 
 import asyncio
 import sys
+from functools import partial
 
+from rookery import command_line
 from rookery.config.viewer import ViewerSettings
-from rookery.errors import RookeryError
-from rookery.settings import fail
+
+main = partial(command_line.main, prefix="serve viewer")
 
 
-def main(argv: list[str] | None = None) -> int:
-    argv = sys.argv[1:] if argv is None else argv
-    try:
-        settings = ViewerSettings.parse(argv, prog="python -m services.viewer")
-        from rookery.logs import configure
-
-        configure("viewer")
-        asyncio.run(_serve(settings))
-    except RookeryError as error:
-        return fail(error)
-    return 0
-
-
-async def _serve(settings: ViewerSettings) -> None:
+async def run(settings: ViewerSettings) -> None:
     """Serves until SIGINT or SIGTERM. The index is in a temporary folder, which is then deleted."""
     from pathlib import Path
     from tempfile import TemporaryDirectory

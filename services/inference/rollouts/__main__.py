@@ -4,31 +4,19 @@ import asyncio
 import json
 import logging
 import sys
+from functools import partial
 
+from rookery import command_line
 from rookery.config.rollouts import RolloutsSettings
-from rookery.errors import RookeryError, SetupError
-from rookery.logs import configure
 from rookery.masking import mask_setting
-from rookery.settings import fail
 
 logger = logging.getLogger("services.inference.rollouts")
 
-
-def main() -> int:
-    try:
-        settings = RolloutsSettings.parse(sys.argv[1:], prog="rookery serve rollouts")
-        configure("rollouts")
-        logger.info("settings %s", json.dumps(mask_setting(settings.model_dump(mode="json"))))
-        asyncio.run(_serve(settings))
-    except SetupError as error:
-        return fail(error)
-    except RookeryError as error:
-        logger.critical("%s", error)
-        return 1
-    return 0
+main = partial(command_line.main, prefix="serve rollouts")
 
 
-async def _serve(settings: RolloutsSettings) -> None:
+async def run(settings: RolloutsSettings) -> None:
+    """Generates until SIGINT or SIGTERM."""
     from rookery.clients import RewardClient
     from rookery.serving import add_problem_handlers, background_service, serve
     from rookery.streams import RunStreams
@@ -37,6 +25,7 @@ async def _serve(settings: RolloutsSettings) -> None:
     from services.inference.rollouts.loop import Loop
     from services.inference.rollouts.peers import Peers
 
+    logger.info("settings %s", json.dumps(mask_setting(settings.model_dump(mode="json"))))
     changed = asyncio.Event()
     streams = RunStreams(settings.redis_url, settings.run)
     reward = RewardClient(settings.reward_target, access=settings.access, wait_for_ready=True)
@@ -63,7 +52,7 @@ async def _serve(settings: RolloutsSettings) -> None:
     async def ready() -> str | None:
         return await streams.unreachable() or peers.unavailable_reason()
 
-    async def run(stopping: asyncio.Event) -> None:
+    async def work(stopping: asyncio.Event) -> None:
         await asyncio.to_thread(streams.agree, settings.terms)
         await loop.run(stopping)
 
@@ -74,7 +63,7 @@ async def _serve(settings: RolloutsSettings) -> None:
         port_setting="--port or ROLLOUTS_PORT",
         access=settings.access,
         ready=ready,
-        background=(streams.stop_waiting, peers.watch, loop.keep, run),
+        background=(streams.stop_waiting, peers.watch, loop.keep, work),
     )
     add_problem_handlers(service.app)
     service.on_stop = peers.close

@@ -6,19 +6,24 @@
 import os
 import sys
 from contextlib import suppress
+from functools import partial
+from typing import NoReturn
 
+from rookery import command_line
 from rookery.config.inference import ServerSettings
-from rookery.errors import SetupError, Unavailable
-from rookery.settings import fail
+from rookery.errors import Unavailable
+
+main = partial(command_line.main, prefix="serve inference")
 
 
-def main(argv: list[str]) -> int:
-    try:
-        settings = ServerSettings.parse(argv, prog="python -m services.inference.server")
-        arguments, variables = _prepare(settings)
-    except SetupError as error:
-        return fail(error)
-    return os.execve(arguments[0], arguments, variables)  # noqa: S606 - vLLM is to be this process
+def run(settings: ServerSettings) -> NoReturn:
+    """Becomes vLLM's server.
+
+    Raises:
+        SetupError: the model is missing or not allowed, the port is taken, or Redis refuses the password.
+    """
+    arguments, variables = _prepare(settings)
+    os.execve(arguments[0], arguments, variables)  # noqa: S606 - vLLM is to be this process
 
 
 def _prepare(settings: ServerSettings) -> tuple[list[str], dict[str, str]]:
@@ -42,4 +47,4 @@ def _prepare(settings: ServerSettings) -> tuple[list[str], dict[str, str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

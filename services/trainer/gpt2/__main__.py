@@ -5,14 +5,15 @@ Writes one JSON object per completion: its text, its log-probability, and whethe
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 from pydantic_settings import SettingsConfigDict
 
-from rookery.errors import RookeryError
+from rookery import command_line
 from rookery.rookworld import END_OF_TEXT
-from rookery.settings import Settings, fail
+from rookery.settings import Settings
 
 
 class GenerateSettings(Settings):
@@ -38,16 +39,8 @@ class GenerateSettings(Settings):
     """Completion i is sampled with seed + i."""
 
 
-def main(argv: list[str]) -> int:
-    try:
-        settings = GenerateSettings.parse(argv, prog="python -m services.trainer.gpt2")
-        _generate(settings)
-    except RookeryError as error:
-        return fail(error)
-    return 0
-
-
-def _generate(settings: GenerateSettings) -> None:
+def run(settings: GenerateSettings) -> None:
+    """Prints the completions."""
     from rookery.hub import model_folder
     from services.trainer.gpt2 import loader
     from services.trainer.gpt2.generate import Sampling, generate
@@ -71,5 +64,7 @@ def _generate(settings: GenerateSettings) -> None:
         sys.stdout.write(json.dumps(line) + "\n")
 
 
+main = partial(command_line.main, prefix="gpt2")
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -145,10 +145,9 @@ def test_every_comment_is_read_at_its_place(capsys: pytest.CaptureFixture[str], 
     ],
 )
 def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str], argv: list[str], message: str) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(["check", *argv])
-    assert exit_.value.code == 2
-    assert message in capsys.readouterr().err
+    status, _, err = run(capsys, *argv)
+    assert status == 2
+    assert message in err
 
 
 @pytest.mark.parametrize(

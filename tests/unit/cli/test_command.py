@@ -1,108 +1,149 @@
+import importlib.util
+import inspect
 import re
-import runpy
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from launcher import command as cli
-from launcher.command import COMMANDS, EXTRAS, main
-from launcher.services import SERVICES
-from rookery import __version__
+from launcher.runs import settle_settings
+from launcher.settings import DemoSettings
+from rookery import __version__, command_line
+from rookery.access import AccessSettings
+from rookery.command_line import main, usage
+from rookery.commands import COMMANDS, Command, load
+from rookery.settings import Settings
 from tests.commands import call
 from tests.conftest import ROOT
 
-
-class Become:
-    """Stands where another module would run in the test's process."""
-
-    def __init__(self) -> None:
-        self.argv: list[str] = []
-
-    def __call__(self, module: str, *, run_name: str, alter_sys: bool) -> None:
-        assert (run_name, alter_sys, sys.path[0]) == ("__main__", True, str(Path.cwd()))
-        self.argv = [module, *sys.argv[1:]]
+RUNNABLE = [command for command in COMMANDS if command.function]
 
 
-@pytest.fixture
-def become(monkeypatch: pytest.MonkeyPatch) -> Become:
-    stand_in = Become()
-    monkeypatch.setattr(runpy, "run_module", stand_in)
-    monkeypatch.setattr(sys, "argv", sys.argv)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: object())
-    return stand_in
+@pytest.mark.parametrize("command", RUNNABLE, ids=lambda command: command.name)
+def test_a_command_has_a_function_and_settings(command: Command) -> None:
+    function = load(command.function)
+    if command.settings:
+        taken = next(iter(inspect.signature(function).parameters.values())).annotation
+        assert taken in (load(command.settings), load(command.settings).__name__)
+    assert issubclass(load(command.settings or "rookery.settings:Settings"), Settings)
+    for place in filter(None, (command.prepare, command.show)):
+        assert callable(load(place))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for package, extra in command.needs:
+        assert any(package == re.split(r"\W", line)[0] for line in extras[extra.partition("]")[0]])
 
 
 @pytest.mark.parametrize(
-    ("argv", "module"),
+    ("prefix", "argv", "name", "rest"),
     [
-        ("serve data --port 1", "services.data --port 1"),
-        ("serve feed", "services.data.feed"),
-        ("serve reward --nodes 9", "services.reward --nodes 9"),
-        ("serve inference --help", "services.inference.server --help"),
-        ("serve rollouts", "services.inference.rollouts"),
-        ("serve trainer", "services.trainer"),
-        ("score FEN RESPONSE --json", "services.reward score FEN RESPONSE --json"),
-        ("sft --help", "services.trainer sft --help"),
-        ("reward-model --steps 5", "services.trainer reward-model --steps 5"),
-        ("dpo --beta 1", "services.trainer dpo --beta 1"),
-        ("serve reward-model --port 1", "services.trainer serve-reward-model --port 1"),
-        ("data sample --count 3", "chess_datasets sample --count 3"),
-        ("data", "chess_datasets"),
-        ("data --help", "chess_datasets --help"),
-        ("rescore runs/archive --scheme best", "chess_datasets rescore runs/archive --scheme best"),
-        ("serve archive --run r", "services.data.archiver --run r"),
-        ("arena evaluate", "arena evaluate"),
+        ("", "serve data --port 1", "serve data", ["--port", "1"]),
+        ("", "score FEN - --json", "score", ["FEN", "-", "--json"]),
+        ("", "data stats x.pgn", "data stats", ["x.pgn"]),
+        ("data", "stats x.pgn", "data stats", ["x.pgn"]),
+        ("serve trainer", "", "serve trainer", []),
+        ("serve trainer", "--lr 1", "serve trainer", ["--lr", "1"]),
+        ("serve trainer", "sft --lr 1", "sft", ["--lr", "1"]),
+        ("serve trainer", "serve reward-model", "serve reward-model", []),
+        ("serve trainer", "serve trainer --lr 1", "serve trainer", ["--lr", "1"]),
+        ("arena", "uci", "arena uci", []),
     ],
 )
-def test_commands_become_their_module(become: Become, argv: str, module: str) -> None:
-    main(argv.split())
-    assert become.argv == module.split()
+def test_words_name_a_command(
+    prefix: str, argv: str, name: str, rest: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(
+        command_line, "_execute", lambda command, argv: calls.append((command.name, argv)) or 0
+    )
+    assert main(argv.split(), prefix=prefix) == 0
+    assert calls == [(name, rest)]
 
 
-def test_uci_is_told_how_to_start_a_server(become: Become) -> None:
-    main(["uci", "--player", "run:runs/demo"])
-    assert become.argv == [
-        *("arena", "uci", "--server-command"),
-        f"{sys.executable} -m launcher serve players",
-        *("--player", "run:runs/demo"),
-    ]
+@pytest.mark.parametrize(
+    "command", [c for c in RUNNABLE if c.settings.startswith(("rookery", "launcher"))], ids=lambda c: c.name
+)
+def test_help_has_own_flags_first_and_access_last(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command.name.split(), "--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    groups = re.findall(r"^([a-z].*):$", text, re.MULTILINE)
+    assert "(default: None" not in text and "(default: ()" not in text
+    assert "access" not in groups[:-1]
+    access = text.partition("\naccess:\n")[2]
+    assert set(re.findall(r"^  (--[a-z-]+)", access, re.MULTILINE)) <= flags_of(AccessSettings)
 
 
-def test_every_module_exists_and_has_its_extra() -> None:
-    modules = {service.module for service in SERVICES.values()}
-    for module in {*modules, *EXTRAS}:
-        path = ROOT / module.replace(".", "/")
-        assert path.is_dir() or path.with_suffix(".py").is_file(), module
-    assert modules <= set(EXTRAS)
+def flags_of(settings: type[Settings]) -> set[str]:
+    return {f"--{name.replace('_', '-')}" for name in settings.model_fields}
+
+
+def test_help_of_the_demo_shows_what_it_uses(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    with pytest.raises(SystemExit):
+        main(["demo", "--help"])
+    text = capsys.readouterr().out
+    used = settle_settings(DemoSettings.parse([], prog="demo"))
+    for name in ("model", "style", "staleness", "steps"):
+        default = re.escape(f"(default: {getattr(used, name)}, preset rook-small)")
+        assert re.search(rf"^  --{name} .*{default}$", text, re.MULTILINE)
 
 
 def test_a_missing_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
-    assert main(["serve", "trainer"]) == 2
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert main(["serve", "trainer", "--model", "m", "--run-dir", "r"]) == 2
     assert "needs torch: pip install 'rookery[trainer]'" in capsys.readouterr().err
 
 
-def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    words = capsys.readouterr().out.split()
-    assert set(COMMANDS) <= set(words)
-    assert main(["serve", "--help"]) == 0
-    assert set(SERVICES) <= set(capsys.readouterr().out.split())
+def test_the_list_of_commands_in_the_docs_is_that_of_the_table() -> None:
+    page = (ROOT / "docs/commands.md").read_text()
+    families = [command.name for command in COMMANDS if not command.function]
+    assert re.findall(r"```text\n(.*?)```", page, re.DOTALL) == [usage(family) for family in ("", *families)]
 
 
-@pytest.mark.parametrize("argv", [["sreve"], ["serve", "rewrd"], ["serve"], []])
-def test_a_wrong_word_is_quoted_beside_the_right_ones(
-    argv: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("family", ["", *(command.name for command in COMMANDS if not command.function)])
+def test_help_lists_every_command(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for word in ("--help", "-h", "help"):
+        assert main([*family.split(), word]) == 0
+        assert capsys.readouterr().out == usage(family)
+    assert main(family.split()) == 2
+    assert capsys.readouterr().err == usage(family)
+    listed = re.findall(r"^  ([a-z][a-z0-9-]*)(?: .*|  .*)$", usage(family).partition("A first run")[0], re.M)
+    assert listed == [command.name.split()[-1] for command in COMMANDS if command.family == family]
+
+
+@pytest.mark.parametrize(
+    ("argv", "error"),
+    [
+        ("sreve", "no command 'sreve'; did you mean 'serve'? (rookery --help)"),
+        ("serve rewrd --port 1", "no command 'rewrd'; did you mean 'reward'? (rookery serve --help)"),
+        ("data smaple", "no command 'smaple'; did you mean 'sample'? (rookery data --help)"),
+        ("arena mtach", "no command 'mtach'; did you mean 'match'? (rookery arena --help)"),
+        ("xyzzy", "no command 'xyzzy' (rookery --help)"),
+        (
+            "up --stpes 5",
+            "rookery up: unrecognized arguments: --stpes 5; did you mean '--steps'? (rookery up --help)",
+        ),
+        ("view a b", "rookery view: unrecognized arguments: b (rookery view --help)"),
+        ("pipeline rnu x.toml", "rookery pipeline: action: "),
+        ("serve reward --port", "rookery serve reward: argument --port: expected one argument"),
+        ("merge", "rookery merge: the following arguments are required: RUN"),
+        ("merge x", "rookery merge: out: Field required"),
+        ("check text", "rookery check: say which position: --fen"),
+    ],
+)
+def test_a_wrong_word_is_quoted_in_a_line_and_exits_with_2(
+    argv: str, error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(argv) == 2
-    said = capsys.readouterr().err
-    assert "usage: rookery" in said
-    if argv and argv != ["serve"]:
-        assert repr(argv[-1]) in said
+    assert main(argv.split()) == 2
+    written = capsys.readouterr().err
+    assert written.startswith(f"error: {error}") and written.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -123,13 +164,7 @@ def test_a_wrong_word_is_quoted_beside_the_right_ones(
         "plot PATH",
     ],
 )
-def test_a_path_below_a_file_is_an_error_in_one_line(
-    argv: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", sys.argv)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for module in [name for name in sys.modules if name.endswith(".__main__")]:
-        monkeypatch.delitem(sys.modules, module)  # imported by another test: runpy would warn
+def test_a_path_below_a_file_is_an_error_in_one_line(argv: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     path = str(tmp_path / "file" / "x")
     done = call(main, argv.replace("PATH", path).split())

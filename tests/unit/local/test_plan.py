@@ -61,9 +61,9 @@ def values(plan: Plan, service: str) -> dict[str, Any]:
 
 def read_by_child(plan: Plan, service: str) -> dict[str, Any]:
     """The settings as the service itself reads them in its environment."""
-    module, _, kind = SERVICES[service].settings.rpartition(".")
+    module, _, kind = SERVICES[service].command.settings.partition(":")
     script = (
-        f"import json; from rookery.config.{module} import {kind} as S\n"
+        f"import json; from {module} import {kind} as S\n"
         "print(json.dumps(S.parse([], prog='x').model_dump(mode='json')))"
     )
     changes = plan.commands[service].env
@@ -150,7 +150,7 @@ def test_a_reward_model_is_served_before_the_reward_service(house: Path) -> None
     (house / "models" / "m" / "reward_model.json").write_text("{}")
     made = plan("--reward-model", "models/m", "--set", "reward.scheme=model", "--set", "reward-model.rows=4")
     assert [command.name for command in made.stages[0]] == ["redis", "reward-model"]
-    assert made.commands["reward-model"].argv[1:] == ("-m", "services.trainer", "serve-reward-model")
+    assert made.commands["reward-model"].argv[1:] == ("-m", "launcher", "serve", "reward-model")
     served = values(made, "reward-model")
     assert (served["model"], served["rows"]) == (str(house / "models" / "m"), 4)
     assert values(made, "reward")["model_url"] == made.url("reward-model")
@@ -198,7 +198,7 @@ def test_versions_are_evaluated_on_request(house: Path) -> None:
     made = plan("--evaluate-every", "25", "--max-tokens", "9", "--set", "arena.pairs=3")
     assert "arena" in [command.name for command in made.stages[1]], "before the first step"
     assert values(made, "inference")["leases"] == 1
-    assert made.commands["arena"].argv[1:] == ("-m", "arena", "watch")
+    assert made.commands["arena"].argv[1:] == ("-m", "launcher", "serve", "arena")
     told, rollouts = values(made, "arena"), values(made, "rollouts")
     for name in ("run", "redis_url", "reward_target", "style", "max_tokens", "seed"):
         assert told[name] == rollouts[name]
@@ -238,7 +238,7 @@ def test_an_archive_in_a_store_is_viewed_beside_the_runs(
     monkeypatch.setattr("launcher.view.running", interrupted)
     for place in ("run=x", "x"):
         view(ViewSettings(run=f"s3://b/{place}", runs_dir=str(tmp_path)), Console())
-    placed = [" ".join(command.argv[7:]) for command in started]
+    placed = [" ".join(command.argv[9:]) for command in started]
     assert placed == [f"--runs-dir {tmp_path} --archive s3://b", "--runs-dir s3://b"]
 
 

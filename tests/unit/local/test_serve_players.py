@@ -62,7 +62,7 @@ def test_adapters_of_one_base_share_a_server_and_whole_models_do_not(runs: Path)
 def flags(runs: Path, *specs: str, device: str = "cpu", share: float = 0.9) -> dict[str, str]:
     (group,) = serve_players._groups(specs)
     command = serve_players._command(group, port=1, device=device, share=share, log=runs / "log")
-    return {flag: value for flag, _, value in (word.partition("=") for word in command.argv[3:])}
+    return {flag: value for flag, _, value in (word.partition("=") for word in command.argv[5:])}
 
 
 def test_the_server_has_room_for_the_versions(runs: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 from pydantic import Field, ValidationError
 from pydantic_settings import SettingsConfigDict
 
-from rookery.errors import SetupError
+from rookery.errors import InvalidInput, NotFound, RookeryError, SetupError, Unavailable
 from rookery.origins import as_toml
-from rookery.settings import CONFIG_VARIABLE, Port, RunSettings, Settings, fail
+from rookery.settings import CONFIG_VARIABLE, Assignments, Port, RunSettings, Settings, fail
 
 
 class Bakery(RunSettings):
@@ -25,6 +25,10 @@ class Bakery(RunSettings):
     """Loaves in one batch."""
     rye: bool = False
     """Bake with rye."""
+    grains: tuple[str, ...] = ("rye", "oats")
+    """Grains in it."""
+    set: Assignments = ()
+    """What is set."""
 
 
 @pytest.fixture(autouse=True)
@@ -76,15 +80,33 @@ def test_a_wrong_flag_is_named_with_its_value(argv: list[str], message: str) -> 
         parse(*argv)
 
 
-def test_a_wrong_variable_is_named_with_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BAKERY_LOAVES", "many")
-    with pytest.raises(SetupError, match=r"bakery: loaves: .*got 'many'"):
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("BAKERY_LOAVES", "many", "loaves: .*got 'many'; BAKERY_LOAVES in the environment"),
+        ("ROOKERY_RUN", "a b", "run: .*got 'a b'; ROOKERY_RUN in the environment"),
+        ("BAKERY_GRAINS", "oats", "grains: not JSON such as .*got 'oats'; BAKERY_GRAINS in the environment"),
+        ("BAKERY_SET", '["a\\u001b=1"]', "set: .* has a control character .*; BAKERY_SET in the environment"),
+    ],
+)
+def test_a_wrong_variable_is_named_with_its_value(
+    variable: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SetupError, match=rf"^bakery: {message}\)$"):
         parse()
 
 
-def test_an_unknown_key_of_the_file_is_refused(toml: Path) -> None:
-    toml.write_text("[bakery]\nlaoves = 3\n")
-    with pytest.raises(SetupError, match=r"bakery: laoves: Extra inputs are not permitted \(got 3\)"):
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("laoves = 3", r"laoves: no such setting; did you mean 'loaves'\? \(got 3; \[bakery\] laoves in "),
+        ("loaves = 0", r"loaves: .*greater than 0 \(got 0; \[bakery\] loaves in "),
+    ],
+)
+def test_a_wrong_line_of_the_file_is_named_with_its_value(toml: Path, line: str, message: str) -> None:
+    toml.write_text(f"[bakery]\n{line}\n")
+    with pytest.raises(SetupError, match=rf"^bakery: {message}.*run\.toml\)$"):
         parse()
 
 
@@ -127,20 +149,47 @@ def test_a_missing_file_is_named(toml: Path) -> None:
         parse()
 
 
-def test_an_unknown_flag_ends_the_process(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
+def test_an_unknown_flag_is_an_error_that_names_the_one_meant() -> None:
+    wrong = "unrecognized arguments: --loafs 3; did you mean '--loaves'"
+    with pytest.raises(SetupError, match=rf"^bakery: {wrong}\? \(bakery --help\)$"):
         parse("--loafs", "3")
-    assert stopped.value.code == 2
-    assert "unrecognized arguments: --loafs 3" in capsys.readouterr().err
 
 
-def test_help_speaks_the_docstrings(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("value", ["a,b", '"x', "\\n", "[1, 2]", "é", ""])
+def test_an_assignment_keeps_all_characters(value: str) -> None:
+    assert parse("--set", f"a.b={value}", "--set", "c=1").set == (f"a.b={value}", "c=1")
+
+
+@pytest.mark.parametrize("value", ["\x1b[2J", "\x7f", "a\nb", "\u202e", "\ue000", "\ue003x"])
+def test_an_assignment_with_a_control_character_is_refused(value: str) -> None:
+    with pytest.raises(SetupError, match=r"--set: .* has a control character"):
+        parse("--set", f"a.b={value}")
+
+
+def helped(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     with pytest.raises(SystemExit) as stopped:
-        parse("--help")
+        parse(*argv)
     assert stopped.value.code == 0
-    text = capsys.readouterr().out
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_help_shows_the_docstrings_and_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    text = helped(capsys, "--port", "1", "--help")
+    assert text.startswith("usage: bakery [FLAGS] Settings of a service that does not exist. options:")
     assert "Loaves in one batch. (default: 10)" in text
-    assert "--rye, --no-rye" in text
+    assert "--rye, --no-rye Bake with rye. --grains str Grains in it. (default: rye, oats)" in text
+    assert "None" not in text
+
+
+def test_help_shows_the_defaults_that_hold(
+    toml: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BAKERY_LOAVES", "2")
+    text = helped(capsys, "--help")
+    assert "(default: 2, BAKERY_LOAVES in the environment)" in text
+    assert "(default: on, [bakery] rye in " in text
+    toml.write_text("[bakery")
+    assert "Loaves in one batch. (default: 10)" in helped(capsys, "-h")
 
 
 def test_settings_do_not_change_once_read() -> None:
@@ -148,8 +197,14 @@ def test_settings_do_not_change_once_read() -> None:
         parse().port = 1  # type: ignore[misc]
 
 
-def test_failing_to_start_says_why_and_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fail(SetupError("port 80 is taken")) == 2
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [(SetupError, 2), (InvalidInput, 2), (NotFound, 2), (Unavailable, 1), (RookeryError, 1)],
+)
+def test_an_error_exits_with_2_if_what_was_given_is_wrong(
+    kind: type[RookeryError], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fail(kind("port 80 is taken")) == status
     assert capsys.readouterr().err == "error: port 80 is taken\n"
 
 

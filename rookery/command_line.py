@@ -1,0 +1,175 @@
+"""Runs the command that a command line names. `rookery` and the `__main__` of each service call `main`.
+
+All slow imports are made inside the functions, so that `main` can handle Ctrl-C during them.
+"""
+
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rookery import __version__
+from rookery.commands import BY_NAME, COMMANDS, Command, load
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C: 128 + SIGINT, as in shells."""
+
+_EXAMPLES = """
+A first run:
+
+  rookery demo
+  rookery score "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1" '\\boxed{e4}'
+"""
+
+
+def main(argv: Sequence[str] | None = None, *, prefix: str = "") -> int:
+    """Runs one command and returns its exit status.
+
+    0: done. 1: it failed. 2: the command, its settings or its input are wrong, so that the same call would
+    fail again. 130: Ctrl-C.
+
+    `prefix` is put before the arguments, as `serve data` by `python -m services.data`, unless they name
+    another command: `python -m services.trainer sft`.
+    """
+    if argv is None:
+        _prepare_process()
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not (prefix in BY_NAME and BY_NAME[prefix].function and words and not words[0].startswith("-")):
+        words = [*prefix.split(), *words]
+    try:
+        return _run(words)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def usage(family: str = "") -> str:
+    """The help of `rookery`, or of a family of its commands."""
+    rows = [command for command in COMMANDS if command.family == family]
+    shown = [command.usage.removeprefix(family).lstrip() for command in rows]
+    program = f"{family} {BY_NAME[family].usage.split()[1]}" if family else "COMMAND"
+    lines, group = [f"usage: rookery {program} ..."], None
+    for command, words in zip(rows, shown, strict=True):
+        if command.group != group:
+            group = command.group
+            lines += ["", *([group] * bool(group))]
+        lines.append(f"  {words:<{max(map(len, shown))}}  {command.summary}")
+    lines.append(f"\n`rookery {program} --help` lists the flags of each.")
+    return "\n".join(lines) + ("\n" if family else _EXAMPLES)
+
+
+def _run(words: list[str]) -> int:
+    if words == ["--version"]:
+        sys.stdout.write(f"rookery {__version__}\n")
+        return 0
+    name = next((name for name in (" ".join(words[:2]), *words[:1]) if name in BY_NAME), "")
+    command = BY_NAME.get(name)
+    rest = words[len(name.split()) :]
+    if command and command.function:
+        return _guarded(command, rest)
+    if rest[:1] in (["-h"], ["--help"], ["help"]):
+        sys.stdout.write(usage(name))
+        return 0
+    if not rest:
+        sys.stderr.write(usage(name))
+        return 2
+    from rookery.errors import QUOTED_CHARS, SetupError
+    from rookery.flags import meant
+    from rookery.settings import fail
+
+    known = [command.name.split()[-1] for command in COMMANDS if command.family == name]
+    program = f"rookery {name}".strip()
+    wrong = f"no command {rest[0][:QUOTED_CHARS]!r}{meant(rest[0], known)}"
+    return fail(SetupError(f"{wrong} ({program} --help)"))
+
+
+def _guarded(command: Command, argv: list[str]) -> int:
+    from rookery.errors import RookeryError, SetupError
+    from rookery.settings import fail
+
+    try:
+        return _execute(command, argv)
+    except RookeryError as error:
+        return fail(error)
+    except BrokenPipeError:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader of the output closed it, as `| head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python can flush at exit
+            return 0
+        raise
+    except OSError as error:
+        if error.filename is None:
+            raise
+        return fail(SetupError(f"{error.strerror}: {os.fsdecode(error.filename)!r}"))
+
+
+def _execute(command: Command, argv: list[str]) -> int:
+    status = _call(command, argv)
+    if hasattr(status, "send"):  # a coroutine
+        import asyncio
+
+        status = asyncio.run(status)
+    return status if isinstance(status, int) else 0
+
+
+def _call(command: Command, argv: list[str]) -> Any:
+    settings: Any = argv
+    if command.settings:
+        kind = load(command.settings)
+        show = (lambda parsed: load(command.show)(parsed)) if command.show else None
+        settings = kind.parse(argv, prog=f"rookery {command.name}", show=show)
+        _require(command)
+    if command.logs:
+        from rookery.logs import configure
+
+        configure(command.logs, level=command.level)
+    if command.prepare:
+        load(command.prepare)(settings)
+    return load(command.function)(settings)
+
+
+def _require(command: Command) -> None:
+    from rookery.errors import SetupError
+
+    for package, extra in command.needs:
+        if importlib.util.find_spec(package) is None:
+            raise SetupError(f"rookery {command.name} needs {package}: pip install 'rookery[{extra}]'")
+
+
+def _prepare_process() -> None:
+    """Has Ctrl-C end the process quietly wherever it comes. Modules in the working folder can be imported."""
+    if not sys.flags.safe_path:
+        sys.path[0] = os.getcwd()  # noqa: PTH109 - pathlib is a slow import
+    sys.unraisablehook = _end_if_interrupted
+    # asyncio.run replaces this handler, and no other one.
+    signal.default_int_handler = _interrupt  # type: ignore[assignment]
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as for a job in the background
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: "FrameType | None") -> None:
+    """Handles Ctrl-C. It ends the process during an import: packages would convert or print the exception."""
+    if is_importing(frame):
+        os._exit(INTERRUPTED)
+    raise KeyboardInterrupt
+
+
+def is_importing(frame: "FrameType | None") -> bool:
+    """Whether an import is under way in this frame or its callers."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _end_if_interrupted(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Ends the process if Ctrl-C came where Python would print a traceback and go on, as in a destructor."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        os._exit(INTERRUPTED)
+    sys.__unraisablehook__(unraisable)

@@ -1,0 +1,125 @@
+"""The help of a command line, and the errors about its settings. `rookery.settings` makes the parser."""
+
+import difflib
+import os
+import re
+from argparse import Action, ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import cleandoc
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+from pydantic_settings import SettingsError
+
+from rookery.errors import QUOTED_CHARS, validation_message
+from rookery.masking import mask_setting
+
+LAST_GROUP = "access"
+"""The group of flags that is below all others."""
+
+_LITERAL, _STANDS_FOR = "\ue003", str.maketrans(',"\\', "\ue000\ue001\ue002")
+_RESTORED = {new: old for old, new in _STANDS_FOR.items()}
+
+
+def protect(text: str) -> str:
+    """An argument in which pydantic-settings splits nothing at commas, and reads nothing as JSON.
+
+    Raises:
+        ArgumentTypeError: it has characters that cannot be printed, such as those that stand for others here.
+    """
+    if not text.isprintable():
+        raise ArgumentTypeError(f"{text!r} has a control character")
+    return _LITERAL + text.translate(_STANDS_FOR)
+
+
+def restore(text: str) -> str:
+    """The argument that was protected, or a value of another source.
+
+    Raises:
+        ValueError: it has a control character.
+    """
+    text = text[1:].translate(_RESTORED) if text.startswith(_LITERAL) else text
+    if not text.isprintable():
+        raise ValueError(f"{text!r} has a control character")
+    return text
+
+
+def complete_help(
+    parser: ArgumentParser,
+    doc: str,
+    fields: Mapping[str, FieldInfo],
+    values: Mapping[str, Any],
+    places: Mapping[str, str],
+) -> None:
+    """Writes the help texts. A command's own flags come first.
+
+    `fields` are those of the settings by the name of their flag. `values` are set by the environment, a file
+    or a preset; `places` says where.
+    """
+    formatter = parser._get_formatter()
+    positional = [action for action in parser._actions if not action.option_strings]
+    words = (formatter._format_args(action, str(action.metavar)) for action in positional)
+    parser.usage = " ".join(("%(prog)s", "[FLAGS]", *words))
+    parser.description = cleandoc(doc)
+    parser._action_groups.sort(key=lambda group: group.title == LAST_GROUP)
+    for action in parser._actions:
+        if action.dest in fields:
+            place = places.get(action.dest, "").replace("the preset", f"preset {values.get('preset')}")
+            place = place if action.dest != "preset" else ""
+            text = _help(action, fields[action.dest], values.get(action.dest, PydanticUndefined), place)
+            action.help = text.replace("%", "%%")
+
+
+def _help(action: Action, field: FieldInfo, value: Any, place: str) -> str:
+    """What a setting is, and its default: the value that holds without the flag."""
+    text = field.description or ""
+    if value is PydanticUndefined:
+        if field.is_required():
+            return f"{text} (required)" if action.option_strings else text
+        if "Default: " in text:
+            return text
+        value = field.get_default(call_default_factory=True, validated_data={})
+    if value is None or value in ("", (), []) or (value is False and not place):
+        return text
+    if isinstance(value, bool):
+        value = "on" if value else "off"
+    shown = ", ".join(map(str, value)) if isinstance(value, tuple | list) else value
+    return f"{text} (default: {mask_setting(str(shown))}{f', {place}' if place else ''})"
+
+
+def explain_values(
+    errors: Sequence[Mapping[str, Any]], fields: Iterable[str], places: Mapping[str, str]
+) -> str:
+    """The message of pydantic's errors, with the value of each and where it comes from."""
+    known = [
+        {**error, "msg": f"no such setting{meant(str(error['loc'][0]), fields)}"}
+        if error["type"] == "extra_forbidden"
+        else error
+        for error in errors
+    ]
+    return validation_message(known, quote=lambda value: repr(mask_setting(value)), places=places)
+
+
+def explain_arguments(
+    error: SettingsError, parser: ArgumentParser, variables: Callable[[str], Iterable[str]]
+) -> str:
+    """The message of an error about arguments, or about a list in the environment, which is read as JSON.
+
+    `variables` are the names of a setting in the environment.
+    """
+    text = str(error).removeprefix("error parsing CLI: ")
+    if match := re.search(r'field "(\w+)" from source', text):
+        environment = {name.upper(): name for name in os.environ}
+        name = next((environment[name] for name in variables(match[1]) if name in environment), "")
+        value = mask_setting(os.environ.get(name, ""))[:QUOTED_CHARS]
+        return f'{match[1]}: not JSON such as ["a", "b"] (got {value!r}; {name} in the environment)'
+    flag = text.removeprefix("unrecognized arguments: ").partition(" ")[0].partition("=")[0]
+    hint = meant(flag, parser._option_string_actions) if flag.startswith("--") else ""
+    return f"{text}{hint} ({parser.prog} --help)"
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """What to add to the error about an unknown word: the one that was meant, if one is close."""
+    close = difflib.get_close_matches(word[:QUOTED_CHARS], list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
