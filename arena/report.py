@@ -24,6 +24,7 @@ from rookery.config.arena import CurveSettings, EvaluateSettings
 from rookery.errors import InvalidInput, NotFound
 from rookery.plots.picture import Theme, overview
 from rookery.plots.steps import METRICS_FILE, read_metrics, strength_steps
+from rookery.remote import find_run
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +126,8 @@ def learning_curve(folder: Path, *, theme: Theme = "light", random_regret: float
 
 def write_curve(settings: CurveSettings) -> None:
     """Writes the curves of a run to its folder. Raises as `learning_curve` does."""
-    replace_file(settings.run_dir / CURVE_FILE, learning_curve(settings.run_dir))
+    folder = find_run(settings.run)
+    replace_file(folder / CURVE_FILE, learning_curve(folder))
 
 
 def _regret_of_random_moves(sections: Sequence[Section]) -> float | None:

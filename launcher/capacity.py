@@ -5,7 +5,6 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -14,6 +13,7 @@ from pydantic_settings import SettingsConfigDict
 
 from rookery.errors import SetupError
 from rookery.plots.steps import METRICS_FILE, read_metrics
+from rookery.remote import PathOrUrl, find_run
 from rookery.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -65,8 +65,8 @@ class CapacitySettings(Settings):
     max_inflight: PositiveInt = 64
     """Groups that a rollouts worker has in work. For Redis' load, each worker has a server of its own."""
 
-    like: Path | None = None
-    """Folder of a run, whose metrics.jsonl gives the points of training."""
+    like: PathOrUrl | None = None
+    """A run, by name or folder, whose metrics.jsonl gives the points of training."""
     generation_tokens_per_s: PositiveFloat | None = None
     """Tokens that a server generates in a second. Default: 6300 (an H100), or 3900 without."""
     iteration_ms: NonNegativeFloat = 0.0
@@ -105,13 +105,13 @@ class CapacitySettings(Settings):
         return points | flags
 
 
-def _points_of(run: Path) -> dict[str, float]:
-    path = run / METRICS_FILE
+def _points_of(run: str) -> dict[str, float]:
+    path = find_run(run) / METRICS_FILE
     if not path.is_file():
-        raise SetupError(f"--like {str(run)!r}: there is no {METRICS_FILE}")
+        raise SetupError(f"--like {run!r}: there is no {path}")
     rows = read_metrics(path)[_WARM_UP_STEPS:]
     if not rows:
-        raise SetupError(f"--like {str(run)!r}: {METRICS_FILE} has no more than {_WARM_UP_STEPS} steps")
+        raise SetupError(f"--like {run!r}: {METRICS_FILE} has no more than {_WARM_UP_STEPS} steps")
 
     def tokens(row: Mapping[str, Any]) -> float:
         completions = row["completions"] * row["completion_length"]

@@ -26,6 +26,8 @@ class DeadSettings(RunPlace):
     dropped as stale. `drop` deletes entries; they stay counted as dead.
     """
 
+    run: str = ""
+    """The run, by name or folder. Default: the one started last in --runs-dir; `default` with --redis-url."""
     action: CliPositionalArg[Literal["list", "show", "replay", "drop"]]
     """What to do."""
     ids: CliPositionalArg[tuple[str, ...]] = ()

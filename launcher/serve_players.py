@@ -1,4 +1,4 @@
-"""Serves the players `model:DIR_OR_HUB_ID` and `run:runs/NAME[@VERSION]` on this machine while needed.
+"""Serves the players `model:DIR_OR_HUB_ID` and `run:RUN[@VERSION]` on this machine while needed.
 
 A player is named by its spec: a kind, and options after commas. Only these two kinds are read here. They
 become `http://...#MODEL` with the same options. All LoRA versions of one base model share a server with the
@@ -52,7 +52,7 @@ class PlayersSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="PLAYERS_")
 
     specs: CliPositionalArg[Specs]
-    """Players: model:DIR_OR_HUB_ID or run:runs/NAME[@VERSION]. Both may be at a URL: model:s3://bucket/sft."""
+    """Players: model:DIR_OR_HUB_ID or run:RUN[@VERSION]. Both may be at a URL: model:s3://bucket/sft."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
     """cpu, the index of a GPU, or auto."""
     logs: Path | None = None
@@ -225,17 +225,17 @@ def _read_run(spec: str, place: str, options: Mapping[str, str]) -> _Player:
     return _Player(spec, folder.resolve(), version, {**defaults, **options})
 
 
-def _version(run: Path, number: str | None) -> _Version:
+def _version(run: Path, number: int | None) -> _Version:
     """Version `number` of the run, or the newest."""
     matches = ((_VERSION.fullmatch(path.name), path) for path in (run / "adapters").glob("policy-v*"))
     folders = {int(match[1]): path for match, path in matches if match}
     if not folders:
         raise SetupError(f"{str(run)!r} has no version: there is nothing in {str(run / 'adapters')!r}")
-    if number is not None and (not number.isdecimal() or int(number) not in folders):
+    chosen = max(folders) if number is None else number
+    if chosen not in folders:
         raise SetupError(
-            f"no version {number!r} in {str(run)!r}: it has {', '.join(map(str, sorted(folders)))}"
+            f"no version {chosen} in {str(run)!r}: it has {', '.join(map(str, sorted(folders)))}"
         )
-    chosen = max(folders) if number is None else int(number)
     state = _read_object(folders[chosen] / "state.json")
     try:
         return _Version(folders[chosen].resolve(), chosen, state["sha256"], state["fingerprint"]["model"])

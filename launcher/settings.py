@@ -45,10 +45,10 @@ class UpSettings(PresetSettings, AccessSettings):
     answers: .txt, .jsonl or .parquet."""
     max_positions: NonNegativeInt = 0
     """Train on so many different positions, again and again. 0: ever new ones."""
-    run: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")
-    """Name of the run. An existing run is resumed. Default: a new name."""
     runs_dir: Path = Path("runs")
     """Folder with one folder for each run."""
+    run: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")
+    """Name of the run, or its folder in --runs-dir. An existing run is resumed. Default: a new name."""
     redis_url: RedisUrl | None = None
     """Redis to use; if the URL has a password, set ROOKERY_REDIS_URL instead. Default: start a Redis that
     keeps its data in the run's folder."""
@@ -127,6 +127,13 @@ class UpSettings(PresetSettings, AccessSettings):
     def shown_style(self) -> str:
         """The prompt style of the rollouts. RookWorld's lines have a style of their own."""
         return "rookworld" if self.task == "rookworld" else self.style
+
+    @field_validator("run", mode="before")
+    @classmethod
+    def _name(cls, run: Any, info: ValidationInfo) -> Any:
+        """`NAME` of `runs/NAME`."""
+        folder, runs_dir = Path(str(run)), info.data.get("runs_dir", Path())
+        return folder.name if folder.parent.resolve() == runs_dir.resolve() else run
 
     @field_validator("set")
     @classmethod

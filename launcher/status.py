@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import PositiveFloat
-from pydantic_settings import SettingsConfigDict
+from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
@@ -20,6 +20,7 @@ from launcher.services import SERVICES
 from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
+from rookery.remote import find_run
 from rookery.settings import RedisUrl
 from rookery.terminal import SafeConsole
 
@@ -29,8 +30,8 @@ class RunPlace(AccessSettings):
 
     model_config = SettingsConfigDict(env_prefix="STATUS_")
 
-    run: str | None = None
-    """Name of the run. Default: the run started last in --runs-dir; with --redis-url, `default`."""
+    run: CliPositionalArg[str] = ""
+    """The run, by name or folder. Default: the one started last in --runs-dir; `default` with --redis-url."""
     runs_dir: Path = Path("runs")
     """Folder in which `rookery up` keeps its runs."""
     redis_url: RedisUrl | None = None
@@ -39,7 +40,7 @@ class RunPlace(AccessSettings):
     """With --redis-url: host of the services. {service} stands for the name of each, for containers."""
 
     def place(self) -> dict[str, Any]:
-        """The run's name, its Redis and the URLs of its probes.
+        """The run's name, its folder, its Redis and the URLs of its probes.
 
         Raises:
             SetupError: there is no such run.
@@ -50,16 +51,17 @@ class RunPlace(AccessSettings):
                 name: f"{self.access.scheme}://{hosts[name]}:{service.ports['port']}/readyz"
                 for name, service in SERVICES.items()
             }
-            return {"run": self.run or "default", "redis_url": self.redis_url, "probes": probes}
+            name = Path(self.run).name or "default"
+            folder = self.runs_dir / name
+            return {"run": name, "run_dir": folder, "redis_url": self.redis_url, "probes": probes}
         if self.run:
-            path: Path | None = self.runs_dir / self.run / ENDPOINTS_FILE
+            path: Path | None = find_run(self.run, runs_dir=self.runs_dir) / ENDPOINTS_FILE
         else:
             path = latest_endpoints(self.runs_dir)
         if path is None or not path.exists():
-            sought = f"run {self.run!r}" if self.run else "run"
-            raise SetupError(f"no {sought} in {str(self.runs_dir)!r}: give --run, --runs-dir or --redis-url")
-        place: dict[str, Any] = json.loads(path.read_text())
-        return place
+            missing = f"{str(path)!r} does not exist" if path else f"no run in {str(self.runs_dir)!r}"
+            raise SetupError(f"{missing}: name a run that `rookery up` has started, or give --redis-url")
+        return {**json.loads(path.read_text()), "run_dir": path.parent}
 
 
 class StatusSettings(RunPlace):
@@ -87,7 +89,7 @@ def status(settings: StatusSettings, console: Console | None = None) -> int:
         {name: url for name, url in place["probes"].items() if name != "redis"},
         redis_url=place["redis_url"],
         run=place["run"],
-        run_dir=settings.runs_dir / place["run"],
+        run_dir=place["run_dir"],
         access=settings.access,
     )
     with closing(observer):

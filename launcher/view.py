@@ -15,10 +15,9 @@ from launcher.runs import latest_endpoints
 from launcher.services import SERVICES, as_flags
 from launcher.supervisor import running
 from rookery.access import TOKEN_VARIABLE, AccessSettings
-from rookery.errors import SetupError
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
-from rookery.remote import PathOrUrl, is_url
+from rookery.remote import PathOrUrl, find_run, is_url
 from rookery.settings import Port
 from rookery.terminal import SafeConsole
 
@@ -33,8 +32,7 @@ class ViewSettings(AccessSettings):
     model_config = SettingsConfigDict(env_prefix="VIEW_")
 
     run: CliPositionalArg[str] = ""
-    """Run to open: its name, or the URL of its folder, as s3://bucket/runs/my-run. Default: the one that was
-    started last."""
+    """The run to open, by name, folder or URL, as s3://bucket/runs/my-run. Default: the one started last."""
     runs_dir: PathOrUrl = "runs"
     """Folder with one folder for each run, or its URL."""
     port: Port | None = None
@@ -52,24 +50,24 @@ def view(settings: ViewSettings, console: Console | None = None) -> int:
     console = console or SafeConsole(highlight=False, soft_wrap=True)
     run, place = settings.run, ["--runs-dir", settings.runs_dir]
     if is_url(run):
-        folder_url, _, run = run.rstrip("/").rpartition("/")
+        parent, _, run = run.rstrip("/").rpartition("/")
         archive = run.startswith("run=")  # as the archiver names the folder of a run
         run = run.removeprefix("run=")
-        place = [*place, "--archive", folder_url] if archive else ["--runs-dir", folder_url]
-    elif not is_url(settings.runs_dir):
-        if run and not (Path(settings.runs_dir) / run).is_dir():
-            raise SetupError(f"no run {run!r} in {settings.runs_dir!r}: see --runs-dir")
-        newest = latest_endpoints(Path(settings.runs_dir))
-        run = run or (newest.parent.name if newest else "")
+        place = [*place, "--archive", parent] if archive else ["--runs-dir", parent]
+    elif run and not is_url(settings.runs_dir):
+        folder = find_run(run, runs_dir=settings.runs_dir).resolve()
+        run, place = folder.name, ["--runs-dir", str(folder.parent)]
+    elif newest := latest_endpoints(Path(settings.runs_dir)):
+        run = newest.parent.name
     access = settings.access
     token = "" if access.token else secrets.token_urlsafe(16)
-    with Ports(HOST) as ports, TemporaryDirectory(prefix="rookery-view-") as folder:
+    with Ports(HOST) as ports, TemporaryDirectory(prefix="rookery-view-") as logs:
         port = ports.choose(SERVICES["viewer"].ports["port"], asked=settings.port, setting="--port")
         flags = ("--host", HOST, "--port", str(port), *place, *as_flags(settings.access_values))
         command = Command(
             "viewer",
             (*SERVICES["viewer"].argv, *flags),
-            Path(folder) / "viewer.log",
+            Path(logs) / "viewer.log",
             probe_url=f"{access.scheme}://{HOST}:{port}/readyz",
             env={TOKEN_VARIABLE: token} if token else {},
         )

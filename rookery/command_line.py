@@ -94,7 +94,7 @@ def _guarded(command: Command, argv: list[str]) -> int:
     try:
         return _execute(command, argv)
     except RookeryError as error:
-        return fail(error)
+        return fail(error, is_service=command.family == "serve")
     except BrokenPipeError:
         try:
             sys.stdout.flush()

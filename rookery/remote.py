@@ -100,10 +100,39 @@ def _copy(files: Any, root: str, names: Iterable[str], *, copy: Path) -> None:
                 raise
 
 
-def run_version(place: str) -> tuple[Path, str | None]:
-    """The folder and the version that `RUN@VERSION` names, None for `RUN`. The run may be at a URL."""
-    folder, at, number = place.rpartition("@")
-    return (local_folder(folder), number) if at and "/" not in number else (local_folder(place), None)
+RUNS_DIR = "runs"
+"""The folder with a folder for each run, below the working folder."""
+
+
+def find_run(place: str, *, runs_dir: str | Path = RUNS_DIR) -> Path:
+    """The folder of a run: that of its name in `runs_dir`, a path, or a copy of what is at a URL.
+
+    Raises:
+        SetupError: there is none; the message says where it was sought, and which runs there are.
+        Unavailable: the store of a URL does not answer.
+    """
+    place = place.removeprefix("run:")  # as a player is written
+    if is_url(place):
+        return local_folder(place)
+    inside, path = Path(runs_dir) / place, Path(place)
+    sought = [inside, path] if path.name == place else [path, inside]
+    if folder := next((folder for folder in sought if folder.is_dir()), None):
+        return folder
+    names = sorted(folder.name for folder in Path(runs_dir).glob("*/") if any(folder.glob("*.json*")))
+    tried = " nor ".join(repr(str(folder)) for folder in dict.fromkeys(sought))
+    listed = f"runs in {str(runs_dir)!r}: {', '.join(names[-_LISTED:]) or 'none'}"
+    hint = "; a version is a number, as in RUN@42" if "@" in path.name else ""
+    raise SetupError(f"no run {place!r}: neither {tried} is a folder; {listed}{hint}")
+
+
+def run_version(place: str) -> tuple[Path, int | None]:
+    """The folder of a run, as of `find_run`, and the version that `RUN@VERSION` names; None for `RUN`."""
+    run, _, number = place.rpartition("@")
+    return (find_run(run), int(number)) if run and number.isdecimal() else (find_run(place), None)
+
+
+_LISTED = 20
+"""Runs that an error names: the newest, as names begin with the date."""
 
 
 def upload(folder: Path, names: Iterable[str], url: str) -> None:

@@ -40,12 +40,12 @@ async def run(settings: UciSettings) -> None:
 def player_name(spec: str) -> str:
     """The player's name in `id name`.
 
-    >>> player_name("run:runs/demo@42,temperature=0.5"), player_name("stockfish,nodes=9,name=weak")
+    >>> player_name("run:demo@42,temperature=0.5"), player_name("stockfish,nodes=9,name=weak")
     ('demo@42', 'weak')
     """
     head, *options = spec.split(",")
     names = [option.removeprefix("name=") for option in options if option.startswith("name=")]
-    return names[-1] if names else PurePath(head.rpartition("#")[2]).name
+    return names[-1] if names else PurePath(head.removeprefix("run:").rpartition("#")[2]).name
 
 
 class Server:

@@ -30,7 +30,7 @@ class PlotSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="PLOT_")
 
     runs: CliPositionalArg[list[str]] = Field(min_length=1)
-    """Names or folders of runs. A folder with several runs stands for all of them."""
+    """Runs, by name or folder. A folder with several runs stands for all of them."""
     out: Path | None = None
     """Picture to write: .png, .svg or .pdf. Default: curves.png, in the run's folder if there is one run."""
     keys: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class CompareSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="COMPARE_")
 
     runs: CliPositionalArg[list[str]] = Field(min_length=1)
-    """Names or folders of runs. A folder with several runs stands for all of them."""
+    """Runs, by name or folder. A folder with several runs stands for all of them."""
     out: Path | None = None
     """Picture to write: .png, .svg or .pdf. Default: none."""
     keys: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from typing import Any
 
 from rookery.errors import InvalidInput, NotFound
 from rookery.plots.steps import METRICS_FILE, PREFIX, Step, read_metrics
+from rookery.remote import find_run
 
 INCIDENTAL = {
     "seed", "run", "runs_dir", "run_dir", "out", "redis_url", "steps", "minutes", "max_steps",
@@ -49,10 +50,11 @@ class Configuration:
 
 
 def find_runs(names: Sequence[str], *, runs_dir: Path) -> list[Run]:
-    """The runs with these folders, or these names in `runs_dir`. A folder of runs stands for all of them.
+    """The runs of these names in `runs_dir`, or with these folders. A folder of runs stands for all of them.
 
     Raises:
-        NotFound: there is no such folder, or it has no metrics file.
+        SetupError: there is no such run.
+        NotFound: its folder has no metrics file.
         InvalidInput: a run has no step, cannot be read, or is named twice.
     """
     folders = [folder for name in names for folder in _folders(name, runs_dir)]
@@ -63,16 +65,12 @@ def find_runs(names: Sequence[str], *, runs_dir: Path) -> list[Run]:
 
 
 def _folders(name: str, runs_dir: Path) -> list[Path]:
-    for folder in (Path(name), runs_dir / name):
-        if (folder / METRICS_FILE).is_file():
-            return [folder.resolve()]
-        inside = sorted(path.parent for path in folder.glob(f"*/{METRICS_FILE}"))
-        if inside:
-            return [path.resolve() for path in inside]
-    names = ", ".join(sorted(path.parent.name for path in runs_dir.glob(f"*/{METRICS_FILE}"))) or "none"
-    raise NotFound(
-        f"no {METRICS_FILE} in {name!r}, nor in a folder inside it; runs in {str(runs_dir)!r}: {names}"
-    )
+    folder = find_run(name, runs_dir=runs_dir).resolve()
+    if (folder / METRICS_FILE).is_file():
+        return [folder]
+    if inside := sorted(path.parent for path in folder.glob(f"*/{METRICS_FILE}")):
+        return inside
+    raise NotFound(f"no {METRICS_FILE} in {str(folder)!r}, nor in a folder inside it")
 
 
 def _read(folder: Path) -> Run:

@@ -145,8 +145,8 @@ class CurveSettings(Settings):
 
     model_config = SettingsConfigDict(env_prefix="ARENA_CURVE_")
 
-    run_dir: CliPositionalArg[Path]
-    """Folder of the run. learning_curve.png is written there."""
+    run: CliPositionalArg[str]
+    """The run, by name or folder. learning_curve.png is written to its folder."""
 
 
 class GameSettings(Settings):
@@ -232,7 +232,7 @@ class EloSettings(Settings):
 class UciSettings(Settings):
     """Play as a UCI engine, in a GUI, a match runner or on Lichess. Commands are read from standard input.
 
-    Players: run:runs/NAME[@VERSION], model:DIR_OR_HUB_ID, http://HOST:PORT#MODEL, stockfish,nodes=N,
+    Players: run:RUN[@VERSION], model:DIR_OR_HUB_ID, http://HOST:PORT#MODEL, stockfish,nodes=N,
     fairy,level=L, random and others; options follow after commas, such as style=fen,temperature=0.5.
     """
 

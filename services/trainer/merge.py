@@ -40,7 +40,7 @@ class MergeSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="MERGE_")
 
     run: CliPositionalArg[str]
-    """The run's folder or URL, and the version after an @: runs/demo@80. Without one, the newest."""
+    """The run, by name, folder or URL, and the version after an @: demo@80. Without one, the newest."""
     out: Path
     """Directory to write."""
     base: PathOrUrl = ""
@@ -67,7 +67,7 @@ def run(settings: MergeSettings) -> None:
     out = settings.out.resolve()
     if out.exists():
         raise SetupError(f"--out {settings.out} exists: choose another folder")
-    folder, number = run_version(settings.run.removeprefix("run:"))
+    folder, number = run_version(settings.run)
     version, state = commits.committed(folder / "adapters", number)
     name, _, digest = state["fingerprint"]["model"].partition(f"@{DIGEST}")
     base = _base(str(settings.base), name=name, digest=digest, version=version)

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.plots.steps import METRICS_FILE, read_metrics
+from rookery.remote import PathOrUrl, find_run
 from rookery.settings import Settings
 from rookery.terminal import SafeConsole
 
@@ -38,8 +39,8 @@ class ScalingSettings(Settings):
 
     model_config = SettingsConfigDict(env_prefix="SCALING_")
 
-    runs: CliPositionalArg[list[Path]]
-    """Folders that `rookery sft --out` wrote: the same examples, several sizes and numbers of steps."""
+    runs: CliPositionalArg[list[PathOrUrl]]
+    """Runs of `rookery sft`, by name or folder: the same examples, several sizes and numbers of steps."""
     out: Path = Path("scaling.png")
     """The plot."""
 
@@ -86,7 +87,7 @@ def run(settings: ScalingSettings) -> None:
         InvalidInput: a run has not reached its end, or the loss does not fall with size and tokens.
         SetupError: there are too few runs, or all are of one size or length.
     """
-    folders = dict.fromkeys(folder.resolve() for folder in settings.runs)
+    folders = dict.fromkeys(find_run(run).resolve() for run in settings.runs)
     runs = sorted(map(read_run, folders), key=lambda run: (run.weights, run.tokens))
     sizes, lengths = len({run.weights for run in runs}), len({run.tokens for run in runs})
     if len(runs) < _LEAST_RUNS or sizes < 2 or lengths < 2:

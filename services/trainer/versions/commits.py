@@ -161,18 +161,18 @@ def to_resume(
     return _read(versions, from_version, fingerprint, without_moments=True)
 
 
-def committed(root: Path, number: str | None = None) -> tuple[Path, dict[str, Any]]:
+def committed(root: Path, number: int | None = None) -> tuple[Path, dict[str, Any]]:
     """Returns the folder and the state of version `number`, by default the newest.
 
     Raises:
         SetupError: there is no such version, or its files differ from what was committed.
     """
-    versions = {str(version): folder for version, folder in folders(root).items()}
+    versions = folders(root)
     if not versions:
         raise SetupError(f"no run in {root.parent}: {root} has no version")
     folder = versions.get(next(reversed(versions)) if number is None else number)
     if folder is None:
-        raise SetupError(f"no version {number!r} in {root.parent}: it has {', '.join(versions)}")
+        raise SetupError(f"no version {number} in {root.parent}: it has {', '.join(map(str, versions))}")
     state = _state(folder)
     _check_files(folder, without_moments=True)
     served = next((folder / name for name in _SERVED if (folder / name).is_file()), None)

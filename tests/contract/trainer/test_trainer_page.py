@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rookery.config import finetune
+from rookery.commands import BY_NAME, load
 from rookery.config.finetune import RewardModelSettings, RewardServerSettings
-from services.trainer.__main__ import FINETUNE_COMMANDS
 from tests.conftest import ROOT
 from tests.curl import curls, run_curl
 from tests.servers import serve_http
@@ -19,20 +18,19 @@ pytestmark = pytest.mark.torch
 
 PAGE = ROOT / "services/trainer/README.md"
 COMMANDS = re.findall(r"^\$ (rookery .+)", PAGE.read_text().replace("\\\n", " "), re.MULTILINE)
+FINETUNE_COMMANDS = {"sft", "reward-model", "dpo"}
 ON_FILES = [words for words in map(shlex.split, COMMANDS) if words[1] in FINETUNE_COMMANDS]
 
 
 @pytest.mark.parametrize("words", ON_FILES, ids=lambda words: f"{words[1]}-{len(words)}")
 def test_the_commands_that_train_on_files_parse(words: list[str]) -> None:
-
-    name = FINETUNE_COMMANDS[words[1]][1].rpartition(".")[2]
-    parsed = getattr(finetune, name).parse(words[2:], prog=words[1])
+    parsed = load(BY_NAME[words[1]].settings).parse(words[2:], prog=words[1])
     named = {Path(parsed.model).name, Path(parsed.data).suffix}
     assert named <= {"rook-tiny", "Qwen3-0.6B", ".jsonl", ".parquet"}
 
 
 def test_each_of_them_is_shown() -> None:
-    assert {words[1] for words in ON_FILES} == set(FINETUNE_COMMANDS)
+    assert {words[1] for words in ON_FILES} == FINETUNE_COMMANDS
     served = [words[3:] for words in map(shlex.split, COMMANDS) if words[1:3] == ["serve", "reward-model"]]
     assert [RewardServerSettings.parse(flags, prog="serve").port for flags in served] == [8007]
 

@@ -42,7 +42,7 @@ def test_players_without_a_server_pass_through() -> None:
         ("rich.console", "up"),
         ("launcher.session", "up"),
         ("redis", "up"),
-        ("services.data", "data stats"),
+        ("chess_datasets.commands.stats", "data stats"),
         ("pyarrow", "data sample --count 1 --out OUT"),
         ("rookery.config.data", "serve data"),
         ("duckdb", "serve viewer --port 0"),
@@ -79,12 +79,12 @@ def test_ctrl_c_is_not_swallowed(work: str, tmp_path: Path) -> None:
     (tmp_path / "swallowed.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     code = f"""
 import sys
-from launcher import command
+from rookery import command_line
 WORK = {work!r}
-command.COMMANDS["plan"] = lambda rest: exec(WORK) or print("goes on")
+command_line._execute = lambda command, rest: exec(WORK) or print("goes on")
 sys.argv[1:] = ["plan"]
 sys.path.append({str(tmp_path)!r})
-command.main()
+command_line.main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -76,9 +76,9 @@ def test_flags_are_for_the_lines_of_a_file_that_have_no_such_field(score) -> Non
     [
         ((), 2, "give FEN and RESPONSE, or --file"),
         ((FEN,), 2, "give FEN and RESPONSE, or --file"),
-        (("8/8/8/8/8/8/8/8 w - - 0 1", ""), 1, "impossible position '8/8/8/8/8/8/8/8 w - - 0 1'"),
-        ((FEN, "", "--scheme", "nice"), 1, "no scheme 'nice'"),
-        (("--file", "none.jsonl"), 1, "cannot read 'none.jsonl': No such file"),
+        (("8/8/8/8/8/8/8/8 w - - 0 1", ""), 2, "impossible position '8/8/8/8/8/8/8/8 w - - 0 1'"),
+        ((FEN, "", "--scheme", "nice"), 2, "no scheme 'nice'"),
+        (("--file", "none.jsonl"), 2, "cannot read 'none.jsonl': No such file"),
     ],
 )
 def test_what_cannot_be_is_said(score, arguments: tuple[str, ...], status: int, why: str) -> None:
@@ -89,5 +89,5 @@ def test_what_cannot_be_is_said(score, arguments: tuple[str, ...], status: int, 
 
 def test_help_teaches(score) -> None:
     text = score("--help").stdout
-    for word in ("--file answers.jsonl", "accuracy+0.1*format", "--task P", "exit status"):
+    for word in ("--file answers.jsonl", "accuracy+0.1*format", "--task P", "exit status", r"'\boxed{Nf3}'"):
         assert word in text

@@ -72,7 +72,7 @@ def other_model(model: Path, tmp_path: Path) -> Path:
 def served_port(model: Path) -> Iterator[int]:
     """The port of one server process for all tests that leave it as it is."""
     port, log = free_port(), model.parent / "server.log"
-    command = ("services.trainer", "serve-reward-model", "--threads", "1", "--model", model, "--rows", "4")
+    command = ("services.trainer", "serve", "reward-model", "--threads", "1", "--model", model, "--rows", "4")
     with started(*command, "--port", port, log=log, ready=f"http://127.0.0.1:{port}/readyz") as process:
         yield port
         process.send_signal(signal.SIGTERM)

@@ -38,7 +38,7 @@ def test_a_redis_that_does_not_start_ends_it(tmp_path: Path, monkeypatch: pytest
     state.write_text('{"number": 1, "sha256": ""}')
     (tmp_path / "trainer.toml").touch()
     monkeypatch.setattr("launcher.replay.redis_argv", lambda folder: ("sh", "-c", "echo no memory; exit 1"))
-    flags = ["archive", "--run-dir", str(tmp_path)]
+    flags = [str(tmp_path)]
     with pytest.raises(RookeryError, match=r"redis does not answer: .*: no memory"):
         replay(ReplaySettings.parse(flags, prog="rookery replay"), Console(file=io.StringIO()))
 
@@ -54,7 +54,7 @@ def test_a_recorded_run_gives_the_same_bytes_again(redis_url: str, tmp_path: Pat
         run.add([make_group(STEPS * BATCH + number, vocabulary=90) for number in range(BATCH)])
         run.settings(STEPS + 1, lr_schedule="cosine").write_resolved(run.folder)
         run.train(STEPS + 1, lr_schedule="cosine")
-    flags = [recorded, "--run-dir", str(run.folder)]
+    flags = [str(run.folder), "--archive", recorded]
     with pytest.raises(RookeryError, match=f"the archive ends after step {STEPS} of {STEPS + 1}"):
         replay(ReplaySettings.parse(flags, prog="rookery replay"), console)
     for number in range(STEPS + 1):

@@ -1,6 +1,10 @@
 import importlib.util
 import inspect
+import json
+import os
 import re
+import shutil
+import tarfile
 import tomllib
 from pathlib import Path
 
@@ -190,4 +194,28 @@ def test_the_changelog_ends_at_this_version() -> None:
 
 def test_status_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--runs-dir", str(tmp_path)]) == 2
-    assert "give --run, --runs-dir or --redis-url" in capsys.readouterr().err
+    assert f"no run in {str(tmp_path)!r}" in capsys.readouterr().err
+
+
+def test_doctor_without_a_run_reports_about_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["doctor"]) == 0
+    with tarfile.open("rookery-doctor.tar.gz") as archive:
+        file = archive.extractfile("rookery-doctor/versions.json")
+        assert archive.getnames() == ["rookery-doctor/versions.json"] and file
+        facts = json.load(file)
+    assert {
+        "python",
+        "stockfish",
+        "fairy-stockfish",
+        "redis server",
+        "GPUs",
+        "torch",
+        "memory",
+    } <= facts.keys()
+    assert facts["rookery"] == __version__ and facts["disk free, GiB"] >= 0
+    if shutil.which("stockfish", path=os.environ["PATH"] + ":/usr/games"):
+        assert facts["stockfish"].startswith("Stockfish ")
+    assert f"stockfish: {facts['stockfish']}\n" in capsys.readouterr().out

@@ -37,7 +37,7 @@ def test_sample_prints_positions(source: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_too_few_distinct_positions_are_an_error(source: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sample", "--source", source, "--split", "all", "--count", "99", "--distinct"]) == 1
+    assert main(["sample", "--source", source, "--split", "all", "--count", "99", "--distinct"]) == 2
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 10
     assert "99 positions were asked for, but there are only 10 distinct ones" in said.err
@@ -51,9 +51,9 @@ def test_positions_of_a_named_game(source: str, capsys: pytest.CaptureFixture[st
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {position["ply"] for position in found} == {2, 3, 4}
     assert {position["id"].rpartition(":")[0] for position in found} == {of_ruy}
-    assert main([*asked, "4", "--game", of_ruy, "--ply-min", "2", "--ply-max", "4"]) == 1
+    assert main([*asked, "4", "--game", of_ruy, "--ply-min", "2", "--ply-max", "4"]) == 2
     assert f"4 positions were asked for, but there are only 3 in game '{of_ruy}'" in capsys.readouterr().err
-    assert main([*asked, "1", "--game", "0123456789abcdef"]) == 1
+    assert main([*asked, "1", "--game", "0123456789abcdef"]) == 2
     assert "no game '0123456789abcdef'" in capsys.readouterr().err
     assert main([*asked, "1", "--game", f"{of_ruy}:2"]) == 0, "the id of a position names its game"
     with pytest.raises(SystemExit):
@@ -160,7 +160,7 @@ def test_wrong_values_are_quoted(
     ],
 )
 def test_standard_input_is_no_file(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(argv) == 1
+    assert main(argv) == 2
     assert said in capsys.readouterr().err
 
 
@@ -255,7 +255,7 @@ def test_a_file_without_a_possible_position_is_refused(
     file = positions(tmp_path, "8/5KQ1/8/8/8/8/8/8 b - - 0 1")
     tasks = ["tasks", "next-fen", "--count", "5", "--out", str(tmp_path / "out"), "--positions"]
     for argv in (tasks, ["stats"]):
-        assert main([*argv, file]) == 1
+        assert main([*argv, file]) == 2
         assert f"no position in '{file}': some.parquet, row 1: impossible position" in capsys.readouterr().err
 
 
@@ -330,5 +330,5 @@ def test_progress_is_lines_where_no_terminal_is(
 
 def test_shares_of_more_than_one_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shares = ["--best-share", "0.7", "--uniform-share", "0.5"]
-    assert main(["tasks", "engine-moves", "--count", "1", "--out", str(tmp_path / "out"), *shares]) == 1
+    assert main(["tasks", "engine-moves", "--count", "1", "--out", str(tmp_path / "out"), *shares]) == 2
     assert "--best-share 0.7 and --uniform-share 0.5: together more than 1" in capsys.readouterr().err

@@ -148,7 +148,7 @@ def test_the_command_counts_games(sample_path: Path, capsys: pytest.CaptureFixtu
 
 def test_what_is_no_position_is_quoted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.jsonl").write_text('{"name": "Magnus"}\n')
-    assert main(["stats", str(tmp_path / "x.jsonl")]) == 1
+    assert main(["stats", str(tmp_path / "x.jsonl")]) == 2
     assert "not a position: {'name': 'Magnus'}" in capsys.readouterr().err
     (tmp_path / "y.jsonl").write_text('{"a": 1}\n{"a"\n')
     with pytest.raises(InvalidInput, match=r"y\.jsonl:2: not JSON"):

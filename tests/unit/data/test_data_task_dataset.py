@@ -114,7 +114,7 @@ def test_puzzles_of_an_exam_are_left_out_and_the_themes_counted(
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["next-fen", "--count", "1", "--jsonl", "x.jsonl", "--text", "x.jsonl", "--out", str(tmp_path)]
-    assert main(["tasks", *flags]) == 1
+    assert main(["tasks", *flags]) == 2
     assert "--jsonl and --text have the same name: 'x.jsonl'" in capsys.readouterr().err
 
 

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs import SETTINGS_FILE, new_run_id, settle_settings, write_json
+from launcher.dead import DeadSettings
+from launcher.plots.runs import find_runs
+from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE, new_run_id, settle_settings, write_json
 from launcher.settings import DemoSettings, UpSettings
+from launcher.status import StatusSettings
 from launcher.up import print_services
+from rookery.command_line import main
 from rookery.errors import SetupError
 from rookery.folder_lock import is_locked, locked
+from rookery.remote import find_run, run_version
 from tests.conftest import ROOT
 from tests.hub import write_snapshot
 
@@ -118,6 +123,55 @@ def test_a_demo_can_be_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     write_json(tmp_path / "d" / SETTINGS_FILE, demo.model_dump(mode="json"))
     assert settle_settings(parse(tmp_path, "--run", "d")).group_size == demo.group_size
+
+
+@pytest.mark.parametrize("spelled", ["r", "runs/r", "./runs/r", "/FOLDER/runs/r", "run:r", "runs/r/"])
+def test_a_run_is_spelled_alike_everywhere(
+    spelled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "runs" / "r"
+    run.mkdir(parents=True)
+    spelled = spelled.replace("/FOLDER", str(tmp_path))
+    assert find_run(spelled).resolve() == run
+    for suffix, version in (("", None), ("@42", 42), ("@007", 7)):
+        folder, number = run_version(spelled + suffix)
+        assert (folder.resolve(), number) == (run, version)
+    write_json(run / ENDPOINTS_FILE, {"run": "r", "redis_url": "redis://h:1/0", "probes": {}})
+    assert StatusSettings.parse([spelled], prog="status").place()["run_dir"].resolve() == run
+    assert DeadSettings.parse(["list", "--run", spelled], prog="dead").place()["run"] == "r"
+    (run / "metrics.jsonl").write_text('{"step": 1, "reward": 0}\n')
+    assert [found.folder for found in find_runs([spelled], runs_dir=Path("runs"))] == [run]
+    if not spelled.startswith("run:"):
+        assert UpSettings.parse(["--run", spelled], prog="up").run == "r"
+
+
+@pytest.mark.parametrize(
+    ("argv", "place"),
+    [
+        ("status lost", "lost"),
+        ("doctor lost", "lost"),
+        ("dead list --run lost", "lost"),
+        ("view lost", "lost"),
+        ("plot lost", "lost"),
+        ("compare lost other", "lost"),
+        ("replay lost", "lost"),
+        ("plan --like lost", "lost"),
+        ("arena curve lost", "lost"),
+        ("merge lost@3 --out x", "lost"),
+        ("scaling lost", "lost"),
+        ("evaluate run:lost@3 --sections puzzles", "lost"),
+    ],
+)
+def test_a_run_that_is_not_there_is_named_with_those_that_are(
+    argv: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "there").mkdir(parents=True)
+    (tmp_path / "runs" / "there" / SETTINGS_FILE).touch()
+    assert main(argv.split()) == 2
+    wanted = f"no run '{place}': neither 'runs/{place}' nor '{place}' is a folder; runs in 'runs': there\n"
+    assert capsys.readouterr().err.endswith(wanted)
 
 
 def test_spoilt_settings_are_named(tmp_path: Path) -> None:

@@ -148,10 +148,10 @@ def test_a_fine_tuned_model_is_called_after_its_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ("run:{runs}/lora@7", "no version '7' in .*: it has 0, 9, 10"),
-        ("run:{runs}/lora@last", "no version 'last'"),
+        ("run:{runs}/lora@7", "no version 7 in .*: it has 0, 9, 10"),
+        ("run:{runs}/lora@last", "no run '/.*/lora@last': .*; a version is a number"),
         ("run:{runs}/empty", "has no version: there is nothing in"),
-        ("run:{runs}/nowhere", "has no version"),
+        ("run:{runs}/nowhere", "no run '/.*/nowhere'"),
         ("run:{runs}/damaged", "state.json"),
         ("model:{runs}/empty", "no model in"),
     ],

@@ -11,7 +11,7 @@ import pytest
 from launcher.command import main
 from launcher.plots.comparison import Interval, block_means, compare, over_blocks, over_seeds
 from launcher.plots.runs import find_runs, group_seeds, ungrouped
-from rookery.errors import InvalidInput, NotFound
+from rookery.errors import InvalidInput, NotFound, SetupError
 
 
 def make_run(
@@ -47,8 +47,11 @@ def test_runs_by_name_by_folder_and_all_of_a_folder(four: Path) -> None:
 
 
 def test_what_is_no_run_is_said(four: Path) -> None:
-    with pytest.raises(NotFound, match=r"'lost'.*runs in .*fast-0, fast-1"):
+    with pytest.raises(SetupError, match=r"no run 'lost'.*runs in .*fast-0, fast-1"):
         find_runs(["lost"], runs_dir=four)
+    (four / "empty").mkdir()
+    with pytest.raises(NotFound, match=r"no metrics.jsonl in '.*empty'"):
+        find_runs(["empty"], runs_dir=four)
     with pytest.raises(InvalidInput, match="named twice"):
         find_runs(["slow-0", str(four / "slow-0")], runs_dir=four)
     (four / "slow-0" / "metrics.jsonl").write_text("")
@@ -225,7 +228,7 @@ def test_plot_draws_several_runs_and_only_what_is_asked(four: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["plot", "lost"], "no metrics.jsonl in 'lost'"),
+        (["plot", "lost"], "no run 'lost'"),
         (["plot", "slow-0", "--out", "x.txt"], "must end in .png"),
         (["plot", "slow-0", "--keys", "speed"], "nothing to draw: no step has any of speed"),
         (["compare", "slow-0"], "is the only run: name another to compare it with"),
@@ -235,7 +238,7 @@ def test_plot_draws_several_runs_and_only_what_is_asked(four: Path) -> None:
 def test_mistakes_are_said(
     four: Path, argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*argv, "--runs-dir", str(four)]) == 1
+    assert main([*argv, "--runs-dir", str(four)]) == 2
     assert said in capsys.readouterr().err
 
 

@@ -44,7 +44,7 @@ def test_the_tokenizer_is_transformers_own(folder: Path, tmp_path: Path) -> None
 
 def test_what_is_wrong_is_said(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copy(folder / "config.json", tmp_path)
-    assert main(["--model", str(tmp_path), "--prompt", PROMPT]) == 1
+    assert main(["--model", str(tmp_path), "--prompt", PROMPT]) == 2
     assert "neither tokenizer.json nor vocab.json and merges.txt" in capsys.readouterr().err
-    assert main(["--model", str(folder), "--prompt", ""]) == 1
+    assert main(["--model", str(folder), "--prompt", ""]) == 2
     assert "prompt 0 has 0 tokens" in capsys.readouterr().err
