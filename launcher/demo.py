@@ -19,6 +19,7 @@ from rookery.access import Access
 from rookery.clients import InferenceClient
 from rookery.command_line import INTERRUPTED
 from rookery.errors import RookeryError
+from rookery.remote import shipped
 from rookery.streams import RunStreams
 from rookery.terminal import SafeConsole
 from rookery.trace import Adapter, PolicyVersion, policy_name
@@ -28,7 +29,7 @@ ENDS = {"max_plies": 100, "referee": "stockfish,nodes=200", "limit_cp": 500}
 and after 100 plies, when a lead of 5 pawns wins."""
 
 MATES = Path("samples/mates_in_1.csv")
-"""Left out where it is not there, as in a folder without the samples."""
+"""Left out where it is not there, as in an image."""
 
 _RELOAD_TIMEOUT_S = 120.0
 
@@ -83,8 +84,8 @@ def evaluate_versions(settings: DemoSettings, plan: Plan, held_out: Path, consol
     versions = first_and_last(plan, settings.run)
     players = [_spec(settings, plan, version) for version in versions]
     mates = (
-        {"puzzles": MATES, "puzzle_count": settings.eval_positions}
-        if settings.task == "move" and MATES.is_file()
+        {"puzzles": shipped(MATES), "puzzle_count": settings.eval_positions}
+        if settings.task == "move" and shipped(MATES).is_file()
         else {}
     )
     flags = {

@@ -24,7 +24,7 @@ from rookery.config.data import SAMPLE
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command
 from rookery.processes.ports import Ports
-from rookery.remote import PathOrUrl
+from rookery.remote import PathOrUrl, ShippedPath
 from rookery.settings import Settings, Specs
 from rookery.terminal import SafeConsole
 
@@ -56,7 +56,7 @@ class EvaluateSettings(Settings):
     """Sampled answers per position, in addition to the greedy one."""
     styles: bool = False
     """Ask language models in each of the seven position formats too."""
-    puzzles: tuple[Path, ...] = (Path("samples/puzzles.csv"), Path("samples/mates_in_1.csv"))
+    puzzles: tuple[ShippedPath, ...] = (Path("samples/puzzles.csv"), Path("samples/mates_in_1.csv"))
     """Files of puzzles: the Lichess CSV, or PGN whose games start at the solver's turn. Repeatable."""
     puzzle_count: PositiveInt = 1000
     """Maximum number of puzzles from each file."""

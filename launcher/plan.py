@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -17,7 +17,7 @@ from rookery.errors import SetupError, Unavailable
 from rookery.masking import mask_setting
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
-from rookery.remote import is_url, local_folder
+from rookery.remote import is_url, local_folder, shipped
 from rookery.schemes import find_scheme
 from rookery.settings import CONFIG_VARIABLE, read_preset
 from rookery.streams import RunStreams
@@ -92,7 +92,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         SetupError: a file is missing, a port is taken, Redis does not answer, or `--set` contradicts the run.
     """
     _resolve_model(settings.model)
-    if not (settings.generated or is_url(settings.source) or Path(settings.source).exists()):
+    if not (settings.generated or is_url(settings.source) or shipped(settings.source).exists()):
         raise SetupError(f"no such file: {settings.source!r} (--source)")
     run_dir = (settings.runs_dir / settings.run).resolve()
     if (place := next(path for path in (run_dir, *run_dir.parents) if path.exists())).is_file():
@@ -238,7 +238,8 @@ def _resolve(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) 
         rank = cast("TrainerSettings", plan.settings["trainer"].values).lora_rank
         if rank and not decided.get("full_weights"):
             resolved = resolve(name, {**decided, "max_lora_rank": served_rank(rank)}, assigned)
-    return resolved
+    free = {key: "a free port" for key in plan.ports[name] if overrides.port(name, key)[0] is None}
+    return replace(resolved, origins={**resolved.origins, **free})
 
 
 def _decided_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:

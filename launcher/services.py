@@ -1,6 +1,5 @@
 """The services that `rookery serve` starts, and how settings reach them."""
 
-import difflib
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -11,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from rookery.commands import COMMANDS, Command, load
 from rookery.errors import SetupError
+from rookery.flags import meant
 from rookery.masking import mask_setting
 from rookery.origins import Origins, as_toml, last_origins
 from rookery.settings import SHARED, Settings, annotated_toml, shared_variable
@@ -90,11 +90,9 @@ def check_names(service: str, assigned: Iterable[str]) -> None:
     names = SERVICES[service].settings_class.model_fields.keys() - {"dry_run"}
     for name in assigned:
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
+            wrong = f"{service} has no setting {name!r}{meant(name, names)}"
             raise SetupError(
-                f"{service} has no setting {name!r}"
-                + (f"; did you mean {close[0]!r}?" if close else "")
-                + f" (--set {service}.{name}; a resumed run keeps those in its settings.json)"
+                f"{wrong} (--set {service}.{name}; a resumed run keeps those in its settings.json)"
             )
 
 
@@ -116,11 +114,8 @@ def resolve(service: str, decided: Mapping[str, object], assigned: Mapping[str, 
             raise SetupError(f"--set {service}.{name}: the run decides this; see `rookery up --help`")
         is_boolean = kind.model_fields[name].annotation in (bool, bool | None)
         values[name] = _boolean(service, name, text) if is_boolean else text
-    try:
-        settings = kind.parse(as_flags(values), prog=service)
-    except SetupError as error:
-        places = [f"--set {service}.{name}" for name in assigned if name in str(error).replace("-", "_")]
-        raise SetupError(f"{error} ({', '.join(places)})" if places else str(error)) from error
+    places = {name: f"--set {service}.{name}" for name in assigned}
+    settings = kind.parse(as_flags(values), prog=service, places=places)
     origins = {**last_origins(), **dict.fromkeys(decided, "the run"), **dict.fromkeys(assigned, "--set")}
     return ServiceSettings(settings, origins)
 

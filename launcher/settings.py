@@ -19,7 +19,7 @@ from rookery.access import AccessSettings
 from rookery.config.data import SAMPLE
 from rookery.errors import SetupError
 from rookery.prompt import StyleName
-from rookery.remote import PathOrUrl, is_url
+from rookery.remote import PathOrUrl, is_url, shipped
 from rookery.settings import HIGHEST_PORT, Assignments, PresetSettings, RedisUrl, configured
 
 _ASSIGNABLE = [name for name in SERVICES if name != "data"]
@@ -113,7 +113,7 @@ class UpSettings(PresetSettings, AccessSettings):
     @property
     def feed_source(self) -> str:
         """`source` as the feed reads it: absolute, if it is a path."""
-        return self.source if self.generated or is_url(self.source) else str(Path(self.source).resolve())
+        return self.source if self.generated or is_url(self.source) else str(shipped(self.source).resolve())
 
     @property
     def games(self) -> str:

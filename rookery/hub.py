@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rookery.errors import SetupError
-from rookery.remote import is_url, local_folder
+from rookery.remote import is_url, local_folder, shipped
 
 CONFIG_FILE = "config.json"
 MANIFEST_FILE = "data_manifest.json"
@@ -84,7 +84,7 @@ def identity(model: str) -> str:
     Raises:
         SetupError: it is an id that cannot be downloaded, or its weights are damaged.
     """
-    digest = weights_digest(model_folder(model) if _is_id(model) or is_url(model) else Path(model))
+    digest = weights_digest(model_folder(model) if _is_id(model) or is_url(model) else local_folder(model))
     return f"{model}@{digest}" if digest else model
 
 
@@ -99,7 +99,7 @@ def check_allowed(model: str, allowed: str) -> None:
         return
     digest = weights_digest(model_folder(model))
     if digest not in names:
-        raise SetupError(f"--allowed-models has neither {model!r} nor its {digest}, but {allowed!r}")
+        raise SetupError(f"allowed_models has neither {model!r} nor its {digest}, but {allowed!r}")
 
 
 def weights_digest(folder: Path) -> str | None:
@@ -196,7 +196,7 @@ def cache_dir() -> Path:
 
 def _is_id(model: str) -> bool:
     """Whether `model` looks like an `owner/name` id and not like a path."""
-    path = Path(model)
+    path = shipped(model)
     return (
         not is_url(model)
         and not (path.is_absolute() or path.exists() or path.parent.is_dir())

@@ -56,6 +56,10 @@ def place_of_value(name: str, variables: Sequence[str], table: str, file: str) -
     return {"file": f"[{table}] {name} in {file}", "preset": "the preset"}.get(origin or "", "")
 
 
+CHOSEN = frozenset({"a free port", "a new name"})
+"""Origins of what is chosen anew at each start, so that no file should have it."""
+
+
 def as_toml(
     settings: BaseSettings,
     table: str,
@@ -67,8 +71,8 @@ def as_toml(
     """All settings as one TOML table, each with its source in a comment. Without `origins`, only the values.
 
     Passwords in URLs are masked. Commented out are settings with a password, those without a value (TOML has
-    no null), and those in `unread`, with the reason. If `preset` has another value than the one in effect, a
-    comment gives it.
+    no null), those that are `CHOSEN`, and those in `unread`, with the reason. If `preset` has another value
+    than the one in effect, a comment gives it.
     """
     lines = [f"[{table}]"]
     for name in type(settings).model_fields:
@@ -80,7 +84,7 @@ def as_toml(
             notes.append(f"preset {getattr(settings, 'preset', '')} has {_toml(preset[name])}")
         masked = mask_setting(value)
         line = f"{name} = {_toml(masked)}"
-        if masked != value:
+        if masked != value or (origins or {}).get(name) in CHOSEN:
             line = f"# {line}"  # must not be read back: the mask is not the password
         if name in unread or value is None:
             line = f"# {name} has no effect with {unread[name]}" if name in unread else f"# {name} is not set"

@@ -7,6 +7,8 @@ that change get another identity, so they are copied again.
 import hashlib
 import logging
 import os
+import site
+import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -14,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from rookery.errors import SetupError, Unavailable
 
@@ -22,6 +24,26 @@ logger = logging.getLogger(__name__)
 
 PathOrUrl = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)]
 """A setting. Not a `Path`, which would merge the slashes of a URL."""
+
+
+_PACKAGE = Path(__file__).parents[1]
+_SHIPPED = {"models", "samples"}
+"""Folders that come with the package: beside it in the repository, and as data in a wheel."""
+
+
+def shipped(place: str | Path) -> Path:
+    """The path `place` or, if there is nothing, what is shipped by that name, as `models/rook-tiny`."""
+    path = Path(place)
+    if not path.exists() and path.parts[:1] and path.parts[0] in _SHIPPED:
+        installed = (
+            Path(folder, "share", "rookery") for folder in (sysconfig.get_path("data"), site.getuserbase())
+        )
+        return next((root / path for root in (_PACKAGE, *installed) if (root / path).exists()), path)
+    return path
+
+
+ShippedPath = Annotated[Path, AfterValidator(shipped)]
+"""A setting: a path, of which `models/...` and `samples/...` are found in any working folder."""
 
 
 def is_url(place: str) -> bool:
@@ -36,14 +58,14 @@ def cache_folder() -> Path:
 
 @cache
 def local_folder(place: str) -> Path:
-    """The path `place`, or a copy of the folder at that URL. A process asks the store once.
+    """The path `place`, shipped or not, or a copy of the folder at that URL. A process asks the store once.
 
     Raises:
         SetupError: nothing is at the URL, or the protocol is not supported.
         Unavailable: the store does not answer.
     """
     if not is_url(place):
-        return Path(place)
+        return shipped(place)
     with store_faults(place):
         files, root = open_store(place)
         names = sorted(files.find(root))
@@ -58,7 +80,7 @@ def local_folder(place: str) -> Path:
 
 @cache
 def local_file(place: str, beside: str) -> Path:
-    """The path `place`, or a copy of the file at that URL. A process asks the store once.
+    """The path `place`, shipped or not, or a copy of the file at that URL. A process asks the store once.
 
     The file `beside` it in the same folder is copied too, if it exists.
 
@@ -67,7 +89,7 @@ def local_file(place: str, beside: str) -> Path:
         Unavailable: the store does not answer.
     """
     if not is_url(place):
-        return Path(place)
+        return shipped(place)
     with store_faults(place):
         files, root = open_store(place)
         folder, slash, name = root.rpartition("/")

@@ -14,6 +14,7 @@ from chess_datasets.store.files import STANDARD_INPUT, Source
 from chess_datasets.store.folders import open_folder
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
+from rookery.remote import shipped
 from rookery.trace import Split
 
 SUFFIXES = (".pgn", ".pgn.zst", ".pgn.gz", ".pgn.bz2")
@@ -54,12 +55,12 @@ def _files_of(name: str) -> list[str]:
 
 
 def _on_disk(name: str) -> list[str]:
-    path = Path(name)
+    path = shipped(name)
     if path.is_dir():
         below = (str(file) for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
         return sorted(file for file in below if file.endswith(SUFFIXES))
     if path.exists() or not glob.has_magic(name):
-        return [name] if path.exists() else []
+        return [str(path)] if path.exists() else []
     return sorted(file for file in glob.glob(name, recursive=True) if Path(file).is_file())  # noqa: PTH207
 
 

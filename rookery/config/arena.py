@@ -9,6 +9,7 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
 from rookery.access import AccessSettings
+from rookery.remote import ShippedPath
 from rookery.settings import Port, RunSettings, Settings, Specs
 
 
@@ -52,7 +53,7 @@ class EvaluateSettings(QuestionSettings):
     """Which sections, separated by commas: positions, reasoning, puzzles, suites, matches."""
     styles: bool = False
     """Ask language models in each of the position formats too."""
-    puzzles: tuple[Path, ...] = ()
+    puzzles: tuple[ShippedPath, ...] = ()
     """Files of puzzles: the Lichess CSV, or PGN whose games start at the solver's turn. Repeatable."""
     puzzle_count: int = Field(default=1000, ge=1)
     """Maximum number of puzzles from each file."""

@@ -40,12 +40,12 @@ class When:
         return value in self.among if self.among else value not in self.but
 
     def __str__(self) -> str:
-        """The condition as flags, for error messages."""
-        if self.among == (True,) or self.but == (None,):
-            return _flag(self.setting)
-        *most, last = (str(value) for value in self.among or self.but if value is not None)
+        """The condition, for error messages."""
+        if self.but == (None,):
+            return self.setting
+        *most, last = (_text(value) for value in self.among or self.but if value is not None)
         values = f"{', '.join(most)}{' or ' if most else ''}{last}"
-        return f"{_flag(self.setting)} {'' if self.among else 'other than '}{values}"
+        return f"{self.setting}{'=' if self.among else ' other than '}{values}"
 
 
 class ConditionalSettings(Settings):
@@ -69,9 +69,9 @@ class ConditionalSettings(Settings):
         return {name: value for name, value in values.items() if name not in fields or value != weaker[name]}
 
     def unread(self) -> dict[str, str]:
-        """Settings without effect, with the settings that cause it, such as `--objective grpo`."""
+        """Settings without effect, with the settings that cause it, such as `objective=grpo`."""
         return {
-            name: " and ".join(_flag_and_value(when.setting, getattr(self, when.setting)) for when in unmet)
+            name: " and ".join(_assignment(when.setting, getattr(self, when.setting)) for when in unmet)
             for name in self.conditions
             if (unmet := list(self._unmet(name)))
         }
@@ -95,20 +95,17 @@ class ConditionalSettings(Settings):
         return handler({name: value for name, value in values.items() if name not in unread})
 
     def _no_effect_message(self, name: str) -> str:
-        setting = f"{_flag_and_value(name, getattr(self, name))} ({last_origins()[name]})"
         needed = " and ".join(map(str, self._unmet(name)))
+        setting = _assignment(name, getattr(self, name))
         return f"{setting} has no effect with {self.unread()[name]}, only with {needed}"
 
 
-def _flag_and_value(name: str, value: Any) -> str:
-    """A setting and its value, as a flag."""
-    if isinstance(value, bool):
-        return _flag(name if value else f"no_{name}")
-    return f"no {_flag(name)}" if value is None else f"{_flag(name)} {value}"
+def _assignment(name: str, value: Any) -> str:
+    return f"no {name}" if value is None else f"{name}={_text(value)}"
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _DEVICE = re.compile(r"auto|cpu|(?:cuda:)?(\d+)")

@@ -94,7 +94,7 @@ class ServerSettings(RunSettings, AccessSettings):
         """
         routes = {route.strip() for route in self.open_routes.split(",") if route.strip()}
         if routes - known:
-            raise SetupError(f"vLLM has no route {', '.join(sorted(routes - known))} (--open-routes)")
+            raise SetupError(f"vLLM has no route {', '.join(sorted(routes - known))} (open_routes)")
         return routes
 
     @property

@@ -196,5 +196,5 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySet
     @model_validator(mode="after")
     def _dual_clip_is_a_bound(self) -> Self:
         if 0.0 < self.dual_clip <= 1.0:
-            raise ValueError(f"--dual-clip {self.dual_clip:g}: must be above 1, or 0 for no bound")
+            raise ValueError(f"dual_clip={self.dual_clip:g}: must be above 1, or 0 for no bound")
         return self

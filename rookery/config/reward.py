@@ -64,7 +64,7 @@ class RewardSettings(PresetSettings, AccessSettings):
             raise ValueError(f"scheme: {error}") from error
         if scheme.needs_model and not self.model_url:
             raise ValueError(
-                f"scheme {self.scheme!r} needs a reward model: give its URL with --model-url, or its "
-                "directory with --reward-model of `rookery up`"
+                f"scheme {self.scheme!r} needs a reward model: set model_url, or give `rookery up` its "
+                "directory (--reward-model)"
             )
         return self

@@ -162,36 +162,39 @@ class TrainerSettings(
     def _keeps_served_adapters(self) -> Self:
         if self.lora_rank and self.keep < _LEAST_ADAPTERS:
             raise ValueError(
-                f"--keep {self.keep}: at least {_LEAST_ADAPTERS} adapters, because servers still read them"
+                f"keep={self.keep}: at least {_LEAST_ADAPTERS} adapters, because servers still read them"
             )
         return self
 
     @model_validator(mode="after")
     def _sleep_fits_other_settings(self) -> Self:
         if self.sleep_inference and "," in self.device:
-            raise ValueError(f"--sleep-inference is for one GPU, not for --device {self.device}")
+            raise ValueError(f"sleep_inference is for one GPU, not for device={self.device}")
         if self.sleep_inference and not self.micro_batch_tokens:
             raise ValueError(
-                "--micro-batch-tokens auto measures while the server has its memory, so with "
-                "--sleep-inference it must be a number"
+                "micro_batch_tokens=auto measures while the server has its memory, so with "
+                "sleep_inference it must be a number"
             )
         return self
 
     @model_validator(mode="after")
     def _schedule_has_an_end(self) -> Self:
         if self.lr_schedule != "constant" and not self.max_steps:
-            raise ValueError(f"--lr-schedule {self.lr_schedule} falls until --max-steps, which is not set")
+            raise ValueError(
+                f"lr_schedule={self.lr_schedule} falls until max_steps, which is not set "
+                "(`rookery up`: --steps)"
+            )
         return self
 
     @model_validator(mode="after")
     def _compile_fits_other_settings(self) -> Self:
         excluded = {
-            "--gradient-checkpointing": self.gradient_checkpointing,
-            f"--base-bits {self.base_bits}": self.base_bits is not None,
-            f"--sharding {self.sharding}": self.sharding != "none",
+            "gradient_checkpointing": self.gradient_checkpointing,
+            f"base_bits={self.base_bits}": self.base_bits is not None,
+            f"sharding={self.sharding}": self.sharding != "none",
         }
         if self.compile and (conflicts := [flag for flag, is_set in excluded.items() if is_set]):
-            raise ValueError(f"--compile cannot be used with {' or '.join(conflicts)}")
+            raise ValueError(f"compile cannot be used with {' or '.join(conflicts)}")
         return self
 
     @model_validator(mode="after")
@@ -200,15 +203,15 @@ class TrainerSettings(
             return self
         if not self.micro_batch_tokens:
             raise ValueError(
-                "--micro-batch-tokens auto measures a single process: it cannot be used with --sharding"
+                "micro_batch_tokens=auto measures a single process: it cannot be used with sharding"
             )
         if self.base_bits:
             raise ValueError(
-                f"--sharding {self.sharding} cannot shard the integers of --base-bits {self.base_bits}"
+                f"sharding={self.sharding} cannot shard the integers of base_bits={self.base_bits}"
             )
         if self.lora_rank == 0 and (self.objective == "ppo" or self.adam_bits == 8 or self.offload):
             raise ValueError(
-                "--sharding with --lora-rank 0 does not support --objective ppo, --adam-bits 8 or --offload"
+                "sharding with lora_rank=0 does not support objective=ppo, adam_bits=8 or offload"
             )
         return self
 

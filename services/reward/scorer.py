@@ -121,9 +121,7 @@ class Scorer:
         except InvalidInput as error:
             raise SetupError(f"--scheme: {error}") from error
         if scheme.needs_model and not settings.model_url:
-            raise SetupError(
-                f"--scheme {settings.scheme!r} needs a reward model: give its URL with --model-url"
-            )
+            raise SetupError(f"scheme {settings.scheme!r} needs a reward model: set model_url to its URL")
         path = find_engine(settings.engine_path, setting="--engine-path (REWARD_ENGINE_PATH)")
         pool = EnginePool(
             path,
@@ -181,7 +179,7 @@ class Scorer:
         if not scheme.needs_model:
             return version
         if self._reward_model is None:
-            raise InvalidInput(f"scheme {scheme.text!r} needs a reward model: start with --model-url")
+            raise InvalidInput(f"scheme {scheme.text!r} needs a reward model: set model_url")
         return f"{version}/model-{self._reward_model.sha256}"
 
     async def score(self, item: Item) -> Verdict:

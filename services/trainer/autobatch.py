@@ -73,7 +73,7 @@ def find_largest(probe: Callable[[int], Profile], *, first: int, most: int) -> S
         last = tried[-1]
         raise SetupError(
             f"not even one row of {last.row_tokens} tokens fits into {last.available / 2**30:.2f} GiB: "
-            "lower --row-tokens, or turn on --gradient-checkpointing"
+            "lower row_tokens, or turn on gradient_checkpointing"
         )
     return SearchResult(tuple(tried), best)
 

@@ -105,7 +105,7 @@ def _check_config(path: Path, rules: AdapterRules) -> None:
         raise InvalidInput(f"{path}: {validation_message(details, root='file')}") from error
     rank = max(config.r, *(config.rank_pattern or {}).values(), 0)
     if rank > rules.max_rank:
-        raise InvalidInput(f"{path}: rank {rank}, at most {rules.max_rank} (--max-lora-rank)")
+        raise InvalidInput(f"{path}: rank {rank}, at most {rules.max_rank} (max_lora_rank)")
     refused = sorted(set(config.target_modules) - rules.target_modules)
     if refused:
         raise InvalidInput(f"{path}: target_modules {refused} are not among {sorted(rules.target_modules)}")

@@ -178,7 +178,7 @@ class _Http:
                 with _synced(path, "ab" if response.status_code == 206 else "wb") as file:
                     _write(response.iter_raw(), file, url, stopping=stopping, limit=limit)
         except httpx.InvalidURL as error:
-            raise InvalidInput(f"--adapter-url: {url!r}: {error}") from error
+            raise InvalidInput(f"adapter_url: {url!r}: {error}") from error
         except httpx.HTTPError as error:
             raise _CutOffError(f"GET {url}: {type(error).__name__} {error}") from error
 

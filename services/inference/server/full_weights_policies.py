@@ -30,7 +30,7 @@ class FullWeightsPolicies(Policies):
     def lease(self, number: int, *, seconds: float) -> Adapter:
         """Always raises `Conflict`."""
         raise Conflict(
-            f"version {number} cannot be leased for {seconds:g} s: with --full-weights, the next version "
+            f"version {number} cannot be leased for {seconds:g} s: with full_weights, the next version "
             "overwrites its weights"
         )
 

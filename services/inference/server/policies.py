@@ -124,8 +124,8 @@ class Policies:
         if adapter not in self._leases and len(self._leases) >= self._lease_slots:
             leased = ", ".join(a.version.name for a in self._leases) or "none"
             raise Conflict(
-                f"version {number} cannot be leased: the server has {self._lease_slots} leases (--leases), "
-                f"taken by: {leased}"
+                f"version {number} cannot be leased: the leases of the server (leases={self._lease_slots}) "
+                f"are taken by: {leased}"
             )
         self._leases[adapter] = time.monotonic() + seconds
         return adapter

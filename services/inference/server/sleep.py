@@ -62,7 +62,7 @@ class Sleeper:
             Unavailable: requests are still in flight after `DRAIN_S`, or vLLM failed.
         """
         if not self._may_sleep:
-            raise Conflict("this server was started without --sleep")
+            raise Conflict("this server was started without sleep=true")
         async with self._lock, AsyncExitStack() as stack:
             if self._asleep:
                 return

@@ -117,7 +117,7 @@ def _switches(settings: ServerSettings, *, cpu: bool) -> list[str]:
         switches.append("--enable-lora")
     if settings.sleep:
         if cpu:
-            raise SetupError("--sleep: vLLM cannot sleep on a CPU")
+            raise SetupError("sleep: vLLM cannot sleep on a CPU")
         switches.append("--enable-sleep-mode")
     if cpu:
         # No chunked prefill: a seeded request whose prompt is split over two steps kills vLLM's CPU

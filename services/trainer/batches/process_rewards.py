@@ -42,7 +42,7 @@ def tokenizer_of(model: str) -> Tokenizer:
     """
     path = model_folder(model) / "tokenizer.json"
     if not path.is_file():
-        raise SetupError(f"--process-rewards needs the places of tokens in the text, but there is no {path}")
+        raise SetupError(f"process_rewards needs the places of tokens in the text, but there is no {path}")
     return Tokenizer.from_file(str(path))
 
 

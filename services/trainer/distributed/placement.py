@@ -112,7 +112,7 @@ def _decoder_layers(body: Any) -> list[Any]:
     for module in body.modules():
         if isinstance(module, torch.nn.ModuleList) and len(module) == number:
             return list(module)
-    raise SetupError(f"--sharding fsdp2: no list of {number} layers in a {type(body).__name__}")
+    raise SetupError(f"sharding=fsdp2: no list of {number} layers in a {type(body).__name__}")
 
 
 def own_device(settings: S) -> S:

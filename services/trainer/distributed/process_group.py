@@ -196,7 +196,7 @@ def join_processes(settings: TrainerSettings | FinetuneSettings) -> Iterator[Wor
     if size == 1:
         if sharding != "none":
             raise SetupError(
-                f"--sharding {sharding} needs several processes: "
+                f"sharding={sharding} needs several processes: "
                 "accelerate launch --multi_gpu --num_processes 2 -m services.trainer ..."
             )
         yield World()

@@ -148,7 +148,7 @@ def load_quantised(path: Path, *, bits: int, dtype: torch.dtype, device: torch.d
         SetupError: bitsandbytes is not installed, or there is no model.
     """
     if importlib.util.find_spec("bitsandbytes") is None:
-        raise SetupError(f"--base-bits {bits} needs bitsandbytes: pip install 'rookery[bits8]'")
+        raise SetupError(f"base_bits={bits} needs bitsandbytes: pip install 'rookery[bits8]'")
     from transformers import BitsAndBytesConfig
 
     # bitsandbytes would warn at every product that it casts the inputs to 16 bits.

@@ -60,13 +60,13 @@ def with_adapter(
         try:
             adapted = get_peft_model(model, config)
         except ValueError as error:
-            raise SetupError(f"--lora-targets {targets}: {error}") from error
+            raise SetupError(f"lora_targets={targets}: {error}") from error
     # PEFT takes the names of linear layers for those of experts if a model had them in an older transformers.
     if moved := names - set(adapted.peft_config["default"].target_modules):
         raise SetupError(
-            f"--lora-targets {targets}: PEFT would give the adapters of {', '.join(sorted(moved))} to the "
+            f"lora_targets={targets}: PEFT would give the adapters of {', '.join(sorted(moved))} to the "
             f"experts of a {type(model).__name__}, which is not supported: use "
-            f"--lora-targets {','.join(sorted(linear - moved))}"
+            f"lora_targets={','.join(sorted(linear - moved))}"
         )
     if experts := sum(weight.numel() for weight in experts_of(model)):
         logger.warning(
@@ -93,15 +93,15 @@ def _checked_targets(model: Any, targets: list[str], linear: set[str]) -> set[st
         matches = [module for name, module in model.named_modules() if f".{name}".endswith(f".{target}")]
         if not target or not matches:
             raise SetupError(
-                f"--lora-targets: no module {target!r} in a {type(model).__name__}, "
+                f"lora_targets: no module {target!r} in a {type(model).__name__}, "
                 f"which has {', '.join(sorted(linear))}"
             )
         if any(module in embeddings for module in matches):
             raise SetupError(
-                f"--lora-targets {target}: servers do not support adapters on the head or the embeddings"
+                f"lora_targets={target}: servers do not support adapters on the head or the embeddings"
             )
         if others := [module for module in matches if not _is_linear(module)]:
-            raise SetupError(f"--lora-targets {target}: a {type(others[0]).__name__} is not a linear layer")
+            raise SetupError(f"lora_targets={target}: a {type(others[0]).__name__} is not a linear layer")
     return set(targets)
 
 

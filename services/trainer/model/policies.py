@@ -98,7 +98,7 @@ class MergedPolicy(Policy):
 
     def _build(self, settings: TrainerSettings) -> None:
         if settings.base_bits:
-            raise SetupError("--base-bits: a GPT-2 is served merged, which needs the base's own weights")
+            raise SetupError("base_bits: a GPT-2 is served merged, which needs the base's own weights")
         self._folder = Path(settings.model)
         super()._build(settings)
 
@@ -143,7 +143,7 @@ def build_policy(settings: TrainerSettings) -> Policy:
     """
     folder = model_folder(str(settings.model))
     if not settings.lora_rank and not is_gpt2(folder):
-        raise SetupError(f"--lora-rank 0 trains every weight of a GPT-2, and {settings.model} is not a GPT-2")
+        raise SetupError(f"lora_rank=0 trains every weight of a GPT-2, and {settings.model} is not a GPT-2")
     kind = Policy if not is_gpt2(folder) else MergedPolicy if settings.lora_rank else Gpt2Policy
     policy = kind(settings.model_copy(update={"model": str(folder)}))
     policy.base_model = str(settings.model)  # servers compare this name with their own --model

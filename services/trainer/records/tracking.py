@@ -227,7 +227,7 @@ def track(
         yield Tracker()
         return
     if importlib.util.find_spec("mlflow") is None:
-        raise SetupError("--mlflow needs mlflow: pip install 'rookery[mlflow]'")
+        raise SetupError("mlflow=true needs mlflow: pip install 'rookery[mlflow]'")
     folder.mkdir(parents=True, exist_ok=True)
     tracker = MlflowTracker(lambda: connect(folder), folder, params)
     status = "FAILED"

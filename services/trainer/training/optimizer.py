@@ -59,9 +59,9 @@ def check(device: torch.device, *, bits: int, offload: bool) -> None:
         SetupError: bitsandbytes is not installed, or there is no GPU to offload from.
     """
     if bits == 8 and importlib.util.find_spec("bitsandbytes") is None:
-        raise SetupError("--adam-bits 8 needs bitsandbytes: pip install 'rookery[bits8]'")
+        raise SetupError("adam_bits=8 needs bitsandbytes: pip install 'rookery[bits8]'")
     if offload and device.type == "cpu":
-        raise SetupError("--offload moves Adam's moments off a GPU, and the trainer runs on the CPU")
+        raise SetupError("offload moves Adam's moments off a GPU, and the trainer runs on the CPU")
 
 
 def place_moments(optimizer: torch.optim.Optimizer, device: torch.device) -> None:

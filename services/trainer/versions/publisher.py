@@ -129,7 +129,7 @@ class Publisher:
             self._stored = adapter.version.number
         except Exception as error:  # each store has its own
             logger.error(
-                "%s is not in the store, and other machines cannot serve it: --adapter-store %s: %s %s",
+                "%s is not in the store, and other machines cannot serve it: adapter_store=%s: %s %s",
                 folder.name, self._store, type(error).__name__, error,
             )  # fmt: skip
 

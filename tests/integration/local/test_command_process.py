@@ -1,8 +1,12 @@
 """The `rookery` command as a process of its own."""
 
+import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import venv
 from pathlib import Path
 
 import psutil
@@ -112,6 +116,53 @@ def test_players_end_with_their_input_while_the_model_loads(tmp_path: Path) -> N
         assert until(lambda: players.poll() is not None)
         assert players.returncode == 0
     until(lambda: not psutil.pid_exists(worker))
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("demo --dry-run", f'model = "{ROOT}/models/rook-small-sft"'),
+        ("up --dry-run --model models/rook-small", 'style = "mover-twice" '),
+        ("data sample --count 1", '"id": "8999067f:'),
+        ("data stats samples/lichess.pgn.zst", "games"),
+        ("uci --player model:models/rook-tiny", "id name Rookery"),
+    ],
+)
+def test_models_and_samples_are_found_in_any_folder(command: str, output: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "launcher", *command.split()],
+        input="uci\nquit\n",
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    assert output in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.uv
+def test_a_wheel_has_models_and_samples(tmp_path: Path) -> None:
+    """Beside the packages of this environment, so that the wheel alone is installed."""
+    uv = str(shutil.which("uv"))
+    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", tmp_path / "dist", ROOT], check=True)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
+    python = tmp_path / "env" / "bin" / "python"
+    subprocess.run([uv, "pip", "install", "--quiet", "--no-deps", "--python", python, wheel], check=True)
+    (packages,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    for command, output in (
+        ("demo --dry-run", f'model = "{tmp_path}/env/share/rookery/models/rook-small-sft"'),
+        ("data sample --count 1", '"id": "8999067f:'),
+    ):
+        rookery = [tmp_path / "env" / "bin" / "rookery", *command.split()]
+        done = subprocess.run(
+            rookery, capture_output=True, text=True, cwd=tmp_path / "dist", env=environment, check=True
+        )
+        assert output in done.stdout
 
 
 def test_up_shows_what_the_services_resolve(tmp_path: Path) -> None:

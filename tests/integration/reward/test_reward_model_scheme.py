@@ -202,7 +202,7 @@ async def test_a_model_that_is_away_is_a_fault_and_another_one_is_another_versio
 async def test_without_a_model_the_scheme_is_refused(stockfish_path: str) -> None:
     settings = RewardSettings(engine_path=Path(stockfish_path), engines=1)
     async with await Scorer.start(settings) as scorer:
-        with pytest.raises(InvalidInput, match="--model-url"):
+        with pytest.raises(InvalidInput, match="model_url"):
             await scorer.score(_item("a2a3", scheme="model"))
-    with pytest.raises(SetupError, match="--model-url"):
+    with pytest.raises(SetupError, match="model_url"):
         RewardSettings.parse(["--scheme", "delta+model"], prog="reward")

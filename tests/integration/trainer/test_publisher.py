@@ -305,6 +305,6 @@ def test_servers_sleep_after_their_reload_and_are_woken(
     with pytest.raises(PeerFault, match="requests in flight did not end"):
         two.publisher.sleep()
     assert ill.told[-2:] == ["/sleep", "/sleep"]
-    ill.answer = (409, '{"detail": "this server was started without --sleep"}')
-    with pytest.raises(Conflict, match="started without --sleep"):
+    ill.answer = (409, '{"detail": "this server was started without sleep=true"}')
+    with pytest.raises(Conflict, match="started without sleep=true"):
         two.publisher.sleep()

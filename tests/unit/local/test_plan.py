@@ -3,6 +3,7 @@ import os
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +19,7 @@ from launcher.plan import HOST, Plan, make_plan
 from launcher.services import SERVICES
 from launcher.session import Session
 from launcher.settings import UpSettings
+from launcher.up import print_services
 from launcher.view import ViewSettings, view
 from rookery.config.reward import RewardSettings
 from rookery.errors import SetupError
@@ -142,7 +144,7 @@ def test_a_reward_model_is_served_before_the_reward_service(house: Path) -> None
     assert values(plan(), "reward")["model_url"] == ""
     with pytest.raises(SetupError, match=r"'models/m' is not a reward model: it has no reward_model.json"):
         plan("--reward-model", "models/m")
-    with pytest.raises(SetupError, match=r"scheme 'delta\+0.5\*model' needs .* with --reward-model"):
+    with pytest.raises(SetupError, match=r"scheme 'delta\+0.5\*model' needs .* \(--reward-model\)"):
         plan("--set", "reward.scheme=delta+0.5*model")
     with pytest.raises(SetupError, match="scheme 'model' needs a reward model"):
         plan("--preset", "pychess-ppo", "--model", "models/m")
@@ -373,6 +375,52 @@ def test_games_may_be_at_a_url(house: Path) -> None:
     assert values(plan(), "feed")["sources"] == str(house / "games.pgn")
 
 
+def test_what_dry_run_prints_pins_no_port_and_no_name(
+    house: Path, busy_port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed(*argv: str) -> dict[str, dict[str, Any]]:
+        with pytest.raises(SystemExit):
+            UpSettings.parse([*argv, "--dry-run"], prog="rookery up", show=print_services)
+        text = capsys.readouterr().out
+        (house / "run.toml").write_text(text)
+        return tomllib.loads(text)
+
+    port = free_port()
+    tables = printed("--model", "models/m", "--source", "games.pgn", "--set", f"reward.grpc_port={port}")
+    assert {name: table["port"] for name, table in tables.items() if "port" in table} == {}
+    assert (tables["reward"]["grpc_port"], "run" in tables["up"]) == (port, False)
+    monkeypatch.setattr(RewardSettings.model_fields["port"], "default", busy_port)
+    monkeypatch.setenv("ROOKERY_CONFIG", str(house / "run.toml"))
+    ports = plan().ports["reward"]
+    assert (ports["port"] != busy_port, ports["grpc_port"]) == (True, port)
+    assert {name: table.keys() for name, table in printed().items()} == {
+        name: table.keys() for name, table in tables.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "variable", "message"),
+    [
+        ("", "abc", r"^trainer: lr: .*\(got 'abc'; TRAINER_LR in the environment\)$"),
+        ("[trainer]\nlr = 'abc'", "", r"^trainer: lr: .*\(got 'abc'; \[trainer\] lr in run.toml\)$"),
+        (
+            "[trainer]\nlrr = 1",
+            "",
+            r"^trainer: lrr: no such setting; did you mean 'lr'\? \(got 1; .* in run.toml",
+        ),
+    ],
+)
+def test_a_wrong_value_of_a_service_is_named_with_its_place(
+    house: Path, text: str, variable: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (house / "run.toml").write_text(text)
+    monkeypatch.setenv("ROOKERY_CONFIG", "run.toml")
+    if variable:
+        monkeypatch.setenv("TRAINER_LR", variable)
+    with pytest.raises(SetupError, match=message):
+        plan()
+
+
 def test_overrides_reach_their_service(house: Path) -> None:
     made = plan("--set", "trainer.lr=5e-4", "--set", "trainer.normalise=false", "--set", "reward.k=0.002")
     trainer, reward = values(made, "trainer"), values(made, "reward")
@@ -393,10 +441,15 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (["--set", "data.sources=x"], "SERVICE.SETTING=VALUE for one of feed"),
         (["--set", "arena.pairz=1"], "^arena has no setting 'pairz'; did you mean 'pairs'?"),
         (["--set", "trainer.dry_run=true"], "^trainer has no setting 'dry_run'"),
-        (["--set", "trainer.lr=abc"], r"^trainer: lr: .*'abc'\) \(--set trainer.lr\)"),
+        (["--set", "trainer.lr=abc"], r"^trainer: lr: .*\(got 'abc'; --set trainer.lr\)$"),
         (["--set", "trainer.compile=maybe"], "^trainer: compile: 'maybe' is neither true nor false"),
         (["--set", "trainer.lr=true"], "^trainer: lr: .*valid number"),
-        (["--set", "trainer.ratio_cap=2"], "^trainer: --ratio-cap 2.0 .* has no effect"),
+        (["--set", "trainer.ratio_cap=2"], r"^trainer: ratio_cap=2.0 has no .* \(--set trainer.ratio_cap\)$"),
+        (
+            ["--set", "trainer.lr_schedule=cosine"],
+            r"max_steps, which is not set \(.*--steps.*--set trainer.lr_sch",
+        ),
+        (["--set", "trainer.lr=\x1b[2J"], "--set: .* has a control character"),
         (["--set", "reward.port=eighty"], "'eighty' is not a port"),
         (["--set", "reward.port=70000"], "'70000' is not a port"),
         (["--model", "models/none"], "'models/none' is not a model directory"),

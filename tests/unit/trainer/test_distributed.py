@@ -237,7 +237,7 @@ def test_one_process_shards_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with join_processes(_settings()) as alone:
         assert type(alone) is World
     with (
-        pytest.raises(SetupError, match="--sharding fsdp2 needs several processes"),
+        pytest.raises(SetupError, match="sharding=fsdp2 needs several processes"),
         join_processes(_settings(sharding="fsdp2")),
     ):
         pass
@@ -254,7 +254,7 @@ def test_one_process_shards_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=str,
 )
 def test_what_cannot_be_sharded_is_refused(changed: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="--sharding"):
+    with pytest.raises(ValueError, match="sharding"):
         _settings(sharding="fsdp2", **changed)
 
 

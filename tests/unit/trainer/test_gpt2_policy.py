@@ -42,7 +42,7 @@ def test_the_settings_choose_it(folder: Path) -> None:
     critic = build_policy(settings(folder, objective="ppo"))
     assert type(critic) is Gpt2Policy
     assert critic.value_head is not None
-    with pytest.raises(ValueError, match="--keep 3: at least 8 adapters"):
+    with pytest.raises(ValueError, match="keep=3: at least 8 adapters"):
         settings(folder, lora_rank=4, keep=3)
     assert settings(folder, keep=3).keep == 3
 

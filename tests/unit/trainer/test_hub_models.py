@@ -46,7 +46,7 @@ def test_a_gpt2_is_recognised_by_its_id(snapshot: Path, tmp_path: Path) -> None:
 
 def test_all_weights_of_another_model_are_refused(tiny_model: Path, tmp_path: Path) -> None:
     whole = TrainerSettings(model=tiny_model, run_dir=tmp_path, lora_rank=0, device="cpu")
-    with pytest.raises(SetupError, match=f"--lora-rank 0 trains every weight of a GPT-2, and {tiny_model}"):
+    with pytest.raises(SetupError, match=f"lora_rank=0 trains every weight of a GPT-2, and {tiny_model}"):
         build_policy(whole)
 
 

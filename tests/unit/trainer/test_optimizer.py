@@ -85,12 +85,12 @@ def test_commands_on_files_keep_moments_in_eight_bits_too(
         assert not torch.equal(way, other)
         assert torch.nn.functional.cosine_similarity(way, other, dim=0) > 0.95
     monkeypatch.setattr(adam.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SetupError, match="--adam-bits 8 needs bitsandbytes"):
+    with pytest.raises(SetupError, match="adam_bits=8 needs bitsandbytes"):
         trained(8, "neither")
 
 
 def test_there_is_nothing_to_offload_from_a_cpu() -> None:
-    with pytest.raises(SetupError, match="--offload"):
+    with pytest.raises(SetupError, match="offload"):
         adam.build(weights(), lr=1e-2, offload=True)
 
 

@@ -80,10 +80,10 @@ def test_the_experts_of_a_mixture_get_no_adapter(
         "gate": "a Qwen3MoeTopKRouter is not a linear layer",
         "mlp.experts": "a Qwen3MoeExperts is not a linear layer",
     }.items():
-        with pytest.raises(SetupError, match=f"--lora-targets {targets}: {said}"):
+        with pytest.raises(SetupError, match=f"lora_targets={targets}: {said}"):
             policy(mixture, lora_targets=targets)
     mixed = write_mixture(tmp_path / "mixed", tiny_model, mlp_only_layers=[0])
-    with pytest.raises(SetupError, match=r"to the experts of .*: use --lora-targets k_proj,o_proj,q_proj"):
+    with pytest.raises(SetupError, match=r"to the experts of .*: use lora_targets=k_proj,o_proj,q_proj"):
         policy(mixed)
-    with pytest.raises(SetupError, match="--lora-targets q_proj,up_proj: Cannot convert"):
+    with pytest.raises(SetupError, match="lora_targets=q_proj,up_proj: Cannot convert"):
         policy(mixed, lora_targets="q_proj,up_proj")

@@ -123,8 +123,8 @@ def test_rows_of_two_temperatures_are_refused() -> None:
         ("q_proj,nope", "no module 'nope'"),
         ("q_proj,,v_proj", "no module ''"),
         ("q_proj, v_proj", "no module ' v_proj'"),
-        ("lm_head", "--lora-targets lm_head: servers do not support adapters on the head"),
-        ("q_proj,embed_tokens", "--lora-targets embed_tokens: servers do not support adapters on the head"),
+        ("lm_head", "lora_targets=lm_head: servers do not support adapters on the head"),
+        ("q_proj,embed_tokens", "lora_targets=embed_tokens: servers do not support adapters on the head"),
     ],
 )
 def test_targets_are_modules_that_servers_take(

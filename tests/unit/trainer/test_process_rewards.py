@@ -186,7 +186,7 @@ def test_without_the_setting_all_tokens_have_the_answers_advantage() -> None:
 @pytest.mark.parametrize("objective", ["ppo", "gspo"])
 def test_they_need_an_objective_of_single_tokens(objective: str) -> None:
     flags = ["--run-dir", "d", "--model", "m", "--objective", objective]
-    with pytest.raises(SetupError, match=r"--process-rewards.*--objective other than ppo or gspo"):
+    with pytest.raises(SetupError, match=r"process_rewards=true .*objective other than ppo or gspo"):
         TrainerSettings.parse([*flags, "--process-rewards"], prog="trainer")
     assert not TrainerSettings.parse([*flags, "--preset", "rook-small"], prog="trainer").process_rewards
 

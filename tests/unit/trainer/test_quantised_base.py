@@ -131,7 +131,7 @@ def test_it_is_refused_where_it_cannot_be(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base_model.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SetupError, match=r"--base-bits 4 needs bitsandbytes: pip install 'rookery\[bits8\]'"):
+    with pytest.raises(SetupError, match=r"base_bits=4 needs bitsandbytes: pip install 'rookery\[bits8\]'"):
         build_policy(settings(tiny_model, base_bits=4))
-    with pytest.raises(SetupError, match="--base-bits: a GPT-2 is served merged"):
+    with pytest.raises(SetupError, match="base_bits: a GPT-2 is served merged"):
         build_policy(settings(write_gpt2(tmp_path), base_bits=8, lora_targets="c_attn"))

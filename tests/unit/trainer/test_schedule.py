@@ -33,6 +33,6 @@ def test_what_follows_ends_at_a_hundredth() -> None:
 
 def test_a_run_without_an_end_cannot_fall_until_it() -> None:
     given: dict[str, Any] = {"model": Path(), "run_dir": Path(), "lr_schedule": "cosine"}
-    with pytest.raises(ValueError, match="--lr-schedule cosine falls until --max-steps, which is not set"):
+    with pytest.raises(ValueError, match="lr_schedule=cosine falls until max_steps, which is not set"):
         TrainerSettings(**given)
     assert TrainerSettings(**given, max_steps=5).lr_schedule == "cosine"

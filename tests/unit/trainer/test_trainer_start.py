@@ -23,8 +23,8 @@ from services.trainer.versions import commits
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"offload": True}, "--offload moves Adam's moments off a GPU, and the trainer runs on the CPU"),
-        ({"adam_bits": 8}, "--adam-bits 8 needs bitsandbytes"),
+        ({"offload": True}, "offload moves Adam's moments off a GPU, and the trainer runs on the CPU"),
+        ({"adam_bits": 8}, "adam_bits=8 needs bitsandbytes"),
         ({"device": "7"}, "--device 7: this machine has 0 GPUs"),
         ({}, r"metrics.jsonl:2: not a step: .*'\[1\]'"),
     ],

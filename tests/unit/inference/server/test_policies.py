@@ -324,7 +324,7 @@ async def test_a_lease_that_nobody_renews_expires(policies: Policies, engine: Me
 async def test_there_are_only_so_many_leases(policies: Policies, serve) -> None:
     await serve(0, 1)
     policies.lease(0, seconds=60)
-    with pytest.raises(Conflict, match=r"the server has 1 leases \(--leases\), taken by: policy-v000000"):
+    with pytest.raises(Conflict, match=r"\(leases=1\) are taken by: policy-v000000"):
         policies.lease(1, seconds=60)
     policies.end_lease(0)
     assert policies.lease(1, seconds=60).version.number == 1

@@ -165,5 +165,5 @@ async def test_a_server_that_may_not_sleep_says_so(
     drainer = drain.RequestDrainer()
     sleeper = Sleeper(engine, engine, drainer, may_sleep=False)  # type: ignore[arg-type]
     app.state.rookery = replace(app.state.rookery, sleeper=sleeper)
-    with pytest.raises(Conflict, match="this server was started without --sleep"):
+    with pytest.raises(Conflict, match="this server was started without sleep=true"):
         await client.sleep()

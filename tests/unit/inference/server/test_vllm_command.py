@@ -55,7 +55,7 @@ def test_on_gpu_the_type_is_bfloat16_and_the_card_is_the_one_asked_for(model: Pa
 def test_only_a_gpu_can_be_left_to_others(model: Path) -> None:
     chosen = settings("--model", str(model), "--sleep")
     assert "--enable-sleep-mode" in vllm_command.command(chosen, port=1, cpu=False)
-    with pytest.raises(SetupError, match="--sleep: vLLM cannot sleep on a CPU"):
+    with pytest.raises(SetupError, match="sleep: vLLM cannot sleep on a CPU"):
         vllm_command.command(chosen, port=1, cpu=True)
 
 
