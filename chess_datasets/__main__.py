@@ -1,11 +1,5 @@
 """`python -m chess_datasets COMMAND`: `rookery data COMMAND`."""
 
-import sys
-from functools import partial
+from rookery.command_line import main_of
 
-from rookery import command_line
-
-main = partial(command_line.main, prefix="data")
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = main_of("data", __name__)

@@ -1,7 +1,5 @@
 """`python -m launcher`: the `rookery` command, for when it is not on the PATH."""
 
-import sys
+from rookery.command_line import main_of
 
-from launcher.command import main
-
-sys.exit(main())
+main = main_of("", __name__)

@@ -1,5 +1,3 @@
 """The `rookery` command, and `python -m launcher` for when it is not on the PATH: `rookery.command_line`."""
 
-from rookery.command_line import main
-
-__all__ = ["main"]
+from rookery.command_line import main as main

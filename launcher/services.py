@@ -1,14 +1,12 @@
 """The services that `rookery serve` starts, and how settings reach them."""
 
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from pydantic import TypeAdapter, ValidationError
 
-from rookery.commands import COMMANDS, Command, load
+from rookery.commands import COMMANDS
 from rookery.errors import SetupError
 from rookery.flags import meant
 from rookery.masking import mask_setting
@@ -18,32 +16,8 @@ from rookery.settings import SHARED, Settings, annotated_toml, shared_variable
 _BOOLEAN = TypeAdapter(bool)
 
 
-@dataclass(frozen=True)
-class Service:
-    """A service: a command of the family `serve` that a run may have."""
-
-    command: Command
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        """The command line that starts it."""
-        return (sys.executable, "-m", "launcher", *self.command.name.split())
-
-    @cached_property
-    def settings_class(self) -> type[Settings]:
-        """The class of its settings, imported on first use."""
-        kind: type[Settings] = load(self.command.settings)
-        return kind
-
-    @property
-    def ports(self) -> dict[str, int]:
-        """Its default ports by setting."""
-        fields = self.settings_class.model_fields
-        return {name: fields[name].default for name in ("port", "grpc_port") if name in fields}
-
-
 SERVICES = {
-    command.name.split()[1]: Service(command)
+    command.name.split()[1]: command
     for command in COMMANDS
     if command.family == "serve" and not command.settings.startswith("launcher.")
 }

@@ -4,7 +4,6 @@ Only settings that several services share, or that a first run is likely to chan
 All other settings of a service are given with `--set` or in the TOML file.
 """
 
-import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -20,7 +19,7 @@ from rookery.config.data import SAMPLE
 from rookery.errors import SetupError
 from rookery.prompt import StyleName
 from rookery.remote import PathOrUrl, is_url, shipped
-from rookery.settings import HIGHEST_PORT, Assignments, PresetSettings, RedisUrl, configured
+from rookery.settings import HIGHEST_PORT, Assignments, PresetSettings, RedisUrl
 
 _ASSIGNABLE = [name for name in SERVICES if name != "data"]
 """The services of a run. Its feed reads the games itself, without the data service."""
@@ -204,11 +203,8 @@ class Overrides:
             SetupError: the value is not a port.
         """
         kind = SERVICES[service].settings_class
-        variable = kind.variable(key)
-        setting = f"--set {service}.{key}=PORT or {variable}"
-        environment = {name.upper(): text for name, text in os.environ.items()}
-        value = self._values.get(service, {}).get(key) or environment.get(variable)
-        value = value or configured(kind.table()).get(key)
+        setting = f"--set {service}.{key}=PORT or {kind.variable(key)}"
+        value = self._values.get(service, {}).get(key) or kind.values_without_flags().get(key)
         if value is None:
             return None, setting
         if not (str(value).isdecimal() and int(value) <= HIGHEST_PORT):

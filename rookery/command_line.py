@@ -7,7 +7,8 @@ import importlib.util
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rookery import __version__
@@ -45,6 +46,14 @@ def main(argv: Sequence[str] | None = None, *, prefix: str = "") -> int:
         return _run(words)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def main_of(prefix: str, module: str) -> Callable[..., int]:
+    """`main` with a prefix, for the module of that name. It is run at once if `python -m` runs the module."""
+    program = partial(main, prefix=prefix)
+    if module == "__main__":
+        sys.exit(program())
+    return program
 
 
 def usage(family: str = "") -> str:
@@ -120,10 +129,14 @@ def _execute(command: Command, argv: list[str]) -> int:
 def _call(command: Command, argv: list[str]) -> Any:
     settings: Any = argv
     if command.settings:
-        kind = load(command.settings)
         show = (lambda parsed: load(command.show)(parsed)) if command.show else None
+        try:
+            kind = command.settings_class
+        except ModuleNotFoundError:
+            _require(command)
+            raise
         settings = kind.parse(argv, prog=f"rookery {command.name}", show=show)
-        _require(command)
+    _require(command)
     if command.logs:
         from rookery.logs import configure
 

@@ -5,7 +5,11 @@ nothing slow.
 """
 
 import importlib
-from typing import Any, NamedTuple
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from rookery.settings import Settings
 
 
 class Command(NamedTuple):
@@ -39,6 +43,23 @@ class Command(NamedTuple):
     def family(self) -> str:
         """The family that it is in, such as `serve`; empty if it is in none."""
         return self.name.rpartition(" ")[0]
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command line that starts it."""
+        return (sys.executable, "-m", "launcher", *self.name.split())
+
+    @property
+    def settings_class(self) -> "type[Settings]":
+        """The class of its settings, which is imported."""
+        kind: type[Settings] = load(self.settings)
+        return kind
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The default ports of a service by setting."""
+        fields = self.settings_class.model_fields
+        return {name: fields[name].default for name in ("port", "grpc_port") if name in fields}
 
     @property
     def function(self) -> str:
@@ -181,8 +202,6 @@ COMMANDS = (
     Command("arena COMMAND", _RESULTS, "evaluate players behind services that run already"),
     _arena("arena evaluate PLAYER ...", "evaluate players on positions, puzzles and test suites",
            "session:run EvaluateSettings"),
-    _arena("arena watch", "evaluate every Nth version of a run while it trains, as `rookery serve arena`",
-           "watch:serve_watcher WatchSettings"),
     _arena("arena curve RUN", "draw the learning curve of a run", "report:write_curve CurveSettings"),
     _arena("arena match PLAYER OPPONENT", "play games between two; --sprt stops when one is clearly stronger",
            "matches.session:run_match MatchSettings"),
@@ -190,7 +209,6 @@ COMMANDS = (
            "matches.session:run_tournament TournamentSettings"),
     _arena("arena elo GAMES", "fit the ratings of all players of a games.jsonl",
            "matches.session:run_elo EloSettings"),
-    _arena("arena uci", "play as a UCI engine, as `rookery uci`", "uci.session:run UciSettings"),
 )  # fmt: skip
 """All commands, in the order of the help."""
 

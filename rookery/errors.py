@@ -211,7 +211,7 @@ def validation_message(
         place = ".".join(str(part)[:QUOTED_CHARS] for part in error["loc"]) or root
         message = error["msg"].removeprefix("Value error, ")  # pydantic's prefix
         named = error["loc"][:1] if place else dict.fromkeys(re.findall(r"\w+", message))
-        notes = [f"got {quote(error.get('input'))}"] if place else []
+        notes = [f"got {quote(error['input'])}"] if place and "input" in error else []
         notes += [places[name] for name in named if name in places]
         message = f"{place}: {message}" if place else message
         parts.append(f"{message} ({'; '.join(notes)})" if notes else message)

@@ -92,13 +92,13 @@ def explain_values(
     errors: Sequence[Mapping[str, Any]], fields: Iterable[str], places: Mapping[str, str]
 ) -> str:
     """The message of pydantic's errors, with the value of each and where it comes from."""
-    known = [
-        {**error, "msg": f"no such setting{meant(str(error['loc'][0]), fields)}"}
-        if error["type"] == "extra_forbidden"
-        else error
-        for error in errors
-    ]
-    return validation_message(known, quote=lambda value: repr(mask_setting(value)), places=places)
+    details = [dict(error) for error in errors]
+    for error in details:
+        if error["type"] == "extra_forbidden":
+            error["msg"] = f"no such setting{meant(str(error['loc'][0]), fields)}"
+        elif error["type"] == "missing":
+            del error["input"]
+    return validation_message(details, quote=lambda value: repr(mask_setting(value)), places=places)
 
 
 def explain_arguments(

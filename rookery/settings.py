@@ -142,7 +142,7 @@ class Settings(BaseSettings):
             cls, cli_prog_name=prog, add_argument_method=cls._add_argument
         )
         if not {"-h", "--help"}.isdisjoint(argv):
-            values = cls._values_without_flags()
+            values = cls.values_without_flags()
             fields = {field.alias or name: field for name, field in cls.model_fields.items()}
             complete_help(source.root_parser, cls.__doc__ or "", fields, values, cls._places(values))
         try:
@@ -163,7 +163,7 @@ class Settings(BaseSettings):
         return settings
 
     @classmethod
-    def _values_without_flags(cls) -> dict[str, Any]:
+    def values_without_flags(cls) -> dict[str, Any]:
         """What the environment, the TOML file and the preset set, for --help. {} if one of them is wrong."""
         environment, arguments = EnvSettingsSource(cls), InitSettingsSource(cls, {})
         values: dict[str, Any] = {}

@@ -1,6 +1,5 @@
 """The commands `rookery plot` and `rookery compare`, with their settings."""
 
-import importlib.util
 import json
 import math
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from rich.text import Text
 
 from launcher.plots.comparison import WINDOW, Comparison, Interval, compare
 from launcher.plots.runs import Run, find_runs, group_seeds, ungrouped
-from rookery.errors import InvalidInput, SetupError
+from rookery.errors import InvalidInput
 from rookery.plots import CURVES_FILE
 from rookery.plots.panels import choose
 from rookery.plots.picture import FORMATS, Curve, Theme, draw
@@ -77,7 +76,6 @@ def plot(settings: PlotSettings, console: Console | None = None) -> int:
         RookeryError: a run cannot be read, there is nothing to draw, or the picture format is unknown.
     """
     console = console or SafeConsole()
-    _need_matplotlib()
     runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
     out = settings.out or (runs[0].folder / CURVES_FILE if len(runs) == 1 else Path(CURVES_FILE))
     curves = [Curve(run.name, (run.steps,)) for run in runs]
@@ -95,7 +93,6 @@ def compare_runs(settings: CompareSettings, console: Console | None = None) -> i
         RookeryError: a run cannot be read, there is only one configuration, or the runs share no statistic.
     """
     console = console or SafeConsole()
-    _need_matplotlib()
     runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
     configurations = ungrouped(runs) if settings.separate else group_seeds(runs)
     if len(runs) == 1:
@@ -183,8 +180,3 @@ def _write(out: Path, picture: bytes) -> None:
         out.write_bytes(picture)
     except OSError as error:
         raise InvalidInput(f"--out {str(out)!r}: {error}") from error
-
-
-def _need_matplotlib() -> None:
-    if importlib.util.find_spec("matplotlib") is None:
-        raise SetupError("pictures and intervals need matplotlib: pip install 'rookery[arena]'")

@@ -1,6 +1,6 @@
 """Reads the steps of a run from its metrics file, and the strength of its versions, to be drawn.
 
-`python -m arena watch` measures the strength while the run trains.
+`rookery serve arena` measures the strength while the run trains.
 """
 
 import json

@@ -1,11 +1,5 @@
 """`python -m services.data`: positions over HTTP and gRPC, as `rookery serve data`."""
 
-import sys
-from functools import partial
+from rookery.command_line import main_of
 
-from rookery import command_line
-
-main = partial(command_line.main, prefix="serve data")
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = main_of("serve data", __name__)

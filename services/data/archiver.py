@@ -12,7 +12,6 @@ for long therefore misses groups; they are counted.
 
 import asyncio
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,8 +20,9 @@ from typing import TypeVar
 
 from chess_datasets.store.folders import WrittenFile, open_folder
 from chess_datasets.traces.archive import FileBatch, FileLimits, TraceArchive, stream_id
-from rookery import command_line, metrics
+from rookery import metrics
 from rookery.codec import decode_group
+from rookery.command_line import main_of
 from rookery.config.data import ArchiverSettings
 from rookery.errors import Conflict, Unavailable, WireError
 from rookery.failpoints import reach
@@ -279,7 +279,4 @@ async def run(settings: ArchiverSettings) -> None:
     )
 
 
-main = partial(command_line.main, prefix="serve archive")
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = main_of("serve archive", __name__)

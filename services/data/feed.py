@@ -7,7 +7,6 @@ that runs at the same time, continues from there, so no position is skipped or r
 import asyncio
 import logging
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -21,7 +20,7 @@ from chess_datasets.positions.numbered import PositionOrder, Rounds, fixed_pool
 from chess_datasets.positions.recipe import Shares
 from chess_datasets.tasks.lines import Lines
 from chess_datasets.tasks.rookworld import RookworldMix, assign_task
-from rookery import command_line
+from rookery.command_line import main_of
 from rookery.config.data import GENERATED, FeedSettings
 from rookery.errors import Unavailable
 from rookery.metrics import FEED_WAIT_S
@@ -160,7 +159,4 @@ async def run(settings: FeedSettings) -> None:
         )
 
 
-main = partial(command_line.main, prefix="serve feed")
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = main_of("serve feed", __name__)

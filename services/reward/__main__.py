@@ -1,13 +1,9 @@
 """`python -m services.reward`: starts the service, as `rookery serve reward`."""
 
 import gc
-import sys
-from functools import partial
 
-from rookery import command_line
+from rookery.command_line import main_of
 from rookery.config.reward import RewardSettings
-
-main = partial(command_line.main, prefix="serve reward")
 
 
 async def run(settings: RewardSettings) -> None:
@@ -45,5 +41,4 @@ async def run(settings: RewardSettings) -> None:
         await serve(service)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = main_of("serve reward", __name__)

@@ -6,20 +6,16 @@ Without a command it trains on the groups of a run, as `rookery serve trainer`.
 import os
 import signal
 import sys
-from functools import partial
 from types import FrameType
 
-from rookery import command_line
+from rookery.command_line import is_importing, main_of
 from rookery.config.finetune import FinetuneSettings
 from rookery.config.trainer import AutobatchSettings, TrainerSettings
 from rookery.settings import Settings
 
-main = partial(command_line.main, prefix="serve trainer")
-
 
 def prepare(settings: Settings) -> None:
     """What a command of the trainer does before torch is imported."""
-    learns_files = isinstance(settings, FinetuneSettings)
     if isinstance(settings, FinetuneSettings | TrainerSettings) and not isinstance(
         settings, AutobatchSettings
     ):
@@ -27,7 +23,7 @@ def prepare(settings: Settings) -> None:
     # torch's threads wait for each other many times in a step. If they did so in a loop, they would take
     # the cores of a busy machine from those that they wait for.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if learns_files:
+    if isinstance(settings, FinetuneSettings):
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _exit_now)
 
@@ -50,10 +46,9 @@ def _launch_processes(devices: list[str]) -> None:
 
 def _exit_now(number: int, frame: FrameType | None) -> None:
     """Exits at once: outside of training there is nothing to save. Imports of packages swallow exceptions."""
-    if command_line.is_importing(frame):
+    if is_importing(frame):
         os._exit(128 + number)
     raise SystemExit(128 + number)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = main_of("serve trainer", __name__)

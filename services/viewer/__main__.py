@@ -1,13 +1,9 @@
 """`python -m services.viewer`: starts the viewer, as `rookery serve viewer`."""
 
 import asyncio
-import sys
-from functools import partial
 
-from rookery import command_line
+from rookery.command_line import main_of
 from rookery.config.viewer import ViewerSettings
-
-main = partial(command_line.main, prefix="serve viewer")
 
 
 async def run(settings: ViewerSettings) -> None:
@@ -34,5 +30,4 @@ async def run(settings: ViewerSettings) -> None:
         )
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = main_of("serve viewer", __name__)

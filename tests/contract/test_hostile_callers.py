@@ -101,7 +101,7 @@ TARGETS = [
         "redis",
         name="arena",
         argv=(
-            *("arena", "watch", "--run-dir", "FOLDER/run", *REDIS),
+            *("launcher", "serve", "arena", "--run-dir", "FOLDER/run", *REDIS),
             *("--inference-url", f"http://{NOBODY}", "--reward-target", NOBODY),
             *("--data-url", f"http://{NOBODY}"),
         ),

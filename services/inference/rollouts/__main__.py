@@ -3,16 +3,12 @@
 import asyncio
 import json
 import logging
-import sys
-from functools import partial
 
-from rookery import command_line
+from rookery.command_line import main_of
 from rookery.config.rollouts import RolloutsSettings
 from rookery.masking import mask_setting
 
 logger = logging.getLogger("services.inference.rollouts")
-
-main = partial(command_line.main, prefix="serve rollouts")
 
 
 async def run(settings: RolloutsSettings) -> None:
@@ -70,5 +66,4 @@ async def run(settings: RolloutsSettings) -> None:
     await serve(service)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = main_of("serve rollouts", __name__)

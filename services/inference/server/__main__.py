@@ -4,16 +4,12 @@
 """
 
 import os
-import sys
 from contextlib import suppress
-from functools import partial
 from typing import NoReturn
 
-from rookery import command_line
+from rookery.command_line import main_of
 from rookery.config.inference import ServerSettings
 from rookery.errors import Unavailable
-
-main = partial(command_line.main, prefix="serve inference")
 
 
 def run(settings: ServerSettings) -> NoReturn:
@@ -46,5 +42,4 @@ def _prepare(settings: ServerSettings) -> tuple[list[str], dict[str, str]]:
     return command, vllm_command.environment(settings, os.environ, cpu=cpu)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = main_of("serve inference", __name__)

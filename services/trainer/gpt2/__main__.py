@@ -5,13 +5,12 @@ Writes one JSON object per completion: its text, its log-probability, and whethe
 
 import json
 import sys
-from functools import partial
 from pathlib import Path
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 from pydantic_settings import SettingsConfigDict
 
-from rookery import command_line
+from rookery.command_line import main_of
 from rookery.rookworld import END_OF_TEXT
 from rookery.settings import Settings
 
@@ -64,7 +63,4 @@ def run(settings: GenerateSettings) -> None:
         sys.stdout.write(json.dumps(line) + "\n")
 
 
-main = partial(command_line.main, prefix="gpt2")
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = main_of("gpt2", __name__)

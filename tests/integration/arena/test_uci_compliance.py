@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 from tests.integration.arena.uci_process import Policy, Uci, policy_server, uci
 from tests.waiting import until
 
-COMMAND = ["-m", "arena", "uci"]
+COMMAND = ["-m", "launcher", "uci"]
 CHECKMATED = "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"
 STALEMATE = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
 SCORE = re.compile(r"info .*\bscore (cp|mate) -?\d+\b")

@@ -73,7 +73,7 @@ class Run:
     def watching(self):
         self.port = free_port()
         return started(
-            "arena", "watch", "--run", RUN, "--redis-url", self.server.redis_url,
+            "launcher", "serve", "arena", "--run", RUN, "--redis-url", self.server.redis_url,
             "--run-dir", str(self.folder), "--every", str(EVERY), "--inference-url", self.server.url,
             "--reward-target", f"dns:///127.0.0.1:{self.reward_port}", "--positions", str(self.positions),
             "--count", "12", "--samples", "1", "--pairs", "1", "--max-plies", "30", "--port", str(self.port),

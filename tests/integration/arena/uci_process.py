@@ -24,7 +24,7 @@ class Uci:
 
     def __init__(self, *flags: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "arena", "uci", "--seed", "1", *flags],
+            [sys.executable, "-m", "launcher", "uci", "--seed", "1", *flags],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

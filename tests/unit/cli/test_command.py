@@ -49,7 +49,6 @@ def test_a_command_has_a_function_and_settings(command: Command) -> None:
         ("serve trainer", "sft --lr 1", "sft", ["--lr", "1"]),
         ("serve trainer", "serve reward-model", "serve reward-model", []),
         ("serve trainer", "serve trainer --lr 1", "serve trainer", ["--lr", "1"]),
-        ("arena", "uci", "arena uci", []),
     ],
 )
 def test_words_name_a_command(

@@ -63,7 +63,7 @@ def values(plan: Plan, service: str) -> dict[str, Any]:
 
 def read_by_child(plan: Plan, service: str) -> dict[str, Any]:
     """The settings as the service itself reads them in its environment."""
-    module, _, kind = SERVICES[service].command.settings.partition(":")
+    module, _, kind = SERVICES[service].settings.partition(":")
     script = (
         f"import json; from {module} import {kind} as S\n"
         "print(json.dumps(S.parse([], prog='x').model_dump(mode='json')))"
