@@ -9,7 +9,7 @@ BENCHMARKS := loop reload reward data train gpt2 reward.reading scale scale.pred
 INTO_TRAINERS := $(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .trainers
 
 .DEFAULT_GOAL := help
-.PHONY: help setup trainers demo test nightly check chaos soak format proto dashboards viewer secrets lock digests sbom audit bench clean
+.PHONY: help setup trainers demo test nightly check chaos soak format proto commands dashboards viewer secrets lock digests sbom audit bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ format: setup ## format the code and fix what ruff can fix
 
 proto: setup ## generate rookery/v1 from proto/
 	$(PY) scripts/proto.py
+
+commands: setup ## write docs/commands.md
+	$(PY) -m scripts.commands
 
 dashboards: setup ## write Grafana's dashboards (deploy/grafana/dashboards)
 	$(PY) -m scripts.dashboards

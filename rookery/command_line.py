@@ -37,11 +37,11 @@ def main(argv: Sequence[str] | None = None, *, prefix: str = "") -> int:
     `prefix` is put before the arguments, as `serve data` by `python -m services.data`, unless they name
     another command: `python -m services.trainer sft`.
     """
-    if argv is None:
-        _prepare_process()
     words = list(sys.argv[1:] if argv is None else argv)
     if not (prefix in BY_NAME and BY_NAME[prefix].function and words and not words[0].startswith("-")):
         words = [*prefix.split(), *words]
+    if argv is None:
+        _prepare_process(words)
     try:
         return _run(words)
     except KeyboardInterrupt:
@@ -75,9 +75,8 @@ def _run(words: list[str]) -> int:
     if words == ["--version"]:
         sys.stdout.write(f"rookery {__version__}\n")
         return 0
-    name = next((name for name in (" ".join(words[:2]), *words[:1]) if name in BY_NAME), "")
-    command = BY_NAME.get(name)
-    rest = words[len(name.split()) :]
+    name = _name(words)
+    command, rest = BY_NAME.get(name), words[len(name.split()) :]
     if command and command.function:
         return _guarded(command, rest)
     if rest[:1] in (["-h"], ["--help"], ["help"]):
@@ -94,6 +93,11 @@ def _run(words: list[str]) -> int:
     program = f"rookery {name}".strip()
     wrong = f"no command {rest[0][:QUOTED_CHARS]!r}{meant(rest[0], known)}"
     return fail(SetupError(f"{wrong} ({program} --help)"))
+
+
+def _name(words: list[str]) -> str:
+    """The name of the command or family that the words begin with."""
+    return next((name for name in (" ".join(words[:2]), *words[:1]) if name in BY_NAME), "")
 
 
 def _guarded(command: Command, argv: list[str]) -> int:
@@ -154,9 +158,13 @@ def _require(command: Command) -> None:
             raise SetupError(f"rookery {command.name} needs {package}: pip install 'rookery[{extra}]'")
 
 
-def _prepare_process() -> None:
-    """Has Ctrl-C end the process quietly wherever it comes. Modules in the working folder can be imported."""
-    if not sys.flags.safe_path:
+def _prepare_process(words: list[str]) -> None:
+    """Has Ctrl-C end the process quietly wherever it comes.
+
+    What is not of the launcher can import modules in the working folder, such as reward functions.
+    """
+    command = BY_NAME.get(_name(words))
+    if command and not command.function.startswith("launcher.") and not sys.flags.safe_path:
         sys.path[0] = os.getcwd()  # noqa: PTH109 - pathlib is a slow import
     sys.unraisablehook = _end_if_interrupted
     # asyncio.run replaces this handler, and no other one.
