@@ -143,9 +143,11 @@ def arena(command: str, *players: str, flags: Mapping[str, object]) -> None:
     """Runs the arena in this terminal.
 
     Raises:
-        RookeryError: it failed; it has said why.
+        RookeryError: it failed, and has printed why.
+        SetupError: a player or a setting is wrong.
     """
     argv = [sys.executable, "-m", "launcher", "arena", command, *players, *as_flags(flags)]
     status = subprocess.run(argv, check=False).returncode
     if status:
-        raise RookeryError(f"the arena's {command} ended with status {status}")
+        kind = SetupError if status == 2 else RookeryError
+        raise kind(f"the arena's {command} ended with status {status}")
