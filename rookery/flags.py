@@ -18,31 +18,30 @@ from rookery.masking import mask_setting
 LAST_GROUP = "access"
 """The group of flags that is below all others."""
 
-_LITERAL, _STANDS_FOR = "\ue003", str.maketrans(',"\\', "\ue000\ue001\ue002")
+_PROTECTED = "\ue00f"
+_STANDS_FOR = {ord(character): 0xE000 + number for number, character in enumerate(',"\\[]{} \t')}
 _RESTORED = {new: old for old, new in _STANDS_FOR.items()}
 
 
 def protect(text: str) -> str:
-    """An argument in which pydantic-settings splits nothing at commas, and reads nothing as JSON.
+    """An argument in which pydantic-settings splits and strips nothing, and reads nothing as JSON.
 
     Raises:
-        ArgumentTypeError: it has characters that cannot be printed, such as those that stand for others here.
+        ArgumentTypeError: it has a control character, or a private one that stands for another here.
     """
-    if not text.isprintable():
+    if re.search("[\x00-\x08\x0a-\x1f\x7f\ue000-\ue00f]", text):
         raise ArgumentTypeError(f"{text!r} has a control character")
-    return _LITERAL + text.translate(_STANDS_FOR)
+    return _PROTECTED + text.translate(_STANDS_FOR)
 
 
-def restore(text: str) -> str:
-    """The argument that was protected, or a value of another source.
-
-    Raises:
-        ValueError: it has a control character.
-    """
-    text = text[1:].translate(_RESTORED) if text.startswith(_LITERAL) else text
-    if not text.isprintable():
-        raise ValueError(f"{text!r} has a control character")
-    return text
+def restore(values: Any) -> Any:
+    """The values of a repeatable flag that were protected, or those of another source."""
+    if not isinstance(values, list | tuple):
+        return values  # of a TOML file, and refused
+    return tuple(
+        value[1:].translate(_RESTORED) if isinstance(value, str) and value.startswith(_PROTECTED) else value
+        for value in values
+    )
 
 
 def complete_help(
@@ -109,11 +108,12 @@ def explain_arguments(
     `variables` are the names of a setting in the environment.
     """
     text = str(error).removeprefix("error parsing CLI: ")
-    if match := re.search(r'field "(\w+)" from source', text):
-        environment = {name.upper(): name for name in os.environ}
-        name = next((environment[name] for name in variables(match[1]) if name in environment), "")
-        value = mask_setting(os.environ.get(name, ""))[:QUOTED_CHARS]
-        return f'{match[1]}: not JSON such as ["a", "b"] (got {value!r}; {name} in the environment)'
+    environment = {name.upper(): name for name in os.environ}
+    match = re.search(r'field "(\w+)" from source', text)
+    names = [environment[name] for name in variables(match[1]) if name in environment] if match else []
+    if match and names:
+        value = mask_setting(os.environ[names[0]])[:QUOTED_CHARS]
+        return f'{match[1]}: not JSON such as ["a", "b"] (got {value!r}; {names[0]} in the environment)'
     flag = text.removeprefix("unrecognized arguments: ").partition(" ")[0].partition("=")[0]
     hint = meant(flag, parser._option_string_actions) if flag.startswith("--") else ""
     return f"{text}{hint} ({parser.prog} --help)"

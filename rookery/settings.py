@@ -31,6 +31,7 @@ from pydantic_settings import (
 
 from rookery.errors import InvalidInput, NotFound, RookeryError, SetupError
 from rookery.flags import complete_help, explain_arguments, explain_values, protect, restore
+from rookery.masking import printable
 from rookery.origins import OriginRecorder, Origins, as_toml, last_origins, place_of_value
 
 CONFIG_VARIABLE = "ROOKERY_CONFIG"
@@ -350,12 +351,15 @@ def _rejoin_specs(parts: Any) -> Any:
     return tuple(specs)
 
 
-def _restore(parts: Any) -> Any:
-    return tuple(restore(part) if isinstance(part, str) else part for part in parts)
+def _check_characters(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if printable(value) != value or "\n" in value:
+            raise ValueError(f"{value!r} has a control character")
+    return values
 
 
-Assignments = Annotated[tuple[str, ...], BeforeValidator(_restore)]
-"""The values of a repeatable `--set NAME=VALUE`, in which all characters that can be printed are allowed."""
+Assignments = Annotated[tuple[str, ...], BeforeValidator(restore), AfterValidator(_check_characters)]
+"""The values of a repeatable `--set NAME=VALUE`, with any characters but control characters."""
 
 Specs = Annotated[tuple[str, ...], BeforeValidator(_rejoin_specs)]
 """Players, each as the spec that `arena.players.spec` reads."""

@@ -449,7 +449,7 @@ def test_overrides_reach_their_service(house: Path) -> None:
             ["--set", "trainer.lr_schedule=cosine"],
             r"max_steps, which is not set \(.*--steps.*--set trainer.lr_sch",
         ),
-        (["--set", "trainer.lr=\x1b[2J"], "--set: .* has a control character"),
+        (["--set", "trainer.lr=\x1b[2J"], "set: .* has a control character"),
         (["--set", "reward.port=eighty"], "'eighty' is not a port"),
         (["--set", "reward.port=70000"], "'70000' is not a port"),
         (["--model", "models/none"], "'models/none' is not a model directory"),
