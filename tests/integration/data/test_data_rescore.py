@@ -93,7 +93,7 @@ def test_the_table_is_for_people(archive: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_an_unknown_scheme_is_named(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rescore", str(archive), "--scheme", "nope"]) == 1
+    assert main(["rescore", str(archive), "--scheme", "nope"]) == 2
     assert "no scheme 'nope'" in capsys.readouterr().err
 
 
