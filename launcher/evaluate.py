@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from pydantic import Field, NonNegativeInt, PositiveInt
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic import Field, PositiveInt
+from pydantic_settings import SettingsConfigDict
 from rich.console import Console
 
 from launcher.plan import HOST
@@ -20,19 +20,19 @@ from launcher.serve_players import batches, serve
 from launcher.services import SERVICES, as_flags
 from launcher.supervisor import running
 from rookery.access import AccessSettings
+from rookery.config.arena import EvaluationSettings
 from rookery.config.data import SAMPLE
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command
 from rookery.processes.ports import Ports
 from rookery.remote import PathOrUrl, ShippedPath
-from rookery.settings import Settings, Specs
 from rookery.terminal import SafeConsole
 
-_SHARED = ("sections", "count", "samples", "styles", "puzzles", "puzzle_count", "suites", "seed", "out")
+_SHARED = ("out", *(EvaluationSettings.model_fields.keys() - {"players", "positions"}))
 """The settings that the arena has under the same names."""
 
 
-class EvaluateSettings(Settings):
+class EvaluateSettings(EvaluationSettings):
     """Evaluate one or several players, and write one page about them: OUT/report.html.
 
     A player is model:DIR_OR_HUB_ID, run:RUN[@VERSION], http://HOST:PORT#MODEL, stockfish,nodes=N,
@@ -42,26 +42,12 @@ class EvaluateSettings(Settings):
 
     model_config = SettingsConfigDict(env_prefix="EVALUATE_")
 
-    players: CliPositionalArg[Specs]
-    """The players, such as model:models/rook-tiny run:demo@42 stockfish,nodes=100."""
-    sections: str = "positions,reasoning"
-    """Which sections, separated by commas: positions, reasoning, puzzles, suites, matches."""
     positions: Path | None = None
     """JSONL file with one position per line. Default: positions of held-out games of --source."""
     source: PathOrUrl = SAMPLE
     """Games to draw held-out positions from: a file (.pgn, .pgn.zst, .gz or .bz2) or its URL."""
-    count: PositiveInt = 500
-    """Number of positions."""
-    samples: NonNegativeInt = 4
-    """Sampled answers per position, in addition to the greedy one."""
-    styles: bool = False
-    """Ask language models in each of the seven position formats too."""
     puzzles: tuple[ShippedPath, ...] = (Path("samples/puzzles.csv"), Path("samples/mates_in_1.csv"))
     """Files of puzzles: the Lichess CSV, or PGN whose games start at the solver's turn. Repeatable."""
-    puzzle_count: PositiveInt = 1000
-    """Maximum number of puzzles from each file."""
-    suites: tuple[Path, ...] = ()
-    """Test suites in EPD with bm or am. Repeatable."""
     pairs: PositiveInt = 50
     """Openings of a match; each is played with both colours. With more than two players, all play all."""
     sprt: str | None = Field(default=None, pattern=r"^-?[\d.]+,-?[\d.]+$")
@@ -71,8 +57,6 @@ class EvaluateSettings(Settings):
     """Stockfish nodes per search of the reward service."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
     """cpu, the index of a GPU, or auto."""
-    seed: NonNegativeInt = 0
-    """Seed of the drawn positions, puzzles and openings, the sampled answers and the bootstrap."""
     out: Path = Path("runs/evaluation")
     """Folder of the answers and the report."""
 

@@ -23,24 +23,29 @@ from rookery.settings import Settings
 from rookery.terminal import SafeConsole
 
 
-class PlotSettings(Settings):
-    """Draw the training curves of one or more runs, from their metrics.jsonl, in one picture."""
-
-    model_config = SettingsConfigDict(env_prefix="PLOT_")
+class RunsSettings(Settings):
+    """Runs, and a picture of their curves."""
 
     runs: CliPositionalArg[list[str]] = Field(min_length=1)
     """Runs, by name or folder. A folder with several runs stands for all of them."""
-    out: Path | None = None
-    """Picture to write: .png, .svg or .pdf. Default: curves.png, in the run's folder if there is one run."""
     keys: tuple[str, ...] = ()
-    """Statistics to draw, repeatable; for example reward or kl_*. Default: all statistics with a panel."""
+    """Statistics, repeatable, as reward or kl_*. Default: all with a panel, or the most common ones."""
     runs_dir: Path = Path("runs")
     """Folder with the runs, for runs given by name."""
     theme: Theme = "light"
     """Colour theme: light or dark background."""
 
 
-class CompareSettings(Settings):
+class PlotSettings(RunsSettings):
+    """Draw the training curves of one or more runs, from their metrics.jsonl, in one picture."""
+
+    model_config = SettingsConfigDict(env_prefix="PLOT_")
+
+    out: Path | None = None
+    """Picture to write: .png, .svg or .pdf. Default: curves.png, in the run's folder if there is one run."""
+
+
+class CompareSettings(RunsSettings):
     """Compare runs: the means of their last steps, and the differences to the first run.
 
     Runs that differ only in their seed count as one configuration. If all configurations have the same seeds,
@@ -49,12 +54,8 @@ class CompareSettings(Settings):
 
     model_config = SettingsConfigDict(env_prefix="COMPARE_")
 
-    runs: CliPositionalArg[list[str]] = Field(min_length=1)
-    """Runs, by name or folder. A folder with several runs stands for all of them."""
     out: Path | None = None
     """Picture to write: .png, .svg or .pdf. Default: none."""
-    keys: tuple[str, ...] = ()
-    """Statistics to compare, repeatable; `*` matches any characters. Default: the most common ones."""
     window: float = Field(default=WINDOW, gt=0, le=1)
     """Share of each run's steps, counted from the end, over which the means are computed."""
     separate: bool = False
@@ -63,10 +64,6 @@ class CompareSettings(Settings):
     """Print JSON instead of a table."""
     seed: NonNegativeInt = 0
     """Seed of the resampling."""
-    runs_dir: Path = Path("runs")
-    """Folder with the runs, for runs given by name."""
-    theme: Theme = "light"
-    """Colour theme: light or dark background."""
 
 
 def plot(settings: PlotSettings, console: Console | None = None) -> int:

@@ -13,30 +13,52 @@ from rookery.remote import ShippedPath
 from rookery.settings import Port, RunSettings, Settings, Specs
 
 
-class QuestionSettings(AccessSettings):
+class PositionSettings(Settings):
+    """Positions, and how often players are asked about them."""
+
+    positions: Path | None = None
+    """JSONL file with one position per line."""
+    count: int = Field(default=500, ge=1)
+    """Number of positions."""
+    samples: int = Field(default=4, ge=0, le=64)
+    """Sampled answers per position, in addition to the greedy one."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the drawn positions and puzzles, the sampled answers, the games and the bootstrap."""
+
+
+class QuestionSettings(PositionSettings, AccessSettings):
     """What `evaluate` and `watch` have in common: positions, and how players are asked about them."""
 
     reward_target: str = "dns:///127.0.0.1:50051"
     """gRPC address of the reward service. Only for positions."""
     data_url: str | None = None
     """URL of a data service with held-out positions. Give either this or --positions."""
-    positions: Path | None = None
-    """JSONL file with one position per line."""
     exclude: Path | None = None
     """JSONL file of positions to leave out, such as those the policies were trained on."""
-    count: int = Field(default=500, ge=1)
-    """Number of positions."""
-    samples: int = Field(default=4, ge=0, le=64)
-    """Sampled answers per position, in addition to the greedy one."""
     temperature: float = Field(default=1.0, gt=0, le=2)
     """Temperature of the sampled answers."""
-    seed: int = Field(default=0, ge=0)
-    """Seed of the drawn positions and puzzles, the sampled answers, the games and the bootstrap."""
     concurrency: int = Field(default=32, ge=1, le=1024)
     """Questions asked at the same time."""
 
 
-class EvaluateSettings(QuestionSettings):
+class EvaluationSettings(PositionSettings):
+    """What `rookery evaluate` and `rookery arena evaluate` have in common."""
+
+    players: CliPositionalArg[Specs]
+    """The players, such as model:models/rook-tiny run:demo@42 stockfish,nodes=100."""
+    sections: str = "positions,reasoning"
+    """Which sections, separated by commas: positions, reasoning, puzzles, suites, matches."""
+    styles: bool = False
+    """Ask language models in each of the seven position formats too."""
+    puzzles: tuple[ShippedPath, ...] = ()
+    """Files of puzzles: the Lichess CSV, or PGN whose games start at the solver's turn. Repeatable."""
+    puzzle_count: int = Field(default=1000, ge=1)
+    """Maximum number of puzzles from each file."""
+    suites: tuple[Path, ...] = ()
+    """Test suites in EPD with bm or am. Repeatable."""
+
+
+class EvaluateSettings(EvaluationSettings, QuestionSettings):
     """Evaluate players on positions, puzzles and test suites, and write report.json and report.html.
 
     A player is written as a spec, such as http://127.0.0.1:8000#policy-v000150 or stockfish,nodes=100. The
@@ -45,20 +67,8 @@ class EvaluateSettings(QuestionSettings):
 
     model_config = SettingsConfigDict(env_prefix="ARENA_EVALUATE_")
 
-    players: CliPositionalArg[Specs]
-    """Specs of the players."""
     ask_only: bool = False
     """Only collect the answers: a later evaluation of more players with the same --out writes the report."""
-    sections: str = "positions,reasoning"
-    """Which sections, separated by commas: positions, reasoning, puzzles, suites, matches."""
-    styles: bool = False
-    """Ask language models in each of the position formats too."""
-    puzzles: tuple[ShippedPath, ...] = ()
-    """Files of puzzles: the Lichess CSV, or PGN whose games start at the solver's turn. Repeatable."""
-    puzzle_count: int = Field(default=1000, ge=1)
-    """Maximum number of puzzles from each file."""
-    suites: tuple[Path, ...] = ()
-    """Test suites in EPD with bm or am. Repeatable."""
     out: Path
     """Folder of the answers and the report. A metrics.jsonl there gives the learning curve."""
 

@@ -159,60 +159,41 @@ class TrainerSettings(
         return urls
 
     @model_validator(mode="after")
-    def _keeps_served_adapters(self) -> Self:
-        if self.lora_rank and self.keep < _LEAST_ADAPTERS:
-            raise ValueError(
-                f"keep={self.keep}: at least {_LEAST_ADAPTERS} adapters, because servers still read them"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _sleep_fits_other_settings(self) -> Self:
-        if self.sleep_inference and "," in self.device:
-            raise ValueError(f"sleep_inference is for one GPU, not for device={self.device}")
-        if self.sleep_inference and not self.micro_batch_tokens:
-            raise ValueError(
-                "micro_batch_tokens=auto measures while the server has its memory, so with "
-                "sleep_inference it must be a number"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _schedule_has_an_end(self) -> Self:
-        if self.lr_schedule != "constant" and not self.max_steps:
-            raise ValueError(
-                f"lr_schedule={self.lr_schedule} falls until max_steps, which is not set "
-                "(`rookery up`: --steps)"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _compile_fits_other_settings(self) -> Self:
-        excluded = {
+    def _settings_fit_together(self) -> Self:
+        measures, sharded = not self.micro_batch_tokens, self.sharding != "none"
+        uncompiled = {
             "gradient_checkpointing": self.gradient_checkpointing,
             f"base_bits={self.base_bits}": self.base_bits is not None,
-            f"sharding={self.sharding}": self.sharding != "none",
+            f"sharding={self.sharding}": sharded,
         }
-        if self.compile and (conflicts := [flag for flag, is_set in excluded.items() if is_set]):
-            raise ValueError(f"compile cannot be used with {' or '.join(conflicts)}")
-        return self
-
-    @model_validator(mode="after")
-    def _sharding_fits_other_settings(self) -> Self:
-        if self.sharding == "none":
-            return self
-        if not self.micro_batch_tokens:
-            raise ValueError(
-                "micro_batch_tokens=auto measures a single process: it cannot be used with sharding"
-            )
-        if self.base_bits:
-            raise ValueError(
-                f"sharding={self.sharding} cannot shard the integers of base_bits={self.base_bits}"
-            )
-        if self.lora_rank == 0 and (self.objective == "ppo" or self.adam_bits == 8 or self.offload):
-            raise ValueError(
-                "sharding with lora_rank=0 does not support objective=ppo, adam_bits=8 or offload"
-            )
+        excluded = " or ".join(setting for setting, is_set in uncompiled.items() if is_set)
+        unsharded = self.objective == "ppo" or self.adam_bits == 8 or self.offload
+        mistakes = {
+            f"keep={self.keep}: at least {_LEAST_ADAPTERS} adapters, because servers still read them": (
+                self.lora_rank and self.keep < _LEAST_ADAPTERS
+            ),
+            f"sleep_inference is for one GPU, not for device={self.device}": (
+                self.sleep_inference and "," in self.device
+            ),
+            "micro_batch_tokens=auto measures while the server has its memory: not with sleep_inference": (
+                self.sleep_inference and measures
+            ),
+            f"lr_schedule={self.lr_schedule} falls until max_steps, which is not set (`up`: --steps)": (
+                self.lr_schedule != "constant" and not self.max_steps
+            ),
+            f"compile cannot be used with {excluded}": self.compile and excluded,
+            "micro_batch_tokens=auto measures a single process: it cannot be used with sharding": (
+                sharded and measures
+            ),
+            f"sharding={self.sharding} cannot shard the integers of base_bits={self.base_bits}": (
+                sharded and self.base_bits
+            ),
+            "sharding with lora_rank=0 does not support objective=ppo, adam_bits=8 or offload": (
+                sharded and self.lora_rank == 0 and unsharded
+            ),
+        }
+        if made := [mistake for mistake, is_made in mistakes.items() if is_made]:
+            raise ValueError("; ".join(made))
         return self
 
     @property

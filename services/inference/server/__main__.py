@@ -18,11 +18,6 @@ def run(settings: ServerSettings) -> NoReturn:
     Raises:
         SetupError: the model is missing or not allowed, the port is taken, or Redis refuses the password.
     """
-    arguments, variables = _prepare(settings)
-    os.execve(arguments[0], arguments, variables)  # noqa: S606 - vLLM is to be this process
-
-
-def _prepare(settings: ServerSettings) -> tuple[list[str], dict[str, str]]:
     from rookery.connections import raise_descriptor_limit
     from rookery.hub import check_allowed
     from rookery.processes.ports import bind
@@ -39,7 +34,8 @@ def _prepare(settings: ServerSettings) -> tuple[list[str], dict[str, str]]:
         with suppress(Unavailable):  # Redis may start later, but a wrong password is fatal
             RunStreams(settings.redis_url, settings.run).ping(once=True)
     command = vllm_command.command(settings, port=port, cpu=cpu)
-    return command, vllm_command.environment(settings, os.environ, cpu=cpu)
+    variables = vllm_command.environment(settings, os.environ, cpu=cpu)
+    os.execve(command[0], command, variables)  # noqa: S606 - vLLM is to be this process
 
 
 main = main_of("serve inference", __name__)

@@ -76,7 +76,7 @@ def test_the_greeting_comes_before_the_player_is_opened() -> None:
         engine.until("uciok")
         engine.say("isready")
         assert "info string error: player 'stockfish,nodes=0': nodes: " in engine.until("info")[-1]
-        assert engine.process.wait(60) == 1
+        assert engine.process.wait(60) == 2
         assert engine.process.stderr and "stockfish,nodes=0" in engine.process.stderr.read()
 
 
@@ -373,7 +373,7 @@ def test_one_player_is_wanted() -> None:
 
 
 def test_a_player_without_its_server_is_refused() -> None:
-    with uci("--model", "models/rook-tiny") as engine:
+    with uci("--model", "models/rook-tiny", "--server-command=") as engine:
         engine.say("isready")
         assert "it needs a server" in engine.until("info string error")[-1]
 

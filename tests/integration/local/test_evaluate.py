@@ -48,14 +48,14 @@ def test_every_section_of_engines_and_random_movers(tmp_path: Path) -> None:
         (("nobody",), "player 'nobody': no such kind of player"),
         (("random", "--sections", "matches"), "a match needs two players"),
         (("random", "--sections", "chess960"), "no section 'chess960'"),
-        (("run:nowhere",), "player 'run:nowhere': 'nowhere' has no version"),
+        (("run:nowhere",), "player 'run:nowhere': no run 'nowhere'"),
     ],
 )
 def test_mistakes_are_said_in_a_line(
     arguments: tuple[str, ...], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     done = call(main, ["evaluate", *arguments, "--count", 2, "--out", tmp_path])
-    assert done.returncode != 0
+    assert done.returncode == 2
     told = done.stderr + capfd.readouterr().err  # of the arena, which is a process of its own
     assert said in told
     assert "Traceback" not in told

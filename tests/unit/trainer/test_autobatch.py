@@ -67,7 +67,7 @@ def test_out_of_memory_is_one_more_result() -> None:
 
 
 def test_nothing_fits() -> None:
-    with pytest.raises(SetupError, match=r"not even one row of 100 tokens.*--gradient-checkpointing"):
+    with pytest.raises(SetupError, match=r"not even one row of 100 tokens.*gradient_checkpointing"):
         find_largest(machine(fixed=990, each=30, available=1000), first=2, most=64)
 
 
