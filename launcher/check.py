@@ -28,6 +28,9 @@ _STDIN = Path("-")
 PLAY = ("choice", "lines")
 """Topics of claims about play, not about one position or one move."""
 
+_CLAIM = ("concept", "start", "end", "words", "true")
+"""What `--json` has of a claim."""
+
 _STYLES = {True: "green", False: "bold red underline", None: "yellow"}
 _MARKS = {True: "{+%s+}", False: "{-%s-}", None: "{~%s~}"}
 _WORDS = {True: "true", False: "false", None: "open"}
@@ -103,25 +106,14 @@ class Checked:
 
     def json(self) -> str:
         """All of it as one line."""
-        counts = self.count()
+        counts, reading = self.count(), self.reading
         return json.dumps(
             {
-                "place": self.place,
-                "fen": self.fen,
-                "text": self.text,
+                **{"place": self.place, "fen": self.fen, "text": self.text},
                 **{name: counts[name] for name in ("sentences", "unread", "true", "false", "open")},
-                "share_read": self.reading.share_read,
-                "claims": [
-                    {
-                        "concept": claim.concept,
-                        "start": claim.start,
-                        "end": claim.end,
-                        "words": claim.words,
-                        "true": claim.true,
-                    }
-                    for claim in self.reading.claims
-                ],
-                "unread_sentences": [[sentence.start, sentence.end] for sentence in self.reading.unread],
+                "share_read": reading.share_read,
+                "claims": [{name: getattr(claim, name) for name in _CLAIM} for claim in reading.claims],
+                "unread_sentences": [[sentence.start, sentence.end] for sentence in reading.unread],
             }
         )
 

@@ -29,10 +29,8 @@ A first run:
 
 
 def main(argv: Sequence[str] | None = None, *, prefix: str = "") -> int:
-    """Runs one command and returns its exit status.
-
-    0: done. 1: it failed. 2: the command, its settings or its input are wrong, so that the same call would
-    fail again. 130: Ctrl-C.
+    """Runs one command and returns its exit status: 0 if all is done, 1 if it failed, 2 if the command, its
+    settings or its input are wrong, so that the same call would fail again, 130 after Ctrl-C.
 
     `prefix` is put before the arguments, as `serve data` by `python -m services.data`, unless they name
     another command: `python -m services.trainer sft`.
@@ -122,15 +120,6 @@ def _guarded(command: Command, argv: list[str]) -> int:
 
 
 def _execute(command: Command, argv: list[str]) -> int:
-    status = _call(command, argv)
-    if hasattr(status, "send"):  # a coroutine
-        import asyncio
-
-        status = asyncio.run(status)
-    return status if isinstance(status, int) else 0
-
-
-def _call(command: Command, argv: list[str]) -> Any:
     settings: Any = argv
     if command.settings:
         show = (lambda parsed: load(command.show)(parsed)) if command.show else None
@@ -147,7 +136,12 @@ def _call(command: Command, argv: list[str]) -> Any:
         configure(command.logs, level=command.level)
     if command.prepare:
         load(command.prepare)(settings)
-    return load(command.function)(settings)
+    status = load(command.function)(settings)
+    if hasattr(status, "send"):  # a coroutine
+        import asyncio
+
+        status = asyncio.run(status)
+    return status if isinstance(status, int) else 0
 
 
 def _require(command: Command) -> None:
@@ -159,10 +153,8 @@ def _require(command: Command) -> None:
 
 
 def _prepare_process(words: list[str]) -> None:
-    """Has Ctrl-C end the process quietly wherever it comes.
-
-    What is not of the launcher can import modules in the working folder, such as reward functions.
-    """
+    """Has Ctrl-C end the process quietly wherever it comes. What is not of the launcher can import modules in
+    the working folder, such as reward functions."""
     command = BY_NAME.get(_name(words))
     if command and not command.function.startswith("launcher.") and not sys.flags.safe_path:
         sys.path[0] = os.getcwd()  # noqa: PTH109 - pathlib is a slow import

@@ -24,11 +24,8 @@ _RESTORED = {new: old for old, new in _STANDS_FOR.items()}
 
 
 def protect(text: str) -> str:
-    """An argument in which pydantic-settings splits and strips nothing, and reads nothing as JSON.
-
-    Raises:
-        ArgumentTypeError: it has a control character, or a private one that stands for another here.
-    """
+    """An argument in which pydantic-settings splits and strips nothing, and reads nothing as JSON. Raises
+    `ArgumentTypeError` if it has a control character, or a private one that stands for another here."""
     if re.search("[\x00-\x08\x0a-\x1f\x7f\ue000-\ue00f]", text):
         raise ArgumentTypeError(f"{text!r} has a control character")
     return _PROTECTED + text.translate(_STANDS_FOR)
@@ -51,11 +48,8 @@ def complete_help(
     values: Mapping[str, Any],
     places: Mapping[str, str],
 ) -> None:
-    """Writes the help texts. A command's own flags come first.
-
-    `fields` are those of the settings by the name of their flag. `values` are set by the environment, a file
-    or a preset; `places` says where.
-    """
+    """Writes the help texts. A command's own flags come first. `fields` are those of the settings by the name
+    of their flag. `values` are set by the environment, a file or a preset; `places` says where."""
     formatter = parser._get_formatter()
     positional = [action for action in parser._actions if not action.option_strings]
     words = (formatter._format_args(action, str(action.metavar)) for action in positional)
@@ -104,9 +98,7 @@ def explain_arguments(
     error: SettingsError, parser: ArgumentParser, variables: Callable[[str], Iterable[str]]
 ) -> str:
     """The message of an error about arguments, or about a list in the environment, which is read as JSON.
-
-    `variables` are the names of a setting in the environment.
-    """
+    `variables` are the names of a setting in the environment."""
     text = str(error).removeprefix("error parsing CLI: ")
     environment = {name.upper(): name for name in os.environ}
     match = re.search(r'field "(\w+)" from source', text)

@@ -47,9 +47,7 @@ def last_origins() -> Origins:
 
 def place_of_value(name: str, variables: Sequence[str], table: str, file: str) -> str:
     """Where the value of a setting came from in the settings read last; empty for a flag or a default.
-
-    `variables` are those of the setting in the environment, `table` is its table in the TOML `file`.
-    """
+    `variables` are those of the setting in the environment, `table` is its table in the TOML `file`."""
     origin, environment = last_origins().get(name), {variable.upper() for variable in os.environ}
     if origin == "environment":
         return f"{next(filter(environment.__contains__, variables), 'a variable')} in the environment"

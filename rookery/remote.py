@@ -122,17 +122,9 @@ def _copy(files: Any, root: str, names: Iterable[str], *, copy: Path) -> None:
                 raise
 
 
-RUNS_DIR = "runs"
-"""The folder with a folder for each run, below the working folder."""
-
-
-def find_run(place: str, *, runs_dir: str | Path = RUNS_DIR) -> Path:
-    """The folder of a run: that of its name in `runs_dir`, a path, or a copy of what is at a URL.
-
-    Raises:
-        SetupError: there is none; the message says where it was sought, and which runs there are.
-        Unavailable: the store of a URL does not answer.
-    """
+def find_run(place: str, *, runs_dir: str | Path = "runs") -> Path:
+    """The folder of a run: that of its name in `runs_dir`, a path, or a copy of what is at a URL. Raises
+    `SetupError` if there is none; the message says where it was sought, and which runs there are."""
     place = place.removeprefix("run:")  # as a player is written
     if is_url(place):
         return local_folder(place)

@@ -395,10 +395,8 @@ def shared_variable(name: str) -> str:
 
 
 def fail(error: RookeryError, *, is_service: bool = False) -> int:
-    """Prints the error to stderr. Returns the exit status: 2 if the input is wrong (do not retry), else 1.
-
-    A service ends with 2 only if it cannot start: it is started again if it died of what others sent.
-    """
+    """Prints the error to stderr. Returns the exit status: 2 if the input is wrong (do not retry), else 1. A
+    service ends with 2 only if it cannot start: it is started again if it died of what others sent."""
     sys.stderr.write(f"error: {error}\n")
     wrong = SetupError if is_service else SetupError | InvalidInput | NotFound
     return 2 if isinstance(error, wrong) else 1

@@ -88,16 +88,8 @@ def score(settings: ScoreSettings) -> int:
 
 def _score_one(scorer: LocalScorer, options: ScoreSettings) -> int:
     response = sys.stdin.read() if options.response == "-" else options.response or ""
-    item = Item(
-        options.fen or "",
-        response,
-        options.task,
-        scheme=options.scheme,
-        truncated=options.truncated,
-        move=options.move,
-        target=options.target,
-    )
-    verdict = scorer.score(item)
+    more = options.model_dump(include={"scheme", "truncated", "move", "target"})
+    verdict = scorer.score(Item(options.fen or "", response, options.task, **more))
     if options.json_:
         sys.stdout.write(_json(verdict) + "\n")
     else:
