@@ -12,7 +12,7 @@ import tomllib
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, cast
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
@@ -154,10 +154,15 @@ class Settings(BaseSettings):
         group = next((group for group in parser._action_groups[2:] if group.title == title), None)
         if group is None and title:
             group = parser.add_argument_group(title)
-        if str(options.get("metavar")).startswith("tuple["):  # a repeatable flag takes one value at a time
-            options["metavar"] = options["metavar"].removeprefix("tuple[").split(",")[0]
+        if values := re.match(r"tuple\[(\{.*?\}|[^,\]]+)", str(options.get("metavar"))):
+            options["metavar"] = values[1]  # argparse parses one value at a time
+        field = cls.model_fields.get(options.get("dest", flags[0]))
+        if field and _RESTORE in field.metadata:
+            options |= {"type": lambda text: text.translate(_INTACT)}
         if options.get("dest") in ("set", "vary"):  # of type `Assignments`
-            options |= {"type": lambda text: text.translate(_INTACT), "metavar": "NAME=VALUE"}
+            options |= {"metavar": "NAME=VALUE"}
+        elif field and _RESTORE in field.metadata:  # of type `Several`
+            options |= {"nargs": "+"} | ({"action": "extend"} if "action" in options else {})
         (group or parser).add_argument(*flags, **options)
 
 
@@ -300,16 +305,24 @@ def _rejoin_specs(parts: Any) -> Any:
 
 # pydantic-settings splits lists at commas and reads quotes and backslashes as JSON's. Characters of Unicode's
 # private use area stand for them until it is done.
-_INTACT = str.maketrans(',"\\', "\ue000\ue001\ue002")
+_INTACT = {ord(character): 0xE000 + number for number, character in enumerate(',"\\[]{} \t')}
 _RESTORED = {new: old for old, new in _INTACT.items()}
 
 
 def _restore_characters(parts: Any) -> Any:
+    if not isinstance(parts, list | tuple):
+        return parts  # of a TOML file, and refused
     return tuple(part.translate(_RESTORED) if isinstance(part, str) else part for part in parts)
 
 
-Assignments = Annotated[tuple[str, ...], BeforeValidator(_restore_characters)]
+_RESTORE = BeforeValidator(_restore_characters)
+
+Assignments = Annotated[tuple[str, ...], _RESTORE]
 """The values of a repeatable `--set NAME=VALUE`, in which all characters are allowed."""
+
+T = TypeVar("T")
+Several = Annotated[T, _RESTORE]
+"""A tuple, as a flag or positional argument that takes one or more values: `--source A B --source C`."""
 
 Specs = Annotated[tuple[str, ...], BeforeValidator(_rejoin_specs)]
 """Players, each as the spec that `arena.players.spec` reads."""

@@ -54,7 +54,11 @@ LIGHT: dict[str, tuple[set[str], list[str]]] = {
 """Package: the extras it may lean on, the modules it must not bring."""
 
 COMMANDS: dict[str, list[str]] = {
-    "chess_datasets": [],
+    "chess_datasets": ["pyarrow", "numpy"],
+    "chess_datasets sample": ["pyarrow", "numpy", "commentary"],
+    "chess_datasets tasks": ["pyarrow", "numpy", "commentary"],
+    "chess_datasets annotate": ["pyarrow", "numpy", "commentary"],
+    "chess_datasets rescore": ["pyarrow", "numpy", "commentary"],
     "services.data": [],
     "services.reward": [],
     "services.inference.server": ["transformers"],

@@ -9,9 +9,10 @@ import pytest
 from pydantic import Field, ValidationError
 from pydantic_settings import SettingsConfigDict
 
+from chess_datasets.commands import COMMANDS
 from rookery.errors import SetupError
 from rookery.origins import as_toml
-from rookery.settings import CONFIG_VARIABLE, Port, RunSettings, Settings, fail
+from rookery.settings import CONFIG_VARIABLE, Port, RunSettings, Settings, Several, fail
 
 
 class Bakery(RunSettings):
@@ -25,6 +26,10 @@ class Bakery(RunSettings):
     """Loaves in one batch."""
     rye: bool = False
     """Bake with rye."""
+    sizes: Several[tuple[int, ...]] = ()
+    """Weights of loaves, in grams."""
+    names: Several[tuple[str, ...]] = ("loaf",)
+    """Names of loaves."""
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +84,27 @@ def test_a_wrong_flag_is_named_with_its_value(argv: list[str], message: str) -> 
 def test_a_wrong_variable_is_named_with_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BAKERY_LOAVES", "many")
     with pytest.raises(SetupError, match=r"bakery: loaves: .*got 'many'"):
+        parse()
+
+
+def test_a_flag_of_several_values_is_repeatable_and_leaves_them_intact() -> None:
+    names = ["a,b", "[ab]*", ' "c"', "\\d", "{e}", "7", "-", "*"]
+    settings = parse("--names", *names[:3], "--sizes", "750", "500", "--names", *names[3:])
+    assert (settings.names, settings.sizes) == (tuple(names), (750, 500))
+    with pytest.raises(SetupError, match=r"sizes\.1: .*got 'x,1'"):
+        parse("--sizes", "750", "x,1")
+
+
+def test_several_values_are_a_list_in_the_file_and_json_in_a_variable(
+    toml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toml.write_text('[bakery]\nnames = ["a,b", "c"]\n')
+    assert parse().names == ("a,b", "c")
+    monkeypatch.setenv("BAKERY_NAMES", '["d"]')
+    assert parse().names == ("d",)
+    monkeypatch.delenv("BAKERY_NAMES")
+    toml.write_text('[bakery]\nnames = "abc"\n')
+    with pytest.raises(SetupError, match=r"names: .*tuple \(got 'abc'\)"):
         parse()
 
 
@@ -157,7 +183,7 @@ def _programs(parent: type[Settings] = Settings) -> Iterator[type[Settings]]:
     for child in parent.__subclasses__():
         if child.__subclasses__():
             yield from _programs(child)
-        elif child.__module__.startswith(("rookery.config.", "services.", "launcher.")):
+        elif child.__module__.startswith(("chess_datasets.", "rookery.config.", "services.", "launcher.")):
             yield child
 
 
@@ -165,11 +191,12 @@ def test_no_program_has_the_variables_that_all_share() -> None:
     config = pkgutil.iter_modules(importlib.import_module("rookery.config").__path__, "rookery.config.")
     for name in (
         *(module.name for module in config),
+        *(settings.rpartition(".")[0] for _, _, settings, _ in COMMANDS.values()),
         "launcher.exporter",
         "launcher.settings",
         "launcher.status",
     ):
         importlib.import_module(name)
     programs = {program.__name__: program.model_config.get("env_prefix") for program in _programs()}
-    assert programs["DataSettings"] == "DATA_"
+    assert (programs["DataSettings"], programs["SampleSettings"]) == ("DATA_", "DATA_SAMPLE_")
     assert [name for name, prefix in programs.items() if prefix in ("ROOKERY_", "", None)] == []
