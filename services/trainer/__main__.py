@@ -34,7 +34,6 @@ COMMANDS = FINETUNE_COMMANDS | {
     ),
     "merge": ("rookery merge", "services.trainer.merge.MergeSettings", "merge"),
     "autobatch": ("rookery autobatch", "rookery.config.trainer.AutobatchSettings", "autobatch"),
-    "scaling": ("python -m services.trainer scaling", "services.trainer.scaling.ScalingSettings", "scaling"),
     "tiny": ("python -m services.trainer tiny", "services.trainer.tiny.TinySettings", "tiny"),
 }
 

@@ -64,7 +64,7 @@ COMMANDS: dict[str, list[str]] = {
     "services.inference.server": ["transformers"],
     "services.inference.rollouts": ["transformers", "grpc", "fastapi"],
     "services.trainer": [],
-    "services.trainer scaling": ["safetensors", "matplotlib"],
+    "bench.scaling": ["safetensors", "matplotlib"],
     "arena": [],
     "arena evaluate": ["numpy", "matplotlib"],
     "arena match": ["numpy", "chess"],

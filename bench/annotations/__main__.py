@@ -1,4 +1,7 @@
-"""`python -m chess_datasets.annotate check`: counts false claims in first drafts of annotations."""
+"""`python -m bench.annotations`: counts false claims in first drafts of annotations.
+
+Returns 1 if there is one. Goes on where it was stopped.
+"""
 
 import argparse
 import asyncio
@@ -11,8 +14,7 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
 
-from chess_datasets.annotate.annotator import AHEAD
-from chess_datasets.annotate.audit import Audit
+from bench.annotations.audit import Audit
 from chess_datasets.annotate.compose import ANY, Manner
 from chess_datasets.annotate.study import Effort, decidable
 from chess_datasets.jobs import Progress
@@ -26,9 +28,8 @@ from rookery.processes.workers import process_pool
 from rookery.trace import Phase, Position
 
 _DEADLINE_S = 60.0
-_EXAMPLES = """examples:
-  python -m chess_datasets.annotate check --count 10000 --out runs/annotations-check
-"""
+_AHEAD = 8
+"""Positions in work for each engine: while one waits for its first search, the engine searches another."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -52,7 +53,7 @@ async def _check(options: argparse.Namespace) -> int:
             positions = (
                 (position.fen, next(reversed(position.last_moves), None)) for position in _positions(options)
             )
-            ahead = AHEAD * options.engines
+            ahead = _AHEAD * options.engines
             tally = await audit.run(positions, ahead=ahead, advance=progress.advance)
     summary = json.dumps(tally.summary(), indent=2)
     (audit.folder / "summary.json").write_text(summary + "\n", encoding="utf-8")
@@ -100,12 +101,10 @@ def _positions(options: argparse.Namespace) -> Iterator[Position]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m chess_datasets.annotate",
-        description="Counts false claims in first drafts of analyses. Goes on where it was stopped.",
-        epilog=_EXAMPLES,
+        prog="python -m bench.annotations",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("command", choices=["check"])
     parser.add_argument("--out", required=True, metavar="FOLDER")
     parser.add_argument("--count", type=int, required=True, help="positions")
     parser.add_argument("--source", nargs="+", default=[SAMPLE], metavar="PGN")
