@@ -15,7 +15,7 @@ from rich.text import Text
 
 from commentary import Claim, Reading, Sentence, read
 from commentary.concept import CONCEPTS
-from rookery.epd import decoded
+from rookery.encoding import decode
 from rookery.errors import InvalidInput
 from rookery.fen import read_fen
 from rookery.masking import printable
@@ -137,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _single_text(options: argparse.Namespace) -> Iterator[Checked]:
-    text = options.text if options.file is None else decoded(_content(options.file))
+    text = options.text if options.file is None else decode(_content(options.file))
     if not text.strip():
         raise InvalidInput("there is no text")
     try:

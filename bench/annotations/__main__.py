@@ -20,8 +20,9 @@ from chess_datasets.annotate.study import Effort, decidable
 from chess_datasets.jobs import Progress
 from commentary import LENGTHS, VOICES
 from rookery.config.data import SAMPLE
+from rookery.encoding import decode
 from rookery.engines import EnginePool, find_engine
-from rookery.epd import decoded, epd_lines, read_epd
+from rookery.epd import epd_lines, read_epd
 from rookery.errors import InvalidInput, RookeryError
 from rookery.fen import FenReport
 from rookery.processes.workers import process_pool
@@ -77,7 +78,7 @@ def _positions(options: argparse.Namespace) -> Iterator[Position]:
     """Distinct positions from games, or those of a file with a FEN on each line."""
     if options.fens:
         report = FenReport()
-        lines = list(islice(epd_lines(decoded(Path(options.fens).read_bytes())), options.count))
+        lines = list(islice(epd_lines(decode(Path(options.fens).read_bytes())), options.count))
         for number, line in lines:
             try:
                 fen = decidable(read_epd(line, dropped=report.dropped).board.fen()).fen()
