@@ -16,6 +16,7 @@ import chess
 import httpx
 
 from rookery.access import OPEN, REMEDY, Access
+from rookery.encoding import encoding_of
 from rookery.errors import InvalidInput, PeerFault, SetupError, cause_message
 from rookery.fen import FenReport, read_fen
 from rookery.prompt import mover_board
@@ -58,7 +59,7 @@ def read_jsonl(path: Path, *, report: FenReport | None = None) -> list[Position]
             message names the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        lines = path.read_text(encoding=encoding_of(path)).split("\n")
     except UnicodeDecodeError as error:
         form = "not JSON lines, as `rookery data sample --form jsonl` writes"
         raise InvalidInput(f"positions {str(path)!r}: {form}: {error}") from error

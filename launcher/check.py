@@ -16,7 +16,7 @@ from rich.text import Text
 
 from commentary import Claim, Reading, Sentence, read
 from commentary.concept import CONCEPTS
-from rookery.epd import decoded
+from rookery.encoding import decode
 from rookery.errors import SetupError
 from rookery.fen import read_fen
 from rookery.masking import printable
@@ -141,7 +141,7 @@ def _names_a_file(text: str) -> bool:
 
 def _single_text(settings: CheckSettings) -> Iterator[Checked]:
     path = settings.path
-    text = (settings.text or "") if path is None else decoded(_content(path))
+    text = (settings.text or "") if path is None else decode(_content(path))
     if not text.strip():
         raise SetupError("there is no text")
     try:

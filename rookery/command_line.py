@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rookery import __version__
 from rookery.commands import BY_NAME, COMMANDS, Command, load
@@ -120,15 +120,13 @@ def _guarded(command: Command, argv: list[str]) -> int:
 
 
 def _execute(command: Command, argv: list[str]) -> int:
-    settings: Any = argv
-    if command.settings:
-        show = (lambda parsed: load(command.show)(parsed)) if command.show else None
-        try:
-            kind = command.settings_class
-        except ModuleNotFoundError:
-            _require(command)
-            raise
-        settings = kind.parse(argv, prog=f"rookery {command.name}", show=show)
+    show = (lambda parsed: load(command.show)(parsed)) if command.show else None
+    try:
+        kind = command.settings_class
+    except ModuleNotFoundError:
+        _require(command)
+        raise
+    settings = kind.parse(argv, prog=f"rookery {command.name}", show=show)
     _require(command)
     if command.logs:
         from rookery.logs import configure

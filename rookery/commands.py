@@ -21,8 +21,8 @@ class Command(NamedTuple):
     """The heading above it in the help."""
     summary: str
     runs: str = ""
-    """The function, as MODULE:NAME, and the class of its settings, in the same module or as MODULE:NAME.
-    Without settings, the function takes the arguments. It may return the exit status, or a coroutine."""
+    """The function, as MODULE:NAME, and the class of its settings, in the same module or as MODULE:NAME. The
+    function takes the settings, and may return the exit status, or a coroutine."""
     needs: tuple[tuple[str, str], ...] = ()
     """Packages that must be installed, each with the extra that installs it."""
     logs: str = ""
@@ -68,7 +68,7 @@ class Command(NamedTuple):
 
     @property
     def settings(self) -> str:
-        """Where the class of its settings is; empty if the function reads the arguments itself."""
+        """Where the class of its settings is; empty for a family."""
         place = self.runs.partition(" ")[2]
         return place if ":" in place or not place else f"{self.function.partition(':')[0]}:{place}"
 
@@ -103,7 +103,10 @@ def _arena(usage: str, summary: str, runs: str, group: str = "") -> Command:
 
 
 def _data(usage: str, summary: str, runs: str, group: str = "") -> Command:
-    place = f"chess_datasets.commands.{runs}"
+    module, settings = runs.split()
+    name = usage.removeprefix("data ").split()[0]
+    place = f"chess_datasets.commands.{module}:{name} "
+    place += f"chess_datasets.commands.settings.{settings}:{name.title()}Settings"
     return Command(usage, group, summary, place, _DATA, logs="data", level="WARNING")
 
 
@@ -156,21 +159,21 @@ COMMANDS = (
     Command("check TEXT", _PARTS, "mark what is true and false in a text about a position, or in a PGN",
             "launcher.check:check CheckSettings"),
     Command("data COMMAND", _PARTS, "make positions and data sets from games"),
-    _data("data index", "write an index beside a file of games, for direct access", "games:index"),
-    _data("data sample", "print positions from games, or write them to Parquet", "sample:main"),
-    _data("data games", "write whole games, as PGN or as a JSON list of strings", "games:games"),
+    _data("data index", "write an index beside a file of games, for direct access", "games games"),
+    _data("data sample", "print positions from games, or write them to Parquet", "sample games"),
+    _data("data games", "write whole games, as PGN or as a JSON list of strings", "games games"),
     _data("data moves", "write a supervised data set: the move played, the legal moves, or whole games",
-          "games:moves"),
+          "games games"),
     _data("data tasks", "write questions with answers: RookWorld's lines, moves, positions, puzzles",
-          "tasks:main"),
-    _data("data annotate", "write analyses in prose whose claims are checked on the board", "annotate:main"),
-    _data("data pairs", "write preference pairs: the engine's move and a weaker one", "pairs:main"),
+          "tasks positions"),
+    _data("data annotate", "write analyses in prose, with every claim checked", "annotate positions"),
+    _data("data pairs", "write preference pairs: the engine's move and a weaker one", "pairs positions"),
     _data("data stats", "count games or positions by phase, rating, result, time control",
-          "stats:main"),
-    _data("data republish", "add the groups of an archive to a run's stream again", "republish:main"),
-    _data("data rescore", "score the answers of an archive again with another scheme", "rescore:main"),
+          "stats games"),
+    _data("data republish", "add the groups of an archive to a run's stream again", "republish archives"),
+    _data("data rescore", "score the answers of an archive again with another scheme", "rescore archives"),
     _data("rescore ARCHIVE", "score the answers of an archive again with another scheme",
-          "rescore:main", _PARTS),
+          "rescore archives", _PARTS),
     Command("replay RUN", _PARTS, "train on the archive of a run again, and compare the versions' bytes",
             "launcher.replay:replay ReplaySettings", (*_DATA, *_TRAINER)),
 
@@ -184,8 +187,6 @@ COMMANDS = (
              "merge:run MergeSettings"),
     _trainer("autobatch", "measure the largest batch that fits into memory",
              "autobatch:run rookery.config.trainer:AutobatchSettings"),
-    _trainer("scaling RUN ...", "fit how the loss of `sft` depends on the model's size and the tokens",
-             "scaling:run ScalingSettings"),
     _trainer("tiny", "write a small model with random weights", "tiny:run TinySettings"),
     _trainer("gpt2", "continue a text with a GPT-2", "gpt2.__main__:run GenerateSettings"),
 

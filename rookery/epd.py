@@ -33,16 +33,6 @@ class Epd:
     avoid: tuple[str, ...] = ()
 
 
-def decoded(content: bytes) -> str:
-    """The text of a file: UTF-16 with a byte order mark, UTF-8 with or without one, or else Latin-1."""
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return content.decode("utf-16", errors="replace")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
-
-
 def epd_lines(text: str) -> Iterator[tuple[int, str]]:
     """The lines of a file with their numbers, without empty lines and comments (`#`)."""
     for number, line in enumerate(re.split(r"\r\n?|\n", text), start=1):

@@ -51,6 +51,31 @@ def is_url(place: str) -> bool:
     return "://" in place
 
 
+def _check_output_folder(place: str) -> str:
+    """Refuses what is or lies below a file. Nothing is created, and no URL is asked."""
+    if place.startswith("file://") or not is_url(place):
+        path = Path(place.removeprefix("file://")).absolute()
+        present = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
+        if not present.is_dir():
+            raise ValueError(f"{str(present)!r} is not a folder")
+    return place
+
+
+def _check_output_file(place: str) -> str:
+    if place and not is_url(place):
+        if Path(place).is_dir():
+            raise ValueError("it is a folder")
+        _check_output_folder(str(Path(place).parent))
+    return place
+
+
+OutputFolder = Annotated[PathOrUrl, AfterValidator(_check_output_folder)]
+"""A setting: a folder to write to, which need not exist."""
+
+OutputFile = Annotated[PathOrUrl, AfterValidator(_check_output_file)]
+"""A setting: a file to write."""
+
+
 def cache_folder() -> Path:
     """The folder of the copies."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rookery"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Self, cast
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
@@ -207,10 +207,15 @@ class Settings(BaseSettings):
         group = next((group for group in parser._action_groups[2:] if group.title == title), None)
         if group is None and title:
             group = parser.add_argument_group(title)
-        if str(options.get("metavar")).startswith("tuple["):  # a repeatable flag takes one value at a time
-            options["metavar"] = options["metavar"].removeprefix("tuple[").split(",")[0]
+        if values := re.match(r"tuple\[(\{.*?\}|[^,\]]+)", str(options.get("metavar"))):
+            options["metavar"] = values[1]  # argparse parses one value at a time
+        field = cls.model_fields.get(options.get("dest", flags[0]))
+        if field and _RESTORE in field.metadata:
+            options |= {"type": protect}
         if options.get("dest") in ("set", "vary"):  # of type `Assignments`
-            options |= {"type": protect, "metavar": "NAME=VALUE"}
+            options |= {"metavar": "NAME=VALUE"}
+        elif field and _RESTORE in field.metadata:  # of type `Several`
+            options |= {"nargs": "+"} | ({"action": "extend"} if "action" in options else {})
         (group or parser).add_argument(*flags, **options)
 
 
@@ -351,6 +356,9 @@ def _rejoin_specs(parts: Any) -> Any:
     return tuple(specs)
 
 
+_RESTORE = BeforeValidator(restore)
+
+
 def _check_characters(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         if printable(value) != value or "\n" in value:
@@ -358,8 +366,13 @@ def _check_characters(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
-Assignments = Annotated[tuple[str, ...], BeforeValidator(restore), AfterValidator(_check_characters)]
+Assignments = Annotated[tuple[str, ...], _RESTORE, AfterValidator(_check_characters)]
 """The values of a repeatable `--set NAME=VALUE`, with any characters but control characters."""
+
+
+T = TypeVar("T")
+Several = Annotated[T, _RESTORE]
+"""A tuple, as a flag or positional argument that takes one or more values: `--source A B --source C`."""
 
 Specs = Annotated[tuple[str, ...], BeforeValidator(_rejoin_specs)]
 """Players, each as the spec that `arena.players.spec` reads."""

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import chess
 
-from rookery.epd import decoded, epd_lines, read_epd
+from rookery.encoding import decode
+from rookery.epd import epd_lines, read_epd
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
 from rookery.pgn.reader import read_game, read_games
@@ -61,7 +62,7 @@ def read_openings(path: Path = BUILT_IN, *, plies: int = 16) -> list[Opening]:
         raise InvalidInput(f"openings {str(path)!r}: the name must end in one of {', '.join(_READERS)}")
     try:
         packed = path.read_bytes()
-        text = decoded(gzip.decompress(packed) if path.suffix == ".gz" else packed)
+        text = decode(gzip.decompress(packed) if path.suffix == ".gz" else packed)
         openings = reader(text, plies)
         over = next((opening for opening in openings if opening.board().is_game_over()), None)
     except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:

@@ -22,6 +22,7 @@ from arena.players.player import Player
 from arena.stats import Estimate, Ratio
 from arena.strength.pentanomial import ELO, expected_score
 from arena.tables import Cell, Metric, Row, Section, Table, compared
+from rookery.encoding import encoding_of
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
 from rookery.intervals import Z95
@@ -122,7 +123,7 @@ class Puzzles:
         """
         report = FenReport()
         try:
-            with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+            with path.open(newline="", encoding=encoding_of(path), errors="replace") as file:
                 rows = _pgn(path, report) if path.suffix == ".pgn" else _csv(path, file, report)
                 drawn = heapq.nsmallest(
                     count, rows, key=lambda row: hashlib.sha256(f"{seed}:{row[1].id}".encode()).digest()

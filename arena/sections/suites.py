@@ -11,7 +11,8 @@ from arena.asking import Asker
 from arena.players.player import Player
 from arena.stats import Ratio
 from arena.tables import Metric, Section, Table, compared
-from rookery.epd import decoded, epd_lines, read_epd
+from rookery.encoding import decode
+from rookery.epd import epd_lines, read_epd
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
 
@@ -49,7 +50,7 @@ class Suite:
             InvalidInput: the file cannot be read, or no line has a problem.
         """
         try:
-            text = decoded(path.read_bytes())
+            text = decode(path.read_bytes())
         except OSError as error:
             raise InvalidInput(f"suite {str(path)!r}: {error}") from error
         problems, report = [], FenReport()

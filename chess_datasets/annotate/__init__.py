@@ -2,7 +2,6 @@
 
     study      what the engine is asked: best lines, the threat, why natural moves fail
     compose    a study -> a text of `commentary` -> an annotation
-    audit      counts what is false in first drafts, and which planted falsehoods are found
 
 `Annotator` does both, position by position.
 """

@@ -10,9 +10,6 @@ from rookery.errors import Unavailable
 from rookery.prompt import mirrored_move, render
 from rookery.trace import Position
 
-AHEAD = 8
-"""Positions in work for each engine: while one waits for its first search, the engine searches another."""
-
 _PATIENCE = 5
 _BACKOFF_S = 0.5
 

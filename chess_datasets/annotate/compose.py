@@ -4,8 +4,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from commentary import LENGTHS, VOICES, Study, Text, write
-from commentary.writing.text import draft
+from commentary import LENGTHS, VOICES, Study, write
 from commentary.writing.voices import Length
 from rookery.errors import InvalidInput
 from rookery.trace import Message, Move, Prompt
@@ -69,11 +68,6 @@ class Manner:
         rng = random.Random(f"{self.seed}:{id_}:manner")
         voice = rng.choice(sorted(VOICES)) if self.voice == ANY else self.voice
         return voice, rng.choice(tuple(LENGTHS)) if self.length == ANY else self.length
-
-    def draft(self, study: Study, *, id_: str) -> Text:
-        """The first text about a position, whatever is false in it."""
-        voice, length = self.drawn(id_)
-        return draft(study, voice=voice, length=length, seed=f"{self.seed}:{id_}:0", box=self.box)
 
 
 def compose(study: Study, prompt: Prompt, manner: Manner, *, id_: str) -> Annotation | None:

@@ -3,7 +3,6 @@
 A reward service is always a separate process, called over gRPC; none of its code is imported.
 """
 
-import argparse
 import asyncio
 import math
 import os
@@ -19,7 +18,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from chess_datasets.commands.flags import chosen_positions, positive, report_exams
+from chess_datasets.commands.positions import chosen_positions, report_exams
+from chess_datasets.commands.settings.shared import EngineWorkSettings, RewardSettings
 from chess_datasets.jobs import Progress, WorkerEngine, engine_name
 from chess_datasets.positions.numbered import SHARD_SIZE, PositionRecord, Shard, make_parts
 from chess_datasets.store.datasets import Parts
@@ -41,47 +41,16 @@ _START_S = 60.0
 _POLL_S = 0.05
 
 
-def add_reward(parser: argparse.ArgumentParser) -> None:
-    """Adds --reward and --ray: where answers are scored."""
-    parser.add_argument(
-        "--reward",
-        metavar="TARGET",
-        help="gRPC address of a reward service, such as dns:///reward:50051 (default: starts one)",
-    )
-    add_ray(parser)
-
-
-def add_workers(group: argparse._ArgumentGroup) -> None:
-    """Adds --engines, --engine and --ray: who does the work."""
-    group.add_argument(
-        "--engines",
-        type=positive,
-        help="Stockfish processes, each in a worker of its own (one per core, with --ray of the cluster)",
-    )
-    group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
-    add_ray(group)
-
-
-def add_ray(group: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Adds --ray: the address of a Ray cluster."""
-    group.add_argument(
-        "--ray",
-        type=lambda address: address or None,
-        metavar="ADDRESS",
-        help="work on this Ray cluster: `auto`, HOST:PORT or ray://HOST:PORT (default: this machine)",
-    )
-
-
-def workers_of(options: argparse.Namespace) -> Workers:
+def _workers_of(settings: EngineWorkSettings) -> Workers:
     """The workers that --engines and --ray ask for; on this machine, no more than --count keeps busy."""
-    if options.ray is not None:
-        return Workers(options.engines, ray=options.ray)
-    return Workers(min(options.engines or os.cpu_count() or 1, math.ceil(options.count / SHARD_SIZE)))
+    if settings.ray:
+        return Workers(settings.engines, ray=settings.ray)
+    return Workers(min(settings.engines or os.cpu_count() or 1, math.ceil(settings.count / SHARD_SIZE)))
 
 
 @contextmanager
 def made_parts(
-    options: argparse.Namespace,
+    settings: EngineWorkSettings,
     kind: Kind[R],
     work: Callable[[WorkerEngine | None, Shard], list[tuple[int, R | None]]],
     *,
@@ -93,19 +62,19 @@ def made_parts(
 
     `work` makes the records of a shard in a worker, with the worker's engine if it has one.
     """
-    folder = open_folder(options.out)
-    with chosen_positions(options) as (positions, origin), workers_of(options) as workers:
-        terms = {"positions": origin, "count": options.count, **terms}
+    folder = open_folder(settings.out)
+    with chosen_positions(settings) as (positions, origin), _workers_of(settings) as workers:
+        terms = {"positions": origin, "count": settings.count, **terms}
         engine = None
         if has_engine:
-            engine = WorkerEngine(options.engine, next(workers.map(engine_name, [options.engine])))
+            engine = WorkerEngine(settings.engine, next(workers.map(engine_name, [settings.engine])))
             terms["engine"] = engine.name
         parts = Parts(folder, kind, terms=terms)
         shards = partial(workers.map, partial(work, engine))
         with Progress() as progress:
-            progress.begin(stage, unit=kind.name, total=options.count)
-            in_exams = make_parts(positions, parts, shards, wanted=options.count, advance=progress.advance)
-        if options.exam:
+            progress.begin(stage, unit=kind.name, total=settings.count)
+            in_exams = make_parts(positions, parts, shards, wanted=settings.count, advance=progress.advance)
+        if settings.exam:
             origin["in_exams"] = in_exams
             report_exams(in_exams)
         yield parts, terms
@@ -113,22 +82,18 @@ def made_parts(
 
 
 @asynccontextmanager
-async def scorer_of(options: argparse.Namespace, *, nodes: int) -> AsyncIterator[Scorer]:
+async def scorer_of(settings: RewardSettings, *, nodes: int) -> AsyncIterator[Scorer]:
     """The scorer that --reward and --ray ask for.
 
     Raises:
         SetupError: it cannot be reached or started.
     """
-    if options.ray is None:
-        async with reward_client(options.reward, nodes=nodes) as client:
+    if settings.ray:
+        with Workers(ray=settings.ray) as workers:
+            yield WorkerScorer(workers, nodes)
+    else:
+        async with reward_client(settings.reward, nodes=nodes) as client:
             yield client
-        return
-    if options.reward:
-        raise SetupError(
-            f"--ray starts reward services on its workers: leave out --reward {options.reward!r}"
-        )
-    with Workers(ray=options.ray) as workers:
-        yield WorkerScorer(workers, nodes)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,12 @@
 `rookery replay` uses it. The run's trainer gets the groups as it got them when they were recorded.
 """
 
-import argparse
 import sys
 import time
 from collections import deque
 from collections.abc import Sequence
 
-from chess_datasets.commands.flags import command_parser
+from chess_datasets.commands.settings.archives import RepublishSettings
 from chess_datasets.jobs import Progress, batched
 from chess_datasets.store.folders import open_folder
 from chess_datasets.traces.archive import TraceArchive
@@ -24,21 +23,17 @@ WAITING = 512
 """Groups in the stream at most, because a large archive does not fit into Redis."""
 POLL_S = 0.1
 
-EXAMPLES = """  rookery data republish runs/mine/archive --run mine --to again --redis-url redis://127.0.0.1:6379/0
-"""
 
-
-def main(argv: list[str]) -> int:
+def republish(settings: RepublishSettings) -> int:
     """Runs the command and returns the exit status."""
-    options = _parser().parse_args(argv)
-    archive = TraceArchive(open_folder(options.archive))
-    runs = [options.run] if options.run else archive.runs()
+    archive = TraceArchive(open_folder(settings.archive))
+    runs = [settings.run] if settings.run else archive.runs()
     if len(runs) != 1:
-        raise SetupError(f"--run: {options.archive} has the runs {', '.join(runs) or '(none)'}")
+        raise SetupError(f"--run: {settings.archive} has the runs {', '.join(runs) or '(none)'}")
     total = archive.count(run=runs[0])
     if not total:
-        raise SetupError(f"{options.archive} has no groups of run {runs[0]!r}: {', '.join(archive.runs())}")
-    streams = RunStreams(options.redis_url, options.to or runs[0])
+        raise SetupError(f"{settings.archive} has no groups of run {runs[0]!r}: {', '.join(archive.runs())}")
+    streams = RunStreams(settings.redis_url, settings.to or runs[0])
     streams.ping(once=True)
     groups = archive.groups(run=runs[0])
     with Progress() as progress:
@@ -46,13 +41,13 @@ def main(argv: list[str]) -> int:
         for chunk in batched(groups, AT_ONCE):
             while streams.length("traces") >= WAITING:
                 time.sleep(POLL_S)
-            republish(streams, chunk)
+            add_groups(streams, chunk)
             progress.advance(len(chunk))
     sys.stdout.write(printable(f"{total} groups of run {runs[0]}\n"))
     return 0
 
 
-def republish(streams: RunStreams, groups: Sequence[TraceGroup]) -> None:
+def add_groups(streams: RunStreams, groups: Sequence[TraceGroup]) -> None:
     """Adds the groups to `traces`, each by its position, as rollouts do. No rollouts may run beside it."""
     streams.add_positions([group.position for group in groups], cursor=streams.feed_cursor())
     waiting = deque(groups)
@@ -64,17 +59,3 @@ def republish(streams: RunStreams, groups: Sequence[TraceGroup]) -> None:
             group = waiting.popleft()
             version = ", ".join(group.reward_versions)
             streams.publish_group(group, entry_id=entry.id, consumer_group="rollouts", accept=version)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(
-        "republish",
-        "Adds the groups of an archive to the stream of a run that has no rollouts, in the order in which\n"
-        "they were recorded. `rookery replay` does this and trains on them.",
-        examples=EXAMPLES,
-    )
-    parser.add_argument("archive", help="folder or URL of the archive")
-    parser.add_argument("--run", help="run in the archive (the only one)")
-    parser.add_argument("--to", help="name of the run to add them to (the same)")
-    parser.add_argument("--redis-url", required=True, help="Redis of that run")
-    return parser

@@ -3,7 +3,6 @@
 The result is printed as tables or JSON.
 """
 
-import argparse
 import asyncio
 import json
 import re
@@ -16,81 +15,47 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from chess_datasets.commands.engines import add_reward, scorer_of
-from chess_datasets.commands.flags import command_parser, positive
+from chess_datasets.commands.engines import scorer_of
+from chess_datasets.commands.settings.archives import RescoreSettings
 from chess_datasets.jobs import Progress
 from chess_datasets.store.folders import open_file, open_folder
 from chess_datasets.store.parquet import record_writer
 from chess_datasets.traces.archive import TraceArchive
-from chess_datasets.traces.rescore import RESCORED, SchemeComparison, rescore
+from chess_datasets.traces.rescore import RESCORED, SchemeComparison, rescored
 from rookery.errors import SetupError
 from rookery.terminal import SafeConsole
 from rookery.trace import TraceGroup
 
 _NODES = re.compile(r"/nodes-(\d+)/")
 
-EXAMPLES = """  rookery rescore runs/archive --scheme best
-  rookery rescore s3://bucket/archive --run r1 --scheme accuracy --json
-  rookery rescore runs/archive --scheme minmax --reward dns:///reward:50051 --out minmax.parquet
-"""
 
-
-def main(argv: list[str]) -> int:
+def rescore(settings: RescoreSettings) -> int:
     """Runs the command and returns the exit status."""
-    options = _parser().parse_args(argv)
-    comparison = asyncio.run(_run(options))
-    if options.json:
+    comparison = asyncio.run(_run(settings))
+    if settings.json_:
         sys.stdout.write(json.dumps(comparison.summary(), indent=2) + "\n")
     else:
         _show(comparison.summary(), SafeConsole())
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(
-        "rescore",
-        "Scores every answer of an archive again under another scheme, and shows how rewards and\n"
-        "advantages would change. An archive is a folder that `rookery serve archive` writes.",
-        examples=EXAMPLES,
-    )
-    parser.prog = "rookery rescore"
-    parser.add_argument("archive", help="folder or URL of the archive")
-    parser.add_argument(
-        "--scheme", required=True, help="name of the other scheme, as the reward service knows it"
-    )
-    parser.add_argument("--run", help="only groups of this run (all)")
-    parser.add_argument("--limit", type=positive, help="the most groups to score (all)")
-    parser.add_argument(
-        "--task", default="", help="task of the reward service (default: the task of each group)"
-    )
-    add_reward(parser)
-    parser.add_argument(
-        "--nodes", type=positive, help="nodes per search of the service that is started (as in the archive)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument(
-        "--out", metavar="FILE", help="write every answer with both rewards to this Parquet file"
-    )
-    return parser
-
-
-async def _run(options: argparse.Namespace) -> SchemeComparison:
-    archive = TraceArchive(open_folder(options.archive))
-    total = archive.count(run=options.run)
+async def _run(settings: RescoreSettings) -> SchemeComparison:
+    archive = TraceArchive(open_folder(settings.archive))
+    total = archive.count(run=settings.run)
     if not total:
         raise SetupError(
-            f"no groups in {options.archive!r}" + (f" of run {options.run!r}" * bool(options.run))
+            f"no groups in {settings.archive!r}" + (f" of run {settings.run!r}" * bool(settings.run))
         )
-    groups = islice(archive.groups(run=options.run), options.limit)
+    groups = islice(archive.groups(run=settings.run), settings.limit)
     first = next(groups)
     comparison = SchemeComparison()
     with Progress() as progress:
         progress.begin(
-            f"rescore by {options.scheme}", unit="groups", total=min(total, options.limit or total)
+            f"rescore by {settings.scheme}", unit="groups", total=min(total, settings.limit or total)
         )
-        async with scorer_of(options, nodes=options.nodes or _nodes_of(first)) as scorer:
-            answers = rescore(chain([first], groups), scorer, scheme=options.scheme, task=options.task)
-            to_file = record_writer(*open_file(options.out), RESCORED) if options.out else nullcontext()
+        async with scorer_of(settings, nodes=settings.nodes or _nodes_of(first)) as scorer:
+            answers = rescored(chain([first], groups), scorer, scheme=settings.scheme, task=settings.task)
+            to_file = record_writer(*open_file(settings.out), RESCORED) if settings.out else nullcontext()
             with to_file as table:
                 async with aclosing(answers):
                     async for group, verdicts in answers:

@@ -1,6 +1,5 @@
 """`rookery data stats`: counts games or positions, as tables or JSON."""
 
-import argparse
 import json
 import sys
 from collections import Counter
@@ -10,7 +9,7 @@ from rich.bar import Bar
 from rich.console import Console
 from rich.table import Table
 
-from chess_datasets.commands.flags import add_jobs, add_number, command_parser, share
+from chess_datasets.commands.settings.games import StatsSettings
 from chess_datasets.jobs import Progress
 from chess_datasets.pgn.reader import handle_file
 from chess_datasets.pgn.sources import find_sources
@@ -25,50 +24,24 @@ from rookery.masking import mask_setting, printable
 from rookery.processes.workers import Workers
 from rookery.terminal import SafeConsole
 
-EXAMPLES = """  rookery data stats samples/lichess.pgn.zst --replay 1
-  rookery data stats lichess_db_standard_rated_2024-08.pgn.zst --jobs 8
-  rookery data stats runs/positions/positions.parquet --json
-"""
-
 _SHOWN = 20
 """The most rows of a table; the remaining ones are summed up in one row."""
 
 
-def main(argv: list[str]) -> int:
+def stats(settings: StatsSettings) -> int:
     """Runs the command and returns the exit status."""
-    options = _parser().parse_args(argv)
     statistics = Statistics()
-    with Progress() as progress, Workers(options.jobs) as workers:
-        for place in find_sources(options.places):
-            statistics.merge(_count(place, options, workers, progress))
-    if options.json:
+    with Progress() as progress, Workers(settings.jobs) as workers:
+        for place in find_sources(settings.files):
+            statistics.merge(_count(place, settings.replay, workers, progress))
+    if settings.json_:
         sys.stdout.write(json.dumps(statistics.summary(), indent=2) + "\n")
     else:
         _show(statistics.summary(), SafeConsole())
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(
-        "stats",
-        "Counts games by result, rating, time control, variant and ending. A share of the games is replayed\n"
-        "to count phases. Counts positions (Parquet, or JSON lines from `sample`) by phase, rating, ply and\n"
-        "number of men. Also counts duplicates. Memory use does not depend on the size of the files.",
-        examples=EXAMPLES,
-    )
-    parser.add_argument(
-        "places",
-        nargs="+",
-        metavar="FILE",
-        help="games or positions: files, folders, URLs, or - for standard input",
-    )
-    add_number(parser, "--replay", share, 0.01, "share of the games that is replayed to count phases")
-    add_jobs(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    return parser
-
-
-def _count(place: str, options: argparse.Namespace, workers: Workers, progress: Progress) -> Statistics:
+def _count(place: str, replay: float, workers: Workers, progress: Progress) -> Statistics:
     folder, name = open_file(place)
     form = Format.PGN if place == STANDARD_INPUT else format_of(folder, name)
     if form in (Format.PARQUET, Format.JSONL):
@@ -84,7 +57,7 @@ def _count(place: str, options: argparse.Namespace, workers: Workers, progress: 
         return statistics
     statistics = Statistics()
     progress.begin(f"count {name}", unit="games")
-    for portion in handle_file(place, GameCounter(place, options.replay), workers):
+    for portion in handle_file(place, GameCounter(place, replay), workers):
         progress.advance(portion.games)
         statistics.merge(portion)
     return statistics

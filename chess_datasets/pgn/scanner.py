@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chess_datasets.pgn.layout import EVENT, NEXT, Games, games_like_others, run_of_short
-from chess_datasets.pgn.tickets import tickets_of
 from rookery.pgn.rawgame import MAX_GAME_BYTES, RawGame
 from rookery.pgn.splitter import Splitter
 
@@ -22,11 +21,43 @@ _OVERLAP_BYTES = 16
 # A CR at the end of a block may be half of a CRLF.
 _LINE = re.compile(rb"[^\r\n]*+(?:\n|\r\n|\r(?!\n|\Z))")
 
+TICKET_BYTES = 256
+"""Only this much of a game, the tags that identify it, decides which samples it is in."""
+
+# Odd factors, one for each 64-bit word of what a ticket hashes, and the finalizer of SplitMix64.
+_FACTORS = np.arange(1, TICKET_BYTES // 8 + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
+_MIXES = (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB))
+
 
 def beginning(data: bytes | bytearray, at: int = 0) -> int:
     """Where, from `at` on, a game begins for certain, whatever came before; -1 if nowhere."""
     match = _BEGINNING.search(data, at)
     return match.end() if match else -1
+
+
+def tickets_of(text: bytes, starts: Sequence[int], ends: Sequence[int]) -> NDArray[np.uint64]:
+    """A 64-bit hash of each game from `starts` to `ends` in a text, which decides the samples that it is in.
+
+    It depends only on the first `TICKET_BYTES` of the game without the white space at its end: their words,
+    each times its odd factor, are added up, and the sum is mixed by the finalizer of SplitMix64 (Steele, Lea
+    and Flood, 2014). Shorter games are padded with zeros.
+    """
+    first, end = np.asarray(starts, np.int64), np.asarray(ends, np.int64)
+    words = np.zeros((len(first), TICKET_BYTES // 8), "<u8")
+    # At most four of the last bytes are line ends, in almost all games. The others are looked at one by one.
+    last = end - 5
+    is_long = last - first >= TICKET_BYTES - 1
+    is_long[is_long] = np.ndarray(len(text), np.uint8, text)[last[is_long]] > ord(" ")
+    windows = np.ndarray(max(0, len(text) - TICKET_BYTES + 1), f"V{TICKET_BYTES}", text, strides=(1,))
+    words[is_long] = windows[first[is_long]].view("<u8").reshape(-1, TICKET_BYTES // 8)
+    for place in np.flatnonzero(~is_long).tolist():
+        game = text[starts[place] : ends[place]].rstrip()[:TICKET_BYTES]
+        words[place] = np.frombuffer(game.ljust(TICKET_BYTES, b"\0"), "<u8")
+    tickets: NDArray[np.uint64] = np.einsum("ij,j->i", words, _FACTORS)
+    for shift, factor in _MIXES:
+        tickets = (tickets ^ tickets >> shift) * factor
+    tickets ^= tickets >> np.uint64(31)
+    return tickets
 
 
 Keep = Callable[[NDArray[np.uint64]], Sequence[int]]
@@ -47,6 +78,8 @@ class Scanner:
         self._number = 1
         self._offset = 0
         self._buffer = b""
+        self._blocks: list[bytes] = []  # not yet joined to the buffer
+        self._waiting_bytes = 0
         self._at = 0
         self._is_unix = True
         self._recognised: Games | None = None
@@ -60,10 +93,12 @@ class Scanner:
 
     def feed(self, block: bytes) -> Iterator[RawGame]:
         """The games that are known to end in this block."""
-        self._buffer = self._buffer[self._at :] + block
-        self._at = 0
-        self._is_unix = b"\r" not in self._buffer
-        self._recognised = None
+        self._blocks.append(block)
+        self._waiting_bytes += len(block)
+        size = len(self._buffer) - self._at + self._waiting_bytes
+        if b"\n" not in block and b"\r" not in block and size <= MAX_GAME_BYTES:
+            return  # no line ends here. It is joined with what follows, because joining copies the buffer
+        self._join_blocks()
         while not self._lost or self._find_beginning():
             if self._splitter is None:
                 yield from self._recognise()
@@ -75,8 +110,16 @@ class Scanner:
             if self._splitter is not None:
                 return
 
+    def _join_blocks(self) -> None:
+        self._buffer = b"".join((self._buffer[self._at :], *self._blocks))
+        self._blocks, self._waiting_bytes = [], 0
+        self._at = 0
+        self._is_unix = b"\r" not in self._buffer
+        self._recognised = None
+
     def finish(self) -> Iterator[RawGame]:
         """The games that remain when there are no more blocks."""
+        self._join_blocks()
         end = self._offset + len(self._buffer) - self._at
         for game in self.feed(NEXT):
             yield game._replace(data=game.data[: end - game.offset])
@@ -91,6 +134,7 @@ class Scanner:
 
         Blocks that come after it are read from the first certain beginning on.
         """
+        self._join_blocks()
         while self._splitter is None:
             self._splitter = Splitter(number=self._number, offset=self._offset)
             if not self._lost:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from rookery.encoding import decode
 from rookery.errors import InvalidInput
-from rookery.pgn.rawgame import RawGame, decode
+from rookery.pgn.rawgame import RawGame
 from rookery.pgn.reader import CHESS960_NAMES, STANDARD_NAMES
 
 MAX_ELO = 5000

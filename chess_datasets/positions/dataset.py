@@ -31,9 +31,10 @@ from chess_datasets.store.files import Source
 from chess_datasets.store.folders import Folder, open_folder
 from chess_datasets.store.jsonl import jsonl_writer, read_jsonl, write_jsonl
 from chess_datasets.store.parquet import Kind, is_parquet, read_values, write_records
+from rookery.encoding import decode
 from rookery.errors import InvalidInput, validation_message
 from rookery.fen import FenReport, read_fen
-from rookery.pgn.rawgame import RawGame, decode
+from rookery.pgn.rawgame import RawGame
 from rookery.prompt import game_text
 from rookery.trace import Phase, Position
 

@@ -22,6 +22,7 @@ from chess_datasets.store.folders import Folder, open_file
 from chess_datasets.store.formats import Format, format_of
 from chess_datasets.store.jsonl import parse_json, read_json, text_lines
 from chess_datasets.store.parquet import read_rows
+from rookery.encoding import decode
 from rookery.errors import InvalidInput
 from rookery.fen import read_fen
 from rookery.notation import read_move
@@ -40,6 +41,8 @@ _POSITION = re.compile(
 _FEN_TAG = re.compile(r'^\[FEN\s+"([^"\n]*)"', re.MULTILINE)
 _NO_MOVE = re.compile(r"\d+\.*|\*|1-0|0-1|1/2-1/2")
 _COMMENTS = ("#", ";", "%")
+_SLASHES = 7
+"""Of a FEN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,8 @@ def _rows_or_lines(folder: Folder, name: str, form: Format) -> Iterator[tuple[in
     if form is Format.PARQUET:
         yield from enumerate(read_rows(folder, name), start=1)
         return
-    lines = (line.decode("utf-8-sig", errors="replace") for line in text_lines(folder, name))
-    written = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    numbered = enumerate(map(decode, text_lines(folder, name)), start=1)
+    written = ((number, line) for number, line in numbered if line.strip())
     if form is Format.JSONL:
         yield from (
             (number, parse_json(line.encode(), f"{folder.place(name)}:{number}")) for number, line in written
@@ -137,12 +140,29 @@ def _rows_or_lines(folder: Folder, name: str, form: Format) -> Iterator[tuple[in
     if "fen" not in columns:
         yield from chain([(number, head)] if head else [], written)
         return
-    rows = csv.DictReader(lines, columns, delimiter=delimiter)
+    yield from _table_rows(numbered, columns, delimiter, folder.place(name))
+
+
+def _table_rows(
+    lines: Iterator[tuple[int, str]], columns: Sequence[str], delimiter: str, place: str
+) -> Iterator[tuple[int, Any]]:
+    """The rows below the header of a table, each with the number of its last line, without comments."""
+    number = 0
+
+    def table() -> Iterator[str]:
+        nonlocal number
+        for line_number, line in lines:
+            number = line_number
+            # An id may begin like a comment.
+            is_row = line.count(delimiter) + 1 >= len(columns) > 1 and line.count("/") >= _SLASHES
+            if line.strip() and (is_row or not line.lstrip().startswith(_COMMENTS)):
+                yield line
+
     try:
-        for row in rows:
-            yield number + rows.line_num, row
+        for row in csv.DictReader(table(), columns, delimiter=delimiter):
+            yield number, row
     except csv.Error as error:
-        raise InvalidInput(f"{folder.place(name)}:{number + rows.line_num}: {error}") from error
+        raise InvalidInput(f"{place}:{number}: {error}") from error
 
 
 def _fens_of_item(item: Any, place: str) -> Iterator[str]:

@@ -21,6 +21,7 @@ from typing import IO, Any, Protocol
 import zstandard
 
 from chess_datasets.store.folders import open_file
+from rookery.encoding import UTF16_MARKS
 from rookery.errors import InvalidInput, SetupError
 
 STANDARD_INPUT = "-"
@@ -36,7 +37,6 @@ _ZSTD_PIECE_BYTES = 1 << 12
 128 MiB. gzip and bzip2 stop after each block."""
 
 _BUFFER_BYTES = 1 << 18
-_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class DamagedFile(InvalidInput):
@@ -235,7 +235,7 @@ def _utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Converts UTF-16 to UTF-8, if there is a byte order mark. Everything else is unchanged."""
     decoder = None
     for number, block in enumerate(blocks):
-        if number == 0 and block.startswith(_UTF16_MARKS):
+        if number == 0 and block.startswith(UTF16_MARKS):
             decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
         yield decoder.decode(block).encode(errors="replace") if decoder else block
 

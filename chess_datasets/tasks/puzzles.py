@@ -29,6 +29,7 @@ from chess_datasets.store.files import (
     split_lines,
 )
 from chess_datasets.tasks.example import PUZZLE, Example
+from rookery.encoding import decode
 from rookery.errors import InvalidInput
 from rookery.prompt import mirrored_move, render
 from rookery.puzzles import COLUMNS, Puzzle, Turn, Unsound, parse, playable
@@ -132,7 +133,7 @@ def _lines(location: str | Path, counts: PuzzleCounts) -> Iterator[str]:
     with open_bytes(location) as file:
         try:
             for line in split_lines(plain_text(read_chunks(file, BLOCK_BYTES))):
-                yield line.decode("utf-8-sig", errors="replace")
+                yield decode(line)
         except DamagedFile as error:
             counts.skip("damaged_file", str(error))
 

@@ -44,7 +44,7 @@ class Rescored:
 RESCORED = Kind("rescored", Rescored)
 
 
-async def rescore(
+async def rescored(
     groups: Iterable[TraceGroup], scorer: Scorer, *, scheme: str, task: str = "", in_flight: int = 2048
 ) -> AsyncGenerator[tuple[TraceGroup, list[Verdict]]]:
     """Yields each group with its new verdicts, in order. At most `in_flight` answers are scored at once.

@@ -16,6 +16,7 @@ from pydantic_settings import (
 )
 
 from rookery.access import AccessSettings
+from rookery.remote import OutputFolder
 from rookery.settings import Port, PresetSettings, RunSettings, Settings
 from rookery.trace import Split
 
@@ -150,7 +151,7 @@ class ArchiverSettings(RunSettings, AccessSettings):
 
     model_config = SettingsConfigDict(env_prefix="ARCHIVE_")
 
-    out: str = "runs/archive"
+    out: OutputFolder = "runs/archive"
     """Folder or URL of the archive, such as s3://bucket/archive. Runs can share it."""
     file_groups: PositiveInt = 256
     """The most groups in a file."""

@@ -9,6 +9,8 @@ import re
 from enum import StrEnum
 from typing import NamedTuple
 
+from rookery.encoding import decode
+
 MAX_GAME_BYTES = 1 << 20
 """Longer games are skipped: no annotated game has a megabyte."""
 
@@ -111,14 +113,6 @@ def id_of(start: list[bytes], moves: bytes) -> str:
     """The id of a game from the FEN it starts from, if given, and its moves without comments."""
     words = _MOVE_WORD.findall(without_en_passant(moves))
     return hashlib.sha256(b" ".join(start + words)).hexdigest()[:16]
-
-
-def decode(data: bytes) -> str:
-    """Decodes UTF-8, or Latin-1 if that fails. The encoding may change within a file."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
 
 
 def _ends_in_comment(moves: bytes) -> bool:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import chess
 import chess.pgn
 
+from rookery.encoding import UTF16_MARKS, decode
 from rookery.errors import InvalidInput
 from rookery.fen import read_fen
-from rookery.pgn.rawgame import GLYPHS, Defect, decode
+from rookery.pgn.rawgame import GLYPHS, Defect
 from rookery.pgn.splitter import split
 
 STANDARD_NAMES = frozenset(("", "?", "standard", "chess", "normal", "from position"))
@@ -82,7 +83,7 @@ OnComment = Callable[[chess.Board, str], None]
 
 def read_games(data: bytes, *, on_comment: OnComment | None = None) -> Iterator[PgnGame]:
     """The games of a file, in order. See `read_game`."""
-    for raw in split(data):
+    for raw in split(decode(data).encode() if data.startswith(UTF16_MARKS) else data):
         if raw.defect is Defect.TOO_LONG:
             yield PgnGame({}, chess.Board(), (Unreadable(raw.defect, raw.detail),))
         else:

@@ -54,13 +54,17 @@ LIGHT: dict[str, tuple[set[str], list[str]]] = {
 """Package: the extras it may lean on, the modules it must not bring."""
 
 COMMANDS: dict[str, list[str]] = {
-    "chess_datasets": [],
+    "chess_datasets": ["pyarrow", "numpy"],
+    "chess_datasets sample": ["pyarrow", "numpy", "commentary"],
+    "chess_datasets tasks": ["pyarrow", "numpy", "commentary"],
+    "chess_datasets annotate": ["pyarrow", "numpy", "commentary"],
+    "chess_datasets rescore": ["pyarrow", "numpy", "commentary"],
     "services.data": [],
     "services.reward": [],
     "services.inference.server": ["transformers"],
     "services.inference.rollouts": ["transformers", "grpc", "fastapi"],
     "services.trainer": [],
-    "services.trainer scaling": ["safetensors", "matplotlib"],
+    "bench.scaling": ["safetensors", "matplotlib"],
     "arena": [],
     "arena evaluate": ["numpy", "matplotlib"],
     "arena match": ["numpy", "chess"],

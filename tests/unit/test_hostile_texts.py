@@ -41,7 +41,6 @@ SHORT = {
     "commentary.template": SENTENCE,
     "commentary.token": SENTENCE,
     "commentary.wording": SENTENCE,
-    "chess_datasets.annotate.mutations": 2000,  # the writer's own texts
 }
 """Modules whose expressions only see texts of so many characters."""
 

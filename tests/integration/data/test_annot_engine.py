@@ -12,8 +12,8 @@ from pathlib import Path
 import chess
 import pytest
 
+from bench.annotations.audit import LOG, Audit
 from chess_datasets.annotate import Annotator, Effort, Manner
-from chess_datasets.annotate.audit import LOG, Audit
 from chess_datasets.pgn.collection import GameCollection
 from chess_datasets.pgn.sources import find_sources
 from chess_datasets.positions.numbered import PositionOrder
@@ -115,7 +115,7 @@ async def test_any_prompt_style_gets_its_answer(stockfish_path: str, style: str)
 
 
 def test_the_command(stockfish_path: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "chess_datasets.annotate", "check", "--count", "6", "--jobs", "0"]
+    command = [sys.executable, "-m", "bench.annotations", "--count", "6", "--jobs", "0"]
     command += ["--out", str(tmp_path / "c"), "--engine-path", stockfish_path, "--nodes", "800"]
     checked, again = (
         subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout
@@ -127,7 +127,7 @@ def test_the_command(stockfish_path: str, tmp_path: Path) -> None:
 
 def test_a_broken_position_is_a_message(tmp_path: Path) -> None:
     (tmp_path / "fens").write_text("8/8/8/8 w\n")
-    command = [sys.executable, "-m", "chess_datasets.annotate", "check", "--count", "1", "--jobs", "0"]
+    command = [sys.executable, "-m", "bench.annotations", "--count", "1", "--jobs", "0"]
     command += ["--out", str(tmp_path / "c"), "--fens", str(tmp_path / "fens")]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert answer.returncode == 1

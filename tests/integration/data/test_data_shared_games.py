@@ -17,7 +17,8 @@ from chess_datasets.pgn.pieces import pieces_of
 from chess_datasets.pgn.reader import read_raw_games
 from chess_datasets.positions.exams import read_evaluation_files
 from chess_datasets.store.files import identify
-from rookery.pgn.rawgame import Defect, decode
+from rookery.encoding import decode
+from rookery.pgn.rawgame import Defect
 from rookery.pgn.reader import STANDARD_NAMES
 
 pytestmark = pytest.mark.shared_data

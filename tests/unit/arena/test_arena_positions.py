@@ -24,7 +24,11 @@ def write(path: Path, positions) -> Path:
 
 
 def test_round_trip(tmp_path: Path, positions) -> None:
-    assert read_jsonl(write(tmp_path / "p.jsonl", positions)) == positions
+    path = write(tmp_path / "p.jsonl", positions)
+    text = path.read_text()
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        path.write_text(text, encoding=encoding)
+        assert read_jsonl(path) == positions
 
 
 @pytest.mark.parametrize(

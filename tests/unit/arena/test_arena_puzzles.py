@@ -87,6 +87,13 @@ async def test_a_hand_checked_table(asker, table: Path, moves, solved: int, firs
     assert bins["1000 to 1199/solved"] == float(BACK in moves and moves[BACK] != "a1a2")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_the_encoding_of_a_table_does_not_matter(encoding: str, table: Path) -> None:
+    expected = Puzzles.read(table, count=10, seed=0)
+    table.write_bytes(table.read_text().encode(encoding))
+    assert Puzzles.read(table, count=10, seed=0) == expected
+
+
 async def test_the_board_has_the_moves_since_the_puzzle_s_start(asker, table: Path) -> None:
     stacks = []
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chess_datasets.annotate.mutations import mutations
+from bench.annotations.mutations import mutations
 from chess_datasets.annotate.study import tempting_moves
 from commentary import (
     LENGTHS,

@@ -8,8 +8,8 @@ import chess
 import pytest
 
 import commentary
+from bench.annotations.audit import LOG, Audit
 from chess_datasets.annotate import Annotator, Effort, Manner, compose, study
-from chess_datasets.annotate.audit import LOG, Audit
 from chess_datasets.annotate.study import decidable, tempting_moves
 from commentary import Score, Study
 from commentary.concepts.standings import degree

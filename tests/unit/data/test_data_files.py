@@ -19,8 +19,9 @@ from chess_datasets.pgn.reader import read_raw_games
 from chess_datasets.positions.dataset import write_positions
 from chess_datasets.positions.recipe import PositionRecipe
 from chess_datasets.store.files import BLOCK_BYTES, identify, open_bytes, plain_text, read_chunks, split_lines
+from rookery.encoding import decode
 from rookery.errors import InvalidInput, SetupError
-from rookery.pgn.rawgame import Defect, decode
+from rookery.pgn.rawgame import Defect
 from tests.unit.data.texts import COMPRESSORS, MATE, RUY, game, outline, raw_games, read
 
 THREE = (game(RUY) + game(MATE) + game(RUY, White="X")).encode()

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from chess_datasets.pgn import pieces
 from chess_datasets.pgn.reader import handle_file, read_raw_games
-from chess_datasets.pgn.scanner import Keep
-from chess_datasets.pgn.tickets import tickets_of
+from chess_datasets.pgn.scanner import Keep, tickets_of
 from rookery.pgn.rawgame import Defect, RawGame
 from rookery.processes.workers import Workers
 from tests.unit.data.test_data_scanner import TEXTS, facts

@@ -135,9 +135,13 @@ def test_compressed_tables_are_read_and_a_cut_one_gives_what_it_has(tmp_path: Pa
     assert "damaged_file" in report.skipped
 
 
-def test_windows_line_ends_and_a_byte_order_mark_do_not_matter(table: Path) -> None:
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_windows_line_ends_and_the_encoding_do_not_matter(encoding: str, table: Path) -> None:
+    text = table.read_text().replace("abcdefgh", "Gr\u00fcnfeld")
+    table.write_text(text)
     expected = list(read_puzzles(table))
-    table.write_bytes(b"\xef\xbb\xbf" + table.read_bytes().replace(b"\n", b"\r\n"))
+    assert expected[0].url == "https://lichess.org/Gr\u00fcnfeld#60"
+    table.write_bytes(text.replace("\n", "\r\n").encode(encoding))
     assert list(read_puzzles(table)) == expected
 
 

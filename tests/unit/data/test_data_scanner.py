@@ -1,4 +1,5 @@
 import random
+import time
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -71,6 +72,13 @@ def test_the_fast_reader_cuts_where_the_careful_one_does(text: str, newline: str
         blocks.append(rest[:size])
         rest = rest[size:]
     assert facts(scanned(blocks)) == facts(carefully(data))
+
+
+def test_a_file_without_line_ends_takes_no_longer_in_small_blocks() -> None:
+    started = time.process_time()
+    [game] = scanned([b"e4 e5 " * 80] * (4 * MAX_GAME_BYTES // 480))
+    assert time.process_time() - started < 1.0, "joined block by block, it takes ten times as long"
+    assert (game.defect, game.detail) == (Defect.TOO_LONG, f"{4 * MAX_GAME_BYTES // 480 * 480 + 4} bytes")
 
 
 @given(text=st.text(alphabet='[]{}();"% \r\n\u00e9abe4N1.*-', max_size=300), size=st.integers(1, 40))

@@ -1,10 +1,27 @@
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
+from chess_datasets.annotate import Manner
+from chess_datasets.commands.sample import filters_of
+from chess_datasets.commands.settings.games import GamesSettings, MovesSettings, SampleSettings
+from chess_datasets.commands.settings.positions import AnnotateSettings, PairsSettings, TasksSettings
+from chess_datasets.commands.settings.shared import CommandSettings
+from chess_datasets.pairs.preference import PairRecipe
 from chess_datasets.pgn.sources import setting_sources
+from chess_datasets.pgn.tags import Filters, Speed
+from chess_datasets.positions.dataset import FORMS
+from chess_datasets.positions.numbered import RARE_KINDS
+from chess_datasets.positions.recipe import GamesRecipe, PositionRecipe
+from chess_datasets.tasks.dataset import TaskRecipe
+from chess_datasets.tasks.engine_moves import CandidateTargets
+from chess_datasets.tasks.moves import MovesRecipe
+from chess_datasets.tasks.puzzles import PuzzleFilter
 from rookery.config.data import SAMPLE, DataSettings, FeedSettings
 from rookery.errors import SetupError
+from rookery.formats import FORMATS
+from rookery.rookworld import LAYOUTS
 
 
 @pytest.fixture(autouse=True)
@@ -69,3 +86,81 @@ def test_a_source_that_matches_nothing_is_named(sources: str) -> None:
 def test_wrong_values_are_named(argv: list[str], said: str) -> None:
     with pytest.raises(SetupError, match=said):
         DataSettings.parse(argv, prog="data")
+
+
+def command(kind: type[CommandSettings], *argv: str) -> Any:
+    return kind.parse([*argv, "--out", "x"], prog="data")
+
+
+@pytest.mark.parametrize(
+    ("settings", "recipe"),
+    [
+        (command(SampleSettings, "--count", "7"), PositionRecipe(7)),
+        (command(GamesSettings), GamesRecipe()),
+        (command(MovesSettings, "--count", "7"), MovesRecipe(7)),
+        (command(PairsSettings, "--count", "7"), PairRecipe()),
+        (command(TasksSettings, "next-fen", "--count", "7"), TaskRecipe("next-fen")),
+        (command(TasksSettings, "engine-moves", "--count", "7"), CandidateTargets()),
+        (command(AnnotateSettings, "--count", "7"), Manner()),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_defaults_are_those_of_the_recipes(settings: CommandSettings, recipe: Any) -> None:
+    more = {"shares": recipe.shares} if isinstance(recipe, PositionRecipe) else {}
+    assert settings.recipe(type(recipe), **more) == recipe
+
+
+def test_the_defaults_of_filters_let_all_pass() -> None:
+    assert filters_of(command(GamesSettings)) == Filters()
+    puzzles = command(TasksSettings, "puzzle", "--count", "1", "--puzzles", "p.csv")
+    assert puzzles.recipe(PuzzleFilter, themes=frozenset(), without=frozenset()) == PuzzleFilter()
+
+
+def test_the_choices_are_those_of_the_data_sets() -> None:
+    def choices(kind: type[CommandSettings], name: str) -> set[str]:
+        annotation = kind.model_fields[name].annotation
+        return {choice for part in get_args(annotation) for choice in get_args(part) or (part,)} - {None, ...}  # type: ignore[arg-type]
+
+    assert choices(SampleSettings, "speed") == {speed.value for speed in Speed}
+    assert choices(SampleSettings, "form") == {*FORMS}
+    assert choices(TasksSettings, "format") == {*FORMATS}
+    assert choices(TasksSettings, "layout") == {*LAYOUTS}
+    assert choices(TasksSettings, "only") - {type(None)} == {*RARE_KINDS}  # type: ignore[comparison-overlap]
+
+
+def test_commands_read_variables_and_the_toml_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run.toml").write_text('[data_sample]\ncount = 3\nspeed = ["blitz"]\n[data]\nseed = 5\n')
+    monkeypatch.setenv("ROOKERY_CONFIG", str(tmp_path / "run.toml"))
+    monkeypatch.setenv("DATA_SEED", "5")
+    monkeypatch.setenv("DATA_SAMPLE_SOURCE", '["a.pgn", "b.pgn"]')
+    settings = command(SampleSettings)
+    assert (settings.count, settings.speed, settings.seed) == (3, ("blitz",), 0)
+    assert settings.source == ("a.pgn", "b.pgn")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--offset", "3", "--distinct"], "--offset, --distinct: choose one"),
+        (["--ply-min", "3", "--jobs", "2"], "only data sets have --jobs, --ply-min: add --out"),
+        (["--out", "x", "--style", "fen"], "without --out only: --style"),
+        (["--game", "x", "--shares", "1", "0", "0"], "leave out --shares"),
+    ],
+)
+def test_flags_without_effect_are_named(argv: list[str], message: str) -> None:
+    with pytest.raises(SetupError, match=message):
+        SampleSettings.parse(["--count", "1", *argv], prog="data")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--positions", "a.parquet", "--source", "b.pgn"], "--source, --positions: choose one"),
+        (["--only", "check"], "--only check needs --source"),
+        (["--ray", "auto", "--reward", "dns:///r:1"], "leave out --reward 'dns:///r:1'"),
+        (["--key-env", "A", "--key-file", "b"], "--key-env, --key-file: choose one"),
+    ],
+)
+def test_flags_that_exclude_each_other_are_named(argv: list[str], message: str) -> None:
+    with pytest.raises(SetupError, match=message):
+        command(PairsSettings, "--count", "1", *argv)

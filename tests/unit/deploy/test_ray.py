@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chess_datasets.commands.annotate import options_of
+from chess_datasets.commands.settings.positions import AnnotateSettings
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "deploy/ray"
@@ -64,5 +64,5 @@ def test_the_commands_are_ours() -> None:
     for command in (JOB["spec"]["entrypoint"], executed):
         words = shlex.split(command)
         assert words[:3] == ["rookery", "data", "annotate"]
-        options = options_of(words[3:])
-        assert (options.ray, options.out.startswith("s3://")) == ("auto", True)
+        settings = AnnotateSettings.parse(words[3:], prog="rookery data annotate")
+        assert (settings.ray, settings.out.startswith("s3://")) == ("auto", True)

@@ -159,7 +159,6 @@ def test_a_run_is_spelled_alike_everywhere(
         ("plan --like lost", "lost"),
         ("arena curve lost", "lost"),
         ("merge lost@3 --out x", "lost"),
-        ("scaling lost", "lost"),
         ("evaluate run:lost@3 --sections puzzles", "lost"),
     ],
 )

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.epd import decoded, epd_lines, read_epd
+from rookery.encoding import decode
+from rookery.epd import epd_lines, read_epd
 from rookery.errors import InvalidInput
 
 MIDDLE = "r1bqk1r1/1p1p1n2/p1n2pN1/2p1b2Q/2P1Pp2/1PN5/PB4PP/R4RK1 w q -"
@@ -72,4 +73,4 @@ def test_any_text_is_read_or_refused(text: str, behind: bool) -> None:
 def test_files_in_any_encoding_have_the_same_lines() -> None:
     text = f'# Gr\u00fcnfeld\r\n\r\n{MIDDLE} id "Gr\u00fcnfeld"\n'
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "latin-1"):
-        assert list(epd_lines(decoded(text.encode(encoding)))) == [(3, f'{MIDDLE} id "Gr\u00fcnfeld"')]
+        assert list(epd_lines(decode(text.encode(encoding)))) == [(3, f'{MIDDLE} id "Gr\u00fcnfeld"')]

@@ -32,6 +32,16 @@ def test_ways_to_write_moves(text: str, moves: str) -> None:
     assert ucis(text) == moves
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_files_in_any_encoding_have_the_same_games(encoding: str) -> None:
+    text = '[Event "?"]\n[White "Gr\u00fcnfeld"]\n\n1. e4 *\n\n[Event "?"]\n\n1. d4 {\u00e9} d5 *\n'
+    games = list(read_games(text.encode(encoding)))
+    assert [(game.tags.get("White"), len(game.moves), game.faults) for game in games] == [
+        ("Gr\u00fcnfeld", 1, ()),
+        (None, 2, ()),
+    ]
+
+
 @pytest.mark.parametrize("letter", ["S", "C", "\u041a", "П", "馬", "Λ", "\uff2e", "Ñ", "ª", "🨄", "²"])
 def test_a_letter_of_another_language_is_no_pawn_move(letter: str) -> None:
     """German, Spanish, Cyrillic, Chinese, Greek, full-width, Latin-1 and a symbol that is no figurine."""

@@ -9,9 +9,10 @@ import pytest
 from pydantic import Field, ValidationError
 from pydantic_settings import SettingsConfigDict
 
+from rookery.commands import COMMANDS
 from rookery.errors import InvalidInput, NotFound, RookeryError, SetupError, Unavailable
 from rookery.origins import as_toml
-from rookery.settings import CONFIG_VARIABLE, Assignments, Port, RunSettings, Settings, fail
+from rookery.settings import CONFIG_VARIABLE, Assignments, Port, RunSettings, Settings, Several, fail
 
 
 class Bakery(RunSettings):
@@ -29,6 +30,10 @@ class Bakery(RunSettings):
     """Grains in it."""
     set: Assignments = ()
     """What is set."""
+    sizes: Several[tuple[int, ...]] = ()
+    """Weights of loaves, in grams."""
+    names: Several[tuple[str, ...]] = ("loaf",)
+    """Names of loaves."""
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +99,27 @@ def test_a_wrong_variable_is_named_with_its_value(
 ) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(SetupError, match=rf"^bakery: {message}\)$"):
+        parse()
+
+
+def test_a_flag_of_several_values_is_repeatable_and_leaves_them_intact() -> None:
+    names = ["a,b", "[ab]*", ' "c"', "\\d", "{e}", "7", "-", "*"]
+    settings = parse("--names", *names[:3], "--sizes", "750", "500", "--names", *names[3:])
+    assert (settings.names, settings.sizes) == (tuple(names), (750, 500))
+    with pytest.raises(SetupError, match=r"sizes\.1: .*got 'x,1'"):
+        parse("--sizes", "750", "x,1")
+
+
+def test_several_values_are_a_list_in_the_file_and_json_in_a_variable(
+    toml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toml.write_text('[bakery]\nnames = ["a,b", "c"]\n')
+    assert parse().names == ("a,b", "c")
+    monkeypatch.setenv("BAKERY_NAMES", '["d"]')
+    assert parse().names == ("d",)
+    monkeypatch.delenv("BAKERY_NAMES")
+    toml.write_text('[bakery]\nnames = "abc"\n')
+    with pytest.raises(SetupError, match=r"names: .*tuple \(got 'abc'; \[bakery\] names in "):
         parse()
 
 
@@ -212,7 +238,7 @@ def _programs(parent: type[Settings] = Settings) -> Iterator[type[Settings]]:
     for child in parent.__subclasses__():
         if child.__subclasses__():
             yield from _programs(child)
-        elif child.__module__.startswith(("rookery.config.", "services.", "launcher.")):
+        elif child.__module__.startswith(("chess_datasets.", "rookery.config.", "services.", "launcher.")):
             yield child
 
 
@@ -220,11 +246,12 @@ def test_no_program_has_the_variables_that_all_share() -> None:
     config = pkgutil.iter_modules(importlib.import_module("rookery.config").__path__, "rookery.config.")
     for name in (
         *(module.name for module in config),
+        *(command.settings.partition(":")[0] for command in COMMANDS if command.family == "data"),
         "launcher.exporter",
         "launcher.settings",
         "launcher.status",
     ):
         importlib.import_module(name)
     programs = {program.__name__: program.model_config.get("env_prefix") for program in _programs()}
-    assert programs["DataSettings"] == "DATA_"
+    assert (programs["DataSettings"], programs["SampleSettings"]) == ("DATA_", "DATA_SAMPLE_")
     assert [name for name, prefix in programs.items() if prefix in ("ROOKERY_", "", None)] == []

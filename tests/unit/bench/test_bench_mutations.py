@@ -5,7 +5,7 @@ import random
 import chess
 import pytest
 
-from chess_datasets.annotate.mutations import mutations
+from bench.annotations.mutations import mutations
 from commentary import Line, Score, Study
 
 # The d- and e-files are open, White's knight and rook can take on f3.

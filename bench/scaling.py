@@ -1,4 +1,4 @@
-"""`python -m services.trainer scaling`: how the loss of `rookery sft` depends on model size and tokens.
+"""`python -m bench.scaling`: how the loss of `rookery sft` depends on model size and tokens.
 
 Fits L(N, D) = E + A / N^alpha + B / D^beta to runs of several sizes and lengths, where N is the number of
 weights and D that of the tokens trained on (Hoffmann et al. 2022, arXiv 2203.15556, section 3.3 and appendix
@@ -6,6 +6,7 @@ D.3), and plots it. With C = 6 N D operations, the best N is G (C / 6)^(beta / (
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -15,10 +16,10 @@ from typing import TYPE_CHECKING
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.table import Table
 
-from rookery.errors import InvalidInput, SetupError
+from rookery.errors import InvalidInput, RookeryError, SetupError
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.remote import PathOrUrl, find_run
-from rookery.settings import Settings
+from rookery.settings import Settings, fail
 from rookery.terminal import SafeConsole
 
 if TYPE_CHECKING:
@@ -77,6 +78,15 @@ class ScalingLaw:
         """The number of weights with the lowest loss after so many operations."""
         g = (self.alpha * self.a / (self.beta * self.b)) ** (1 / (self.alpha + self.beta))
         return float(g * (compute / 6) ** (self.beta / (self.alpha + self.beta)))
+
+
+def main() -> int:
+    """Fits and plots, and returns the exit status."""
+    try:
+        run(ScalingSettings.parse(sys.argv[1:], prog="python -m bench.scaling"))
+    except RookeryError as error:
+        return fail(error)
+    return 0
 
 
 def run(settings: ScalingSettings) -> None:
@@ -228,3 +238,7 @@ def _plot(runs: Sequence[SftRun], law: ScalingLaw, out: Path) -> None:
     axes.grid(alpha=0.3)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,11 +6,11 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import save_file
 
+from bench.scaling import ScalingLaw, ScalingSettings, SftRun, fit, read_run, run
 from rookery.errors import InvalidInput, NotFound, SetupError
-from services.trainer.scaling import ScalingLaw, ScalingSettings, SftRun, fit, read_run, run
+
+pytestmark = pytest.mark.torch
 
 LAW = ScalingLaw(e=0.6, a=40.0, alpha=0.4, b=30.0, beta=0.3)
 SIZES, TOKENS = (200_000, 800_000, 3_000_000), (1_000_000, 6_000_000, 40_000_000)
@@ -32,6 +32,9 @@ def test_no_other_size_is_better_than_the_best(compute: float) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Callable[..., Path]:
+    import torch
+    from safetensors.torch import save_file
+
     def write(weights: int = 100, tokens: int = 1000, *, loss: float = 1.0, lr: float = 0.0) -> Path:
         folder = tmp_path / f"{weights}-{tokens}"
         (folder / "model").mkdir(parents=True)

@@ -1,4 +1,7 @@
-"""`python -m chess_datasets.annotate check`: counts false claims in first drafts of annotations."""
+"""`python -m bench.annotations`: counts false claims in first drafts of annotations.
+
+Returns 1 if there is one. Goes on where it was stopped.
+"""
 
 import argparse
 import asyncio
@@ -11,24 +14,23 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
 
-from chess_datasets.annotate.annotator import AHEAD
-from chess_datasets.annotate.audit import Audit
+from bench.annotations.audit import Audit
 from chess_datasets.annotate.compose import ANY, Manner
 from chess_datasets.annotate.study import Effort, decidable
 from chess_datasets.jobs import Progress
 from commentary import LENGTHS, VOICES
 from rookery.config.data import SAMPLE
+from rookery.encoding import decode
 from rookery.engines import EnginePool, find_engine
-from rookery.epd import decoded, epd_lines, read_epd
+from rookery.epd import epd_lines, read_epd
 from rookery.errors import InvalidInput, RookeryError
 from rookery.fen import FenReport
 from rookery.processes.workers import process_pool
 from rookery.trace import Phase, Position
 
 _DEADLINE_S = 60.0
-_EXAMPLES = """examples:
-  python -m chess_datasets.annotate check --count 10000 --out runs/annotations-check
-"""
+_AHEAD = 8
+"""Positions in work for each engine: while one waits for its first search, the engine searches another."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -52,7 +54,7 @@ async def _check(options: argparse.Namespace) -> int:
             positions = (
                 (position.fen, next(reversed(position.last_moves), None)) for position in _positions(options)
             )
-            ahead = AHEAD * options.engines
+            ahead = _AHEAD * options.engines
             tally = await audit.run(positions, ahead=ahead, advance=progress.advance)
     summary = json.dumps(tally.summary(), indent=2)
     (audit.folder / "summary.json").write_text(summary + "\n", encoding="utf-8")
@@ -76,7 +78,7 @@ def _positions(options: argparse.Namespace) -> Iterator[Position]:
     """Distinct positions from games, or those of a file with a FEN on each line."""
     if options.fens:
         report = FenReport()
-        lines = list(islice(epd_lines(decoded(Path(options.fens).read_bytes())), options.count))
+        lines = list(islice(epd_lines(decode(Path(options.fens).read_bytes())), options.count))
         for number, line in lines:
             try:
                 fen = decidable(read_epd(line, dropped=report.dropped).board.fen()).fen()
@@ -100,12 +102,10 @@ def _positions(options: argparse.Namespace) -> Iterator[Position]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m chess_datasets.annotate",
-        description="Counts false claims in first drafts of analyses. Goes on where it was stopped.",
-        epilog=_EXAMPLES,
+        prog="python -m bench.annotations",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("command", choices=["check"])
     parser.add_argument("--out", required=True, metavar="FOLDER")
     parser.add_argument("--count", type=int, required=True, help="positions")
     parser.add_argument("--source", nargs="+", default=[SAMPLE], metavar="PGN")

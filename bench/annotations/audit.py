@@ -15,10 +15,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from bench.annotations.mutations import mutations
 from chess_datasets.annotate.compose import Manner
-from chess_datasets.annotate.mutations import mutations
 from chess_datasets.annotate.study import Effort, Engines, study
 from commentary import Study, read
+from commentary.writing.text import draft
 
 LOG = "checked.jsonl"
 
@@ -120,7 +121,9 @@ class Audit:
 
 def examine(position_study: Study, manner: Manner, id_: str, plants: bool) -> dict[str, Any]:
     """The line of one position: its first draft, and what the reader finds in it."""
-    text = manner.draft(position_study, id_=id_)
+    voice, length = manner.drawn(id_)
+    seed = f"{manner.seed}:{id_}:0"
+    text = draft(position_study, voice=voice, length=length, seed=seed, box=manner.box)
     reading, answer = text.reading, str(text)
     planted: Counter[str] = Counter()
     caught: Counter[str] = Counter()
