@@ -171,7 +171,7 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any) -> list[Example]:
                 offsets=tokens["offset_mapping"][i],
                 ids_of=ids_of,
             )
-            examples[i] = replace(examples[i], soft_targets=SoftTargets.of(ids, distributions))
+            examples[i] = replace(examples[i], soft_targets=(SoftTargets.of(ids, distributions),))
     return examples
 
 

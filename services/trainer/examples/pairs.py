@@ -45,6 +45,11 @@ class PairExamples:
 
     pairs: Sequence[TokenPair]
 
+    @property
+    def prompts(self) -> range:
+        """Each pair has its own prompt: its answers share it already."""
+        return range(len(self))
+
     def __len__(self) -> int:
         return len(self.pairs)
 
