@@ -91,6 +91,16 @@ def test_only_the_last_answer_carries_loss(
     assert answer.strip() in learned
 
 
+def test_nothing_after_the_end_of_an_answer_carries_loss() -> None:
+    """SmolLM2's and Qwen's template writes a line break after the end token."""
+    tokenizer = _bytes_tokenizer(TEMPLATES["chatml"])
+    tokenizer.add_special_tokens({"eos_token": "<|im_end|>"})
+    answer = ANSWER | {"content": "e4\n"}
+    for keywords, learned in (({}, "e4\n<|im_end|>"), ({"after_end": True}, "e4\n<|im_end|>\n")):
+        [example] = tokenize([Chat([QUESTION, answer])], tokenizer, **keywords)
+        assert tokenizer.decode(example.answers[0]) == learned
+
+
 def test_a_template_that_rewrites_the_prompt_is_refused() -> None:
     rewriting = _bytes_tokenizer("{{ messages | length }}{{ messages[-1].content }}")
     with pytest.raises(InvalidInput, match="not a prefix"):
