@@ -100,7 +100,7 @@ def run_sft(work: Work, chats: Path) -> Measured:
             lr=work.lr,
             warmup_steps=1,
             max_length=2 * (work.prompt + work.completion),
-            bf16=False,
+            precision="fp32",
             device="cpu",
             threads=work.threads,
         )

@@ -150,6 +150,8 @@ AdamBits = Annotated[Literal[32, 8], BeforeValidator(int)]
 BaseBits = Annotated[Literal[8, 4], BeforeValidator(int)]
 """Bits of a weight of the frozen base's linear layers."""
 
+Precision: TypeAlias = Literal["auto", "fp32", "bf16"]
+
 LrSchedule: TypeAlias = Literal["constant", "linear", "cosine"]
 """The learning rate's schedule after the warm-up."""
 
@@ -198,3 +200,6 @@ class MemorySettings(Settings):
     """Pack the examples of a step into rows of this many tokens, without mutual attention. 0: one per row."""
     gradient_checkpointing: bool = False
     """Recompute activations instead of keeping them."""
+    precision: Precision = "auto"
+    """Of the matrix products and of a frozen base's weights: bf16, fp32, or auto: bf16 on a GPU or a CPU with
+    AVX512-BF16, otherwise fp32. Trained weights, losses and Adam's moments are in fp32."""

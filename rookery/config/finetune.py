@@ -64,8 +64,6 @@ class FinetuneSettings(
     """Maximum number of held-out examples per evaluation."""
     seed: int = 0
     """Seed of the order of the examples and of new weights."""
-    bf16: bool = True
-    """Matrix products in bfloat16."""
     compile: bool = False
     """torch.compile the loss: for rook-tiny 1.2 times as fast on a CPU. Compiling takes 1 to 2 minutes."""
     device: Devices = "auto"

@@ -35,7 +35,6 @@ def _auto_is_0(value: object) -> object:
 
 
 Sharding: TypeAlias = Literal["none", "fsdp2"]
-Precision: TypeAlias = Literal["auto", "fp32", "bf16"]
 
 
 class TrainerOptimiserSettings(OptimiserSettings):
@@ -63,9 +62,6 @@ class TrainerMemorySettings(MemorySettings):
     bf16's memory. Needs bitsandbytes."""
     offload: bool = False
     """Keep Adam's moments off the GPU between steps."""
-    precision: Precision = "auto"
-    """Of the base's weights, or of the matrix products if all weights train: bf16, fp32, or auto: bf16 on a
-    GPU or a CPU with AVX512-BF16, otherwise fp32. Trained weights, losses and Adam's moments are in fp32."""
     compile: bool = False
     """torch.compile the model's layers, except attention. The first step then takes a minute longer."""
 

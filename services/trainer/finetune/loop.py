@@ -28,7 +28,7 @@ from rookery.config.finetune import FinetuneSettings
 from rookery.errors import InvalidInput, SetupError
 from rookery.hub import model_folder
 from rookery.remote import open_store
-from services.trainer.distributed.placement import own_device
+from services.trainer.distributed.placement import computes_in_bf16, own_device
 from services.trainer.distributed.process_group import World, join_processes
 from services.trainer.examples.rows import (
     Example,
@@ -243,7 +243,8 @@ def _means(
     totals: dict[str, float] = {"tokens": 0.0}
     for micro_batch in group_rows(rows, tokens=settings.micro_batch_tokens):
         batch = collate_examples(micro_batch, device=device)
-        autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=settings.bf16)
+        in_bf16 = computes_in_bf16(settings.precision, device)
+        autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=in_bf16)
         with torch.set_grad_enabled(learn), autocast:
             summed = sums(batch)
         if learn:

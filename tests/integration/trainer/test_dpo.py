@@ -16,7 +16,7 @@ from tests.unit.trainer.preferences import write_pairs
 
 
 def _settings(model: Path, data: Path, out: Path, **changes: object) -> DpoSettings:
-    values = {"batch_size": 16, "steps": 20, "lr": 5e-3, "warmup_steps": 2, "bf16": False, "threads": 1}
+    values = {"batch_size": 16, "steps": 20, "lr": 5e-3, "warmup_steps": 2, "precision": "fp32", "threads": 1}
     values |= {"save_dtype": "float32", "lora_rank": 4}
     return DpoSettings(model=model, data=data, out=out, **(values | changes))  # type: ignore[arg-type]
 

@@ -39,7 +39,14 @@ def data(tmp_path: Path) -> Path:
 
 
 def _settings(model: Path, data: Path, out: Path, **changes: object) -> SftSettings:
-    values = {"batch_size": 4, "steps": 6, "lr": 1e-3, "warmup_steps": 1, "save_every": 3, "bf16": False}
+    values = {
+        "batch_size": 4,
+        "steps": 6,
+        "lr": 1e-3,
+        "warmup_steps": 1,
+        "save_every": 3,
+        "precision": "fp32",
+    }
     values |= {"threads": 1, "save_dtype": "float32"}
     return SftSettings(model=model, data=data, out=out, **(values | changes))  # type: ignore[arg-type]
 
@@ -117,6 +124,19 @@ def test_both_kinds_of_attention_learn_the_same(tiny_model: Path, data: Path, tm
     assert [row["loss"] for row in eager] == pytest.approx([row["loss"] for row in sdpa], rel=1e-4)
     assert eager[-1]["eval_loss"] == pytest.approx(sdpa[-1]["eval_loss"], rel=1e-4)
     assert sdpa[0]["tokens"] < 0.4 * eager[0]["tokens"]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_auto_is_the_precision_that_the_cpu_is_fast_in(
+    tiny_model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fast: bool
+) -> None:
+    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: fast)
+    losses = {}
+    for precision in ("auto", "bf16", "fp32"):
+        sft.run(_settings(tiny_model, data, tmp_path / precision, precision=precision, device="cpu", steps=1))
+        losses[precision] = _rows(tmp_path / precision)[0]["loss"]
+    assert losses["bf16"] != losses["fp32"]
+    assert losses["auto"] == losses["bf16" if fast else "fp32"]
 
 
 def test_every_example_comes_once_an_epoch_and_skipping_is_the_same_order(
