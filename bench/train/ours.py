@@ -101,6 +101,7 @@ def run_sft(work: Work, chats: Path) -> Measured:
             warmup_steps=1,
             max_length=2 * (work.prompt + work.completion),
             precision="fp32",
+            micro_batch_tokens=1 << 20,  # the whole step in one pass
             device="cpu",
             threads=work.threads,
         )

@@ -144,6 +144,12 @@ Device = Annotated[str, AfterValidator(_device)]
 Devices = Annotated[str, AfterValidator(_devices)]
 """Like `Device`, or a device for each of several processes: indices of GPUs, or `cpu,cpu`."""
 
+
+def auto_is_0(value: object) -> object:
+    """Returns 0 for `auto`, and other values as they are."""
+    return 0 if value == "auto" else value
+
+
 AdamBits = Annotated[Literal[32, 8], BeforeValidator(int)]
 """Bits of Adam's moments. The validator converts the text of an environment variable."""
 
@@ -194,8 +200,9 @@ class MemorySettings(Settings):
 
     help_group: ClassVar[str] = "memory"
 
-    micro_batch_tokens: NonNegativeInt = 0
-    """Padded tokens per forward pass. Smaller values need more passes; the gradient is the same. 0: one."""
+    micro_batch_tokens: Annotated[NonNegativeInt, BeforeValidator(auto_is_0)] = 0
+    """Tokens per forward pass, with padding. Smaller values need more passes; the gradient is the same up to
+    rounding. `auto`, or 0, measures how many take half of the free memory, or 85% of a GPU's."""
     row_tokens: NonNegativeInt = 0
     """Pack the examples of a step into rows of this many tokens, without mutual attention. 0: one per row."""
     gradient_checkpointing: bool = False

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -18,6 +18,7 @@ from rookery.config.conditions import (
     MemorySettings,
     OptimiserSettings,
     When,
+    auto_is_0,
 )
 from rookery.config.objective import ObjectiveSettings
 from rookery.hub import identity
@@ -30,8 +31,8 @@ _LEAST_ADAPTERS = 8
 them."""
 
 
-def _auto_is_0(value: object) -> object:
-    return 0 if value == "auto" else value
+_UNMEASURED_TOKENS = 8192
+"""Tokens of a forward pass where `auto` cannot measure them."""
 
 
 Sharding: TypeAlias = Literal["none", "fsdp2"]
@@ -51,10 +52,7 @@ class TrainerMemorySettings(MemorySettings):
 
     help_group: ClassVar[str] = "memory"
 
-    micro_batch_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 8192
-    """Tokens per forward pass. Smaller values need more passes, with the same gradient. `auto`, or 0,
-    measures what fits into memory."""
-    row_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 0
+    row_tokens: Annotated[NonNegativeInt, BeforeValidator(auto_is_0)] = 0
     """Maximum tokens of a row: a prompt with completions that share its computation. `auto`, or 0: as many as
     a forward pass has, so that a prompt is computed once."""
     base_bits: BaseBits | None = None
@@ -148,6 +146,13 @@ class TrainerSettings(
     """Number of newest versions to keep on disk (at least 8 if they are adapters). More are kept if groups
     may still be of them. Version 0 and every hundredth version are always kept."""
 
+    @classmethod
+    def dependent_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those of the objective, and a number of tokens if `auto` cannot measure it."""
+        alone = values.get("sharding", "none") == "none" and not values.get("sleep_inference", False)
+        measured = {} if alone else {"micro_batch_tokens": _UNMEASURED_TOKENS}
+        return {**super().dependent_defaults(values), **measured}
+
     @field_validator("inference_urls")
     @classmethod
     def _valid_urls(cls, urls: str) -> str:
@@ -233,7 +238,8 @@ class TrainerSettings(
 class AutobatchSettings(TrainerSettings):
     """Measure which batch of positions x completions fits into memory in one forward pass.
 
-    Runs real steps of the model with batches from (2, G) upwards, and stops near 85% of the available memory.
+    Runs real steps of the model with batches from (2, G) upwards, and stops near half of the free memory, or
+    near 85% of a GPU's.
     Accepts all settings of the trainer, and ignores those that do not affect memory.
     """
 

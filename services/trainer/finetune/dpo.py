@@ -13,9 +13,10 @@ from rookery.config.finetune import DpoSettings
 from services.trainer.examples import local_path
 from services.trainer.examples.pairs import PairExamples, read_pairs
 from services.trainer.examples.rows import TokenBatch
-from services.trainer.finetune.loop import FinetuneTask, Sums, finetune, start_run
+from services.trainer.finetune.loop import finetune, start_run
 from services.trainer.finetune.model import answer_logprobs, base_dtype, load_chat_tokenizer, prepare_model
 from services.trainer.finetune.output import export_model, model_manifest
+from services.trainer.finetune.task import FinetuneTask, Sums
 from services.trainer.model.base_model import load_causal_lm
 from services.trainer.records.tracking import track
 

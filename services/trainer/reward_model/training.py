@@ -19,7 +19,7 @@ from services.trainer.distributed.process_group import is_rank_zero
 from services.trainer.examples import local_path
 from services.trainer.examples.pairs import PairExamples, TokenPair, read_pairs
 from services.trainer.examples.rows import TokenBatch, collate_examples
-from services.trainer.finetune.loop import FinetuneTask, Sums, finetune, start_run
+from services.trainer.finetune.loop import finetune, start_run
 from services.trainer.finetune.model import (
     base_dtype,
     hidden_states,
@@ -28,6 +28,7 @@ from services.trainer.finetune.model import (
     prepare_model,
 )
 from services.trainer.finetune.output import export_model
+from services.trainer.finetune.task import FinetuneTask, Sums
 from services.trainer.records.tracking import track
 from services.trainer.reward_model.report import (
     CARD,

@@ -17,9 +17,10 @@ from rookery.hub import MANIFEST_FILE, weights_digest
 from services.trainer import merge
 from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.rows import Example, SoftTargets, collate_examples, pack_rows, shuffled_batches
-from services.trainer.finetune import sft
+from services.trainer.finetune import loop, sft
 from services.trainer.finetune.output import model_manifest
 from services.trainer.merge import MergeSettings
+from services.trainer.records import profile
 from tests.unit.trainer.other_models import write_mixture
 
 BOARD = "RNBQKBNRPPPPPPPP................................pppppppprnbqkbnr KQkq -"
@@ -124,6 +125,30 @@ def test_both_kinds_of_attention_learn_the_same(tiny_model: Path, data: Path, tm
     assert [row["loss"] for row in eager] == pytest.approx([row["loss"] for row in sdpa], rel=1e-4)
     assert eager[-1]["eval_loss"] == pytest.approx(sdpa[-1]["eval_loss"], rel=1e-4)
     assert sdpa[0]["tokens"] < 0.4 * eager[0]["tokens"]
+
+
+def test_what_a_pass_holds_is_measured_and_changes_only_rounding(
+    tiny_model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(name: str, **changes: object) -> tuple[bytes, list[float]]:
+        how = {"batch_size": 16, "attention": "eager", "device": "cpu"} | changes  # 16 rows of 80 tokens
+        folder = sft.run(_settings(tiny_model, data, tmp_path / name, **how))
+        return (folder / "model.safetensors").read_bytes(), [row["loss"] for row in _rows(tmp_path / name)]
+
+    whole = run("roomy")
+    assert whole == run("one pass", micro_batch_tokens=10_000)
+    monkeypatch.setitem(profile.SHARES, "cpu", 1e-9)
+    parts = run("full")
+    assert parts != whole
+    assert parts[1] == pytest.approx(whole[1], rel=1e-4)
+    choice = json.loads((tmp_path / "full" / profile.FILE).read_text())["choice"]
+    assert choice["row_tokens"] <= 1024 < 2 * choice["row_tokens"]
+
+    # A run that resumes computes in the same passes, whatever is free then.
+    (tmp_path / "resumed").mkdir()
+    shutil.copy(tmp_path / "full" / profile.FILE, tmp_path / "resumed")
+    monkeypatch.setattr(loop, "measure", None)
+    assert run("resumed") == parts
 
 
 @pytest.mark.parametrize("fast", [True, False])

@@ -45,6 +45,7 @@ def _settings(model: Path, data: Path, out: Path) -> SftSettings:
         warmup_steps=1,
         precision="fp32",
         threads=1,
+        micro_batch_tokens=999,
     )
 
 

@@ -335,6 +335,13 @@ def test_what_a_run_that_goes_on_may_be_told(flags: str, refused: str | None, tm
         commits.to_resume(tmp_path, fingerprint=now.fingerprint())
 
 
+@pytest.mark.parametrize(
+    ("flags", "tokens"), [("", 0), ("--sharding fsdp2", 8192), ("--sleep-inference", 8192)]
+)
+def test_a_pass_is_measured_where_that_is_possible(flags: str, tokens: int) -> None:
+    assert parse(flags).micro_batch_tokens == tokens
+
+
 def test_a_run_that_noted_its_precision_goes_on_in_any(tmp_path: Path) -> None:
     fingerprint = parse("--precision bf16").fingerprint()
     files = {"adapter_model.safetensors": b"", "optimizer.safetensors": b""}
