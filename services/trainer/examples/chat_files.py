@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
+from services.trainer.examples import check_lengths
 from services.trainer.examples.chats import Chat, parse_chat, parse_completion, tokenize
 from services.trainer.examples.rows import Example
 
@@ -194,9 +195,11 @@ class ChatExamples:
         self._tokenizer = tokenizer
         measured = min(len(chats), limit or len(chats))
         self._numbers, firsts = array("Q"), array("Q")
+        lengths = array("L")
         first_of = dict[bytes, int]()
         tokens = saved = 0
         for place, example in self._measured(measured):
+            lengths.append(example.length)
             if not example.answer_tokens or example.length > max_length:
                 continue
             digest = blake2b(array("i", example.prompt_ids).tobytes(), digest_size=8).digest()
@@ -204,6 +207,7 @@ class ChatExamples:
             tokens += example.length
             saved += len(example.prompt_ids) if firsts[-1] < len(firsts) - 1 else 0
             self._numbers.append(place)
+        check_lengths(lengths, max_length=max_length, path=chats.path)
         self.left_out = measured - len(self._numbers)
         counts = f"{measured} examples in {chats.path}, of which {self.left_out} do not fit"
         if not self._numbers:

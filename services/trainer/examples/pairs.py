@@ -6,6 +6,7 @@ All pairs of a game are on the same side. A held-out position is not trained on 
 import json
 import logging
 import math
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
+from services.trainer.examples import check_lengths
 from services.trainer.examples.chats import Chat, Messages, join_messages, tokenize
 from services.trainer.examples.rows import Example
 
@@ -88,16 +90,19 @@ def read_pairs(
     """
     train: list[TokenPair] = []
     held_out_pairs: list[TokenPair] = []
-    too_long = 0
+    lengths = array("L")
     for pair in _tokenised(path, tokenizer, after_end=after_end):
-        if len(pair.example.prompt_ids) + max(map(len, pair.example.answers)) > max_length:
-            too_long += 1
-        elif int.from_bytes(pair.game, "big") / float(1 << 8 * len(pair.game)) < held_out:
+        lengths.append(len(pair.example.prompt_ids) + max(map(len, pair.example.answers)))
+        if lengths[-1] > max_length:
+            continue
+        if int.from_bytes(pair.game, "big") / float(1 << 8 * len(pair.game)) < held_out:
             held_out_pairs.append(pair)
         else:
             train.append(pair)
+    check_lengths(lengths, max_length=max_length, path=path)
     held_out_positions = {pair.position for pair in held_out_pairs}
     clean = [pair for pair in train if pair.position not in held_out_positions]
+    too_long = sum(length > max_length for length in lengths)
     split = PairSplit(clean, held_out_pairs, leaking=len(train) - len(clean), too_long=too_long)
     logger.info("%s: %s", path, split.counts)
     if not clean or not held_out_pairs:

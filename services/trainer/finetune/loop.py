@@ -71,7 +71,7 @@ F = TypeVar("F", bound=FinetuneSettings)
 
 def start_run(settings: F) -> tuple[Path, F]:
     """Sets the seed and the number of threads. Returns the folder of the model to start from, and the
-    settings with this process's device.
+    settings with this process's device and a warm-up that ends.
 
     Raises:
         InvalidInput: the run is already finished.
@@ -83,6 +83,13 @@ def start_run(settings: F) -> tuple[Path, F]:
         raise InvalidInput(f"{finished} exists: it is finished; choose another --out or delete it")
     if settings.store:
         open_store(settings.store)  # raises now, not after the training
+    if settings.warmup_steps > settings.steps:
+        warmup = settings.steps // 10
+        logger.warning(
+            "--warmup-steps %d is more than --steps %d: the learning rate rises in %d steps",
+            settings.warmup_steps, settings.steps, warmup,
+        )  # fmt: skip
+        settings = settings.model_copy(update={"warmup_steps": warmup})
     folder = model_folder(str(settings.model))
     torch.manual_seed(settings.seed)
     disable_progress_bar()  # the run's own progress bar is in `output`

@@ -246,6 +246,16 @@ def test_a_model_names_the_style_of_its_data_or_else_of_its_base(
     assert json.loads(content)["style"] == style
 
 
+def test_a_warm_up_that_would_not_end_is_shortened(
+    tiny_model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sft.run(_settings(tiny_model, data, tmp_path / "out", steps=10, warmup_steps=11))
+    assert "--warmup-steps 11 is more than --steps 10: the learning rate rises in 1 steps" in caplog.text
+    rates = [row["lr"] for row in _rows(tmp_path / "out")]
+    assert rates[1] == max(rates) == 1e-3
+    assert rates[-1] < 0.1 * rates[1]
+
+
 def test_a_model_has_a_manifest(tiny_model: Path, data: Path, tmp_path: Path) -> None:
     folder = sft.run(_settings(tiny_model, data, tmp_path / "out", steps=1))
     manifest = json.loads((folder / MANIFEST_FILE).read_text())
@@ -256,7 +266,7 @@ def test_a_model_has_a_manifest(tiny_model: Path, data: Path, tmp_path: Path) ->
 
 
 def test_no_model_is_written_where_no_answer_fits(tiny_model: Path, data: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="16 do not fit into --max-length 70: nothing is left"):
+    with pytest.raises(InvalidInput, match=r"16 of 16 examples in .* do not fit into --max-length 70"):
         sft.run(_settings(tiny_model, data, tmp_path / "out", max_length=70))
     assert not (tmp_path / "out" / "model").exists()
 

@@ -135,14 +135,14 @@ def _write(path: Path, *answers: str) -> Path:
 
 
 def test_what_is_too_long_is_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    chats = open_chats(_write(tmp_path / "x.jsonl", "e4", "much too long", "d4", "e5"))
+    chats = open_chats(_write(tmp_path / "x.jsonl", "e4", "much too long", "d4", *(["e5"] * 7)))
     tokenizer = TOKENIZERS["plain"]
     length = tokenize([chats[0]], tokenizer)[0].length
-    source = ChatExamples(chats, tokenizer, max_length=length)
-    said = [tokenizer.decode(example.answers[0]) for example in source.examples(range(len(source)))]
+    source = ChatExamples(chats, tokenizer, max_length=length, share_prompts=False)
+    said = [tokenizer.decode(example.answers[0]) for example in source.examples(range(3))]
     assert [answer.removesuffix("</s>") for answer in said] == ["e4", "d4", "e5"]
     assert source.left_out == 1
-    assert f"4 examples in {tmp_path}/x.jsonl, of which 1 do not fit into --max-length" in caplog.text
+    assert f"10 examples in {tmp_path}/x.jsonl, of which 1 do not fit into --max-length" in caplog.text
     assert len(ChatExamples(chats, tokenizer, max_length=200, limit=2)) == 2
 
 
@@ -166,10 +166,15 @@ def test_examples_of_one_prompt_are_neighbours_if_that_saves_enough(tmp_path: Pa
     assert list(read("abcadefghi").prompts) == list(range(10))
 
 
-def test_a_file_of_which_nothing_fits_is_refused(tmp_path: Path) -> None:
-    chats = open_chats(_write(tmp_path / "x.jsonl", "e4", "d4"))
-    with pytest.raises(InvalidInput, match="of which 2 do not fit into --max-length 9: nothing is left"):
-        ChatExamples(chats, TOKENIZERS["plain"], max_length=9)
+def test_a_length_that_leaves_out_more_than_a_tenth_is_refused_with_the_lengths(tmp_path: Path) -> None:
+    path = _write(tmp_path / "x.jsonl", *("e" * length for length in range(1, 101)))
+    message = (
+        rf"11 of 100 examples in {path} \(11%\) do not fit into --max-length 99. Half of them have at most "
+        "60 tokens, 90% at most 100, 99% at most 109, the longest 110: --max-length 109 keeps 99%"
+    )
+    with pytest.raises(InvalidInput, match=message):
+        ChatExamples(open_chats(path), TOKENIZERS["plain"], max_length=99)
+    assert ChatExamples(open_chats(path), TOKENIZERS["plain"], max_length=109).left_out == 1
 
 
 @pytest.mark.parametrize(
