@@ -71,9 +71,21 @@ def prompt_style(folder: Path) -> str | None:
     Raises:
         SetupError: the manifest is damaged.
     """
+    return read_manifest(folder).get("style")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of the model in a folder; empty if it has none.
+
+    Of the answers that the model was trained on, `style` is that of the prompts, `box` the notation of the
+    move in the box, `san` or `uci`, and `answer_tokens` a length that 99% of them do not exceed.
+
+    Raises:
+        SetupError: the manifest is damaged.
+    """
     path = folder / MANIFEST_FILE
     try:
-        return json.loads(path.read_text()).get("style") if path.is_file() else None
+        return dict(json.loads(path.read_text()).items()) if path.is_file() else {}
     except (OSError, ValueError, AttributeError) as error:
         raise SetupError(f"{path}: {error!r}") from error
 

@@ -18,6 +18,7 @@ from rookery.config.conditions import (
     OptimiserSettings,
     When,
 )
+from rookery.prompt import StyleName
 from rookery.remote import PathOrUrl
 from rookery.settings import Port, PresetSettings
 
@@ -94,7 +95,7 @@ class FinetuneSettings(
     def fingerprint(self) -> dict[str, str]:
         """The settings that must not change when a run is resumed."""
         free = {"out", "device", "threads", "save_every", "save_dtype", "eval_every", "eval_examples"}
-        free |= {"preset", "dry_run", "mlflow", "store"}
+        free |= {"preset", "dry_run", "mlflow", "store", "style"}
         free |= {"data", "eval_data"}  # compared by content: see `finetune.output`
         return {
             # Different spellings of the same path give the same text.
@@ -121,6 +122,9 @@ class SftSettings(FinetuneSettings):
     or prompt and answer, or prompt and chosen. A path, or s3://bucket/key."""
     eval_data: PathOrUrl | None = None
     """Examples in the same format for evaluation. Their loss and perplexity are written to metrics.jsonl."""
+    style: StyleName | None = None
+    """Prompt style of the data, for the model's manifest. Default: that of the data's manifest or, if it
+    names none, of the base model's. Players are asked in it."""
     alternatives_coefficient: NonNegativeFloat = 0.0
     """Weight of a second loss: -log of the probability of all alternatives of a token together. Cross-entropy
     teaches how likely each of them is; this, that the answer is one of them, such as a legal move."""

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
-from services.trainer.examples import check_lengths
 from services.trainer.examples.chats import Chat, parse_chat, parse_completion, tokenize
 from services.trainer.examples.rows import Example
+from services.trainer.examples.survey import Survey
 
 logger = logging.getLogger(__name__)
 
@@ -195,24 +195,23 @@ class ChatExamples:
         self._tokenizer = tokenizer
         measured = min(len(chats), limit or len(chats))
         self._numbers, firsts = array("Q"), array("Q")
-        lengths = array("L")
+        self.survey = Survey(max_length)
         first_of = dict[bytes, int]()
         tokens = saved = 0
-        for place, example in self._measured(measured):
-            lengths.append(example.length)
-            if not example.answer_tokens or example.length > max_length:
+        for place, chat, example in self._measured(measured):
+            answer, answer_tokens = chat.messages[-1]["content"], example.answer_tokens
+            if not self.survey.add(example.length, answer=answer, answer_tokens=answer_tokens):
                 continue
             digest = blake2b(array("i", example.prompt_ids).tobytes(), digest_size=8).digest()
             firsts.append(first_of.setdefault(digest, len(firsts)))
             tokens += example.length
             saved += len(example.prompt_ids) if firsts[-1] < len(firsts) - 1 else 0
             self._numbers.append(place)
-        check_lengths(lengths, max_length=max_length, path=chats.path)
-        self.left_out = measured - len(self._numbers)
-        counts = f"{measured} examples in {chats.path}, of which {self.left_out} do not fit"
+        self.survey.check(chats.path)
+        counts = f"{measured} examples in {chats.path}, of which {self.survey.left_out} do not fit"
         if not self._numbers:
             raise InvalidInput(f"{counts} into --max-length {max_length}: nothing is left to learn")
-        if self.left_out:
+        if self.survey.left_out:
             logger.warning("%s into --max-length %d and are left out", counts, max_length)
         self.prompts = range(len(self))
         if share_prompts and saved >= SAVED_SHARE * tokens:
@@ -234,19 +233,17 @@ class ChatExamples:
 
     def examples(self, numbers: Sequence[int]) -> list[Example]:
         """Returns the examples with these numbers (see `ExampleSource`)."""
-        return self._tokenised([self._numbers[number] for number in numbers])
+        return tokenize([self._chats[self._numbers[number]] for number in numbers], self._tokenizer)
 
-    def _measured(self, count: int) -> Iterator[tuple[int, Example]]:
-        """Yields the number of each chat of the file, and its tokens."""
+    def _measured(self, count: int) -> Iterator[tuple[int, Chat, Example]]:
+        """Yields each chat of the file with its number and its tokens."""
         places = iter(range(count))
         while chunk := list(islice(places, _TOKENISED_AT_ONCE)):
-            for place, example in zip(chunk, self._tokenised(chunk), strict=True):
-                yield place, example
+            chats = [self._chats[place] for place in chunk]
+            for place, chat, example in zip(chunk, chats, tokenize(chats, self._tokenizer), strict=True):
+                yield place, chat, example
                 if (place + 1) % _LINE_EVERY == 0:
                     logger.info("measured %d of %d examples in %s", place + 1, count, self._chats.path)
-
-    def _tokenised(self, places: Sequence[int]) -> list[Example]:
-        return tokenize([self._chats[place] for place in places], self._tokenizer)
 
 
 def _chat_of(row: Mapping[str, Any]) -> Chat:

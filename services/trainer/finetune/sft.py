@@ -16,7 +16,7 @@ from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.rows import Example, TokenBatch
 from services.trainer.finetune.loop import finetune, start_run
 from services.trainer.finetune.model import answer_logprobs, base_dtype, load_chat_tokenizer, prepare_model
-from services.trainer.finetune.output import export_model, model_manifest
+from services.trainer.finetune.output import export_model, model_manifest, style_of
 from services.trainer.finetune.task import FinetuneTask, Sums
 from services.trainer.model.base_model import load_causal_lm
 from services.trainer.records.tracking import track
@@ -78,6 +78,7 @@ def run(settings: SftSettings) -> Path:
         share_prompts=settings.attention != "eager",
     )
     source = read(open_chats(local_path(settings.data)))
+    style = style_of(settings)
     held_out: list[Example] = []
     if settings.eval_data:
         eval_source = read(open_chats(local_path(settings.eval_data)), limit=settings.eval_examples)
@@ -87,4 +88,5 @@ def run(settings: SftSettings) -> Path:
     with track(settings.out, enabled=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
         task = SftTask(model, settings, held_out, shares_prompts=source.shares_prompts)
         finetune(task, source, tracker)
-        return export_model(model, tokenizer, settings, extra_files=lambda _: model_manifest(settings))
+        manifest = model_manifest(settings, style=style, answers=source.survey)
+        return export_model(model, tokenizer, settings, extra_files=lambda _: manifest)

@@ -18,7 +18,7 @@ from services.trainer import merge
 from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.rows import Example, SoftTargets, collate_examples, pack_rows, shuffled_batches
 from services.trainer.finetune import loop, sft
-from services.trainer.finetune.output import model_manifest
+from services.trainer.finetune.output import style_of
 from services.trainer.merge import MergeSettings
 from services.trainer.records import profile
 from tests.unit.trainer.other_models import write_mixture
@@ -242,8 +242,15 @@ def test_a_model_names_the_style_of_its_data_or_else_of_its_base(
     if manifest:
         (data.parent / "manifest.json").write_text(json.dumps(manifest))
     settings = _settings(base, data, tmp_path / "out")
-    (content,) = model_manifest(settings).values()
-    assert json.loads(content)["style"] == style
+    assert style_of(settings) == style
+    assert style_of(settings.model_copy(update={"style": "fen"})) == "fen"
+
+
+def test_a_style_that_nobody_names_is_warned_of(
+    tiny_model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert style_of(_settings(tiny_model, data, tmp_path / "out")) is None
+    assert "neither --style nor a manifest" in caplog.text
 
 
 def test_a_warm_up_that_would_not_end_is_shortened(
@@ -257,8 +264,10 @@ def test_a_warm_up_that_would_not_end_is_shortened(
 
 
 def test_a_model_has_a_manifest(tiny_model: Path, data: Path, tmp_path: Path) -> None:
-    folder = sft.run(_settings(tiny_model, data, tmp_path / "out", steps=1))
+    folder = sft.run(_settings(tiny_model, data, tmp_path / "out", steps=1, style="mover-squares"))
     manifest = json.loads((folder / MANIFEST_FILE).read_text())
+    # <think> e2 e4 </think> \boxed{ e2 e4 } <|end|>
+    assert (manifest["style"], manifest["box"], manifest["answer_tokens"]) == ("mover-squares", "uci", 9)
     assert manifest["base"].startswith(f"{tiny_model}@sha256:")
     assert manifest["data"] == {"path": str(data), "sha256": hashlib.sha256(data.read_bytes()).hexdigest()}
     assert manifest["trained"]["lr"] == "0.001"
@@ -323,7 +332,8 @@ def test_its_adapter_merges_into_the_same_model(
 ) -> None:
     model = tiny_model if kind == "dense" else write_mixture(tmp_path / "base", tiny_model)
     out = sft.run(_settings(model, data, tmp_path / "out", lora_rank=2, lora_targets="q_proj,o_proj")).parent
-    (out / "model" / MANIFEST_FILE).write_text('{"style": "mover-pieces"}')
+    told = {"style": "mover-pieces", "box": "san", "answer_tokens": 99}
+    (out / "model" / MANIFEST_FILE).write_text(json.dumps(told))
     settings = MergeSettings(run=str(out), out=tmp_path / "merged", save_dtype="float32")
     merge.run(settings)
     merged, exported = (load_file(path / "model.safetensors") for path in (settings.out, out / "model"))
@@ -331,7 +341,7 @@ def test_its_adapter_merges_into_the_same_model(
     for name, tensor in exported.items():
         torch.testing.assert_close(merged[name], tensor)
     manifest = json.loads((settings.out / MANIFEST_FILE).read_text())
-    assert manifest["style"] == "mover-pieces"
+    assert manifest | told == manifest
     assert manifest["base"] == f"{model.name}@{weights_digest(model)}"
     assert "rounded" not in caplog.text
 

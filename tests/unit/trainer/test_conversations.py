@@ -141,7 +141,7 @@ def test_what_is_too_long_is_left_out_and_counted(tmp_path: Path, caplog: pytest
     source = ChatExamples(chats, tokenizer, max_length=length, share_prompts=False)
     said = [tokenizer.decode(example.answers[0]) for example in source.examples(range(3))]
     assert [answer.removesuffix("</s>") for answer in said] == ["e4", "d4", "e5"]
-    assert source.left_out == 1
+    assert source.survey.left_out == 1
     assert f"10 examples in {tmp_path}/x.jsonl, of which 1 do not fit into --max-length" in caplog.text
     assert len(ChatExamples(chats, tokenizer, max_length=200, limit=2)) == 2
 
@@ -174,7 +174,7 @@ def test_a_length_that_leaves_out_more_than_a_tenth_is_refused_with_the_lengths(
     )
     with pytest.raises(InvalidInput, match=message):
         ChatExamples(open_chats(path), TOKENIZERS["plain"], max_length=99)
-    assert ChatExamples(open_chats(path), TOKENIZERS["plain"], max_length=109).left_out == 1
+    assert ChatExamples(open_chats(path), TOKENIZERS["plain"], max_length=109).survey.left_out == 1
 
 
 @pytest.mark.parametrize(
@@ -210,6 +210,21 @@ def test_rows_that_are_no_chats_are_named(tmp_path: Path, row: dict[str, object]
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "x.parquet")
     with pytest.raises(InvalidInput, match=r"x.parquet, row 0: not a "):
         open_chats(tmp_path / "x.parquet")[0]
+
+
+@pytest.mark.parametrize(
+    ("answers", "box"),
+    [
+        (["\\boxed{Nf3}", "\\boxed{e2e4}", "\\boxed{O-O}"], "san"),
+        (["\\boxed{e2e4}", "\\boxed{e7e8q}", "e4"], "uci"),
+        (["e4"], None),
+    ],
+)
+def test_the_notation_of_the_boxes_is_that_of_most_answers(
+    tmp_path: Path, answers: list[str], box: str | None
+) -> None:
+    chats = open_chats(_write(tmp_path / "x.jsonl", *answers))
+    assert ChatExamples(chats, TOKENIZERS["plain"], max_length=99).survey.box == box
 
 
 def test_a_file_without_examples_is_refused(tmp_path: Path) -> None:
