@@ -27,6 +27,7 @@ _IGNORED_FILES = ("*/*", "consolidated*")
 
 DIGEST = "sha256:"
 _BLOCK = 1 << 14
+_METADATA = "__metadata__"
 
 
 def model_folder(model: str) -> Path:
@@ -134,6 +135,19 @@ def weights_digest(folder: Path) -> str | None:
     return DIGEST + hashlib.sha256(repr(sorted(tensors.items())).encode()).hexdigest()
 
 
+def tensor_names(folder: Path) -> set[str]:
+    """The names of a model's tensors; empty without safetensors files.
+
+    Raises:
+        SetupError: a file is damaged.
+    """
+    paths = [path for path in weight_files(folder) if path.is_file()]
+    try:
+        return {name for path in paths for name in _read_header(path)[1]} - {_METADATA}
+    except (OSError, ValueError, struct.error) as error:
+        raise SetupError(f"weights of {folder}: {error!r}") from error
+
+
 def text_digest(folder: Path) -> str:
     """A digest of all files but the weights: the configuration, the tokenizer, the chat template."""
     paths = sorted(path for pattern in _TEXT_FILES for path in folder.glob(pattern))
@@ -164,14 +178,21 @@ def weight_files(folder: Path) -> list[Path]:
 
 def _tensor_digests(path: Path) -> Iterator[tuple[str, str]]:
     """The name of each tensor in a safetensors file, with its type, its shape and a digest of its blocks."""
+    size, header = _read_header(path)
     with path.open("rb") as file:
-        size = struct.unpack("<Q", file.read(8))[0]
-        header: dict[str, Any] = json.loads(file.read(size))
         for name, tensor in header.items():
-            if name == "__metadata__":
+            if name == _METADATA:
                 continue
             start, end = (8 + size + offset for offset in tensor["data_offsets"])
             yield name, f"{tensor['dtype']} {tensor['shape']} {_blocks_digest(file, start, end)}"
+
+
+def _read_header(path: Path) -> tuple[int, dict[str, Any]]:
+    """The size of the header of a safetensors file, and its entries by the name of the tensor."""
+    with path.open("rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        header: dict[str, Any] = json.loads(file.read(size))
+    return size, header
 
 
 def _blocks_digest(file: BinaryIO, start: int, end: int) -> str:

@@ -21,7 +21,8 @@ from rookery.config.conditions import (
     auto_is_0,
 )
 from rookery.config.objective import ObjectiveSettings
-from rookery.hub import identity
+from rookery.errors import SetupError
+from rookery.hub import identity, is_gpt2, tensor_names
 from rookery.remote import PathOrUrl
 from rookery.replicas import split_urls
 from rookery.settings import Port, PresetSettings, RunSettings, Settings
@@ -212,6 +213,23 @@ class TrainerSettings(
                 "--sharding with --lora-rank 0 does not support --objective ppo, --adam-bits 8 or --offload"
             )
         return self
+
+    def check_model(self, folder: Path) -> None:
+        """Checks that these settings can train the base model in a folder, without loading it.
+
+        Raises:
+            SetupError: they cannot.
+        """
+        if not self.lora_rank and not is_gpt2(folder):
+            raise SetupError(f"--lora-rank 0 trains every weight of a GPT-2, and {self.model} is not a GPT-2")
+        if self.lora_rank and self.base_bits and is_gpt2(folder):
+            raise SetupError("--base-bits: a GPT-2 is served merged, which needs the base's own weights")
+        if not self.lora_rank or self.lora_targets == "all-linear":
+            return
+        names = {f".{name.removesuffix('.weight')}" for name in tensor_names(folder)}
+        for target in self.lora_targets.split(","):
+            if names and not any(name.endswith(f".{target}") for name in names):
+                raise SetupError(f"--lora-targets {self.lora_targets}: {self.model} has no layer {target!r}")
 
     @property
     def adapters_dir(self) -> Path:
