@@ -136,6 +136,8 @@ def _check_together(plan: Plan) -> None:
     trainer = cast("TrainerSettings", plan.settings["trainer"].values)
     reward = cast("RewardSettings", plan.settings["reward"].values)
     server = cast("ServerSettings", plan.settings["inference"].values)
+    if (folder := Path(trainer.model)).is_dir():  # a model that is not downloaded yet is checked later
+        trainer.check_model(folder)
     if trainer.sleep_inference and not server.sleep:
         raise SetupError("trainer.sleep_inference needs a server that may sleep: --set inference.sleep=true")
     if server.max_lora_rank < trainer.lora_rank and not server.full_weights:

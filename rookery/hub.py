@@ -27,6 +27,7 @@ _IGNORED_FILES = ("*/*", "consolidated*")
 
 DIGEST = "sha256:"
 _BLOCK = 1 << 14
+_METADATA = "__metadata__"
 
 
 def model_folder(model: str) -> Path:
@@ -71,9 +72,21 @@ def prompt_style(folder: Path) -> str | None:
     Raises:
         SetupError: the manifest is damaged.
     """
+    return read_manifest(folder).get("style")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of the model in a folder; empty if it has none.
+
+    Of the answers that the model was trained on, `style` is that of the prompts, `box` the notation of the
+    move in the box, `san` or `uci`, and `answer_tokens` a length that 99% of them do not exceed.
+
+    Raises:
+        SetupError: the manifest is damaged.
+    """
     path = folder / MANIFEST_FILE
     try:
-        return json.loads(path.read_text()).get("style") if path.is_file() else None
+        return dict(json.loads(path.read_text()).items()) if path.is_file() else {}
     except (OSError, ValueError, AttributeError) as error:
         raise SetupError(f"{path}: {error!r}") from error
 
@@ -122,6 +135,19 @@ def weights_digest(folder: Path) -> str | None:
     return DIGEST + hashlib.sha256(repr(sorted(tensors.items())).encode()).hexdigest()
 
 
+def tensor_names(folder: Path) -> set[str]:
+    """The names of a model's tensors; empty without safetensors files.
+
+    Raises:
+        SetupError: a file is damaged.
+    """
+    paths = [path for path in weight_files(folder) if path.is_file()]
+    try:
+        return {name for path in paths for name in _read_header(path)[1]} - {_METADATA}
+    except (OSError, ValueError, struct.error) as error:
+        raise SetupError(f"weights of {folder}: {error!r}") from error
+
+
 def text_digest(folder: Path) -> str:
     """A digest of all files but the weights: the configuration, the tokenizer, the chat template."""
     paths = sorted(path for pattern in _TEXT_FILES for path in folder.glob(pattern))
@@ -152,14 +178,21 @@ def weight_files(folder: Path) -> list[Path]:
 
 def _tensor_digests(path: Path) -> Iterator[tuple[str, str]]:
     """The name of each tensor in a safetensors file, with its type, its shape and a digest of its blocks."""
+    size, header = _read_header(path)
     with path.open("rb") as file:
-        size = struct.unpack("<Q", file.read(8))[0]
-        header: dict[str, Any] = json.loads(file.read(size))
         for name, tensor in header.items():
-            if name == "__metadata__":
+            if name == _METADATA:
                 continue
             start, end = (8 + size + offset for offset in tensor["data_offsets"])
             yield name, f"{tensor['dtype']} {tensor['shape']} {_blocks_digest(file, start, end)}"
+
+
+def _read_header(path: Path) -> tuple[int, dict[str, Any]]:
+    """The size of the header of a safetensors file, and its entries by the name of the tensor."""
+    with path.open("rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        header: dict[str, Any] = json.loads(file.read(size))
+    return size, header
 
 
 def _blocks_digest(file: BinaryIO, start: int, end: int) -> str:

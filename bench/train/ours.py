@@ -100,7 +100,8 @@ def run_sft(work: Work, chats: Path) -> Measured:
             lr=work.lr,
             warmup_steps=1,
             max_length=2 * (work.prompt + work.completion),
-            bf16=False,
+            precision="fp32",
+            micro_batch_tokens=1 << 20,  # the whole step in one pass
             device="cpu",
             threads=work.threads,
         )

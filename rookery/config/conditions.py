@@ -135,11 +135,19 @@ Device = Annotated[str, AfterValidator(_device)]
 Devices = Annotated[str, AfterValidator(_devices)]
 """Like `Device`, or a device for each of several processes: indices of GPUs, or `cpu,cpu`."""
 
+
+def auto_is_0(value: object) -> object:
+    """Returns 0 for `auto`, and other values as they are."""
+    return 0 if value == "auto" else value
+
+
 AdamBits = Annotated[Literal[32, 8], BeforeValidator(int)]
 """Bits of Adam's moments. The validator converts the text of an environment variable."""
 
 BaseBits = Annotated[Literal[8, 4], BeforeValidator(int)]
 """Bits of a weight of the frozen base's linear layers."""
+
+Precision: TypeAlias = Literal["auto", "fp32", "bf16"]
 
 LrSchedule: TypeAlias = Literal["constant", "linear", "cosine"]
 """The learning rate's schedule after the warm-up."""
@@ -183,9 +191,13 @@ class MemorySettings(Settings):
 
     help_group: ClassVar[str] = "memory"
 
-    micro_batch_tokens: NonNegativeInt = 0
-    """Padded tokens per forward pass. Smaller values need more passes; the gradient is the same. 0: one."""
+    micro_batch_tokens: Annotated[NonNegativeInt, BeforeValidator(auto_is_0)] = 0
+    """Tokens per forward pass, with padding. Smaller values need more passes; the gradient is the same up to
+    rounding. `auto`, or 0, measures how many take half of the free memory, or 85% of a GPU's."""
     row_tokens: NonNegativeInt = 0
     """Pack the examples of a step into rows of this many tokens, without mutual attention. 0: one per row."""
     gradient_checkpointing: bool = False
     """Recompute activations instead of keeping them."""
+    precision: Precision = "auto"
+    """Of the matrix products and of a frozen base's weights: bf16, fp32, or auto: bf16 on a GPU or a CPU with
+    AVX512-BF16, otherwise fp32. Trained weights, losses and Adam's moments are in fp32."""

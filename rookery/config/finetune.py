@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_settings import SettingsConfigDict
@@ -18,8 +18,13 @@ from rookery.config.conditions import (
     OptimiserSettings,
     When,
 )
+from rookery.prompt import StyleName
 from rookery.remote import PathOrUrl
 from rookery.settings import Port, PresetSettings
+
+ADAPTER_LR = 2e-4
+"""The default learning rate of an adapter: ten times that of all weights (Schulman et al., LoRA Without
+Regret, 2025)."""
 
 
 class FinetuneOptimiserSettings(OptimiserSettings):
@@ -27,10 +32,11 @@ class FinetuneOptimiserSettings(OptimiserSettings):
 
     help_group: ClassVar[str] = "optimiser"
 
-    lr: PositiveFloat = 2e-3
-    """Peak learning rate. The schedule is a linear warm-up, then cosine."""
+    lr: PositiveFloat = 2e-5
+    """Peak learning rate. The schedule is a linear warm-up, then cosine. The default is for a pretrained
+    model: 2e-5 if all weights train, 2e-4 for an adapter."""
     warmup_steps: NonNegativeInt = 100
-    """Steps of linear warm-up."""
+    """Steps of linear warm-up, a tenth of --steps if these are fewer."""
     weight_decay: NonNegativeFloat = 0.01
     """Weight decay of AdamW."""
 
@@ -43,6 +49,8 @@ class FinetuneSettings(
     help_group: ClassVar[str] = "run"
 
     conditions: ClassVar[Mapping[str, When]] = ADAPTER_CONDITIONS
+
+    dependent: ClassVar[frozenset[str]] = frozenset({"lr"})
 
     model: PathOrUrl
     """Model to start from: a directory, a Hugging Face id or a URL such as s3://bucket/sft/model."""
@@ -64,8 +72,6 @@ class FinetuneSettings(
     """Maximum number of held-out examples per evaluation."""
     seed: int = 0
     """Seed of the order of the examples and of new weights."""
-    bf16: bool = True
-    """Matrix products in bfloat16."""
     compile: bool = False
     """torch.compile the loss: for rook-tiny 1.2 times as fast on a CPU. Compiling takes 1 to 2 minutes."""
     device: Devices = "auto"
@@ -81,10 +87,15 @@ class FinetuneSettings(
     mlflow: bool = False
     """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
 
+    @classmethod
+    def dependent_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The learning rate of an adapter."""
+        return {} if str(values.get("lora_rank", 0)) == "0" else {"lr": ADAPTER_LR}
+
     def fingerprint(self) -> dict[str, str]:
         """The settings that must not change when a run is resumed."""
         free = {"out", "device", "threads", "save_every", "save_dtype", "eval_every", "eval_examples"}
-        free |= {"preset", "dry_run", "mlflow", "store"}
+        free |= {"preset", "dry_run", "mlflow", "store", "style"}
         free |= {"data", "eval_data"}  # compared by content: see `finetune.output`
         return {
             # Different spellings of the same path give the same text.
@@ -111,6 +122,9 @@ class SftSettings(FinetuneSettings):
     or prompt and answer, or prompt and chosen. A path, or s3://bucket/key."""
     eval_data: PathOrUrl | None = None
     """Examples in the same format for evaluation. Their loss and perplexity are written to metrics.jsonl."""
+    style: StyleName | None = None
+    """Prompt style of the data, for the model's manifest. Default: that of the data's manifest or, if it
+    names none, of the base model's. Players are asked in it."""
     alternatives_coefficient: NonNegativeFloat = 0.0
     """Weight of a second loss: -log of the probability of all alternatives of a token together. Cross-entropy
     teaches how likely each of them is; this, that the answer is one of them, such as a legal move."""
@@ -143,8 +157,6 @@ class RewardModelSettings(PairSettings):
     model_config = SettingsConfigDict(env_prefix="REWARD_MODEL_")
     help_group: ClassVar[str] = "reward model"
 
-    lr: PositiveFloat = 5e-4
-    """Peak learning rate. The schedule is a linear warm-up, then cosine."""
     margin: NonNegativeFloat = 0.0
     """Lead of the chosen answer required for a gap of 1 in win probability. 0 keeps the model calibrated."""
     save_dtype: Literal["bfloat16", "float32"] = "float32"
@@ -157,7 +169,7 @@ class DpoSettings(PairSettings):
     model_config = SettingsConfigDict(env_prefix="DPO_")
     help_group: ClassVar[str] = "dpo"
 
-    lr: PositiveFloat = 2e-4
+    lr: PositiveFloat = ADAPTER_LR
     """Peak learning rate. The schedule is a linear warm-up, then cosine."""
     lora_rank: PositiveInt = 16
     """Rank of the adapter. The model without the adapter is the reference."""

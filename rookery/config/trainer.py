@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -18,9 +18,11 @@ from rookery.config.conditions import (
     MemorySettings,
     OptimiserSettings,
     When,
+    auto_is_0,
 )
 from rookery.config.objective import ObjectiveSettings
-from rookery.hub import identity
+from rookery.errors import SetupError
+from rookery.hub import identity, is_gpt2, tensor_names
 from rookery.remote import PathOrUrl
 from rookery.replicas import split_urls
 from rookery.settings import Port, PresetSettings, RunSettings, Settings
@@ -30,12 +32,11 @@ _LEAST_ADAPTERS = 8
 them."""
 
 
-def _auto_is_0(value: object) -> object:
-    return 0 if value == "auto" else value
+_UNMEASURED_TOKENS = 8192
+"""Tokens of a forward pass where `auto` cannot measure them."""
 
 
 Sharding: TypeAlias = Literal["none", "fsdp2"]
-Precision: TypeAlias = Literal["auto", "fp32", "bf16"]
 
 
 class TrainerOptimiserSettings(OptimiserSettings):
@@ -52,10 +53,7 @@ class TrainerMemorySettings(MemorySettings):
 
     help_group: ClassVar[str] = "memory"
 
-    micro_batch_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 8192
-    """Tokens per forward pass. Smaller values need more passes, with the same gradient. `auto`, or 0,
-    measures what fits into memory."""
-    row_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 0
+    row_tokens: Annotated[NonNegativeInt, BeforeValidator(auto_is_0)] = 0
     """Maximum tokens of a row: a prompt with completions that share its computation. `auto`, or 0: as many as
     a forward pass has, so that a prompt is computed once."""
     base_bits: BaseBits | None = None
@@ -63,9 +61,6 @@ class TrainerMemorySettings(MemorySettings):
     bf16's memory. Needs bitsandbytes."""
     offload: bool = False
     """Keep Adam's moments off the GPU between steps."""
-    precision: Precision = "auto"
-    """Of the base's weights, or of the matrix products if all weights train: bf16, fp32, or auto: bf16 on a
-    GPU or a CPU with AVX512-BF16, otherwise fp32. Trained weights, losses and Adam's moments are in fp32."""
     compile: bool = False
     """torch.compile the model's layers, except attention. The first step then takes a minute longer."""
 
@@ -152,6 +147,13 @@ class TrainerSettings(
     """Number of newest versions to keep on disk (at least 8 if they are adapters). More are kept if groups
     may still be of them. Version 0 and every hundredth version are always kept."""
 
+    @classmethod
+    def dependent_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those of the objective, and a number of tokens if `auto` cannot measure it."""
+        alone = values.get("sharding", "none") == "none" and not values.get("sleep_inference", False)
+        measured = {} if alone else {"micro_batch_tokens": _UNMEASURED_TOKENS}
+        return {**super().dependent_defaults(values), **measured}
+
     @field_validator("inference_urls")
     @classmethod
     def _valid_urls(cls, urls: str) -> str:
@@ -196,6 +198,23 @@ class TrainerSettings(
             raise ValueError("; ".join(made))
         return self
 
+    def check_model(self, folder: Path) -> None:
+        """Checks that these settings can train the base model in a folder, without loading it.
+
+        Raises:
+            SetupError: they cannot.
+        """
+        if not self.lora_rank and not is_gpt2(folder):
+            raise SetupError(f"--lora-rank 0 trains every weight of a GPT-2, and {self.model} is not a GPT-2")
+        if self.lora_rank and self.base_bits and is_gpt2(folder):
+            raise SetupError("--base-bits: a GPT-2 is served merged, which needs the base's own weights")
+        if not self.lora_rank or self.lora_targets == "all-linear":
+            return
+        names = {f".{name.removesuffix('.weight')}" for name in tensor_names(folder)}
+        for target in self.lora_targets.split(","):
+            if names and not any(name.endswith(f".{target}") for name in names):
+                raise SetupError(f"--lora-targets {self.lora_targets}: {self.model} has no layer {target!r}")
+
     @property
     def adapters_dir(self) -> Path:
         """The folder of the committed versions, which is the inference servers' adapter root."""
@@ -221,7 +240,8 @@ class TrainerSettings(
 class AutobatchSettings(TrainerSettings):
     """Measure which batch of positions x completions fits into memory in one forward pass.
 
-    Runs real steps of the model with batches from (2, G) upwards, and stops near 85% of the available memory.
+    Runs real steps of the model with batches from (2, G) upwards, and stops near half of the free memory, or
+    near 85% of a GPU's.
     Accepts all settings of the trainer, and ignores those that do not affect memory.
     """
 

@@ -1,30 +1,37 @@
 """Searches for the largest batch that fits, for `--micro-batch-tokens auto` and `rookery autobatch`.
 
-Sizes double. A size whose peak would exceed the available memory is never run, because on a CPU the kernel
-would kill the process. Only activations grow with the size, so the last measurement predicts the next peak.
+Sizes double. A size whose peak would exceed the limit is never run, because on a CPU the kernel would kill
+the process. Only activations grow with the size, so the last measurement predicts the next peak. On a CPU,
+where a large step may take minutes, `auto` measures a single position and computes how many fit.
 """
 
-import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from rich.console import Console
 
 from rookery.config.trainer import AutobatchSettings, TrainerSettings
-from rookery.errors import InvalidInput, SetupError
 from rookery.terminal import SafeConsole
-from services.trainer.memory_probe import TARGET, GroupShape, Profile, probe
+from services.trainer.memory_probe import GroupShape, probe
 from services.trainer.model.base_model import check_length, max_positions
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
-from services.trainer.versions.files import make_folder, read_object
+from services.trainer.records.profile import (
+    FILE,
+    GIB,
+    SHARES,
+    Profile,
+    computed,
+    device_name,
+    save_choice,
+    saved_choice,
+    too_little,
+)
+from services.trainer.versions.files import make_folder
 
 logger = logging.getLogger(__name__)
-
-FILE = "memory_profiles.json"
 
 FIRST = 2
 """Positions of the first configuration."""
@@ -34,7 +41,7 @@ ROW = 1024
 """Tokens of a row if rows may be as long as a forward pass. Memory depends on the tokens of all rows."""
 
 
-_MIB, _GIB = 1 << 20, 1 << 30
+_MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +65,8 @@ def find_largest(probe: Callable[[int], Profile], *, first: int, most: int) -> S
         profile = probe(size)
         logger.info(
             "positions %d x group %d, %d tokens per pass: peak %.2f GiB, %.1f%% of %.2f GiB, %s",
-            profile.positions, profile.group, profile.tokens, profile.peak / 2**30,
-            100 * profile.share, profile.available / 2**30, profile.result,
+            profile.positions, profile.group, profile.tokens, profile.peak / GIB,
+            100 * profile.share, profile.available / GIB, profile.result,
         )  # fmt: skip
         tried.append(profile)
         if profile.result == "fits":
@@ -70,20 +77,14 @@ def find_largest(probe: Callable[[int], Profile], *, first: int, most: int) -> S
         if size in {p.positions for p in tried}:
             break
     if best is None:
-        last = tried[-1]
-        raise SetupError(
-            f"not even one row of {last.row_tokens} tokens fits into {last.available / 2**30:.2f} GiB: "
-            "lower row_tokens, or turn on gradient_checkpointing"
-        )
+        raise too_little(tried[-1])
     return SearchResult(tuple(tried), best)
 
 
 def _larger(fits: Profile, *, most: int) -> int | None:
     if fits.positions >= most:
         return None
-    room = TARGET * fits.available - (fits.peak - fits.activations)
-    allowed = int(room / max(1, fits.activations) * fits.positions)
-    size = min(2 * fits.positions, allowed, most)
+    size = min(2 * fits.positions, fits.allowed, most)
     # An increase of less than an eighth is not worth the time.
     return size if size >= fits.positions + max(1, fits.positions // 8) else None
 
@@ -100,12 +101,20 @@ def resolve_micro_batch_tokens(settings: TrainerSettings, policy: Policy) -> Tra
 
     Rows are measured at their maximum length, or at `ROW`, up to as many rows as a step has groups. A run
     that resumes on the same device uses its earlier result.
+
+    Raises:
+        SetupError: not even one row fits.
     """
     if settings.micro_batch_tokens:
         return settings
     shape = _group_shape(settings.row_tokens or ROW, most=max_positions(policy.model.config))
-    choice = saved_choice(settings.run_dir, conditions=_conditions(settings, shape, policy))
-    if choice is None:
+    conditions = _conditions(settings, shape, policy)
+    choice = saved_choice(settings.run_dir, conditions=conditions)
+    if choice is None and policy.device.type == "cpu":
+        profile = probe(policy, settings, shape, positions=1)
+        choice = computed(profile, most=settings.batch_groups)
+        save_choice(settings.run_dir, conditions=conditions, choice=choice, profiles=[profile])
+    elif choice is None:
         choice = _search(settings, policy, shape, most=settings.batch_groups).choice
     logger.info("using %d tokens per forward pass: %s", choice.tokens, _summary(choice))
     return settings.model_copy(update={"micro_batch_tokens": choice.tokens})
@@ -144,38 +153,31 @@ def _group_shape(tokens: int, *, most: int | None) -> GroupShape:
 def _search(settings: TrainerSettings, policy: Policy, shape: GroupShape, *, most: int) -> SearchResult:
     """Searches, and writes memory_profiles.json."""
     result = find_largest(lambda size: probe(policy, settings, shape, positions=size), first=FIRST, most=most)
-    content = {
-        "asked": _conditions(settings, shape, policy),
-        "choice": asdict(result.choice),
-        "profiles": [{**asdict(profile), "share": profile.share} for profile in result.profiles],
-    }
-    settings.run_dir.mkdir(parents=True, exist_ok=True)
-    temporary = settings.run_dir / f".{FILE}"
-    temporary.write_text(json.dumps(content, indent=2) + "\n")
-    temporary.replace(settings.run_dir / FILE)
+    conditions = _conditions(settings, shape, policy)
+    save_choice(settings.run_dir, conditions=conditions, choice=result.choice, profiles=result.profiles)
     return result
 
 
 def _summary(choice: Profile) -> str:
     return (
         f"{choice.positions} positions x {choice.group} completions, {choice.positions * choice.group} "
-        f"sequences, peak {choice.peak / 2**30:.2f} GiB ({choice.share:.1%})"
+        f"sequences, peak {choice.peak / GIB:.2f} GiB ({choice.share:.1%})"
     )
 
 
 def _conditions(settings: TrainerSettings, shape: GroupShape, policy: Policy) -> dict[str, str]:
-    """Returns the settings and the device that a profile depends on."""
+    """Returns what a profile depends on: settings, the device, and the share of its memory."""
     fields = (
         "model", "lora_rank", "lora_targets", "gradient_checkpointing", "adam_bits", "offload", "base_bits",
         "compile", "objective", "kl", "kl_report_every", "entropy_coefficient", "batch_groups",
     )  # fmt: skip
-    on_gpu = policy.device.type == "cuda"
     return {
         **{field: str(getattr(settings, field)) for field in fields},
         "group": str(shape.group),
         "prompt_tokens": str(shape.prompt_tokens),
         "completion_tokens": str(shape.completion_tokens),
-        "device": torch.cuda.get_device_name(policy.device) if on_gpu else "cpu",
+        "device": device_name(policy.device),
+        "share": str(SHARES[policy.device.type]),
         "in_bf16": str(policy.in_bf16),
     }
 
@@ -183,7 +185,8 @@ def _conditions(settings: TrainerSettings, shape: GroupShape, policy: Policy) ->
 def table(profiles: Sequence[Profile]) -> str:
     """Returns a table of the configurations in the order they were tried, at most 80 characters wide."""
     ran = [profile for profile in profiles if profile.result != "out of memory"]
-    lines = [f"positions x completions below {TARGET:.0%} of {profiles[0].available / _GIB:.2f} GiB"]
+    limit, available = profiles[0].limit / GIB, profiles[0].available / GIB
+    lines = [f"positions x completions below {limit:.2f} of {available:.2f} GiB"]
     if ran:
         # These are the same for all configurations: only activations grow.
         parts = {"weights": ran[0].parameters, "gradients": ran[0].gradients, "Adam": ran[0].adam}
@@ -208,24 +211,3 @@ def _line(numbers: Sequence[str], result: str = "") -> str:
 
 def _mib(size: int) -> str:
     return f"{size / _MIB:,.1f}"
-
-
-def saved_choice(folder: Path, *, conditions: Mapping[str, str]) -> Profile | None:
-    """Returns the choice of an earlier start with the same `conditions`, or None.
-
-    Raises:
-        InvalidInput: the file is damaged.
-    """
-    path = folder / FILE
-    if not path.exists():
-        return None
-    content = read_object(path, "asked", "choice")
-    if content["asked"] != dict(conditions):
-        return None
-    try:
-        choice = Profile(**content["choice"])
-        if not choice.tokens >= 1:
-            raise ValueError(f"{choice.tokens!r} tokens per pass")
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{path} has no valid choice ({error}): delete it to measure again") from error
-    return choice

@@ -24,6 +24,7 @@ from rookery.hub import (
     MANIFEST_FILE,
     model_folder,
     prompt_style,
+    read_manifest,
     weight_files,
     weights_digest,
 )
@@ -73,8 +74,10 @@ def run(settings: MergeSettings) -> None:
     base = _base(str(settings.base), name=name, digest=digest, version=version)
     if (trained_on := state["fingerprint"].get("base", "")).startswith("int"):
         logger.warning("%s was trained on %s weights; it is merged into the full ones", version, trained_on)
+    tuned = read_manifest(folder / "model")  # of `sft` and `dpo`; a run has none
     manifest = {
         "style": settings.style or _style(folder) or prompt_style(base),
+        **{name: tuned.get(name) or read_manifest(base).get(name) for name in ("box", "answer_tokens")},
         "base": f"{Path(name).name if Path(name).is_absolute() else name}@{weights_digest(base)}",
         "run": folder.resolve().name,
         "version": state["number"],

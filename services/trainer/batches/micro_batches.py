@@ -6,6 +6,7 @@ whole batch and computes the same partition.
 Shapes: T input tokens and N completion tokens in the whole micro-batch.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -92,8 +93,8 @@ def split_rows(rows: Sequence[Row], parts: int) -> list[list[Row]]:
 def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
     """Collects rows of the same temperature and similar length into micro-batches.
 
-    A micro-batch has at most `tokens` tokens, or one row that is longer. Temperatures can differ because
-    rollouts that restart with another temperature leave groups of the old one in the stream.
+    A micro-batch has at most `tokens` tokens, or one row that is longer. 0 means no limit. Temperatures can
+    differ because rollouts that restart with another temperature leave groups of the old one in the stream.
     """
     batches: list[list[Row]] = []
     room = 0
@@ -102,7 +103,7 @@ def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
             batches[-1].append(row)
         else:
             batches.append([row])
-            room = tokens
+            room = tokens or sys.maxsize
         room -= row.length
     return batches
 

@@ -13,6 +13,7 @@ neither summed nor counted.
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -135,6 +136,7 @@ def make_rows(
     by_token: Mapping[str, tuple[float, ...]] = MappingProxyType({}),
 ) -> list[Row]:
     """Returns rows of at most `row_tokens` tokens. A group too long for one row is split over several.
+    0 means no limit.
 
     A prompt with a single completion that is longer than `row_tokens` still becomes a row.
     `values` are the advantages, one per trace; `by_token` has those of single tokens by the id of the trace.
@@ -158,7 +160,7 @@ def make_rows(
         ]
         rows += [
             Row(group.prompt_token_ids, part, group.sampling.temperature, group.id)
-            for part in _split(scored, row_tokens - len(group.prompt_token_ids))
+            for part in _split(scored, (row_tokens or sys.maxsize) - len(group.prompt_token_ids))
         ]
     return rows
 

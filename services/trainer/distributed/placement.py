@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 
+from rookery.config.conditions import Precision
 from rookery.config.finetune import FinetuneSettings
 from rookery.config.trainer import Sharding, TrainerSettings
 from rookery.errors import SetupError
@@ -34,11 +35,13 @@ def device_named(name: str) -> torch.device:
     return torch.device(f"cuda:{name}" if name.isdigit() else name)
 
 
-def is_fast_in_bf16(device: torch.device) -> bool:
-    """Returns whether the device multiplies matrices faster in bfloat16 than in float32.
+def computes_in_bf16(precision: Precision, device: torch.device) -> bool:
+    """Returns whether matrix products are in bfloat16. `auto`: if the device is faster in it than in float32.
 
-    GPUs do, and CPUs with AVX512-BF16, such as Xeon Scalable from the fourth generation on, and Zen 4.
+    GPUs are, and CPUs with AVX512-BF16, such as Xeon Scalable from the fourth generation on, and Zen 4.
     """
+    if precision != "auto":
+        return precision == "bf16"
     if device.type == "cpu":
         # Not a public function: a torch without it computes in float32.
         return bool(getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)())

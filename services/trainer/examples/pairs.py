@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from rookery.errors import InvalidInput
 from services.trainer.examples.chats import Chat, Messages, join_messages, tokenize
 from services.trainer.examples.rows import Example
+from services.trainer.examples.survey import Survey
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,11 @@ class PairExamples:
 
     pairs: Sequence[TokenPair]
 
+    @property
+    def prompts(self) -> range:
+        """Each pair has its own prompt: its answers share it already."""
+        return range(len(self))
+
     def __len__(self) -> int:
         return len(self.pairs)
 
@@ -55,12 +61,12 @@ class PairExamples:
 
 @dataclass(frozen=True, slots=True)
 class PairSplit:
-    """Pairs for training and held-out pairs, and how many pairs were left out of both."""
+    """Pairs for training and held-out pairs, how many leaked from one to the other, and the survey of all."""
 
     train: list[TokenPair]
     held_out: list[TokenPair]
     leaking: int
-    too_long: int
+    survey: Survey
 
     @property
     def counts(self) -> dict[str, int]:
@@ -69,42 +75,48 @@ class PairSplit:
             "train": len(self.train),
             "held_out": len(self.held_out),
             "left_out_leaking": self.leaking,
-            "left_out_too_long": self.too_long,
+            "left_out_too_long": self.survey.left_out,
         }
 
 
-def read_pairs(path: Path, tokenizer: Any, *, max_length: int, held_out: float) -> PairSplit:
-    """Reads the pairs of a file and splits them.
+def read_pairs(
+    path: Path, tokenizer: Any, *, max_length: int, held_out: float, after_end: bool = False
+) -> PairSplit:
+    """Reads the pairs of a file and splits them. `after_end` is for `tokenize`.
 
     Raises:
         InvalidInput: a row is not a pair, or one of the two sets is empty.
     """
     train: list[TokenPair] = []
     held_out_pairs: list[TokenPair] = []
-    too_long = 0
-    for pair in _tokenised(path, tokenizer):
-        if len(pair.example.prompt_ids) + max(map(len, pair.example.answers)) > max_length:
-            too_long += 1
-        elif int.from_bytes(pair.game, "big") / float(1 << 8 * len(pair.game)) < held_out:
+    survey = Survey(max_length)
+    for pair in _tokenised(path, tokenizer, survey, after_end=after_end):
+        if int.from_bytes(pair.game, "big") / float(1 << 8 * len(pair.game)) < held_out:
             held_out_pairs.append(pair)
         else:
             train.append(pair)
+    survey.check(path)
     held_out_positions = {pair.position for pair in held_out_pairs}
     clean = [pair for pair in train if pair.position not in held_out_positions]
-    split = PairSplit(clean, held_out_pairs, leaking=len(train) - len(clean), too_long=too_long)
+    split = PairSplit(clean, held_out_pairs, leaking=len(train) - len(clean), survey=survey)
     logger.info("%s: %s", path, split.counts)
     if not clean or not held_out_pairs:
         raise InvalidInput(f"{path} gives {split.counts}: neither share may be empty")
     return split
 
 
-def _tokenised(path: Path, tokenizer: Any) -> Iterator[TokenPair]:
+def _tokenised(path: Path, tokenizer: Any, survey: Survey, *, after_end: bool) -> Iterator[TokenPair]:
+    """Yields the pairs that fit, and counts all of them."""
     rows = _rows(path)
     while batch := list(islice(rows, _TOKENISED_AT_ONCE)):
-        chosen = tokenize([Chat(row.chat("chosen")) for row in batch], tokenizer)
-        rejected = tokenize([Chat(row.chat("rejected")) for row in batch], tokenizer)
+        chosen = tokenize([Chat(row.chat("chosen")) for row in batch], tokenizer, after_end=after_end)
+        rejected = tokenize([Chat(row.chat("rejected")) for row in batch], tokenizer, after_end=after_end)
         for row, better, worse in zip(batch, chosen, rejected, strict=True):
             answers = (better.answers[0], worse.answers[0])
+            length = len(better.prompt_ids) + max(map(len, answers))
+            answer = row.chat("chosen")[-1]["content"]
+            if not survey.add(length, answer=answer, answer_tokens=len(answers[0])):
+                continue
             fen = row.text("fen")
             position = _digest(" ".join(fen.split()[:4]) if fen else str(list(better.prompt_ids)))
             game = row.text("game_id")

@@ -9,16 +9,16 @@ summed, so the result is that of one process, except for rounding.
 import logging
 import os
 import signal
+import sys
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from transformers.utils.logging import disable_progress_bar
@@ -27,20 +27,29 @@ from rookery.config.finetune import FinetuneSettings
 from rookery.errors import InvalidInput, SetupError
 from rookery.hub import model_folder
 from rookery.remote import open_store
-from services.trainer.distributed.placement import own_device
-from services.trainer.distributed.process_group import World, join_processes
+from services.trainer.distributed.placement import computes_in_bf16, own_device
+from services.trainer.distributed.process_group import join_processes
 from services.trainer.examples.rows import (
     Example,
     ExampleSource,
     TokenBatch,
     collate_examples,
     group_rows,
-    pack_rows,
     shuffled_batches,
 )
 from services.trainer.finetune import output
 from services.trainer.finetune.output import MetricsLog, trained_parameters
+from services.trainer.finetune.task import FinetuneTask, Sums, compute, means, rows_of
 from services.trainer.records.memory import MIB, levels, release_free, resident_bytes
+from services.trainer.records.profile import (
+    GIB,
+    SHARES,
+    computed,
+    device_name,
+    measure,
+    save_choice,
+    saved_choice,
+)
 from services.trainer.records.tracking import Tracker
 from services.trainer.training import optimizer as adam
 from services.trainer.versions.files import make_folder
@@ -54,53 +63,15 @@ _STOP_MESSAGE = b"finishing this step; a second signal ends the run at once\n"
 _GAPS_MIB = 1024
 """When the process has grown by this much, the allocator's free memory is returned to the system."""
 
-_EVALUATED_AT_ONCE = 64
+_MEASURED_TOKENS = 1024
+"""Tokens of the forward pass that is measured to compute how many fit."""
 
 F = TypeVar("F", bound=FinetuneSettings)
-
-Sums = Mapping[str, torch.Tensor]
-"""Scalars summed over a forward pass: `loss`, which is differentiated, and other figures to report."""
-
-
-class FinetuneTask(ABC, Generic[F]):
-    """A model and the loss to train it with. Subclasses define `sums`."""
-
-    name: ClassVar[str]
-    world = World()
-    """The processes that train together. `finetune` sets it."""
-
-    def __init__(self, model: Any, settings: F, held_out: Sequence[Example] = ()) -> None:
-        self.model, self.settings = model, settings
-        self.held_out = held_out[: settings.eval_examples]
-
-    def weight(self, examples: Sequence[Example]) -> int:
-        """Returns the divisor for the sums of `examples`: here their number."""
-        return len(examples)
-
-    @abstractmethod
-    def sums(self, batch: TokenBatch) -> Sums:
-        """Returns the loss of a forward pass and other figures."""
-
-    def evaluate(self) -> dict[str, float]:
-        """Returns the means of `sums` on held-out examples, by name; empty if there are none.
-
-        No gradients are computed.
-        """
-        ordered = sorted(self.held_out, key=lambda example: example.length)
-        total, weights = dict[str, float](), 0
-        for start in range(0, len(ordered), _EVALUATED_AT_ONCE):
-            chunk = ordered[start : start + _EVALUATED_AT_ONCE]
-            weight = self.weight(chunk)
-            for name, value in _means(self, self.sums, chunk, learn=False).items():
-                total[name] = total.get(name, 0.0) + value * weight
-            weights += weight
-        total.pop("tokens", None)
-        return {name: value / max(1, weights) for name, value in total.items()}
 
 
 def start_run(settings: F) -> tuple[Path, F]:
     """Sets the seed and the number of threads. Returns the folder of the model to start from, and the
-    settings with this process's device.
+    settings with this process's device and a warm-up that ends.
 
     Raises:
         InvalidInput: the run is already finished.
@@ -112,6 +83,13 @@ def start_run(settings: F) -> tuple[Path, F]:
         raise InvalidInput(f"{finished} exists: it is finished; choose another --out or delete it")
     if settings.store:
         open_store(settings.store)  # raises now, not after the training
+    if settings.warmup_steps > settings.steps:
+        warmup = settings.steps // 10
+        logger.warning(
+            "--warmup-steps %d is more than --steps %d: the learning rate rises in %d steps",
+            settings.warmup_steps, settings.steps, warmup,
+        )  # fmt: skip
+        settings = settings.model_copy(update={"warmup_steps": warmup})
     folder = model_folder(str(settings.model))
     torch.manual_seed(settings.seed)
     disable_progress_bar()  # the run's own progress bar is in `output`
@@ -135,14 +113,9 @@ def finetune(task: FinetuneTask[F], source: ExampleSource, tracker: Tracker) -> 
 def _train(task: FinetuneTask[F], source: ExampleSource, tracker: Tracker) -> None:
     world, settings = task.world, task.settings
     weights = trained_parameters(task.model)
-    optimizer = adam.build(
-        list(weights.values()),
-        lr=settings.lr,
-        bits=settings.adam_bits,
-        betas=(0.9, 0.98),
-        weight_decay=settings.weight_decay,
-    )
     identity = output.fingerprint(settings)
+    task.micro_batch_tokens = settings.micro_batch_tokens or _fitting_tokens(task, source, identity)
+    optimizer = _optimizer(task)
     step = output.restore_checkpoint(settings.out, weights, optimizer, fingerprint=identity)
     if any(state != [step, identity] for state in world.gather([[step, identity]])):
         raise SetupError(f"the processes of {task.name} differ: they need the same flags, data and --out")
@@ -185,6 +158,59 @@ def _train(task: FinetuneTask[F], source: ExampleSource, tracker: Tracker) -> No
                 raise SystemExit(128 + signal_number)
 
 
+def _optimizer(task: FinetuneTask[F]) -> torch.optim.Optimizer:
+    settings = task.settings
+    return adam.build(
+        list(trained_parameters(task.model).values()),
+        lr=settings.lr,
+        bits=settings.adam_bits,
+        betas=(0.9, 0.98),
+        weight_decay=settings.weight_decay,
+    )
+
+
+def _fitting_tokens(task: FinetuneTask[F], source: ExampleSource, identity: Mapping[str, str]) -> int:
+    """Returns how many tokens fit into a forward pass, measured with examples of the first step.
+
+    A run that resumes on the same kind of device uses its earlier result.
+    """
+    settings, weights = task.settings, list(trained_parameters(task.model).values())
+    device = weights[0].device
+    in_bf16 = str(computes_in_bf16(settings.precision, device))
+    share = str(SHARES[device.type])
+    conditions = {**identity, "device": device_name(device), "in_bf16": in_bf16, "share": share}
+    choice = saved_choice(settings.out, conditions=conditions)
+    if choice is None:
+        examples = next(shuffled_batches(source, batch_size=settings.batch_size, seed=settings.seed))
+        rows = rows_of(task, examples, tokens=_MEASURED_TOKENS)
+        batch = collate_examples(group_rows(rows, tokens=_MEASURED_TOKENS)[0], device=device)
+
+        def step(optimizer: torch.optim.Optimizer, number: int) -> None:
+            del number
+            compute(task, task.sums, batch, weight=batch.ids_BT.numel(), learn=True)
+            optimizer.step()
+            optimizer.zero_grad()
+
+        measured = measure(
+            step,
+            model=task.model,
+            parameters=weights,
+            optimizer=partial(_optimizer, task),
+            positions=1,
+            group=len(batch.end_K),
+            row_tokens=batch.ids_BT.numel(),
+        )
+        least = min(task.world.gather([computed(measured, most=sys.maxsize).positions]))
+        choice = measured.of(least)
+        if not task.world.rank:
+            save_choice(settings.out, conditions=conditions, choice=choice, profiles=[measured])
+    logger.info(
+        "at most %d tokens per forward pass, which %.2f GiB of memory allow (--micro-batch-tokens auto)",
+        choice.tokens, choice.limit / GIB,
+    )  # fmt: skip
+    return choice.tokens
+
+
 @contextmanager
 def _metrics_log(task: FinetuneTask[F], *, start: int) -> Iterator[MetricsLog | None]:
     """Yields the log of rank 0, and None in the other processes."""
@@ -208,43 +234,17 @@ def _step(
     settings = task.settings
     lr = settings.lr * adam.lr_factor("cosine", step=step, steps=settings.steps, warmup=settings.warmup_steps)
     adam.set_lr(optimizer, lr)
-    means = _means(task, sums, examples, learn=True)
+    figures = means(task, sums, examples, learn=True)
     weights = list(trained_parameters(task.model).values())
     task.world.sum_gradients(weights)
     norm = torch.nn.utils.clip_grad_norm_(weights, settings.max_grad_norm)
     if not torch.isfinite(norm):
         raise InvalidInput(
-            f"step {step}: loss {means['loss']} and gradient norm {norm.item()} are not finite"
+            f"step {step}: loss {figures['loss']} and gradient norm {norm.item()} are not finite"
         )
     optimizer.step()
     optimizer.zero_grad()
-    return means | {"grad_norm": norm.item(), "lr": lr}
-
-
-def _means(
-    task: FinetuneTask[F], sums: Callable[[TokenBatch], Sums], examples: Sequence[Example], *, learn: bool
-) -> dict[str, float]:
-    """Returns means over `examples`, in as many forward passes as needed, and the tokens computed.
-
-    Of several processes, each computes its share. With `learn`, the gradients of this share are left in the
-    weights.
-    """
-    settings, weight = task.settings, max(1, task.weight(examples))
-    device = next(task.model.parameters()).device
-    rows = pack_rows(examples, row_tokens=settings.row_tokens)[task.world.rank :: task.world.size]
-    totals: dict[str, float] = {"tokens": 0.0}
-    for micro_batch in group_rows(rows, tokens=settings.micro_batch_tokens):
-        batch = collate_examples(micro_batch, device=device)
-        autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=settings.bf16)
-        with torch.set_grad_enabled(learn), autocast:
-            summed = sums(batch)
-        if learn:
-            (summed["loss"] / weight).backward()
-        for name, value in summed.items():
-            totals[name] = totals.get(name, 0.0) + value.item() / weight
-        totals["tokens"] += batch.ids_BT.numel()
-    gathered = task.world.gather([totals])
-    return {name: sum(part.get(name, 0.0) for part in gathered) for name in dict.fromkeys(chain(*gathered))}
+    return figures | {"grad_norm": norm.item(), "lr": lr}
 
 
 @dataclass(slots=True)

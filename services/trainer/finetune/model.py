@@ -18,7 +18,7 @@ from rookery.config.finetune import FinetuneSettings
 from rookery.errors import SetupError
 from services.trainer.attention import hugging_face
 from services.trainer.attention.hugging_face import BlockAttention
-from services.trainer.distributed.placement import device_named
+from services.trainer.distributed.placement import computes_in_bf16, device_named
 from services.trainer.examples.chats import PLAIN_TEMPLATE
 from services.trainer.examples.rows import TokenBatch
 from services.trainer.model.base_model import (
@@ -122,9 +122,10 @@ def _logprobs(head: Head, hidden_ND: torch.Tensor, targets_N: torch.Tensor) -> t
 
 
 def base_dtype(settings: FinetuneSettings) -> torch.dtype:
-    """Returns the type of the base: bfloat16 if it is frozen, on a GPU, with `bf16`; otherwise float32."""
-    frozen = settings.lora_rank and settings.bf16 and device_named(settings.device).type == "cuda"
-    return torch.bfloat16 if frozen else torch.float32
+    """Returns the type of the base: bfloat16 if it is frozen, on a GPU, in that precision; else float32."""
+    device = device_named(settings.device)
+    in_bf16 = device.type == "cuda" and computes_in_bf16(settings.precision, device)
+    return torch.bfloat16 if settings.lora_rank and in_bf16 else torch.float32
 
 
 def prepare_model(model: Any, settings: FinetuneSettings, *, trained_whole: tuple[str, ...] = ()) -> Any:

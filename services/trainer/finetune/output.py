@@ -20,12 +20,13 @@ from safetensors.torch import load_file
 from rookery import __version__
 from rookery.config.finetune import FinetuneSettings
 from rookery.errors import InvalidInput, RookeryError
-from rookery.hub import MANIFEST_FILE, identity, model_folder, prompt_style
+from rookery.hub import MANIFEST_FILE, identity, model_folder, prompt_style, read_manifest
 from rookery.masking import mask_setting
 from rookery.plots.steps import METRICS_FILE
 from rookery.remote import upload
 from services.trainer.distributed.process_group import is_rank_zero
 from services.trainer.examples import data_style, local_path
+from services.trainer.examples.survey import Survey
 from services.trainer.model.lora import adapter_files
 from services.trainer.training import optimizer as adam
 from services.trainer.versions import commits
@@ -180,14 +181,32 @@ def _readable(path: Path) -> Iterator[Path]:
         ) from error
 
 
-def model_manifest(settings: FinetuneSettings) -> dict[str, bytes]:
-    """Returns the manifest of the trained model, by its file name: the prompt style, data, base and settings.
+def style_of(settings: FinetuneSettings) -> str | None:
+    """Returns the prompt style of the data: `--style`, or that of their manifest, or of the base's.
 
-    The style is that of the data or, if their manifest names none, of the base. Players are asked in it.
+    Players are asked in it. Logs a warning if none of them names one.
+    """
+    style: str | None = getattr(settings, "style", None) or data_style(settings.data)
+    style = style or prompt_style(model_folder(str(settings.model)))
+    if not style:
+        logger.warning(
+            "neither --style nor a manifest beside %s names the style of the prompts, so the manifest of the "
+            "model will not, either",
+            mask_setting(settings.data),
+        )
+    return style
+
+
+def model_manifest(settings: FinetuneSettings, *, style: str | None, answers: Survey) -> dict[str, bytes]:
+    """Returns the manifest of the trained model, by its file name.
+
+    It has the prompt style, what the answers are like, the base, the data and the settings.
     """
     base = str(settings.model)
     manifest = {
-        "style": data_style(settings.data) or prompt_style(model_folder(base)),
+        "style": style,
+        "box": answers.box or read_manifest(model_folder(base)).get("box"),
+        "answer_tokens": answers.answer_tokens,
         "base": str(mask_setting(identity(base))),
         "data": {"path": mask_setting(settings.data), "sha256": file_sha256(local_path(settings.data))},
         "trained": {name: mask_setting(value) for name, value in settings.fingerprint().items()},

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from rookery.config.trainer import TrainerSettings
-from rookery.errors import SetupError
 from rookery.hub import CONFIG_FILE, WEIGHTS_FILE, is_gpt2, model_folder
 from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.distributed.placement import place_model
@@ -97,8 +96,6 @@ class MergedPolicy(Policy):
     """A policy that is trained as an adapter and served as a whole model."""
 
     def _build(self, settings: TrainerSettings) -> None:
-        if settings.base_bits:
-            raise SetupError("base_bits: a GPT-2 is served merged, which needs the base's own weights")
         self._folder = Path(settings.model)
         super()._build(settings)
 
@@ -139,11 +136,10 @@ def build_policy(settings: TrainerSettings) -> Policy:
     """Builds the policy: with a value head for PPO, and without an adapter if the LoRA rank is 0.
 
     Raises:
-        SetupError: there is no such model, or the LoRA rank is 0 and the model is not a GPT-2.
+        SetupError: there is no such model, or the settings cannot train it.
     """
     folder = model_folder(str(settings.model))
-    if not settings.lora_rank and not is_gpt2(folder):
-        raise SetupError(f"lora_rank=0 trains every weight of a GPT-2, and {settings.model} is not a GPT-2")
+    settings.check_model(folder)
     kind = Policy if not is_gpt2(folder) else MergedPolicy if settings.lora_rank else Gpt2Policy
     policy = kind(settings.model_copy(update={"model": str(folder)}))
     policy.base_model = str(settings.model)  # servers compare this name with their own --model

@@ -15,7 +15,7 @@ from rookery.config.trainer import TrainerSettings
 from services.trainer.attention import hugging_face
 from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.batches.micro_batches import MicroBatch
-from services.trainer.distributed.placement import device_named, is_fast_in_bf16, place_model
+from services.trainer.distributed.placement import computes_in_bf16, device_named, place_model
 from services.trainer.model.base_model import Head, load_causal_lm, load_quantised
 from services.trainer.model.head import TokenScores, WithGradient, score_tokens
 from services.trainer.model.lora import adapter_files, with_adapter
@@ -37,9 +37,7 @@ class Policy:
 
     def __init__(self, settings: TrainerSettings) -> None:
         self.device = device_named(settings.device)
-        self.in_bf16 = settings.precision == "bf16" or (
-            settings.precision == "auto" and is_fast_in_bf16(self.device)
-        )
+        self.in_bf16 = computes_in_bf16(settings.precision, self.device)
         self.base_model = str(settings.model)
         torch.manual_seed(settings.seed)
         self._build(settings)

@@ -19,7 +19,7 @@ from services.trainer.distributed.process_group import is_rank_zero
 from services.trainer.examples import local_path
 from services.trainer.examples.pairs import PairExamples, TokenPair, read_pairs
 from services.trainer.examples.rows import TokenBatch, collate_examples
-from services.trainer.finetune.loop import FinetuneTask, Sums, finetune, start_run
+from services.trainer.finetune.loop import finetune, start_run
 from services.trainer.finetune.model import (
     base_dtype,
     hidden_states,
@@ -28,6 +28,7 @@ from services.trainer.finetune.model import (
     prepare_model,
 )
 from services.trainer.finetune.output import export_model
+from services.trainer.finetune.task import FinetuneTask, Sums
 from services.trainer.records.tracking import track
 from services.trainer.reward_model.report import (
     CARD,
@@ -101,7 +102,11 @@ def run(settings: RewardModelSettings) -> Path:
     folder, settings = start_run(settings)
     tokenizer = load_chat_tokenizer(folder)
     pairs = read_pairs(
-        local_path(settings.data), tokenizer, max_length=settings.max_length, held_out=settings.held_out
+        local_path(settings.data),
+        tokenizer,
+        max_length=settings.max_length,
+        held_out=settings.held_out,
+        after_end=True,  # a score is that of the last token of the text
     )
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     body = load_sequence_classifier(folder, dtype=base_dtype(settings), pad_id=pad_id)

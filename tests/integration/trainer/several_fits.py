@@ -13,8 +13,8 @@ from services.trainer.finetune import dpo, loop, sft
 from services.trainer.reward_model import training as reward_model
 
 BOTH = {
-    "batch_size": 7, "steps": 4, "lr": 1e-3, "warmup_steps": 1, "bf16": False, "threads": 1, "eval_every": 2,
-    "device": "cpu", "save_dtype": "float32", "micro_batch_tokens": 400,
+    "batch_size": 7, "steps": 4, "lr": 1e-3, "warmup_steps": 1, "precision": "fp32", "threads": 1,
+    "device": "cpu", "save_dtype": "float32", "micro_batch_tokens": 400, "eval_every": 2,
 }  # fmt: skip
 
 SFT = {
@@ -25,7 +25,7 @@ SFT = {
 
 def sft_settings(folder: Path, out: Path) -> SftSettings:
     chats = folder / "chats.jsonl"
-    return SftSettings(model=folder / "tiny", data=chats, eval_data=chats, out=out, bf16=False, **SFT)  # type: ignore[arg-type]
+    return SftSettings(model=folder / "tiny", data=chats, eval_data=chats, out=out, precision="fp32", **SFT)  # type: ignore[arg-type]
 
 
 def dpo_settings(folder: Path, out: Path) -> DpoSettings:

@@ -28,7 +28,7 @@ def test_compiled_steps_have_the_numbers_of_plain_ones(tmp_path: Path) -> None:
     for compiled in (False, True):
         out = tmp_path / str(compiled)
         settings = SftSettings(
-            model=model, data=data, out=out, steps=2, batch_size=4, device="cpu", threads=1, bf16=False,
+            model=model, data=data, out=out, steps=2, batch_size=4, device="cpu", threads=1, precision="fp32",
             warmup_steps=1, compile=compiled,
         )  # fmt: skip
         sft.run(settings)

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rookery.config.finetune import DpoSettings
-from rookery.hub import identity
+from rookery.hub import MANIFEST_FILE, identity
 from services.trainer.examples.rows import Example, collate_examples, pack_rows
 from services.trainer.finetune import dpo
 from services.trainer.finetune.model import prepare_model
@@ -16,7 +16,7 @@ from tests.unit.trainer.preferences import write_pairs
 
 
 def _settings(model: Path, data: Path, out: Path, **changes: object) -> DpoSettings:
-    values = {"batch_size": 16, "steps": 20, "lr": 5e-3, "warmup_steps": 2, "bf16": False, "threads": 1}
+    values = {"batch_size": 16, "steps": 20, "lr": 5e-3, "warmup_steps": 2, "precision": "fp32", "threads": 1}
     values |= {"save_dtype": "float32", "lora_rank": 4}
     return DpoSettings(model=model, data=data, out=out, **(values | changes))  # type: ignore[arg-type]
 
@@ -77,6 +77,8 @@ def test_it_comes_to_prefer_the_chosen_and_leaves_an_adapter_for_the_servers(
     )
     state = json.loads((adapter / "state.json").read_text())
     assert state["fingerprint"]["model"] == identity(str(small_model)), "`rookery merge` compares it"
+    manifest = json.loads((out / "model" / MANIFEST_FILE).read_text())
+    assert (manifest["box"], manifest["answer_tokens"]) == ("uci", 5)
     moved = AutoModelForCausalLM.from_pretrained(out / "model", dtype=torch.float32)
     base = AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32)
     assert not torch.equal(moved.model.layers[0].mlp.up_proj.weight, base.model.layers[0].mlp.up_proj.weight)

@@ -32,7 +32,7 @@ def how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
         monkeypatch.delenv(name, raising=False)
     model = build_tiny(tmp_path / "tiny", seed=1, hidden_size=32, layers=1, intermediate_size=32)
     data = write_pairs(tmp_path / "pairs.jsonl", count=40)
-    shown = {"steps": 2, "batch_size": 4, "bf16": False, "threads": 1, "mlflow": True}
+    shown = {"steps": 2, "batch_size": 4, "precision": "fp32", "threads": 1, "mlflow": True}
     return {"model": model, "data": data, "out": tmp_path / "run", **shown}
 
 

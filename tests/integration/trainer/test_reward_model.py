@@ -22,7 +22,7 @@ from tests.unit.trainer.preferences import write_pairs
 
 
 def _settings(model: Path, data: Path, out: Path, **changes: object) -> RewardModelSettings:
-    values = {"batch_size": 16, "steps": 30, "lr": 3e-3, "warmup_steps": 3, "bf16": False, "threads": 1}
+    values = {"batch_size": 16, "steps": 30, "lr": 3e-3, "warmup_steps": 3, "precision": "fp32", "threads": 1}
     return RewardModelSettings(model=model, data=data, out=out, **(values | changes))  # type: ignore[arg-type]
 
 

@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lr=3e-3,
         warmup_steps=2,
         threads=1,
-        bf16=False,
+        precision="fp32",
     )
     return training.run(settings)
 

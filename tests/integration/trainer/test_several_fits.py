@@ -61,7 +61,7 @@ def stopped_at(folder: Path) -> int:
     flags = [word for name, value in both.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     command = [
         sys.executable, "-m", "launcher", "sft", "--model", folder / "tiny", "--data", chats,
-        "--eval-data", chats, "--out", out, "--no-bf16", *flags,
+        "--eval-data", chats, "--out", out, "--precision", "fp32", *flags,
     ]  # fmt: skip
     log = folder / "sft.log"
     with log.open("wb") as file:

@@ -17,9 +17,10 @@ from rookery.hub import MANIFEST_FILE, weights_digest
 from services.trainer import merge
 from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.rows import Example, SoftTargets, collate_examples, pack_rows, shuffled_batches
-from services.trainer.finetune import sft
-from services.trainer.finetune.output import model_manifest
+from services.trainer.finetune import loop, sft
+from services.trainer.finetune.output import style_of
 from services.trainer.merge import MergeSettings
+from services.trainer.records import profile
 from tests.unit.trainer.other_models import write_mixture
 
 BOARD = "RNBQKBNRPPPPPPPP................................pppppppprnbqkbnr KQkq -"
@@ -39,7 +40,14 @@ def data(tmp_path: Path) -> Path:
 
 
 def _settings(model: Path, data: Path, out: Path, **changes: object) -> SftSettings:
-    values = {"batch_size": 4, "steps": 6, "lr": 1e-3, "warmup_steps": 1, "save_every": 3, "bf16": False}
+    values = {
+        "batch_size": 4,
+        "steps": 6,
+        "lr": 1e-3,
+        "warmup_steps": 1,
+        "save_every": 3,
+        "precision": "fp32",
+    }
     values |= {"threads": 1, "save_dtype": "float32"}
     return SftSettings(model=model, data=data, out=out, **(values | changes))  # type: ignore[arg-type]
 
@@ -61,7 +69,7 @@ def test_the_loss_is_the_cross_entropy_of_the_full_logits(tiny_model: Path) -> N
 def test_a_soft_target_costs_its_cross_entropy(tiny_model: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
     distribution = SoftTargets.of([17, 8], {1: {8: 0.5, 7: 0.25, 20: 0.25}})
-    soft = Example([9, 6], ([17, 8],), soft_targets=distribution)
+    soft = Example([9, 6], ([17, 8],), soft_targets=(distribution,))
     examples = [Example([5], ([6, 7, 8],)), soft]
     task = sft.SftTask(model, _settings(tiny_model, tiny_model, tiny_model))
     loss = task.sums(collate_examples(pack_rows(examples)))["loss"]
@@ -81,7 +89,7 @@ def test_a_soft_target_costs_its_cross_entropy(tiny_model: Path) -> None:
 
 def test_alternatives_that_are_next_to_impossible_still_have_a_gradient() -> None:
     soft = SoftTargets.of([8], {0: {8: 0.5, 7: 0.5}})
-    batch = collate_examples(pack_rows([Example([9], ([8],), soft_targets=soft)]))
+    batch = collate_examples(pack_rows([Example([9], ([8],), soft_targets=(soft,))]))
     logprobs_2 = torch.tensor([-200.0, -201.0], requires_grad=True)
     loss = sft.all_alternatives_loss(batch, logprobs_2)
     loss.backward()
@@ -109,10 +117,51 @@ def test_a_second_loss_leaves_less_to_what_is_no_alternative(tiny_model: Path, t
 
 
 def test_both_kinds_of_attention_learn_the_same(tiny_model: Path, data: Path, tmp_path: Path) -> None:
+    """The answers share one prompt, which `eager` computes for each of them."""
     for attention in ("sdpa", "eager"):
-        sft.run(_settings(tiny_model, data, tmp_path / attention, attention=attention))
-    sdpa, eager = ([row["loss"] for row in _rows(tmp_path / name)] for name in ("sdpa", "eager"))
-    assert eager == pytest.approx(sdpa, rel=1e-4)
+        settings = _settings(tiny_model, data, tmp_path / attention, attention=attention, batch_size=16)
+        sft.run(settings.model_copy(update={"eval_data": str(data)}))
+    sdpa, eager = (_rows(tmp_path / name) for name in ("sdpa", "eager"))
+    assert [row["loss"] for row in eager] == pytest.approx([row["loss"] for row in sdpa], rel=1e-4)
+    assert eager[-1]["eval_loss"] == pytest.approx(sdpa[-1]["eval_loss"], rel=1e-4)
+    assert sdpa[0]["tokens"] < 0.4 * eager[0]["tokens"]
+
+
+def test_what_a_pass_holds_is_measured_and_changes_only_rounding(
+    tiny_model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(name: str, **changes: object) -> tuple[bytes, list[float]]:
+        how = {"batch_size": 16, "attention": "eager", "device": "cpu"} | changes  # 16 rows of 80 tokens
+        folder = sft.run(_settings(tiny_model, data, tmp_path / name, **how))
+        return (folder / "model.safetensors").read_bytes(), [row["loss"] for row in _rows(tmp_path / name)]
+
+    whole = run("roomy")
+    assert whole == run("one pass", micro_batch_tokens=10_000)
+    monkeypatch.setitem(profile.SHARES, "cpu", 1e-9)
+    parts = run("full")
+    assert parts != whole
+    assert parts[1] == pytest.approx(whole[1], rel=1e-4)
+    choice = json.loads((tmp_path / "full" / profile.FILE).read_text())["choice"]
+    assert choice["row_tokens"] <= 1024 < 2 * choice["row_tokens"]
+
+    # A run that resumes computes in the same passes, whatever is free then.
+    (tmp_path / "resumed").mkdir()
+    shutil.copy(tmp_path / "full" / profile.FILE, tmp_path / "resumed")
+    monkeypatch.setattr(loop, "measure", None)
+    assert run("resumed") == parts
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_auto_is_the_precision_that_the_cpu_is_fast_in(
+    tiny_model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fast: bool
+) -> None:
+    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: fast)
+    losses = {}
+    for precision in ("auto", "bf16", "fp32"):
+        sft.run(_settings(tiny_model, data, tmp_path / precision, precision=precision, device="cpu", steps=1))
+        losses[precision] = _rows(tmp_path / precision)[0]["loss"]
+    assert losses["bf16"] != losses["fp32"]
+    assert losses["auto"] == losses["bf16" if fast else "fp32"]
 
 
 def test_every_example_comes_once_an_epoch_and_skipping_is_the_same_order(
@@ -193,13 +242,32 @@ def test_a_model_names_the_style_of_its_data_or_else_of_its_base(
     if manifest:
         (data.parent / "manifest.json").write_text(json.dumps(manifest))
     settings = _settings(base, data, tmp_path / "out")
-    (content,) = model_manifest(settings).values()
-    assert json.loads(content)["style"] == style
+    assert style_of(settings) == style
+    assert style_of(settings.model_copy(update={"style": "fen"})) == "fen"
+
+
+def test_a_style_that_nobody_names_is_warned_of(
+    tiny_model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert style_of(_settings(tiny_model, data, tmp_path / "out")) is None
+    assert "neither --style nor a manifest" in caplog.text
+
+
+def test_a_warm_up_that_would_not_end_is_shortened(
+    tiny_model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sft.run(_settings(tiny_model, data, tmp_path / "out", steps=10, warmup_steps=11))
+    assert "--warmup-steps 11 is more than --steps 10: the learning rate rises in 1 steps" in caplog.text
+    rates = [row["lr"] for row in _rows(tmp_path / "out")]
+    assert rates[1] == max(rates) == 1e-3
+    assert rates[-1] < 0.1 * rates[1]
 
 
 def test_a_model_has_a_manifest(tiny_model: Path, data: Path, tmp_path: Path) -> None:
-    folder = sft.run(_settings(tiny_model, data, tmp_path / "out", steps=1))
+    folder = sft.run(_settings(tiny_model, data, tmp_path / "out", steps=1, style="mover-squares"))
     manifest = json.loads((folder / MANIFEST_FILE).read_text())
+    # <think> e2 e4 </think> \boxed{ e2 e4 } <|end|>
+    assert (manifest["style"], manifest["box"], manifest["answer_tokens"]) == ("mover-squares", "uci", 9)
     assert manifest["base"].startswith(f"{tiny_model}@sha256:")
     assert manifest["data"] == {"path": str(data), "sha256": hashlib.sha256(data.read_bytes()).hexdigest()}
     assert manifest["trained"]["lr"] == "0.001"
@@ -207,7 +275,7 @@ def test_a_model_has_a_manifest(tiny_model: Path, data: Path, tmp_path: Path) ->
 
 
 def test_no_model_is_written_where_no_answer_fits(tiny_model: Path, data: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="16 do not fit into --max-length 70: nothing is left"):
+    with pytest.raises(InvalidInput, match=r"16 of 16 examples in .* do not fit into --max-length 70"):
         sft.run(_settings(tiny_model, data, tmp_path / "out", max_length=70))
     assert not (tmp_path / "out" / "model").exists()
 
@@ -264,7 +332,8 @@ def test_its_adapter_merges_into_the_same_model(
 ) -> None:
     model = tiny_model if kind == "dense" else write_mixture(tmp_path / "base", tiny_model)
     out = sft.run(_settings(model, data, tmp_path / "out", lora_rank=2, lora_targets="q_proj,o_proj")).parent
-    (out / "model" / MANIFEST_FILE).write_text('{"style": "mover-pieces"}')
+    told = {"style": "mover-pieces", "box": "san", "answer_tokens": 99}
+    (out / "model" / MANIFEST_FILE).write_text(json.dumps(told))
     settings = MergeSettings(run=str(out), out=tmp_path / "merged", save_dtype="float32")
     merge.run(settings)
     merged, exported = (load_file(path / "model.safetensors") for path in (settings.out, out / "model"))
@@ -272,7 +341,7 @@ def test_its_adapter_merges_into_the_same_model(
     for name, tensor in exported.items():
         torch.testing.assert_close(merged[name], tensor)
     manifest = json.loads((settings.out / MANIFEST_FILE).read_text())
-    assert manifest["style"] == "mover-pieces"
+    assert manifest | told == manifest
     assert manifest["base"] == f"{model.name}@{weights_digest(model)}"
     assert "rounded" not in caplog.text
 

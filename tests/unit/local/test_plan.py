@@ -28,6 +28,8 @@ from rookery.processes.ports import Ports, is_listening
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.hub import write_snapshot
 
+ROOK_TINY = str(ROOT / "models" / "rook-tiny")
+
 
 @pytest.fixture
 def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -460,6 +462,11 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (["--inference-device", "cpu,cpu"], "index of a GPU"),
         (["--style", "runes"], "mover-squares"),
         (["--set", "trainer.sleep_inference=true"], "--set inference.sleep=true"),
+        (["--set", "trainer.lora_rank=0"], "every weight of a GPT-2, and .*models/m is not a GPT-2"),
+        (
+            ["--model", ROOK_TINY, "--set", "trainer.lora_targets=q_proj,c_attn"],
+            "rook-tiny has no layer 'c_attn'",
+        ),
         (["--set", "trainer.process_rewards=true"], "needs a scheme with candidates or truth, not 'delta'"),
     ],
 )

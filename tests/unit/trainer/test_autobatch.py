@@ -13,10 +13,11 @@ from rich.console import Console
 from rookery.config.trainer import AutobatchSettings, TrainerSettings
 from rookery.errors import SetupError
 from services.trainer import autobatch, memory_probe
-from services.trainer.autobatch import FILE, SearchResult, find_largest
-from services.trainer.memory_probe import GroupShape, Profile, Result
+from services.trainer.autobatch import SearchResult, find_largest
+from services.trainer.memory_probe import GroupShape
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
+from services.trainer.records.profile import FILE, Profile, Result, computed
 from tests.unit.trainer.contents import contents
 
 
@@ -28,7 +29,8 @@ def machine(*, fixed: int, each: int, available: int, kills_above: float = 1.0) 
         over = peak > kills_above * available
         return Profile(
             positions=positions, group=4, row_tokens=100, parameters=fixed, gradients=0, adam=0,
-            activations=each * positions, peak=peak, available=available, tokens_per_s=1.0,
+            activations=each * positions, peak=peak, limit=available * 85 // 100, available=available,
+            tokens_per_s=1.0,
             result="out of memory" if over else "fits" if peak <= 0.85 * available else "too large",
         )  # fmt: skip
 
@@ -67,8 +69,22 @@ def test_out_of_memory_is_one_more_result() -> None:
 
 
 def test_nothing_fits() -> None:
-    with pytest.raises(SetupError, match=r"not even one row of 100 tokens.*gradient_checkpointing"):
-        find_largest(machine(fixed=990, each=30, available=1000), first=2, most=64)
+    full = machine(fixed=990, each=30, available=1000)
+    with pytest.raises(SetupError, match=r"not even one row of 100 tokens.*--gradient-checkpointing"):
+        find_largest(full, first=2, most=64)
+    with pytest.raises(SetupError, match=r"not even one row of 100 tokens.*--gradient-checkpointing"):
+        computed(full(1), most=64)
+
+
+def test_one_measurement_says_how_many_fit(caplog: pytest.LogCaptureFixture) -> None:
+    roomy, tight = (machine(fixed=fixed, each=30, available=1000) for fixed in (100, 830))
+    for most, positions in ((64, 25), (9, 9)):
+        choice = computed(roomy(2), most=most)
+        assert (choice.positions, choice.tokens) == (positions, 100 * positions)
+        assert choice.peak == roomy(positions).peak
+    assert not caplog.text
+    assert computed(tight(1), most=64).positions == 1
+    assert "a pass of 100 tokens has a peak of 0.00 GiB, more than the 0.00 GiB" in caplog.text
 
 
 @pytest.fixture(scope="module")
@@ -160,10 +176,10 @@ def test_auto_is_settled_once_and_kept_for_the_same_question(
     policy: Policy, settings: TrainerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled = autobatch.resolve_micro_batch_tokens(settings, policy)
-    # Rows of 8 + 4 x 14 tokens; two, then the four that a step has.
+    # Rows of 8 + 4 x 14 tokens; one is measured, and a step has four.
     assert settled.micro_batch_tokens == 4 * 64
     content = json.loads((settings.run_dir / FILE).read_text())
-    assert [profile["positions"] for profile in content["profiles"]] == [2, 4]
+    assert [profile["positions"] for profile in content["profiles"]] == [1]
     assert content["choice"]["positions"] == 4
 
     def asked_again(*_: object, **__: object) -> Profile:
@@ -216,8 +232,8 @@ def test_lines_are_whole_wherever_they_go_and_fit_into_80_columns(
     def tried(positions: int, result: Result) -> Profile:
         return Profile(
             positions=positions, group=16, row_tokens=100_000, parameters=card // 2, gradients=card // 99,
-            adam=card // 49, activations=card // 3, peak=card - (1 << 29), available=card,
-            tokens_per_s=123_456.0, result=result,
+            adam=card // 49, activations=card // 3, peak=card - (1 << 29), limit=card * 85 // 100,
+            available=card, tokens_per_s=123_456.0, result=result,
         )  # fmt: skip
 
     fits = tried(2, "fits")
@@ -232,7 +248,7 @@ def test_lines_are_whole_wherever_they_go_and_fit_into_80_columns(
     assert (
         said
         == """\
-positions x completions below 85% of 140.00 GiB
+positions x completions below 119.00 of 140.00 GiB
 weights 71,680.0, gradients 1,448.1, Adam 2,925.7 MiB
 
     batch     tokens activations    peak MiB  share  tokens/s

@@ -1,6 +1,7 @@
 """Chats from files, and which of their tokens are the answer's, whatever the chat template."""
 
 import json
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from rookery.trace import Phase, Position
 from services.trainer.examples import chat_files
 from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.chats import PLAIN_TEMPLATE, Chat, Messages, tokenize
+from services.trainer.examples.rows import shuffled_batches
 from services.trainer.finetune.model import load_chat_tokenizer
 from services.trainer.tiny import build_tiny
 
@@ -89,6 +91,16 @@ def test_only_the_last_answer_carries_loss(
     assert answer.strip() in learned
 
 
+def test_nothing_after_the_end_of_an_answer_carries_loss() -> None:
+    """SmolLM2's and Qwen's template writes a line break after the end token."""
+    tokenizer = _bytes_tokenizer(TEMPLATES["chatml"])
+    tokenizer.add_special_tokens({"eos_token": "<|im_end|>"})
+    answer = ANSWER | {"content": "e4\n"}
+    for keywords, learned in (({}, "e4\n<|im_end|>"), ({"after_end": True}, "e4\n<|im_end|>\n")):
+        [example] = tokenize([Chat([QUESTION, answer])], tokenizer, **keywords)
+        assert tokenizer.decode(example.answers[0]) == learned
+
+
 def test_a_template_that_rewrites_the_prompt_is_refused() -> None:
     rewriting = _bytes_tokenizer("{{ messages | length }}{{ messages[-1].content }}")
     with pytest.raises(InvalidInput, match="not a prefix"):
@@ -123,21 +135,46 @@ def _write(path: Path, *answers: str) -> Path:
 
 
 def test_what_is_too_long_is_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    chats = open_chats(_write(tmp_path / "x.jsonl", "e4", "much too long", "d4", "e5"))
+    chats = open_chats(_write(tmp_path / "x.jsonl", "e4", "much too long", "d4", *(["e5"] * 7)))
     tokenizer = TOKENIZERS["plain"]
     length = tokenize([chats[0]], tokenizer)[0].length
-    source = ChatExamples(chats, tokenizer, max_length=length)
-    said = [tokenizer.decode(example.answers[0]) for example in source.examples(range(len(source)))]
+    source = ChatExamples(chats, tokenizer, max_length=length, share_prompts=False)
+    said = [tokenizer.decode(example.answers[0]) for example in source.examples(range(3))]
     assert [answer.removesuffix("</s>") for answer in said] == ["e4", "d4", "e5"]
-    assert source.left_out == 1
-    assert f"4 examples in {tmp_path}/x.jsonl, of which 1 do not fit into --max-length" in caplog.text
+    assert source.survey.left_out == 1
+    assert f"10 examples in {tmp_path}/x.jsonl, of which 1 do not fit into --max-length" in caplog.text
     assert len(ChatExamples(chats, tokenizer, max_length=200, limit=2)) == 2
 
 
-def test_a_file_of_which_nothing_fits_is_refused(tmp_path: Path) -> None:
-    chats = open_chats(_write(tmp_path / "x.jsonl", "e4", "d4"))
-    with pytest.raises(InvalidInput, match="of which 2 do not fit into --max-length 9: nothing is left"):
-        ChatExamples(chats, TOKENIZERS["plain"], max_length=9)
+def test_examples_of_one_prompt_are_neighbours_if_that_saves_enough(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+
+    def read(prompts: str) -> ChatExamples:
+        chats = [{"prompt": prompt * 9, "completion": f"{place}"} for place, prompt in enumerate(prompts)]
+        path.write_text("".join(json.dumps(chat) + "\n" for chat in chats))
+        return ChatExamples(open_chats(path), TOKENIZERS["plain"], max_length=99)
+
+    shared = read("abcabcaxyz")
+    examples = shared.examples(range(len(shared)))
+    text = [TOKENIZERS["plain"].decode([*e.prompt_ids[:1], *e.answers[0][:1]]) for e in examples]
+    assert text == ["a0", "a3", "a6", "b1", "b4", "c2", "c5", "x7", "y8", "z9"]
+    assert list(shared.prompts) == [0, 3, 5, 7, 8, 9]
+    batches = shuffled_batches(shared, batch_size=5, seed=0)
+    for batch in (next(batches), next(batches)):
+        prompts = [bytes(example.prompt_ids) for example in batch]
+        assert len(list(groupby(prompts))) == len(set(prompts)) < 5
+    assert list(read("abcadefghi").prompts) == list(range(10))
+
+
+def test_a_length_that_leaves_out_more_than_a_tenth_is_refused_with_the_lengths(tmp_path: Path) -> None:
+    path = _write(tmp_path / "x.jsonl", *("e" * length for length in range(1, 101)))
+    message = (
+        rf"11 of 100 examples in {path} \(11%\) do not fit into --max-length 99. Half of them have at most "
+        "60 tokens, 90% at most 100, 99% at most 109, the longest 110: --max-length 109 keeps 99%"
+    )
+    with pytest.raises(InvalidInput, match=message):
+        ChatExamples(open_chats(path), TOKENIZERS["plain"], max_length=99)
+    assert ChatExamples(open_chats(path), TOKENIZERS["plain"], max_length=109).survey.left_out == 1
 
 
 @pytest.mark.parametrize(
@@ -173,6 +210,21 @@ def test_rows_that_are_no_chats_are_named(tmp_path: Path, row: dict[str, object]
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "x.parquet")
     with pytest.raises(InvalidInput, match=r"x.parquet, row 0: not a "):
         open_chats(tmp_path / "x.parquet")[0]
+
+
+@pytest.mark.parametrize(
+    ("answers", "box"),
+    [
+        (["\\boxed{Nf3}", "\\boxed{e2e4}", "\\boxed{O-O}"], "san"),
+        (["\\boxed{e2e4}", "\\boxed{e7e8q}", "e4"], "uci"),
+        (["e4"], None),
+    ],
+)
+def test_the_notation_of_the_boxes_is_that_of_most_answers(
+    tmp_path: Path, answers: list[str], box: str | None
+) -> None:
+    chats = open_chats(_write(tmp_path / "x.jsonl", *answers))
+    assert ChatExamples(chats, TOKENIZERS["plain"], max_length=99).survey.box == box
 
 
 def test_a_file_without_examples_is_refused(tmp_path: Path) -> None:
@@ -252,7 +304,7 @@ def test_alternatives_become_the_distribution_of_each_token(
         pq.write_table(pa.Table.from_pylist([_ROW]), path)
     tokenizer = load_chat_tokenizer(tiny_model)
     [example] = ChatExamples(open_chats(path), tokenizer, max_length=50).examples([0])
-    soft = example.soft_targets
+    [soft] = example.soft_targets
     assert soft is not None
     said = [(index, tokenizer.decode(token)) for index, token in zip(soft.indices, soft.tokens, strict=True)]
     assert said == [(0, "\\boxed{"), (1, "e2"), (1, "d2"), (2, "e4"), (2, "e3"), (3, "}"), (4, "<|end|>")]

@@ -37,7 +37,15 @@ def data(tmp_path: Path) -> Path:
 
 def _settings(model: Path, data: Path, out: Path) -> SftSettings:
     return SftSettings(
-        model=model, data=str(data), out=out, steps=4, batch_size=2, warmup_steps=1, bf16=False, threads=1
+        model=model,
+        data=str(data),
+        out=out,
+        steps=4,
+        batch_size=2,
+        warmup_steps=1,
+        precision="fp32",
+        threads=1,
+        micro_batch_tokens=999,
     )
 
 

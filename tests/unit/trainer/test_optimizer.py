@@ -73,7 +73,7 @@ def test_commands_on_files_keep_moments_in_eight_bits_too(
     def trained(bits: int, out: str) -> torch.Tensor:
         settings = SftSettings(
             model=tiny_model, data=data, out=tmp_path / out, adam_bits=bits, steps=3, batch_size=1,
-            warmup_steps=0, bf16=False, save_dtype="float32", threads=1, device="cpu",
+            warmup_steps=0, precision="fp32", save_dtype="float32", threads=1, device="cpu",
         )  # fmt: skip
         weights = load_file(sft.run(settings) / "model.safetensors")
         return torch.cat([weights[name].flatten() for name in sorted(weights)])

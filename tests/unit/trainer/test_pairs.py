@@ -82,7 +82,9 @@ def test_what_is_too_long_is_left_out_and_counted(tiny_model: Path, tmp_path: Pa
     row = json.loads(path.read_text().splitlines()[0])
     row["rejected"][0]["content"] = "e2" * 300
     path.write_text(path.read_text() + json.dumps(row) + "\n")
-    assert _read(path, tiny_model).too_long == 1
+    assert _read(path, tiny_model).survey.left_out == 1
+    with pytest.raises(InvalidInput, match=r"41 of 41 examples in .* do not fit into --max-length 20"):
+        _read(path, tiny_model, max_length=20)
 
 
 @pytest.mark.parametrize(

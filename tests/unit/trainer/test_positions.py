@@ -13,9 +13,9 @@ from rookery.config.finetune import SftSettings
 from rookery.config.trainer import AutobatchSettings, TrainerSettings
 from rookery.errors import SetupError
 from services.trainer import autobatch
-from services.trainer.autobatch import FILE
 from services.trainer.model.base_model import check_group_length, max_positions
 from services.trainer.model.policies import build_policy
+from services.trainer.records.profile import FILE
 from tests.unit.trainer.gpt2_models import write_gpt2
 from tests.unit.trainer.groups import make_group
 

@@ -13,9 +13,9 @@ from safetensors.torch import save_file
 from rookery.config.trainer import AutobatchSettings, TrainerSettings
 from rookery.errors import InvalidInput, PeerFault, RookeryError, SetupError
 from services.trainer import autobatch, process
-from services.trainer.autobatch import FILE, saved_choice
 from services.trainer.distributed.placement import device_named
 from services.trainer.distributed.process_group import World
+from services.trainer.records.profile import FILE, Profile, saved_choice
 from services.trainer.training import optimizer as adam
 from services.trainer.versions import commits
 
@@ -142,7 +142,7 @@ def test_two_trainers_do_not_write_to_one_folder(tmp_path: Path) -> None:
             json.dumps(
                 {
                     "asked": {},
-                    "choice": dict.fromkeys(autobatch.Profile.__dataclass_fields__, 1) | {"positions": None},
+                    "choice": dict.fromkeys(Profile.__dataclass_fields__, 1) | {"positions": None},
                 }
             ),
             "has no valid choice",
