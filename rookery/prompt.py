@@ -9,7 +9,7 @@ The `game` styles show the game so far as plain text, one move a line, and the m
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Literal
 
 import chess
 from pydantic import AfterValidator
@@ -267,6 +267,25 @@ def task_of(position: Position, *, style: str) -> str:
     if style in GAME_STYLES:
         return GAME_TASK
     return STATE_TASK if style == "rookworld" and position.task == STATE_TASK else POLICY_TASK
+
+
+Notation = Literal["san", "uci"]
+"""A notation of moves."""
+
+
+def written(board: chess.Board, move: chess.Move, notation: Notation) -> str:
+    """A legal move in a notation."""
+    return board.san(move) if notation == "san" else move.uci()
+
+
+def notation_of(style: str) -> Notation:
+    """The notation of the moves that the style shows; UCI if it shows none.
+
+    >>> [notation_of(style) for style in ("pieces-legal-san", "pgn", "pgn-legal-uci", "mover-twice")]
+    ['san', 'san', 'uci', 'uci']
+    """
+    san = style.endswith("-legal-san") or style in ("fen-moves", "game-san", "pgn", "san")
+    return "san" if san else "uci"
 
 
 def target_of(position: Position, *, style: str) -> str:

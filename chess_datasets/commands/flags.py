@@ -32,7 +32,7 @@ from rookery.config.data import SAMPLE
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
 from rookery.masking import mask_setting, printable
-from rookery.prompt import STYLES
+from rookery.prompt import STYLES, Notation
 from rookery.trace import Position, Split
 
 N = TypeVar("N", int, float)
@@ -133,6 +133,12 @@ def add_style(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, defa
         metavar="STYLE",
         help=f"how positions are shown: {', '.join(sorted(STYLES))} ({default})",
     )
+
+
+def add_box(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str) -> None:
+    """Adds --box: the notation of the moves in answers. `default` says what it is without the flag."""
+    text = f"notation of moves in answers ({default})"
+    parser.add_argument("--box", choices=get_args(Notation), help=text)
 
 
 def positive(text: str) -> int:

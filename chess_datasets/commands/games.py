@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 from chess_datasets.commands.flags import (
+    add_box,
     add_exams,
     add_games,
     add_jobs,
@@ -26,7 +27,7 @@ from chess_datasets.store.files import STANDARD_INPUT
 from chess_datasets.tasks.moves import MovesRecipe, write_moves
 from rookery.errors import InvalidInput
 from rookery.masking import mask_setting, printable
-from rookery.prompt import GAME_STYLES
+from rookery.prompt import GAME_STYLES, notation_of
 
 
 def index(argv: list[str]) -> int:
@@ -102,14 +103,15 @@ def moves(argv: list[str]) -> int:
     if options.style in GAME_STYLES:
         if options.exam:
             parser.error(f"--exam leaves out positions: with --style {options.style} a line is a whole game")
-        if any(getattr(options, name) != parser.get_default(name) for name in ("candidates", "legal_share")):
-            parser.error(f"--candidates and --legal-share have no effect with --style {options.style}")
+        unused = ("box", "candidates", "legal_share")
+        if any(getattr(options, name) != parser.get_default(name) for name in unused):
+            parser.error(f"--box, --candidates and --legal-share have no effect with --style {options.style}")
         _write_games(options, recipe_of(GamesRecipe, options, form="moves"))
         return 0
     manifest = write_moves(
         find_sources(options.source),
         options.out,
-        recipe_of(MovesRecipe, options),
+        recipe_of(MovesRecipe, options, box=options.box or notation_of(options.style)),
         exams=options.exam,
         jobs=options.jobs,
         compress=options.compress,
@@ -145,6 +147,7 @@ def _moves_parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", required=True, help="folder or URL for moves.jsonl and manifest.json")
     add_exams(parser)
     add_style(parser, default="mover-squares")
+    add_box(parser, "that of the style, uci where it shows no moves")
     add_number(parser, "--candidates", positive, 3, "candidate moves in an answer")
     add_number(parser, "--legal-share", share, 0.4, "share of the lines whose answer lists the legal moves")
     add_jobs(parser)

@@ -11,6 +11,7 @@ from typing import Any
 from chess_datasets.commands.engines import add_workers, made_parts
 from chess_datasets.commands.flags import (
     above_zero,
+    add_box,
     add_jsonl,
     add_number,
     add_positions,
@@ -40,6 +41,7 @@ from chess_datasets.tasks.rookworld import RookworldMix
 from rookery.errors import InvalidInput, SetupError
 from rookery.formats import FORMATS
 from rookery.masking import mask_setting, printable
+from rookery.prompt import notation_of
 from rookery.rookworld import LAYOUTS
 
 EXAMPLES_SHOWN = """  rookery data tasks rookworld --count 10000 --out runs/rookworld --text lines.txt
@@ -90,7 +92,8 @@ def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
         mate=options.mate_bonus,
         remarks=options.remarks,
     )
-    recipe = recipe_of(TaskRecipe, options, mix=mix, targets=targets)
+    box = options.box or (notation_of(options.style) if options.task == ENGINE_MOVES else "uci")
+    recipe = recipe_of(TaskRecipe, options, mix=mix, targets=targets, box=box)
     with made_parts(
         options,
         EXAMPLES,
@@ -129,6 +132,7 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
         "count": options.count,
         "seed": options.seed,
         "style": options.style,
+        "box": options.box or "san",
         "balance_themes": options.balance_themes,
         "exams": [exam.summary for exam in exams],
         "in_exams": counts.in_exams,
@@ -142,7 +146,7 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
     sys.stderr.writelines(f"{name}: {kind} dropped: {n}\n" for kind, n in sorted(counts.dropped.items()))
     sys.stderr.writelines(printable(f"  skipped {name} {line}\n") for line in counts.first)
     return write_tasks(
-        puzzle_examples(chosen, style=options.style),
+        puzzle_examples(chosen, style=options.style, box=options.box or "san"),
         open_folder(options.out),
         terms=terms,
         jsonl=options.jsonl,
@@ -176,6 +180,7 @@ def _parser() -> argparse.ArgumentParser:
         help="format of positions for legal-moves and next-fen (fen)",
     )
     add_style(parser, default="fen")
+    add_box(parser, "engine-moves: that of the style, uci where it shows no moves; board: uci; puzzle: san")
     group = parser.add_argument_group("rookworld and engine-moves")
     add_number(group, "--nodes", positive, 20_000, "nodes per position")
     add_workers(group)

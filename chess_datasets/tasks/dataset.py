@@ -26,6 +26,7 @@ from chess_datasets.tasks.example import (
 )
 from chess_datasets.tasks.rookworld import MIX, RookworldMix, Searcher, labelled_line
 from rookery.errors import InvalidInput
+from rookery.prompt import Notation
 from rookery.trace import Position
 
 PARQUET = "tasks.parquet"
@@ -39,7 +40,8 @@ class TaskRecipe:
     """The settings that determine the examples, besides the positions.
 
     `layout` and `mix` apply to the task `rookworld`, `style` and `targets` to `engine-moves`, `nodes` to
-    both. `form` applies to `legal-moves` and `next-fen`.
+    both. `form` applies to `board`, `legal-moves` and `next-fen`, `box`, the notation of moves in answers,
+    to `board` and `engine-moves`.
     """
 
     task: str
@@ -49,6 +51,7 @@ class TaskRecipe:
     layout: str = "published"
     mix: RookworldMix = MIX
     style: str = "fen"
+    box: Notation = "uci"
     targets: CandidateTargets = TARGETS
 
 
@@ -80,7 +83,13 @@ async def _example(position: Position, recipe: TaskRecipe, engines: Searcher | N
         return legal_moves(position, form=recipe.form)
     if recipe.task == ENGINE_MOVES and engines:
         return await engine_moves(
-            position, engines, style=recipe.style, nodes=nodes, targets=recipe.targets, seed=seed
+            position,
+            engines,
+            style=recipe.style,
+            nodes=nodes,
+            targets=recipe.targets,
+            seed=seed,
+            box=recipe.box,
         )
     if recipe.task == ROOKWORLD and engines:
         line = await labelled_line(position, engines, nodes=nodes, seed=seed, mix=recipe.mix)
