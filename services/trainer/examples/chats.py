@@ -122,9 +122,12 @@ def _is_text(value: Any) -> bool:
         return False
 
 
-def tokenize(chats: Sequence[Chat], tokenizer: Any) -> list[Example]:
+def tokenize(chats: Sequence[Chat], tokenizer: Any, *, after_end: bool = False) -> list[Example]:
     """Applies the model's chat template, to plain chats none: the texts as they are, and an EOS token at the
-    end. The answer is the text after the generation prompt.
+    end. The answer is the text after the generation prompt, up to its end token.
+
+    Templates such as ChatML write a line break after that token, where generation has stopped. `after_end`
+    keeps it.
 
     Prompt and answer are tokenised separately, as they are when the model generates.
 
@@ -133,6 +136,7 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any) -> list[Example]:
             the answer, so that the assistant's tokens are unknown; or alternatives do not fit the tokens.
     """
     answers, prompts = [], []
+    ends = tuple(token.content for token in tokenizer.added_tokens_decoder.values() if token.special)
     for chat in chats:
         messages = chat.messages
         if len(messages) < 2:
@@ -147,7 +151,8 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any) -> list[Example]:
             raise InvalidInput(f"the chat template rejects {str(messages)[:200]!r}: {error}") from error
         if not prompt or not text.startswith(prompt):
             raise InvalidInput(f"the chat template renders {prompt[-80:]!r}, not a prefix of {text[:200]!r}")
-        answers.append(text[len(prompt) :])
+        answer = text[len(prompt) :]
+        answers.append(stripped if not after_end and (stripped := answer.rstrip()).endswith(ends) else answer)
         prompts.append(prompt)
     prompt_ids = tokenizer(prompts, add_special_tokens=False)["input_ids"]
     soft = any(chat.alternatives for chat in chats)
@@ -173,7 +178,7 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any) -> list[Example]:
             distributions = token_distributions(
                 spans[i], answers[i], ids=ids, offsets=tokens["offset_mapping"][i], ids_of=ids_of
             )
-            examples[i] = replace(examples[i], soft_targets=SoftTargets.of(ids, distributions))
+            examples[i] = replace(examples[i], soft_targets=(SoftTargets.of(ids, distributions),))
     return examples
 
 

@@ -45,6 +45,11 @@ class PairExamples:
 
     pairs: Sequence[TokenPair]
 
+    @property
+    def prompts(self) -> range:
+        """Each pair has its own prompt: its answers share it already."""
+        return range(len(self))
+
     def __len__(self) -> int:
         return len(self.pairs)
 
@@ -73,8 +78,10 @@ class PairSplit:
         }
 
 
-def read_pairs(path: Path, tokenizer: Any, *, max_length: int, held_out: float) -> PairSplit:
-    """Reads the pairs of a file and splits them.
+def read_pairs(
+    path: Path, tokenizer: Any, *, max_length: int, held_out: float, after_end: bool = False
+) -> PairSplit:
+    """Reads the pairs of a file and splits them. `after_end` is for `tokenize`.
 
     Raises:
         InvalidInput: a row is not a pair, or one of the two sets is empty.
@@ -82,7 +89,7 @@ def read_pairs(path: Path, tokenizer: Any, *, max_length: int, held_out: float) 
     train: list[TokenPair] = []
     held_out_pairs: list[TokenPair] = []
     too_long = 0
-    for pair in _tokenised(path, tokenizer):
+    for pair in _tokenised(path, tokenizer, after_end=after_end):
         if len(pair.example.prompt_ids) + max(map(len, pair.example.answers)) > max_length:
             too_long += 1
         elif int.from_bytes(pair.game, "big") / float(1 << 8 * len(pair.game)) < held_out:
@@ -98,11 +105,11 @@ def read_pairs(path: Path, tokenizer: Any, *, max_length: int, held_out: float) 
     return split
 
 
-def _tokenised(path: Path, tokenizer: Any) -> Iterator[TokenPair]:
+def _tokenised(path: Path, tokenizer: Any, *, after_end: bool) -> Iterator[TokenPair]:
     rows = _rows(path)
     while batch := list(islice(rows, _TOKENISED_AT_ONCE)):
-        chosen = tokenize([Chat(row.chat("chosen")) for row in batch], tokenizer)
-        rejected = tokenize([Chat(row.chat("rejected")) for row in batch], tokenizer)
+        chosen = tokenize([Chat(row.chat("chosen")) for row in batch], tokenizer, after_end=after_end)
+        rejected = tokenize([Chat(row.chat("rejected")) for row in batch], tokenizer, after_end=after_end)
         for row, better, worse in zip(batch, chosen, rejected, strict=True):
             answers = (better.answers[0], worse.answers[0])
             fen = row.text("fen")

@@ -6,7 +6,8 @@ Answers share their prompt in a row, and several examples may share a row. An an
 itself, and an example never to another. If plain causal attention would allow more, the rows become one
 sequence of attention blocks, without padding. Positions restart with every example and, after its prompt,
 with every answer. So packing changes the work but not the results: they are those of each prompt with each
-answer alone.
+answer alone. Examples with the same prompt come in the same step, where they may become one: its prompt is
+then computed once.
 
 Shapes: B rows, T tokens of the longest row, K answers, N answer tokens.
 """
@@ -15,7 +16,7 @@ import random
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain, count, groupby, pairwise, zip_longest
 from typing import Protocol
 
 import torch
@@ -54,14 +55,15 @@ class SoftTargets:
 class Example:
     """Token ids of a prompt and of its answers: one to learn, or the chosen and the rejected one.
 
-    `gap` is how much better the chosen answer is, in win probability. `soft_targets` replace the tokens of
-    the only answer as targets. Token ids may be `array("i")`: a list takes ten times the memory.
+    Or of several answers to learn. `gap` is how much better the chosen answer is, in win probability.
+    `soft_targets`, one entry for each answer or none at all, replace an answer's tokens as targets. Token ids
+    may be `array("i")`: a list takes ten times the memory.
     """
 
     prompt_ids: Sequence[int]
     answers: tuple[Sequence[int], ...]
     gap: float = 0.0
-    soft_targets: SoftTargets | None = None
+    soft_targets: tuple[SoftTargets | None, ...] = ()
 
     @property
     def length(self) -> int:
@@ -79,6 +81,13 @@ class ExampleSource(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def prompts(self) -> Sequence[int]:
+        """The number of the first example of each prompt; the others of that prompt follow it.
+
+        `range(len(self))` if no examples share a prompt.
+        """
+
     def examples(self, numbers: Sequence[int]) -> list[Example]:
         """Returns the examples with these numbers, in the same order."""
 
@@ -88,14 +97,16 @@ def shuffled_batches(
 ) -> Iterator[list[Example]]:
     """Yields batches of examples of similar length, without end.
 
-    Examples that do not fill a batch at the end of an epoch are left out of that epoch; the next one is
-    shuffled anew. `skip` skips that many batches without making them, to resume.
+    Examples with the same prompt are neighbours. Examples that do not fill a batch at the end of an epoch are
+    left out of that epoch; the next one is shuffled anew. `skip` skips that many batches without making them,
+    to resume.
     """
     chunk_size = max(batch_size, _CHUNK // batch_size * batch_size)
     for epoch in count():
         rng = random.Random(f"{seed}:{epoch}")
-        order = list(range(len(source)))
-        rng.shuffle(order)
+        prompts = [range(*bounds) for bounds in pairwise(chain(source.prompts, [len(source)]))]
+        rng.shuffle(prompts)
+        order = list(chain(*prompts))
         usable = len(order) - len(order) % batch_size or len(order)
         for start in range(0, usable, chunk_size):
             chunk = order[start : min(start + chunk_size, usable)]
@@ -104,11 +115,36 @@ def shuffled_batches(
             if skip >= len(places):
                 skip -= len(places)
                 continue
-            examples = source.examples(chunk)
-            examples.sort(key=lambda example: example.length)
+            examples = _by_length(source.examples(chunk), shared=len(prompts) < len(order))
             for place in places[skip:]:
                 yield [examples[i] for i in place]
             skip = 0
+
+
+def _by_length(examples: Sequence[Example], *, shared: bool) -> list[Example]:
+    """Sorts examples by length. With `shared`, neighbours of one prompt stay together."""
+    groups = [list(group) for _, group in groupby(examples, lambda e: e.prompt_ids if shared else id(e))]
+    groups.sort(key=lambda group: max(example.length for example in group))
+    return list(chain(*groups))
+
+
+def share_prompts(examples: Sequence[Example], *, tokens: int = 0) -> list[Example]:
+    """Joins neighbours of one prompt to examples of several answers, of at most `tokens` tokens if not 0.
+
+    >>> three = [Example([1, 2], ([answer, answer],)) for answer in (3, 4, 5)]
+    >>> [(example.answers, example.length) for example in share_prompts(three, tokens=6)]
+    [(([3, 3], [4, 4]), 6), (([5, 5],), 4)]
+    """
+    joined: list[Example] = []
+    for example in examples:
+        last = joined[-1] if joined else None
+        fits = last and (not tokens or last.length + example.answer_tokens <= tokens)
+        if last and fits and last.prompt_ids == example.prompt_ids:
+            soft = tuple(chain(*(e.soft_targets or (None,) * len(e.answers) for e in (last, example))))
+            joined[-1] = Example(last.prompt_ids, last.answers + example.answers, soft_targets=soft)
+        else:
+            joined.append(example)
+    return joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +153,9 @@ class TokenBatch:
 
     An answer token is one target of weight 1. With a soft target it is one target for each token of the
     distribution, with its probability in `weights_N`. `predictor_N` indexes the hidden state, flattened
-    [B * T], that predicts the target; `end_K` indexes the last token of each answer. The answers of an
-    example are adjacent, and `gaps_K` repeats its gap for each. Without blocks, plain causal attention fits.
+    [B * T], that predicts the target, and `token_N` numbers the answer tokens. `end_K` indexes the last token
+    of each answer. The answers of an example are adjacent, and `gaps_K` repeats its gap for each. Without
+    blocks, plain causal attention fits.
     """
 
     ids_BT: torch.Tensor
@@ -127,6 +164,7 @@ class TokenBatch:
     predictor_N: torch.Tensor
     targets_N: torch.Tensor
     weights_N: torch.Tensor
+    token_N: torch.Tensor
     answer_N: torch.Tensor
     end_K: torch.Tensor
     gaps_K: torch.Tensor
@@ -158,27 +196,43 @@ def pack_rows(examples: Sequence[Example], *, row_tokens: int = 0) -> list[Row]:
 
 
 def group_rows(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
-    """Groups rows of similar length, at most `tokens` padded tokens each (or one row); 0 means one batch."""
+    """Groups rows of similar length, at most `tokens` tokens each, with padding (or one row).
+
+    0 means one batch.
+    """
     batches: list[list[Row]] = []
     for row in sorted(rows, key=_length, reverse=True):
-        if batches and (not tokens or _length(batches[-1][0]) * (len(batches[-1]) + 1) <= tokens):
+        if batches and (not tokens or _tokens([*batches[-1], row]) <= tokens):
             batches[-1].append(row)
         else:
             batches.append([row])
     return batches
 
 
+def _tokens(rows: Sequence[Row]) -> int:
+    """Returns the tokens of a forward pass: `collate_examples` pads only rows of one prompt and answer."""
+    lengths = [_length(row) for row in rows]
+    return max(lengths) * len(rows) if _are_plain(rows) else sum(lengths)
+
+
+def _are_plain(rows: Sequence[Row]) -> bool:
+    """Returns whether plain causal attention fits: each row is one prompt and one answer."""
+    return all(len(row) == 1 and len(row[0].answers) == 1 for row in rows)
+
+
 def collate_examples(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> TokenBatch:
     """Builds the tensors of a forward pass."""
     examples = tuple(chain(*rows))
     # Padding is on the right, where plain causal attention never looks.
-    plain_causal = all(len(row) == 1 and len(row[0].answers) == 1 for row in rows)
+    plain_causal = _are_plain(rows)
     lines: Sequence[Sequence[Example]] = rows if plain_causal else [examples]
     width = max(map(_length, lines))
     ids = torch.zeros(len(lines), width, dtype=torch.long)
     # Positions of padding continue: transformers takes a restart for a packed sequence and makes a mask.
     positions = torch.arange(width).repeat(len(lines), 1)
-    predictors, targets, weights, answers = array("q"), array("i"), array("f"), array("q")
+    predictors, targets, weights = array("q"), array("i"), array("f")
+    tokens, answers = array("q"), array("q")
+    answer_tokens = 0
     ends: list[int] = []
     segments: list[Segment] = []
     for index, line in enumerate(lines):
@@ -190,15 +244,17 @@ def collate_examples(rows: Sequence[Row], *, device: torch.device | str = "cpu")
             ids[index, start:end] = torch.tensor([*example.prompt_ids, *chain(*example.answers)])
             positions[index, start : start + prompt] = torch.arange(prompt)
             at, last = start + prompt, index * width + start + prompt - 1
-            for answer in example.answers:
+            for answer, soft in zip_longest(example.answers, example.soft_targets):
                 positions[index, at : at + len(answer)] = torch.arange(prompt, prompt + len(answer))
                 if shared and answer:
                     segments.append(Segment(at, len(answer), start, prompt))
-                soft = example.soft_targets or SoftTargets.of(answer, {})
+                soft = soft or SoftTargets.of(answer, {})
                 first = index * width + at
                 predictors.extend(first + place - 1 if place else last for place in soft.indices)
                 targets.extend(soft.tokens)
                 weights.extend(soft.weights)
+                tokens.extend(answer_tokens + place for place in soft.indices)
+                answer_tokens += len(answer)
                 answers.extend([len(ends)] * len(soft.tokens))
                 at += len(answer)
                 ends.append(index * width + at - 1)
@@ -210,6 +266,7 @@ def collate_examples(rows: Sequence[Row], *, device: torch.device | str = "cpu")
         predictor_N=torch.tensor(predictors, dtype=torch.long, device=device),
         targets_N=torch.tensor(targets, dtype=torch.long, device=device),
         weights_N=torch.tensor(weights, dtype=torch.float32, device=device),
+        token_N=torch.tensor(tokens, dtype=torch.long, device=device),
         answer_N=torch.tensor(answers, dtype=torch.long, device=device),
         end_K=torch.tensor(ends, device=device),
         gaps_K=torch.tensor([example.gap for example in examples for _ in example.answers], device=device),

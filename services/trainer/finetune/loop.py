@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Generic, TypeVar
@@ -36,6 +37,7 @@ from services.trainer.examples.rows import (
     collate_examples,
     group_rows,
     pack_rows,
+    share_prompts,
     shuffled_batches,
 )
 from services.trainer.finetune import output
@@ -69,9 +71,12 @@ class FinetuneTask(ABC, Generic[F]):
     world = World()
     """The processes that train together. `finetune` sets it."""
 
-    def __init__(self, model: Any, settings: F, held_out: Sequence[Example] = ()) -> None:
+    def __init__(
+        self, model: Any, settings: F, held_out: Sequence[Example] = (), *, shares_prompts: bool = False
+    ) -> None:
         self.model, self.settings = model, settings
         self.held_out = held_out[: settings.eval_examples]
+        self.shares_prompts = shares_prompts
 
     def weight(self, examples: Sequence[Example]) -> int:
         """Returns the divisor for the sums of `examples`: here their number."""
@@ -86,7 +91,8 @@ class FinetuneTask(ABC, Generic[F]):
 
         No gradients are computed.
         """
-        ordered = sorted(self.held_out, key=lambda example: example.length)
+        # With shared prompts, those of one prompt are neighbours.
+        ordered = self.held_out if self.shares_prompts else sorted(self.held_out, key=attrgetter("length"))
         total, weights = dict[str, float](), 0
         for start in range(0, len(ordered), _EVALUATED_AT_ONCE):
             chunk = ordered[start : start + _EVALUATED_AT_ONCE]
@@ -231,6 +237,8 @@ def _means(
     """
     settings, weight = task.settings, max(1, task.weight(examples))
     device = next(task.model.parameters()).device
+    if task.shares_prompts:
+        examples = share_prompts(examples, tokens=settings.micro_batch_tokens)
     rows = pack_rows(examples, row_tokens=settings.row_tokens)[task.world.rank :: task.world.size]
     totals: dict[str, float] = {"tokens": 0.0}
     for micro_batch in group_rows(rows, tokens=settings.micro_batch_tokens):

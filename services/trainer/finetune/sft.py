@@ -5,6 +5,7 @@ It trains all weights or an adapter, and writes a model directory that vLLM and 
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -56,31 +57,33 @@ def all_alternatives_loss(batch: TokenBatch, logprobs_N: torch.Tensor) -> torch.
     This is the marginal likelihood of a set of answers, any of which is right (Guu et al., arXiv 1704.07926).
     Its gradient moves probability from all other tokens to the targets, and more to those that are likelier.
     """
-    places = batch.ids_BT.numel()
+    token_N = batch.token_N  # there are at most N tokens
     # In log space, because exp underflows below -87. Subtracting the largest changes no gradient.
-    highest = logprobs_N.new_full((places,), -math.inf)
-    highest_N = highest.scatter_reduce(0, batch.predictor_N, logprobs_N.detach(), "amax")[batch.predictor_N]
-    mass = logprobs_N.new_zeros(places).index_add(0, batch.predictor_N, (logprobs_N - highest_N).exp())
-    number = logprobs_N.new_zeros(places).index_add(0, batch.predictor_N, torch.ones_like(logprobs_N))
-    return -((mass[batch.predictor_N].log() + highest_N) / number[batch.predictor_N]).sum()
+    highest = torch.full_like(logprobs_N, -math.inf)
+    highest_N = highest.scatter_reduce(0, token_N, logprobs_N.detach(), "amax")[token_N]
+    mass = torch.zeros_like(logprobs_N).index_add(0, token_N, (logprobs_N - highest_N).exp())
+    number = torch.zeros_like(logprobs_N).index_add(0, token_N, torch.ones_like(logprobs_N))
+    return -((mass[token_N].log() + highest_N) / number[token_N]).sum()
 
 
 def run(settings: SftSettings) -> Path:
     """Trains `settings.model` on `settings.data` and returns the directory of the result."""
     folder, settings = start_run(settings)
     tokenizer = load_chat_tokenizer(folder)
-    source = ChatExamples(open_chats(local_path(settings.data)), tokenizer, max_length=settings.max_length)
+    read = partial(
+        ChatExamples,
+        tokenizer=tokenizer,
+        max_length=settings.max_length,
+        share_prompts=settings.attention != "eager",
+    )
+    source = read(open_chats(local_path(settings.data)))
     held_out: list[Example] = []
     if settings.eval_data:
-        eval_source = ChatExamples(
-            open_chats(local_path(settings.eval_data)),
-            tokenizer,
-            max_length=settings.max_length,
-            limit=settings.eval_examples,
-        )
+        eval_source = read(open_chats(local_path(settings.eval_data)), limit=settings.eval_examples)
         held_out = eval_source.examples(range(len(eval_source)))
     loaded = load_causal_lm(folder, dtype=base_dtype(settings), attn_implementation=settings.attention)
     model = prepare_model(loaded, settings)
     with track(settings.out, enabled=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
-        finetune(SftTask(model, settings, held_out), source, tracker)
+        task = SftTask(model, settings, held_out, shares_prompts=source.shares_prompts)
+        finetune(task, source, tracker)
         return export_model(model, tokenizer, settings, extra_files=lambda _: model_manifest(settings))

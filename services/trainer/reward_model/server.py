@@ -56,7 +56,7 @@ class RewardScorer:
         """
         if not chat or chat[-1]["role"] != "assistant":
             raise InvalidInput(f"the last message is not the assistant's: {str(chat)[-200:]!r}")
-        [example] = tokenize([Chat(chat)], self._tokenizer)
+        [example] = tokenize([Chat(chat)], self._tokenizer, after_end=True)
         text = [*example.prompt_ids, *example.answers[0]]
         if len(text) > self._longest:
             raise InvalidInput(f"{len(text)} tokens; the reward model accepts {self._longest}")

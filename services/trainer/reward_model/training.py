@@ -101,7 +101,11 @@ def run(settings: RewardModelSettings) -> Path:
     folder, settings = start_run(settings)
     tokenizer = load_chat_tokenizer(folder)
     pairs = read_pairs(
-        local_path(settings.data), tokenizer, max_length=settings.max_length, held_out=settings.held_out
+        local_path(settings.data),
+        tokenizer,
+        max_length=settings.max_length,
+        held_out=settings.held_out,
+        after_end=True,  # a score is that of the last token of the text
     )
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     body = load_sequence_classifier(folder, dtype=base_dtype(settings), pad_id=pad_id)

@@ -1,6 +1,7 @@
 """Chats from files, and which of their tokens are the answer's, whatever the chat template."""
 
 import json
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from rookery.trace import Phase, Position
 from services.trainer.examples import chat_files
 from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.chats import PLAIN_TEMPLATE, Chat, Messages, tokenize
+from services.trainer.examples.rows import shuffled_batches
 from services.trainer.finetune.model import load_chat_tokenizer
 from services.trainer.tiny import build_tiny
 
@@ -89,6 +91,16 @@ def test_only_the_last_answer_carries_loss(
     assert answer.strip() in learned
 
 
+def test_nothing_after_the_end_of_an_answer_carries_loss() -> None:
+    """SmolLM2's and Qwen's template writes a line break after the end token."""
+    tokenizer = _bytes_tokenizer(TEMPLATES["chatml"])
+    tokenizer.add_special_tokens({"eos_token": "<|im_end|>"})
+    answer = ANSWER | {"content": "e4\n"}
+    for keywords, learned in (({}, "e4\n<|im_end|>"), ({"after_end": True}, "e4\n<|im_end|>\n")):
+        [example] = tokenize([Chat([QUESTION, answer])], tokenizer, **keywords)
+        assert tokenizer.decode(example.answers[0]) == learned
+
+
 def test_a_template_that_rewrites_the_prompt_is_refused() -> None:
     rewriting = _bytes_tokenizer("{{ messages | length }}{{ messages[-1].content }}")
     with pytest.raises(InvalidInput, match="not a prefix"):
@@ -132,6 +144,26 @@ def test_what_is_too_long_is_left_out_and_counted(tmp_path: Path, caplog: pytest
     assert source.left_out == 1
     assert f"4 examples in {tmp_path}/x.jsonl, of which 1 do not fit into --max-length" in caplog.text
     assert len(ChatExamples(chats, tokenizer, max_length=200, limit=2)) == 2
+
+
+def test_examples_of_one_prompt_are_neighbours_if_that_saves_enough(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+
+    def read(prompts: str) -> ChatExamples:
+        chats = [{"prompt": prompt * 9, "completion": f"{place}"} for place, prompt in enumerate(prompts)]
+        path.write_text("".join(json.dumps(chat) + "\n" for chat in chats))
+        return ChatExamples(open_chats(path), TOKENIZERS["plain"], max_length=99)
+
+    shared = read("abcabcaxyz")
+    examples = shared.examples(range(len(shared)))
+    text = [TOKENIZERS["plain"].decode([*e.prompt_ids[:1], *e.answers[0][:1]]) for e in examples]
+    assert text == ["a0", "a3", "a6", "b1", "b4", "c2", "c5", "x7", "y8", "z9"]
+    assert list(shared.prompts) == [0, 3, 5, 7, 8, 9]
+    batches = shuffled_batches(shared, batch_size=5, seed=0)
+    for batch in (next(batches), next(batches)):
+        prompts = [bytes(example.prompt_ids) for example in batch]
+        assert len(list(groupby(prompts))) == len(set(prompts)) < 5
+    assert list(read("abcadefghi").prompts) == list(range(10))
 
 
 def test_a_file_of_which_nothing_fits_is_refused(tmp_path: Path) -> None:
@@ -252,7 +284,7 @@ def test_alternatives_become_the_distribution_of_each_token(
         pq.write_table(pa.Table.from_pylist([_ROW]), path)
     tokenizer = load_chat_tokenizer(tiny_model)
     [example] = ChatExamples(open_chats(path), tokenizer, max_length=50).examples([0])
-    soft = example.soft_targets
+    [soft] = example.soft_targets
     assert soft is not None
     said = [(index, tokenizer.decode(token)) for index, token in zip(soft.indices, soft.tokens, strict=True)]
     assert said == [(0, "\\boxed{"), (1, "e2"), (1, "d2"), (2, "e4"), (2, "e3"), (3, "}"), (4, "<|end|>")]

@@ -2,13 +2,21 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from services.trainer.examples.rows import Example, collate_examples, group_rows, pack_rows
+from services.trainer.examples.rows import (
+    Example,
+    SoftTargets,
+    collate_examples,
+    group_rows,
+    pack_rows,
+    share_prompts,
+)
 from services.trainer.finetune.model import answer_logprobs, hidden_states
 
 
@@ -87,6 +95,33 @@ def test_packed_gradients_are_those_of_rows_of_their_own(tiny_model: Path) -> No
         answer_logprobs(model, laid).sum().backward()
         gradients.append(model.model.layers[0].self_attn.q_proj.weight.grad)
     assert torch.allclose(*gradients, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+@pytest.mark.parametrize("tokens", [0, 30])
+def test_answers_that_share_a_prompt_have_the_losses_of_each_alone(
+    tiny_model: Path, family: str, tokens: int
+) -> None:
+    """In float32: the losses, the gradient of each layer, and soft targets of one of the answers."""
+    examples = [
+        Example(example.prompt_ids, (answer,))
+        for example in _examples(5, answers=4)
+        for answer in example.answers
+    ]
+    soft = SoftTargets.of(examples[2].answers[0], {0: {7: 0.5, 9: 0.5}})
+    examples[2] = replace(examples[2], soft_targets=(soft,))
+    shared = share_prompts(examples, tokens=tokens)
+    assert len(shared) < len(examples)
+    assert not tokens or max(example.length for example in shared) <= tokens
+    losses, gradients = [], []
+    for kind in (examples, shared):
+        model = FAMILIES[family](tiny_model).float()
+        laid = collate_examples([[example] for example in kind])
+        losses.append(-laid.weights_N * answer_logprobs(model, laid))
+        losses[-1].sum().backward()
+        gradients.append(torch.cat([weight.grad.flatten() for weight in model.base_model.parameters()]))
+    assert torch.allclose(*losses, atol=1e-5, rtol=0)
+    assert torch.allclose(*gradients, atol=1e-5, rtol=1e-5)
 
 
 def test_the_end_of_an_answer_is_its_last_token(tiny_model: Path) -> None:
