@@ -27,6 +27,7 @@ from chess_datasets.commands.flags import (
 from chess_datasets.positions.exams import read_evaluation_files
 from chess_datasets.store.files import identify
 from chess_datasets.store.folders import open_folder
+from chess_datasets.tasks.board import BOARD
 from chess_datasets.tasks.dataset import ROOKWORLD, TaskRecipe, needs_engine, task_shard, write_tasks
 from chess_datasets.tasks.engine_moves import CandidateTargets
 from chess_datasets.tasks.example import ENGINE_MOVES, EXAMPLES, LEGAL_MOVES, NEXT_FEN, PUZZLE
@@ -45,6 +46,7 @@ from rookery.prompt import notation_of
 from rookery.rookworld import LAYOUTS
 
 EXAMPLES_SHOWN = """  rookery data tasks rookworld --count 10000 --out runs/rookworld --text lines.txt
+  rookery data tasks board --count 10000 --source games/*.pgn.zst --out runs/board --jsonl board.jsonl
   rookery data tasks legal-moves --count 1000 --format ascii --out runs/legal --jsonl legal.jsonl
   rookery data tasks next-fen --count 1000 --source games/*.pgn.zst --out s3://bucket/next
   rookery data tasks engine-moves --count 1000 --nodes 1000 --style mover-squares --out runs/engine-moves
@@ -157,12 +159,13 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "tasks",
-        "Writes questions with their answers: RookWorld's P: and A: lines with correct labels, legal moves,\n"
-        "the position after a move, candidate moves with soft targets from an engine, and puzzles from\n"
-        "Lichess. A stopped command continues when it is called again with the same flags.",
+        "Writes questions with their answers: RookWorld's P: and A: lines with correct labels, questions\n"
+        "about the board, legal moves, the position after a move, candidate moves with soft targets from\n"
+        "an engine, and puzzles from Lichess. A stopped command continues when it is called again with the\n"
+        "same flags.",
         examples=EXAMPLES_SHOWN,
     )
-    parser.add_argument("task", choices=(ROOKWORLD, LEGAL_MOVES, NEXT_FEN, ENGINE_MOVES, PUZZLE))
+    parser.add_argument("task", choices=(ROOKWORLD, BOARD, LEGAL_MOVES, NEXT_FEN, ENGINE_MOVES, PUZZLE))
     parser.add_argument(
         "--count", type=positive, required=True, help="number of examples; for puzzle, number of puzzles"
     )
@@ -177,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="form",
         choices=tuple(FORMATS),
         default="fen",
-        help="format of positions for legal-moves and next-fen (fen)",
+        help="format of positions for board, legal-moves and next-fen (fen)",
     )
     add_style(parser, default="fen")
     add_box(parser, "engine-moves: that of the style, uci where it shows no moves; board: uci; puzzle: san")

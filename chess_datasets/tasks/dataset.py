@@ -13,6 +13,7 @@ from chess_datasets.store.datasets import write_manifest
 from chess_datasets.store.folders import Folder
 from chess_datasets.store.jsonl import jsonl_writer
 from chess_datasets.store.parquet import record_writer
+from chess_datasets.tasks.board import BOARD, board_question
 from chess_datasets.tasks.engine_moves import TARGETS, CandidateTargets, engine_moves
 from chess_datasets.tasks.example import (
     ENGINE_MOVES,
@@ -79,6 +80,8 @@ async def _example(position: Position, recipe: TaskRecipe, engines: Searcher | N
     nodes, seed = recipe.nodes, recipe.seed
     if recipe.task == NEXT_FEN:
         return next_fen(position, seed=seed, form=recipe.form)
+    if recipe.task == BOARD:
+        return board_question(position, seed=seed, form=recipe.form, notation=recipe.box)
     if recipe.task == LEGAL_MOVES:
         return legal_moves(position, form=recipe.form)
     if recipe.task == ENGINE_MOVES and engines:
