@@ -41,8 +41,8 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "board-checks": "List the legal moves that give check in {notation}, or none.",
         "board-legal": "Is the move {move} legal? Answer yes or no.",
         "board-state": "The moves {moves} are played. Give the FEN of the position after them.",
-        "board-material": "Count the material: a pawn is 1, a knight or bishop 3, a rook 5, a queen 9. Answer "
-        "in the form White 39, Black 39.",
+        "board-material": "Count the material: a pawn is 1, a knight or bishop 3, a rook 5, a queen 9. "
+        "Answer in the form White 39, Black 39.",
     }
 )
 """The questions of the auxiliary tasks, by task name."""
