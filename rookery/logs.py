@@ -86,3 +86,5 @@ def configure(service: str, *, level: str = "INFO") -> None:
     logging.getLogger("grpc._cython.cygrpc").addFilter(shorten_decode_error)
     for noisy in ("httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # Whoever imports peft is told to install kernels for products in 4 bits, which hardly anyone computes.
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)

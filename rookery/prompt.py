@@ -9,7 +9,7 @@ The `game` styles show the game so far as plain text, one move a line, and the m
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Literal
 
 import chess
 from pydantic import AfterValidator
@@ -29,6 +29,20 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
     {
         "legal-moves": "List every legal move in UCI, in alphabetical order, separated by spaces.",
         "next-fen": "The move {move} is played. Give the FEN of the position after it.",
+        "board-pieces": "List all pieces with their squares, White's first, from king to pawn, for example "
+        "White King: ['e1'], White Pawn: ['a2', 'b2'].",
+        "board-square": "What stands on {square}? Answer with colour and piece, or empty.",
+        "board-moves": "List the legal moves of the {piece} on {square} in {notation}, or none.",
+        "board-captures": "On which squares can the {piece} on {square} capture a piece? List them, or none.",
+        "board-empty": "To which empty squares can the {piece} on {square} move? List them, or none.",
+        "board-protected": "Which pieces of its side, but the king, does the {piece} on {square} protect? A "
+        "pinned piece protects along the pin alone. List their squares, or none.",
+        "board-check": "Which pieces give check, for example White Queen at e5? List them, or none.",
+        "board-checks": "List the legal moves that give check in {notation}, or none.",
+        "board-legal": "Is the move {move} legal? Answer yes or no.",
+        "board-state": "The moves {moves} are played. Give the FEN of the position after them.",
+        "board-material": "Count the material: a pawn is 1, a knight or bishop 3, a rook 5, a queen 9. "
+        "Answer in the form White 39, Black 39.",
     }
 )
 """The questions of the auxiliary tasks, by task name."""
@@ -58,14 +72,17 @@ def render(position: Position, *, style: str) -> Prompt:
         raise InvalidInput(f"position {position.id!r}: {error}") from error
 
 
-def ask(position: Position, *, task: str, form: str = "fen", move: str = "") -> Prompt:
+def ask(position: Position, *, task: str, form: str = "fen", **about: str) -> Prompt:
     """The prompt of an auxiliary task: the position in a format of `rookery.formats`, and the question.
+
+    `about` are the words that the question leaves open, such as `move`. The answer to a question about the
+    board is to be boxed.
 
     Raises:
         InvalidInput: no such task or format, or the position has no sound FEN.
     """
     try:
-        question = QUESTIONS[task].format(move=move)
+        question = QUESTIONS[task].format(**about)
     except KeyError:
         raise InvalidInput(f"no task {task!r}: choose from {', '.join(QUESTIONS)}") from None
     if form not in FORMATS:
@@ -74,7 +91,8 @@ def ask(position: Position, *, task: str, form: str = "fen", move: str = "") -> 
         text = FORMATS[form](position.fen, position.last_moves)
     except ValueError as error:
         raise InvalidInput(f"position {position.id!r}: {error}") from error
-    return Prompt(task, (Message("user", f"{text}\n{question}"),), position.fen)
+    boxed = " Put the answer in \\boxed{}." if task.startswith("board-") else ""
+    return Prompt(task, (Message("user", f"{text}\n{question}{boxed}"),), position.fen)
 
 
 def piece_list(board: chess.Board) -> str:
@@ -267,6 +285,25 @@ def task_of(position: Position, *, style: str) -> str:
     if style in GAME_STYLES:
         return GAME_TASK
     return STATE_TASK if style == "rookworld" and position.task == STATE_TASK else POLICY_TASK
+
+
+Notation = Literal["san", "uci"]
+"""A notation of moves."""
+
+
+def written(board: chess.Board, move: chess.Move, notation: Notation) -> str:
+    """A legal move in a notation."""
+    return board.san(move) if notation == "san" else move.uci()
+
+
+def notation_of(style: str) -> Notation:
+    """The notation of the moves that the style shows; UCI if it shows none.
+
+    >>> [notation_of(style) for style in ("pieces-legal-san", "pgn", "pgn-legal-uci", "mover-twice")]
+    ['san', 'san', 'uci', 'uci']
+    """
+    san = style.endswith("-legal-san") or style in ("fen-moves", "game-san", "pgn", "san")
+    return "san" if san else "uci"
 
 
 def target_of(position: Position, *, style: str) -> str:

@@ -3,7 +3,7 @@
 It walks what the project's extras and vLLM's CPU build require, for every Python and processor the
 locks serve, and pins what is installed here, with the hashes that the package index has of its files. It
 resolves nothing itself: to move a version, install it, run the tests, run this. The versions in
-`trainers.txt` are written by hand, and this adds their hashes.
+`trainers.txt` and `smollm2.txt` are written by hand, and this adds their hashes.
 """
 
 import importlib.metadata
@@ -59,6 +59,9 @@ APART = {"torch"}
 
 # Needed only where this environment may not be: before Python 3.11.3 (Debian 12), on Python 3.12.
 ELSEWHERE = {"async-timeout": "5.0.1", "six": "1.17.0"}
+
+# Files whose versions are written by hand.
+BY_HAND = ("trainers", "smollm2")
 
 PLATFORMS = {
     f'python_version == "{python}" and platform_machine == "{machine}"': {
@@ -162,14 +165,20 @@ def _hashes(package: dict[str, Any]) -> Iterator[str]:
             yield package["sdist"]["hashes"]["sha256"]
 
 
+def by_hand(name: str) -> tuple[str, dict[str, str]]:
+    """The comment of a file whose versions are written by hand, and its line for each package."""
+    lines = (ROOT / "requirements" / f"{name}.txt").read_text().splitlines(keepends=True)
+    pins = {line.partition("==")[0]: line.rstrip(" \\\n") for line in lines if "==" in line}
+    return "".join(line for line in lines if line.startswith("#")), pins
+
+
 def main() -> int:
     """Writes the locks."""
     places = {"cpu": ("a CPU machine", EXTRAS)}
     places |= {name: (f"the {name} image", extras) for name, extras in IMAGES.items()}
-    trainers = (ROOT / "requirements/trainers.txt").read_text().splitlines(keepends=True)
-    pins = {line.partition("==")[0]: line.rstrip(" \\\n") for line in trainers if "==" in line}
+    files = {name: by_hand(name) for name in BY_HAND}
+    pins = {package: line for _, pins in files.values() for package, line in pins.items()}
     known = hashes(lock(EXTRAS) | pins)
-    files = {"trainers": ("".join(line for line in trainers if line.startswith("#")), pins)}
     for name, (place, extras) in places.items():
         torch = WITHOUT_TORCH if extras & {"inference-cpu", "trainer"} else ""
         files[name] = (HEADER.format(place=place) + torch + FOOTER, lock(extras))

@@ -1,9 +1,9 @@
 """The real neighbours of the tests: found or started here, never faked.
 
 A test names what it needs with a marker (`stockfish`, `fairy`, `redis`, `vllm`, `torch`, `prometheus`,
-`compose`, `docker`, `ray`, `chromium`, `shared_data`) or by asking for the fixture of that name. A test whose
-needs are missing is skipped and says why; if `ROOKERY_REQUIRE` lists them (comma-separated, or `all`), it
-fails.
+`compose`, `docker`, `ray`, `chromium`, `shared_data`, `smollm2`) or by asking for the fixture of that name.
+A test whose needs are missing is skipped and says why; if `ROOKERY_REQUIRE` lists them (comma-separated, or
+`all`), it fails.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -112,6 +113,13 @@ def _helm() -> tuple[str | None, str]:
     return shutil.which("helm"), "no `helm` on the path: https://helm.sh/docs/intro/install"
 
 
+@functools.cache
+def _smollm2() -> tuple[str | None, str]:
+    command = [sys.executable, "-m", "scripts.smollm2"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return (done.stdout.strip(), "") if not done.returncode else (None, done.stderr.strip()[-500:])
+
+
 def _module(name: str) -> Callable[[], tuple[str | None, str]]:
     return lambda: (name if importlib.util.find_spec(name) else None, f"{name} is not installed")
 
@@ -139,12 +147,13 @@ NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
         str(TRAINERS) if (TRAINERS / "installed").exists() else None,
         "no .trainers: make trainers",
     ),
+    "smollm2": _smollm2,
     "uv": lambda: (shutil.which("uv"), "no `uv` on the path, with which verifiers runs its harnesses"),
     "nightly": lambda: (os.environ.get("ROOKERY_NIGHTLY"), "it takes long: see `make nightly`"),
 }
 
 
-BY_NAME_ALONE = {"compose", "docker", "helm", "nightly", "uv"}
+BY_NAME_ALONE = {"compose", "docker", "helm", "nightly", "smollm2", "uv"}
 """What `all` does not insist on: not every machine may have it."""
 
 
@@ -179,6 +188,12 @@ def stockfish_path() -> str:
 def shared_data() -> Path:
     """Test data whose licence forbids committing it."""
     return Path(require("shared_data"))
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """SmolLM2-135M-Instruct, from its wheel."""
+    return Path(require("smollm2"))
 
 
 class RedisServer:

@@ -15,7 +15,7 @@ from chess_datasets.store.files import STANDARD_INPUT
 from chess_datasets.tasks.moves import MovesRecipe, write_moves
 from rookery.errors import InvalidInput
 from rookery.masking import mask_setting, printable
-from rookery.prompt import GAME_STYLES
+from rookery.prompt import GAME_STYLES, notation_of
 
 
 def index(settings: IndexSettings) -> int:
@@ -42,7 +42,7 @@ def moves(settings: MovesSettings) -> int:
     manifest = write_moves(
         find_sources(settings.source),
         settings.out,
-        settings.recipe(MovesRecipe),
+        settings.recipe(MovesRecipe, box=settings.box or notation_of(settings.style)),
         exams=settings.exam,
         jobs=settings.jobs,
         compress=settings.compress,

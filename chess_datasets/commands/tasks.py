@@ -15,7 +15,7 @@ from chess_datasets.store.files import identify
 from chess_datasets.store.folders import open_folder
 from chess_datasets.tasks.dataset import TaskRecipe, needs_engine, task_shard, write_tasks
 from chess_datasets.tasks.engine_moves import CandidateTargets
-from chess_datasets.tasks.example import EXAMPLES, PUZZLE
+from chess_datasets.tasks.example import ENGINE_MOVES, EXAMPLES, PUZZLE
 from chess_datasets.tasks.puzzles import (
     PuzzleCounts,
     PuzzleFilter,
@@ -25,6 +25,7 @@ from chess_datasets.tasks.puzzles import (
 )
 from chess_datasets.tasks.rookworld import RookworldMix
 from rookery.masking import mask_setting, printable
+from rookery.prompt import notation_of
 
 
 def tasks(settings: TasksSettings) -> int:
@@ -42,7 +43,8 @@ def _from_positions(settings: TasksSettings) -> dict[str, Any]:
     targets = settings.recipe(
         CandidateTargets, best=settings.best_share, uniform=settings.uniform_share, mate=settings.mate_bonus
     )
-    recipe = settings.recipe(TaskRecipe, form=settings.format, mix=mix, targets=targets)
+    box = settings.box or (notation_of(settings.style) if settings.task == ENGINE_MOVES else "uci")
+    recipe = settings.recipe(TaskRecipe, form=settings.format, mix=mix, targets=targets, box=box)
     with made_parts(
         settings,
         EXAMPLES,
@@ -79,6 +81,7 @@ def _puzzles(settings: TasksSettings) -> dict[str, Any]:
         "count": settings.count,
         "seed": settings.seed,
         "style": settings.style,
+        "box": settings.box or "san",
         "balance_themes": settings.balance_themes,
         "exams": [exam.summary for exam in exams],
         "in_exams": counts.in_exams,
@@ -92,7 +95,7 @@ def _puzzles(settings: TasksSettings) -> dict[str, Any]:
     sys.stderr.writelines(f"{name}: {kind} dropped: {n}\n" for kind, n in sorted(counts.dropped.items()))
     sys.stderr.writelines(printable(f"  skipped {name} {line}\n") for line in counts.first)
     return write_tasks(
-        puzzle_examples(chosen, style=settings.style),
+        puzzle_examples(chosen, style=settings.style, box=settings.box or "san"),
         open_folder(settings.out),
         terms=terms,
         jsonl=settings.jsonl,

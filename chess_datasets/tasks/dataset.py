@@ -13,6 +13,7 @@ from chess_datasets.store.datasets import write_manifest
 from chess_datasets.store.folders import Folder
 from chess_datasets.store.jsonl import jsonl_writer
 from chess_datasets.store.parquet import record_writer
+from chess_datasets.tasks.board import BOARD, board_question
 from chess_datasets.tasks.engine_moves import TARGETS, CandidateTargets, engine_moves
 from chess_datasets.tasks.example import (
     ENGINE_MOVES,
@@ -26,6 +27,7 @@ from chess_datasets.tasks.example import (
 )
 from chess_datasets.tasks.rookworld import MIX, RookworldMix, Searcher, labelled_line
 from rookery.errors import InvalidInput
+from rookery.prompt import Notation
 from rookery.trace import Position
 
 PARQUET = "tasks.parquet"
@@ -39,7 +41,8 @@ class TaskRecipe:
     """The settings that determine the examples, besides the positions.
 
     `layout` and `mix` apply to the task `rookworld`, `style` and `targets` to `engine-moves`, `nodes` to
-    both. `form` applies to `legal-moves` and `next-fen`.
+    both. `form` applies to `board`, `legal-moves` and `next-fen`, `box`, the notation of moves in answers,
+    to `board` and `engine-moves`.
     """
 
     task: str
@@ -49,6 +52,7 @@ class TaskRecipe:
     layout: str = "published"
     mix: RookworldMix = MIX
     style: str = "fen"
+    box: Notation = "uci"
     targets: CandidateTargets = TARGETS
 
 
@@ -76,11 +80,19 @@ async def _example(position: Position, recipe: TaskRecipe, engines: Searcher | N
     nodes, seed = recipe.nodes, recipe.seed
     if recipe.task == NEXT_FEN:
         return next_fen(position, seed=seed, form=recipe.form)
+    if recipe.task == BOARD:
+        return board_question(position, seed=seed, form=recipe.form, notation=recipe.box)
     if recipe.task == LEGAL_MOVES:
         return legal_moves(position, form=recipe.form)
     if recipe.task == ENGINE_MOVES and engines:
         return await engine_moves(
-            position, engines, style=recipe.style, nodes=nodes, targets=recipe.targets, seed=seed
+            position,
+            engines,
+            style=recipe.style,
+            nodes=nodes,
+            targets=recipe.targets,
+            seed=seed,
+            box=recipe.box,
         )
     if recipe.task == ROOKWORLD and engines:
         line = await labelled_line(position, engines, nodes=nodes, seed=seed, mix=recipe.mix)

@@ -1,7 +1,7 @@
 """Makes examples of candidate moves, with soft targets from an engine for every legal move.
 
-The answer is `<think>M1 M2 M3</think>\\boxed{M}`, in UCI on the board that the prompt shows. The candidates
-are drawn without replacement, by the probabilities below. M is the candidate that the engine ranks best.
+The answer is `<think>M1 M2 M3</think>\\boxed{M}`, in UCI or SAN on the board that the prompt shows. The
+candidates are drawn without replacement, by the probabilities below. M is the one that the engine ranks best.
 
 A move with win probability W has this probability, where n is the number of legal moves:
 
@@ -32,7 +32,7 @@ from chess_datasets.tasks.example import ENGINE_MOVES, Alternatives, Example
 from chess_datasets.tasks.rookworld import Searcher, engine_move
 from commentary import Statement, move_statements, position_statements
 from rookery.errors import Quarantined
-from rookery.prompt import mover_board, render
+from rookery.prompt import Notation, mover_board, render, written
 from rookery.trace import Position
 from rookery.uci import Analysis, Query
 from rookery.winprob import win_probability
@@ -64,9 +64,18 @@ TARGETS = CandidateTargets()
 
 
 async def engine_moves(
-    position: Position, engines: Searcher, *, style: str, nodes: int, targets: CandidateTargets, seed: int = 0
+    position: Position,
+    engines: Searcher,
+    *,
+    style: str,
+    nodes: int,
+    targets: CandidateTargets,
+    seed: int = 0,
+    box: Notation = "uci",
 ) -> Example | None:
-    """The example of a position. A position that kills engines has none, and is logged.
+    """The example of a position, with its moves in the notation `box`.
+
+    A position that kills engines has none, and is logged.
 
     Raises:
         Unavailable: the engines are not available.
@@ -80,15 +89,20 @@ async def engine_moves(
     except Quarantined as error:
         logger.warning("left out: %s", error)
         return None
-    answer = _compose(board, analysis, targets, seed=f"{seed}:{position.id}")
+    answer = _compose(board, analysis, targets, seed=f"{seed}:{position.id}", box=box)
     alternatives = tuple(answer.alternatives)
     return Example(
         position.id, ENGINE_MOVES, position.fen, prompt.messages, answer.text, alternatives=alternatives
     )
 
 
-def _compose(board: chess.Board, analysis: Analysis, targets: CandidateTargets, *, seed: str) -> "_Answer":
-    answer, remaining, drawn = _Answer("<think>"), probabilities(board, analysis, targets), list[str]()
+def _compose(
+    board: chess.Board, analysis: Analysis, targets: CandidateTargets, *, seed: str, box: Notation
+) -> "_Answer":
+    answer, drawn = _Answer("<think>"), list[str]()
+    moves = {written(board, move, box): move for move in board.legal_moves}
+    weights = probabilities(board, analysis, targets)
+    remaining = {text: weights[move.uci()] for text, move in moves.items()}
     rng, words = random.Random(seed), random.Random(f"{seed}:remarks")
     if targets.remarks:
         about_position = position_statements(board, words, voice=_VOICE)
@@ -101,10 +115,9 @@ def _compose(board: chess.Board, analysis: Analysis, targets: CandidateTargets, 
         drawn.append(answer.draw(remaining, rng))
         del remaining[drawn[-1]]
     places = {move: place for place, move in enumerate(ranking(board, analysis))}
-    best = min(drawn, key=lambda move: places.get(move, len(places)))
+    best = min(drawn, key=lambda text: places.get(moves[text].uci(), len(places)))
     answer.text += "</think>"
-    move = chess.Move.from_uci(best)
-    if targets.remarks and (reasons := move_statements(board, move, words, voice=_VOICE)):
+    if targets.remarks and (reasons := move_statements(board, moves[best], words, voice=_VOICE)):
         answer.text += best
         _add_remarks(answer, reasons, 1, words, gap=" ")
         answer.text += " "

@@ -1,6 +1,7 @@
 """Questions with their answers: one record type for all tasks of data sets.
 
 * `P`, `A`: RookWorld's lines, split where the model's answer begins (see `chess_datasets.tasks.rookworld`).
+* `board-...`: a question about a board (see `chess_datasets.tasks.board`).
 * `legal-moves`: a position; the answer is every legal move.
 * `next-fen`: a position and a legal move; the answer is the position after it.
 * `engine-moves`: a position; the answer is candidate moves and the best of them

@@ -6,7 +6,8 @@ Each position drawn gives one line, `{"messages": [..., user, assistant]}`:
   the move played. M1 to M3 are this move and random legal moves, shuffled.
 * `legal`: the same prompt followed by ` ?`. The answer is every legal move, sorted.
 
-Moves are UCI on the board that the prompt shows, so they are mirrored if the board is. Lines are shuffled.
+Moves are in UCI or SAN on the board that the prompt shows, so they are mirrored if the board is. Lines are
+shuffled.
 The same files, settings, seed and library versions give the same bytes; `manifest.json` names them all.
 
 Games take about three bytes of memory per move, so files of up to a million games fit.
@@ -40,7 +41,7 @@ from chess_datasets.store.jsonl import JsonlWriter, jsonl_writer
 from rookery.errors import InvalidInput
 from rookery.pgn.rawgame import RawGame
 from rookery.processes.workers import Workers
-from rookery.prompt import mirrored_move, render
+from rookery.prompt import Notation, mirrored_move, render, written
 from rookery.trace import Phase, Position, Prompt, Split
 
 GAMES_A_BATCH = 200
@@ -53,6 +54,7 @@ class MovesRecipe:
     count: int
     seed: int = 0
     style: str = "mover-squares"
+    box: Notation = "uci"
     candidates: int = 3
     legal_share: float = 0.4
     split: Split = "train"
@@ -213,11 +215,13 @@ def _line(
 ) -> MovesLine:
     prompt, key = render(position, style=recipe.style), position_key(position.fen)
     mirrored = prompt.fen.split(" ", 2)[1] != position.fen.split(" ", 2)[1]
-    orient = mirrored_move if mirrored else str
-    legal = sorted(orient(m.uci()) for m in board.legal_moves)
+    shown = chess.Board(prompt.fen) if mirrored else board
+    legal = sorted(written(shown, m, recipe.box) for m in shown.legal_moves)
     if rng.random() < recipe.legal_share:
         return MovesLine("legal", position.phase, key, _encode(prompt, " ?", " ".join(legal)))
-    played = orient(move.uci())
+    if mirrored:
+        move = chess.Move.from_uci(mirrored_move(move.uci()))
+    played = written(shown, move, recipe.box)
     legal.remove(played)
     candidates = [played, *rng.sample(legal, min(recipe.candidates - 1, len(legal)))]
     rng.shuffle(candidates)

@@ -31,7 +31,7 @@ from chess_datasets.store.files import (
 from chess_datasets.tasks.example import PUZZLE, Example
 from rookery.encoding import decode
 from rookery.errors import InvalidInput
-from rookery.prompt import mirrored_move, render
+from rookery.prompt import Notation, mirrored_move, render, written
 from rookery.puzzles import COLUMNS, Puzzle, Turn, Unsound, parse, playable
 from rookery.trace import Position
 
@@ -151,15 +151,15 @@ def puzzle_position(puzzle: Puzzle, turn: Turn) -> Position:
     )
 
 
-def puzzle_examples(puzzles: Iterable[Puzzle], *, style: str) -> Iterator[Example]:
-    """One example per turn of each puzzle, in a style of `rookery.prompt`, answered by the boxed SAN move."""
+def puzzle_examples(puzzles: Iterable[Puzzle], *, style: str, box: Notation = "san") -> Iterator[Example]:
+    """One example per turn of each puzzle, in a style of `rookery.prompt`, answered by the boxed move."""
     for puzzle in puzzles:
         for turn in puzzle.turns():
             position = puzzle_position(puzzle, turn)
             prompt = render(position, style=style)
             board = chess.Board(prompt.fen)
             move = turn.move if board.turn == chess.Board(turn.fen).turn else mirrored_move(turn.move)
-            answer = f"\\boxed{{{board.san(chess.Move.from_uci(move))}}}"
+            answer = f"\\boxed{{{written(board, chess.Move.from_uci(move), box)}}}"
             yield Example(position.id, PUZZLE, prompt.fen, prompt.messages, answer)
 
 

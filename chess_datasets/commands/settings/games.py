@@ -13,7 +13,7 @@ from chess_datasets.commands.settings.shared import (
     JobSettings,
     Share,
 )
-from rookery.prompt import GAME_STYLES, StyleName
+from rookery.prompt import GAME_STYLES, Notation, StyleName
 from rookery.remote import OutputFolder
 from rookery.settings import Several
 
@@ -179,6 +179,8 @@ class MovesSettings(GameSourceSettings, ExamSettings, DataSetSettings, JobSettin
 
     style: StyleName = "mover-squares"
     """How positions are shown, such as fen; or game-san or game-uci."""
+    box: Notation | None = None
+    """Notation of the moves in answers. Default: that of the style, uci where it shows no moves."""
     candidates: PositiveInt = 3
     """Candidate moves in an answer."""
     legal_share: Share = 0.4
@@ -188,7 +190,7 @@ class MovesSettings(GameSourceSettings, ExamSettings, DataSetSettings, JobSettin
 
     @model_validator(mode="after")
     def _games_or_positions(self) -> Self:
-        if self.style in GAME_STYLES and (flags := self.changed("exam", "candidates", "legal_share")):
+        if self.style in GAME_STYLES and (flags := self.changed("exam", "box", "candidates", "legal_share")):
             raise ValueError(f"no effect with --style {self.style}, where a line is a whole game: {flags}")
         return self
 

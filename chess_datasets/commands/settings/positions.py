@@ -16,7 +16,7 @@ from chess_datasets.commands.settings.shared import (
     RewardSettings,
     Share,
 )
-from rookery.prompt import StyleName
+from rookery.prompt import Notation, StyleName
 from rookery.settings import Several
 
 
@@ -99,11 +99,12 @@ _NO_PUZZLES = (
 class TasksSettings(EngineWorkSettings, RookworldSettings, EngineMovesSettings, PuzzleSettings):
     r"""Write questions with their answers. Called again with the same flags, a stopped command continues.
 
-    RookWorld's P: and A: lines with correct labels, legal moves, the position after a move, candidate moves
-    with soft targets from an engine, and puzzles from Lichess.
+    RookWorld's P: and A: lines with correct labels, questions about the board, legal moves, the position
+    after a move, candidate moves with soft targets from an engine, and puzzles from Lichess.
 
     Examples:
       rookery data tasks rookworld --count 10000 --out runs/rookworld --text lines.txt
+      rookery data tasks board --count 10000 --source games/*.pgn.zst --out runs/board --jsonl board.jsonl
       rookery data tasks legal-moves --count 1000 --format ascii --out runs/legal --jsonl legal.jsonl
       rookery data tasks next-fen --count 1000 --source games/*.pgn.zst --out s3://bucket/next
       rookery data tasks engine-moves --count 1000 --nodes 1000 --style mover-squares --out runs/engine-moves
@@ -115,16 +116,19 @@ class TasksSettings(EngineWorkSettings, RookworldSettings, EngineMovesSettings, 
 
     help_group: ClassVar[str] = ""
 
-    task: CliPositionalArg[Literal["rookworld", "legal-moves", "next-fen", "engine-moves", "puzzle"]]
+    task: CliPositionalArg[Literal["rookworld", "board", "legal-moves", "next-fen", "engine-moves", "puzzle"]]
     """What is asked. The --count of puzzle is that of puzzles."""
     jsonl: FileName | None = None
     """Also write conversations to NAME.jsonl or NAME.jsonl.zst."""
     text: FileName | None = None
     """Also write prompts and answers as plain lines to this file."""
     format: Literal["fen", "spelled", "ascii", "pieces", "pgn", "san", "uci"] = "fen"
-    """Format of positions for legal-moves and next-fen."""
+    """Format of positions for board, legal-moves and next-fen."""
     style: StyleName = "fen"
     """Style of positions for engine-moves and puzzle, such as mover-squares."""
+    box: Notation | None = None
+    """Notation of the moves in answers. Default: for engine-moves that of the style, uci where it shows no
+    moves; for board uci, for puzzle san."""
 
     @model_validator(mode="after")
     def _files(self) -> Self:

@@ -157,7 +157,14 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any, *, after_end: bool = False) 
     prompt_ids = tokenizer(prompts, add_special_tokens=False)["input_ids"]
     soft = any(chat.alternatives for chat in chats)
     tokens = tokenizer(answers, add_special_tokens=False, return_offsets_mapping=soft)
-    texts = list({text for chat in chats for span in chat.alternatives for text in span.texts})
+    spans = [
+        [
+            _whole_tokens(span, chat.messages[-1]["content"], answers[i], tokens["offset_mapping"][i])
+            for span in chat.alternatives
+        ]
+        for i, chat in enumerate(chats)
+    ]
+    texts = list({text for widened in spans for span in widened for text in span.texts})
     ids_of = (
         dict(zip(texts, tokenizer(texts, add_special_tokens=False)["input_ids"], strict=True)) if soft else {}
     )
@@ -169,59 +176,84 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any, *, after_end: bool = False) 
         if chat.alternatives:
             ids = tokens["input_ids"][i]
             distributions = token_distributions(
-                chat.alternatives,
-                chat.messages[-1]["content"],
-                within=answers[i],
-                ids=ids,
-                offsets=tokens["offset_mapping"][i],
-                ids_of=ids_of,
+                spans[i], answers[i], ids=ids, offsets=tokens["offset_mapping"][i], ids_of=ids_of
             )
             examples[i] = replace(examples[i], soft_targets=(SoftTargets.of(ids, distributions),))
     return examples
 
 
+def _whole_tokens(
+    span: Alternatives, content: str, answer: str, offsets: Sequence[tuple[int, int]]
+) -> Alternatives:
+    """Returns a span of `content` as one of `answer`, what the chat template makes of it.
+
+    A token may begin with the space before the span, or end after it: all texts then have these characters.
+
+    Raises:
+        InvalidInput: the span is not in the answer, or its text is not among the alternatives.
+    """
+    text, shift = content[span.start : span.end], answer.find(content)
+    if shift < 0 or not text or text not in span.texts:
+        raise InvalidInput(
+            f"alternatives of {text!r}, characters {span.start} to {span.end} of {content[:120]!r}: that "
+            "text must be one of them"
+        )
+    start, end = span.start + shift, span.end + shift
+    touched = [(first, last) for first, last in offsets if first < end and last > start]
+    first, last = touched[0][0], touched[-1][1]
+    texts = [answer[first:start] + text + answer[end:last] for text in span.texts]
+    return Alternatives(first, last, texts, span.weights)
+
+
 def token_distributions(
     spans: Sequence[Alternatives],
-    content: str,
+    answer: str,
     *,
-    within: str,
     ids: Sequence[int],
     offsets: Sequence[tuple[int, int]],
     ids_of: Mapping[str, list[int]],
 ) -> dict[int, dict[int, float]]:
     """Returns distributions over token ids, by the index of the token in the answer.
 
+    If the tokens of an alternative begin those of another, as those of O-O begin O-O-O, all are learned with
+    the token that follows.
+
     Args:
-        spans: Alternatives of parts of `content`.
-        content: The answer.
-        within: The answer as the chat template renders it.
-        ids: Token ids of `within`.
+        spans: Alternatives of parts of `answer`, of whole tokens.
+        answer: The answer as the chat template renders it.
+        ids: Its token ids.
         offsets: The first character of each token and the one after its last.
         ids_of: The token ids of each alternative.
 
     Raises:
-        InvalidInput: a span does not consist of whole tokens, its text is not among the alternatives, or the
-            tokens of one alternative begin another.
+        InvalidInput: a part of the answer has other tokens than its text has alone, or two alternatives have
+            the same tokens.
     """
-    shift = within.find(content)
     targets: dict[int, dict[int, float]] = {}
     for span in spans:
-        text = content[span.start : span.end]
-        places = [p for p, (a, b) in enumerate(offsets) if span.start + shift <= a < b <= span.end + shift]
+        text = answer[span.start : span.end]
+        places = [p for p, (first, last) in enumerate(offsets) if span.start <= first < last <= span.end]
         path = [ids[place] for place in places]
-        if shift < 0 or text not in span.texts or path != ids_of[text]:
+        if path != ids_of[text]:
             raise InvalidInput(
-                f"alternatives of {text!r}, characters {span.start} to {span.end} of {content[:120]!r}: that "
-                "text must be one of them and consist of whole tokens"
+                f"alternatives of {text!r} in {answer[:120]!r}: that text has other tokens alone"
             )
         paths = [tuple(ids_of[alternative]) for alternative in span.texts]
+        if _has_prefix(paths) and places[-1] + 1 < len(ids):
+            follower = ids[places[-1] + 1]
+            paths = [(*path, follower) for path in paths]
+            path, places = [*path, follower], [*places, places[-1] + 1]
         weights = dict(zip(paths, span.weights, strict=True))
-        has_prefix = any(first == second[: len(first)] for first, second in pairwise(sorted(weights)))
-        if has_prefix or len(weights) < len(span.texts):
+        if _has_prefix(paths):
             raise InvalidInput(f"alternatives of {text!r}: the tokens of one begin another in {span.texts}")
         for depth, place in enumerate(places):
             targets[place] = _next_tokens(weights, path[:depth]) or {path[depth]: 1.0}
     return targets
+
+
+def _has_prefix(paths: Sequence[tuple[int, ...]]) -> bool:
+    """Returns whether one path begins another, or is another."""
+    return any(first == second[: len(first)] for first, second in pairwise(sorted(paths)))
 
 
 def _next_tokens(weights: Mapping[tuple[int, ...], float], path: Sequence[int]) -> dict[int, float]:

@@ -17,7 +17,7 @@ from rookery.prompt import render
 from rookery.trace import Phase, Position
 from services.trainer.examples import chat_files
 from services.trainer.examples.chat_files import ChatExamples, open_chats
-from services.trainer.examples.chats import PLAIN_TEMPLATE, Chat, Messages, tokenize
+from services.trainer.examples.chats import PLAIN_TEMPLATE, Alternatives, Chat, Messages, tokenize
 from services.trainer.examples.rows import shuffled_batches
 from services.trainer.finetune.model import load_chat_tokenizer
 from services.trainer.tiny import build_tiny
@@ -40,10 +40,10 @@ TEMPLATES = {
 }
 
 
-def _bytes_tokenizer(template: str) -> PreTrainedTokenizerFast:
-    """One token a byte: the decoded ids are the rendered text."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner = Tokenizer(models.BPE({symbol: i for i, symbol in enumerate(alphabet)}, []))
+def _bytes_tokenizer(template: str, *merges: tuple[str, str]) -> PreTrainedTokenizerFast:
+    """One token a byte, but for the merges: the decoded ids are the rendered text."""
+    alphabet = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *map("".join, merges)]
+    inner = Tokenizer(models.BPE({symbol: i for i, symbol in enumerate(alphabet)}, list(merges)))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>")
@@ -313,12 +313,50 @@ def test_alternatives_become_the_distribution_of_each_token(
 
 
 @pytest.mark.parametrize(
+    ("texts", "targets"),
+    [
+        (["e2e4", "e2e4q"], {1: {"e2": 1}, 2: {"e4": 1}, 3: {"}": 0.75, "q": 0.25}}),
+        (["e2e4", "e2"], {1: {"e2": 1}, 2: {"e4": 0.75, "}": 0.25}, 3: {"}": 1}}),
+    ],
+)
+def test_an_alternative_that_begins_another_is_learned_with_what_follows(
+    tmp_path: Path, tiny_model: Path, texts: list[str], targets: dict[int, dict[str, float]]
+) -> None:
+    path, span = tmp_path / "x.jsonl", {"start": 7, "end": 11, "texts": texts, "weights": [3, 1]}
+    path.write_text(json.dumps(_ROW | {"alternatives": [span]}))
+    tokenizer = load_chat_tokenizer(tiny_model)
+    [example] = ChatExamples(open_chats(path), tokenizer, max_length=50).examples([0])
+    [soft] = example.soft_targets
+    assert soft is not None
+    learned: dict[int, dict[str, float]] = {}
+    for index, token, weight in zip(soft.indices, soft.tokens, soft.weights, strict=True):
+        learned.setdefault(index, {})[tokenizer.decode(token)] = pytest.approx(weight)
+    assert {index: learned[index] for index in targets} == targets
+
+
+def test_a_token_may_begin_with_the_space_before_the_alternatives() -> None:
+    tokenizer = _bytes_tokenizer(TEMPLATES["plain"], ("\u0120", "N"))
+    answer = {"role": "assistant", "content": "Kd2 Nf3"}
+    span = Alternatives(4, 7, ["Nf3", "Ne2", "e4"], [0.5, 0.3, 0.2])
+    [example] = tokenize([Chat([QUESTION, answer], [span])], tokenizer)
+    [soft] = example.soft_targets
+    assert soft is not None
+    targets = {
+        (index, tokenizer.decode(token)): weight
+        for index, token, weight in zip(soft.indices, soft.tokens, soft.weights, strict=True)
+    }
+    start = tokenizer.decode(example.answers[0]).index("Kd2")
+    assert targets[start + 3, " N"] == pytest.approx(0.8)
+    assert targets[start + 3, " "] == pytest.approx(0.2)
+    assert targets[start + 4, "f"] == pytest.approx(0.5 / 0.8)
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"start": 8}, "'2e4', characters 8 to 11 of .* must be one of them and consist of whole tokens"),
+        ({"start": 8}, "'2e4', characters 8 to 11 of .* must be one of them"),
         ({"texts": ["e2e3", "d2d4"], "weights": [1, 1]}, "'e2e4', characters 7 to 11 .* must be one of them"),
-        ({"texts": ["e2e4", "e2e4q"], "weights": [1, 1]}, "the tokens of one begin another"),
-        ({"texts": ["e2e4", "e2"], "weights": [1, 1]}, "the tokens of one begin another"),
+        ({"texts": ["e2e4", "e2e4}"], "weights": [1, 1]}, "the tokens of one begin another"),
         ({"weights": [1, 1]}, "different texts and a weight for each"),
         ({"weights": [0, 0, 0, 0]}, "are not probabilities"),
         ({"weights": None}, "start, end, texts and weights, not"),
