@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from launcher.evaluate import arena
-from launcher.plan import Plan, model_is_gpt2
+from launcher.plan import Plan, model_is_gpt2, model_lines
 from launcher.runs import HELD_OUT_FILE, settle_settings, write_held_out
 from launcher.session import End, Session
 from launcher.settings import DemoSettings
@@ -42,6 +42,8 @@ def demo(given: DemoSettings, console: Console) -> int:
     settings = settle_settings(given)
     with Session(settings, console) as session:
         session.say(f"run {settings.run}: everything it writes is in {session.plan.run_dir}")
+        for line in model_lines(given, session.plan):
+            session.say(line)
         held_out = write_held_out(
             session.plan.run_dir / HELD_OUT_FILE,
             source=settings.games,

@@ -3,7 +3,7 @@
 import shutil
 import sys
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +16,7 @@ from launcher.settings import Overrides, UpSettings
 from rookery import hub
 from rookery.errors import SetupError, Unavailable
 from rookery.masking import mask_setting
+from rookery.model_defaults import model_defaults
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
 from rookery.remote import is_url, local_folder
@@ -26,6 +27,7 @@ from rookery.streams import RunStreams
 if TYPE_CHECKING:
     from rookery.config.inference import ServerSettings
     from rookery.config.reward import RewardSettings
+    from rookery.config.rollouts import RolloutsSettings
     from rookery.config.trainer import TrainerSettings
 
 HOST = "127.0.0.1"
@@ -132,6 +134,23 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     return draft
 
 
+def model_lines(requested: UpSettings, plan: Plan) -> list[str]:
+    """What the run takes from its model because nobody set it, and why; a line each."""
+    rollouts = cast("RolloutsSettings", plan.settings["rollouts"].values)
+    trainer = cast("TrainerSettings", plan.settings["trainer"].values)
+    lines = {}
+    if requested.style is None and requested.task == "move":
+        lines["style"] = f"prompt style {rollouts.style} (--style)"
+    if requested.max_tokens is None:
+        lines["max_tokens"] = f"answers of up to {rollouts.max_tokens} tokens (--max-tokens)"
+    if plan.settings["trainer"].origins.get("lr") == "the model":
+        lines["lr"] = f"learning rate {trainer.lr} (--set trainer.lr)"
+    if not lines:
+        return []
+    reasons = model_defaults(requested.model, style=requested.shown_style).reasons
+    return [f"{text}: {reasons[name]}" for name, text in lines.items() if name in reasons]
+
+
 def _check_together(plan: Plan) -> None:
     """Raises `SetupError` if services have settings that do not fit together."""
     trainer = cast("TrainerSettings", plan.settings["trainer"].values)
@@ -234,12 +253,15 @@ def _resolve(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) 
         SetupError: one is wrong, or `--set` has one that the run decides.
     """
     decided, assigned = _decided_settings(name, settings, plan), overrides.values(name)
-    resolved = resolve(name, decided, assigned)
-    if name == "inference" and "max_lora_rank" not in resolved.origins:
+    defaults: dict[str, tuple[object, str]] = {}
+    if name == "inference" and not decided.get("full_weights"):
         rank = cast("TrainerSettings", plan.settings["trainer"].values).lora_rank
-        if rank and not decided.get("full_weights"):
-            resolved = resolve(name, {**decided, "max_lora_rank": served_rank(rank)}, assigned)
-    return resolved
+        defaults = {"max_lora_rank": (served_rank(rank), "the trainer's rank")} if rank else {}
+    if name == "trainer" and overrides.values(name).get("lora_rank") != "0":
+        with suppress(SetupError):  # a model that is not here: its service says so
+            if (lr := model_defaults(settings.model, style=settings.shown_style).lr) is not None:
+                defaults["lr"] = lr, "the model"
+    return resolve(name, decided, assigned, defaults=defaults)
 
 
 def _decided_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
@@ -303,10 +325,10 @@ def _runless_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, 
 
 def _policy_client_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     """The settings of the two services that ask the policy: rollouts and arena."""
+    asked = {"style": settings.shown_style, "max_tokens": settings.max_tokens}
     common = {
         "reward_target": plan.reward_target,
-        "style": settings.shown_style,
-        "max_tokens": settings.max_tokens,
+        **{name: value for name, value in asked.items() if value is not None},
         "seed": settings.seed,
     }
     if name == "arena":

@@ -31,7 +31,8 @@ from launcher.supervisor import running
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
 from rookery.errors import SetupError
-from rookery.hub import DIGEST, model_folder, prompt_style, text_digest, weights_digest
+from rookery.hub import DIGEST, model_folder, text_digest, weights_digest
+from rookery.model_defaults import model_defaults
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
 from rookery.remote import run_version
@@ -197,8 +198,10 @@ def _read(spec: str) -> _Player:
                 "name": output_name or path.name,
                 "source": f"{head}:{digest}:{text_digest(folder)[:12]}",
             }
-            if style := prompt_style(folder):
-                defaults["style"] = style
+            of_model = model_defaults(place, style=options.get("style"))
+            defaults["max-tokens"] = str(of_model.max_tokens)
+            if of_model.style:
+                defaults["style"] = of_model.style
             return _Player(spec, folder.resolve(), None, {**defaults, **options})
         return _read_run(spec, place, options)
     except SetupError as error:

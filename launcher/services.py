@@ -4,7 +4,7 @@ import difflib
 import importlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pydantic import TypeAdapter, ValidationError
@@ -103,10 +103,17 @@ def check_names(service: str, assigned: Iterable[str]) -> None:
             )
 
 
-def resolve(service: str, decided: Mapping[str, object], assigned: Mapping[str, str]) -> ServiceSettings:
+def resolve(
+    service: str,
+    decided: Mapping[str, object],
+    assigned: Mapping[str, str],
+    *,
+    defaults: Mapping[str, tuple[object, str]] | None = None,
+) -> ServiceSettings:
     """The settings of a service as it would read them itself.
 
-    `decided` are those that the run decides, `assigned` those of `--set`, as text.
+    `decided` are those that the run decides, `assigned` those of `--set`, as text. `defaults` come before the
+    service's own: each has a value and its origin.
 
     Raises:
         SetupError: there is no such setting, its value is wrong, or the run decides it.
@@ -127,6 +134,12 @@ def resolve(service: str, decided: Mapping[str, object], assigned: Mapping[str, 
         places = [f"--set {service}.{name}" for name in assigned if name in str(error).replace("-", "_")]
         raise SetupError(f"{error} ({', '.join(places)})" if places else str(error)) from error
     origins = {**last_origins(), **dict.fromkeys(decided, "the run"), **dict.fromkeys(assigned, "--set")}
+    if unset := {name: default for name, default in (defaults or {}).items() if name not in origins}:
+        values = {name: value for name, (value, _) in unset.items()}
+        resolved = resolve(service, {**decided, **values}, assigned)
+        return replace(
+            resolved, origins={**resolved.origins, **{name: origin for name, (_, origin) in unset.items()}}
+        )
     return ServiceSettings(settings, origins)
 
 
