@@ -83,6 +83,11 @@ class Plan:
         return f"{self.scheme}://{HOST}:{self.ports[service]['port']}"
 
     @property
+    def serves_whole_models(self) -> bool:
+        """Whether the inference server holds one version at a time, a whole model, instead of adapters."""
+        return cast("ServerSettings", self.settings["inference"].values).full_weights
+
+    @property
     def reward_target(self) -> str:
         """The gRPC target of the reward service."""
         return f"dns:///{HOST}:{self.ports['reward']['grpc_port']}"
@@ -130,7 +135,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     for name in names:
         draft.settings[name] = _resolve(name, settings, draft, overrides)
         commands[name] = _command(name, draft)
-    _check_together(draft)
+    _check_together(draft, evaluate_every=settings.evaluate_every)
     return draft
 
 
@@ -151,11 +156,16 @@ def model_lines(requested: UpSettings, plan: Plan) -> list[str]:
     return [f"{text}: {reasons[name]}" for name, text in lines.items() if name in reasons]
 
 
-def _check_together(plan: Plan) -> None:
+def _check_together(plan: Plan, *, evaluate_every: int) -> None:
     """Raises `SetupError` if services have settings that do not fit together."""
     trainer = cast("TrainerSettings", plan.settings["trainer"].values)
     reward = cast("RewardSettings", plan.settings["reward"].values)
     server = cast("ServerSettings", plan.settings["inference"].values)
+    if evaluate_every and server.full_weights:
+        raise SetupError(
+            f"--evaluate-every {evaluate_every}: versions can only be evaluated in a run whose server keeps "
+            "several, and this one's has one whole model at a time; use `rookery evaluate` afterwards"
+        )
     if trainer.sleep_inference and not server.sleep:
         raise SetupError("trainer.sleep_inference needs a server that may sleep: --set inference.sleep=true")
     if server.max_lora_rank < trainer.lora_rank and not server.full_weights:
@@ -213,10 +223,6 @@ def _check_evaluation(settings: UpSettings) -> None:
         reason = f"of --task move, and this one is of --task {settings.task}"
     elif settings.generated:
         reason = "of games, of which some are held out, and this one is of --source generated"
-    elif model_is_gpt2(settings.model):
-        reason = (
-            f"whose server keeps several versions, and that of the GPT-2 {settings.model!r} has one at a time"
-        )
     if settings.evaluate_every and reason:
         raise SetupError(
             f"--evaluate-every {settings.evaluate_every}: versions can only be evaluated in a run {reason}; "
@@ -228,6 +234,11 @@ def model_is_gpt2(model: str) -> bool:
     """Whether `model` is a GPT-2. vLLM has no LoRA for GPT-2, so each version is a whole model."""
     # If it is not downloaded yet or invalid, the services report it.
     return hub.is_gpt2(Path(_resolve_model(model)))
+
+
+def trains_all_weights(plan: Plan) -> bool:
+    """Whether the trainer has no adapter, so that each version is a whole model."""
+    return not cast("TrainerSettings", plan.settings["trainer"].values).lora_rank
 
 
 def _command(name: str, plan: Plan) -> Command:
@@ -257,10 +268,12 @@ def _resolve(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) 
     if name == "inference" and not decided.get("full_weights"):
         rank = cast("TrainerSettings", plan.settings["trainer"].values).lora_rank
         defaults = {"max_lora_rank": (served_rank(rank), "the trainer's rank")} if rank else {}
-    if name == "trainer" and overrides.values(name).get("lora_rank") != "0":
+    if name == "trainer":
+        plan.settings[name] = resolve(name, decided, assigned)
         with suppress(SetupError):  # a model that is not here: its service says so
-            if (lr := model_defaults(settings.model, style=settings.shown_style).lr) is not None:
-                defaults["lr"] = lr, "the model"
+            of_model = model_defaults(settings.model, style=settings.shown_style)
+            lr = of_model.whole_lr if trains_all_weights(plan) else of_model.lr
+            defaults = {"lr": (lr, "the model")} if lr else {}
     return resolve(name, decided, assigned, defaults=defaults)
 
 
@@ -285,7 +298,8 @@ def _decided_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, 
         return {**member, "out": plan.run_dir / "archive"}
     if name == "inference":
         adapters = plan.run_dir / "adapters"
-        chosen: dict[str, object] = {"full_weights": True} if model_is_gpt2(model) else {}
+        whole = trains_all_weights(plan) or model_is_gpt2(model)
+        chosen: dict[str, object] = {"full_weights": True} if whole else {}
         chosen |= _thinking(settings)
         device = _device(name, settings)
         leases = {"leases": 1} if settings.evaluate_every else {}

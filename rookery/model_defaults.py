@@ -34,6 +34,8 @@ class ModelDefaults:
     lr: float | None
     """The learning rate of a LoRA adapter in RL; None for the small models of this project, whose own the
     trainer's default is."""
+    whole_lr: float | None
+    """The learning rate if all weights are trained."""
     reasons: Mapping[str, str]
     """The reason for each, by its name."""
 
@@ -63,11 +65,12 @@ def model_defaults(model: str, *, style: str | None = None, download: bool = Fal
     limit = config.get("max_position_embeddings", config.get("n_positions"))
     if isinstance(limit, int) and tokens > limit // 2:
         tokens, reasons["max_tokens"] = limit // 2, f"half of the model's {limit} positions"
-    lr = None
+    lr = whole_lr = None
     if template and (weights or _BILLION) > _TOY:
-        lr = 2e-4 if weights and weights < _BILLION else 1e-4
-        reasons["lr"] = f"LoRA on {size}"
-    return ModelDefaults(style, tokens, lr, reasons)
+        small = weights and weights < _BILLION
+        lr, whole_lr = (2e-4, 1e-5) if small else (1e-4, 1e-6)
+        reasons["lr"] = size
+    return ModelDefaults(style, tokens, lr, whole_lr, reasons)
 
 
 def _answer_tokens(
