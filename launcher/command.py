@@ -37,6 +37,7 @@ Whole runs on this machine
 Single parts
   serve SERVICE           start one service: data, feed, archive, reward, reward-model, inference, rollouts,
                           trainer, arena, viewer or players
+  ask FEN                 ask a model for its move, and judge the answer
   score FEN RESPONSE      score one answer
   check TEXT --fen FEN    mark what is true and false in a text about a position, or in the comments of a PGN
   data ...                make positions and data sets from games
@@ -235,6 +236,7 @@ _OWN: dict[str, tuple[str, str, str, Callable[[], Console]]] = {
     "replay": ("replay", "ReplaySettings", "replay", _plain),
     "view": ("view", "ViewSettings", "view", _plain),
     "evaluate": ("evaluate", "EvaluateSettings", "evaluate", _console),
+    "ask": ("ask", "AskSettings", "ask", _plain),
     "pipeline": ("pipeline.command", "PipelineSettings", "main", partial(_plain, markup=False)),
     "plot": ("plots.command", "PlotSettings", "plot", _console),
     "compare": ("plots.command", "CompareSettings", "compare_runs", _console),
@@ -245,6 +247,7 @@ _STARTS = {
     "replay": ("chess_datasets", "services.trainer"),
     "view": ("services.viewer",),
     "evaluate": ("arena",),
+    "ask": ("services.inference.server",),
 }
 """The services that must be installed for a command."""
 

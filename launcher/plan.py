@@ -301,6 +301,8 @@ def _decided_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, 
         whole = trains_all_weights(plan) or model_is_gpt2(model)
         chosen: dict[str, object] = {"full_weights": True} if whole else {}
         chosen |= _thinking(settings)
+        asked = {"style": settings.shown_style, "answer_tokens": settings.max_tokens}
+        chosen |= {name: value for name, value in asked.items() if value is not None}
         device = _device(name, settings)
         leases = {"leases": 1} if settings.evaluate_every else {}
         return {**member, **chosen, **leases, "model": model, "adapter_root": adapters, "device": device}

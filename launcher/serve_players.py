@@ -142,6 +142,17 @@ def serve(specs: Sequence[str], *, device: str = "auto", logs: Path | None = Non
         yield [resolved.get(spec, spec) for spec in specs]
 
 
+def read_endpoint(spec: str) -> tuple[str, str, dict[str, str]]:
+    """The URL, the model and the options of a player that `serve` has resolved.
+
+    >>> read_endpoint("http://127.0.0.1:8100#policy-v000003,style=fen,max-tokens=32")
+    ('http://127.0.0.1:8100', 'policy-v000003', {'style': 'fen', 'max-tokens': '32'})
+    """
+    place, *options = spec.split(",")
+    url, _, model = place.partition("#")
+    return url, model, dict(option.split("=", 1) for option in options)
+
+
 @dataclass(frozen=True, slots=True)
 class _Version:
     """A committed version of a run. `base` is the base model, by name and content."""

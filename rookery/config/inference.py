@@ -15,6 +15,7 @@ from pydantic_settings import SettingsConfigDict
 from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.hub import model_folder
+from rookery.prompt import StyleName
 from rookery.remote import local_folder
 from rookery.settings import Port, RunSettings
 
@@ -73,6 +74,10 @@ class ServerSettings(RunSettings, AccessSettings):
     sampling: SamplingName = "model"
     """Sampling parameters for requests that set none. model: the temperature, top_p, top_k and min_p of the
     model's generation_config.json."""
+    style: StyleName | None = None
+    """Prompt style of /v1/move. Default: the manifest's or, with a chat template, fen-legal-san."""
+    answer_tokens: PositiveInt | None = None
+    """Longest answer of /v1/move, in tokens. Default: as the model's manifest, template and size have it."""
     thinking: bool | None = None
     """Whether a model that can think, such as Qwen3, does: enable_thinking of its chat template. Default: as
     the template has it. Requests may choose for themselves with chat_template_kwargs."""

@@ -28,7 +28,7 @@ from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import adapter as lora
-from services.inference.server import full_weights, models, sleep
+from services.inference.server import full_weights, models, move, sleep
 from services.inference.server.adapter import AdapterRules
 from services.inference.server.download import DownloadingRules
 from services.inference.server.drain import DrainMiddleware, RequestDrainer, shut_down_on_signal
@@ -230,6 +230,7 @@ class RookeryPlugin:
         app.include_router(router)
         app.include_router(sleep.router)
         app.include_router(models.router)
+        app.include_router(move.router)
         app.state.rookery_drainer = RequestDrainer()
         app.add_middleware(DrainMiddleware, drainer=app.state.rookery_drainer)
         app.add_middleware(RequireToken, access=settings.access)
