@@ -6,7 +6,7 @@ The question goes through `/v1/chat/completions` or `/v1/completions` of this se
 from typing import Any
 
 import httpx
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import Field, PositiveInt
 
 from rookery.chosen_move import chosen_move
@@ -22,8 +22,6 @@ from services.inference.server.policies import ALIAS
 
 PATH = "/v1/move"
 MAX_MOVES = 600
-
-router = APIRouter(tags=["rookery"])
 
 
 class MoveRequest(StrictBody):
@@ -42,7 +40,6 @@ class MoveRequest(StrictBody):
     seed: int = Field(default=0, ge=0, lt=1 << 63)
 
 
-@router.post(PATH)
 async def move(body: MoveRequest, request: Request) -> dict[str, Any]:
     """The move that the model chooses, with its whole answer; `move` is null if none is legal."""
     settings = ServerSettings()

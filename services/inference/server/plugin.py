@@ -125,6 +125,7 @@ class ServerState:
 
 
 router = APIRouter(route_class=_ProblemRoute, tags=["rookery"])
+router.add_api_route(move.PATH, move.move, methods=["POST"])
 
 
 def _state(request: Request) -> ServerState:
@@ -230,7 +231,6 @@ class RookeryPlugin:
         app.include_router(router)
         app.include_router(sleep.router)
         app.include_router(models.router)
-        app.include_router(move.router)
         app.state.rookery_drainer = RequestDrainer()
         app.add_middleware(DrainMiddleware, drainer=app.state.rookery_drainer)
         app.add_middleware(RequireToken, access=settings.access)
