@@ -47,6 +47,7 @@ Single parts
   reward-model ...        train a reward model on preference pairs
   dpo ...                 train a policy on preference pairs (DPO)
   merge RUN[@VERSION]     write a version of a run as a model of its own
+  push RUN[@VERSION] REPO upload a version of a run to the Hugging Face Hub, with a model card
   autobatch ...           measure the largest batch that fits into memory
   arena ...               the arena's commands, on services that run already
   uci ...                 play as a UCI engine, in a GUI, a match or on Lichess
@@ -310,7 +311,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "exporter": _exporter,
     "check": _check,
     "score": lambda rest: _become("services.reward", "score", *rest),
-    **{name: partial(_train, name) for name in ("sft", "reward-model", "dpo", "merge", "autobatch")},
+    **{name: partial(_train, name) for name in ("sft", "reward-model", "dpo", "merge", "push", "autobatch")},
     "data": _data,
     "rescore": lambda rest: _become("chess_datasets", "rescore", *rest),
     "arena": lambda rest: _become("arena", *rest),

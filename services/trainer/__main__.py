@@ -33,6 +33,7 @@ COMMANDS = FINETUNE_COMMANDS | {
         "reward_model.server",
     ),
     "merge": ("rookery merge", "services.trainer.merge.MergeSettings", "merge"),
+    "push": ("rookery push", "services.trainer.push.PushSettings", "push"),
     "autobatch": ("rookery autobatch", "rookery.config.trainer.AutobatchSettings", "autobatch"),
     "scaling": ("python -m services.trainer scaling", "services.trainer.scaling.ScalingSettings", "scaling"),
     "tiny": ("python -m services.trainer tiny", "services.trainer.tiny.TinySettings", "tiny"),
