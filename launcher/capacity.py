@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_settings import SettingsConfigDict
 
+from launcher.memory import memory_lines
 from rookery.errors import SetupError
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.remote import PathOrUrl, find_run
@@ -44,6 +45,10 @@ class CapacitySettings(Settings):
 
     model_config = SettingsConfigDict(env_prefix="PLAN_")
 
+    model: str = ""
+    """Model whose memory to compute: a directory or a Hugging Face id."""
+    gpu_gib: tuple[PositiveFloat, ...] = (16, 24, 80)
+    """Memory of the GPUs of --model. Repeatable."""
     gpus: NonNegativeInt = 2
     """GPUs of the run. 0: one machine without, whose cores all services share; points are for one core."""
     training_gpus: PositiveInt = 1
@@ -249,6 +254,8 @@ def plan(settings: CapacitySettings) -> int:
     for load in redis_loads:
         lines.append(f"  {load.workers:>7}{load.groups_per_s:>11,.1f}{load.busy:>8.1%}")
     lines.append(f"  {saturation(redis_loads[0])}")
+    if settings.model:
+        lines.extend(memory_lines(settings.model, settings.gpu_gib))
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from launcher.evaluate import arena
-from launcher.plan import Plan, model_is_gpt2
+from launcher.plan import Plan, model_lines
 from launcher.runs import HELD_OUT_FILE, settle_settings, write_held_out
 from launcher.session import End, Session
 from launcher.settings import DemoSettings
@@ -45,6 +45,8 @@ def demo(given: DemoSettings, console: Console | None = None) -> int:
     settings = settle_settings(given)
     with Session(settings, console) as session:
         session.say(f"run {settings.run}: everything it writes is in {session.plan.run_dir}")
+        for line in model_lines(given, session.plan):
+            session.say(line)
         held_out = write_held_out(
             session.plan.run_dir / HELD_OUT_FILE,
             source=settings.games,
@@ -76,7 +78,8 @@ def demo(given: DemoSettings, console: Console | None = None) -> int:
 def evaluate_versions(settings: DemoSettings, plan: Plan, held_out: Path, console: Console) -> None:
     """Evaluates the first and the last version of the run, and writes the report to the run's folder.
 
-    A server of GPT-2 holds one version at a time, so the first one answers before the last one is loaded.
+    A server of whole models holds one version at a time, so the first one answers before the last one is
+    loaded.
 
     Raises:
         RookeryError: no version was published, the server refuses one of them, or the arena failed.
@@ -102,9 +105,9 @@ def evaluate_versions(settings: DemoSettings, plan: Plan, held_out: Path, consol
     # A rollback removes the names of all later versions, so the first version must be loaded first.
     for version, player in zip(versions, players, strict=True):
         asyncio.run(_reload(plan.url("inference"), version, settings.access))
-        if model_is_gpt2(settings.model):
+        if plan.serves_whole_models:
             arena("evaluate", player, flags={**flags, "ask_only": True})
-    if settings.eval_pairs and settings.task == "move" and not model_is_gpt2(settings.model):
+    if settings.eval_pairs and settings.task == "move" and not plan.serves_whole_models:
         console.print("match of the last version with the first")
         games = {"pairs": settings.eval_pairs, "seed": settings.seed, "out": plan.run_dir / "matches"}
         # Greedy play of weak players repeats moves: nearly every game would be drawn.

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +15,7 @@ from launcher.settings import Overrides, UpSettings
 from rookery import hub
 from rookery.errors import SetupError, Unavailable
 from rookery.masking import mask_setting
+from rookery.model_defaults import model_defaults
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
 from rookery.remote import is_url, local_folder, shipped
@@ -25,6 +26,7 @@ from rookery.streams import RunStreams
 if TYPE_CHECKING:
     from rookery.config.inference import ServerSettings
     from rookery.config.reward import RewardSettings
+    from rookery.config.rollouts import RolloutsSettings
     from rookery.config.trainer import TrainerSettings
 
 HOST = "127.0.0.1"
@@ -80,6 +82,11 @@ class Plan:
         return f"{self.scheme}://{HOST}:{self.ports[service]['port']}"
 
     @property
+    def serves_whole_models(self) -> bool:
+        """Whether the inference server holds one version at a time, a whole model, instead of adapters."""
+        return cast("ServerSettings", self.settings["inference"].values).full_weights
+
+    @property
     def reward_target(self) -> str:
         """The gRPC target of the reward service."""
         return f"dns:///{HOST}:{self.ports['reward']['grpc_port']}"
@@ -127,17 +134,39 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     for name in names:
         draft.settings[name] = _resolve(name, settings, draft, overrides)
         commands[name] = _command(name, draft)
-    _check_together(draft)
+    _check_together(draft, evaluate_every=settings.evaluate_every)
     return draft
 
 
-def _check_together(plan: Plan) -> None:
+def model_lines(requested: UpSettings, plan: Plan) -> list[str]:
+    """What the run takes from its model because nobody set it, and why; a line each."""
+    rollouts = cast("RolloutsSettings", plan.settings["rollouts"].values)
+    trainer = cast("TrainerSettings", plan.settings["trainer"].values)
+    lines = {}
+    if requested.style is None and requested.task == "move":
+        lines["style"] = f"prompt style {rollouts.style} (--style)"
+    if requested.max_tokens is None:
+        lines["max_tokens"] = f"answers of up to {rollouts.max_tokens} tokens (--max-tokens)"
+    if plan.settings["trainer"].origins.get("lr") == "the model":
+        lines["lr"] = f"learning rate {trainer.lr} (--set trainer.lr)"
+    if not lines:
+        return []
+    reasons = model_defaults(requested.model, style=requested.shown_style).reasons
+    return [f"{text}: {reasons[name]}" for name, text in lines.items() if name in reasons]
+
+
+def _check_together(plan: Plan, *, evaluate_every: int) -> None:
     """Raises `SetupError` if services have settings that do not fit together."""
     trainer = cast("TrainerSettings", plan.settings["trainer"].values)
     reward = cast("RewardSettings", plan.settings["reward"].values)
     server = cast("ServerSettings", plan.settings["inference"].values)
     if (folder := Path(trainer.model)).is_dir():  # a model that is not downloaded yet is checked later
         trainer.check_model(folder)
+    if evaluate_every and server.full_weights:
+        raise SetupError(
+            f"--evaluate-every {evaluate_every}: versions can only be evaluated in a run whose server keeps "
+            "several, and this one's has one whole model at a time; use `rookery evaluate` afterwards"
+        )
     if trainer.sleep_inference and not server.sleep:
         raise SetupError("trainer.sleep_inference needs a server that may sleep: --set inference.sleep=true")
     if server.max_lora_rank < trainer.lora_rank and not server.full_weights:
@@ -195,10 +224,6 @@ def _check_evaluation(settings: UpSettings) -> None:
         reason = f"of --task move, and this one is of --task {settings.task}"
     elif settings.generated:
         reason = "of games, of which some are held out, and this one is of --source generated"
-    elif model_is_gpt2(settings.model):
-        reason = (
-            f"whose server keeps several versions, and that of the GPT-2 {settings.model!r} has one at a time"
-        )
     if settings.evaluate_every and reason:
         raise SetupError(
             f"--evaluate-every {settings.evaluate_every}: versions can only be evaluated in a run {reason}; "
@@ -210,6 +235,11 @@ def model_is_gpt2(model: str) -> bool:
     """Whether `model` is a GPT-2. vLLM has no LoRA for GPT-2, so each version is a whole model."""
     # If it is not downloaded yet or invalid, the services report it.
     return hub.is_gpt2(Path(_resolve_model(model)))
+
+
+def trains_all_weights(plan: Plan) -> bool:
+    """Whether the trainer has no adapter, so that each version is a whole model."""
+    return not cast("TrainerSettings", plan.settings["trainer"].values).lora_rank
 
 
 def _command(name: str, plan: Plan) -> Command:
@@ -235,11 +265,17 @@ def _resolve(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) 
         SetupError: one is wrong, or `--set` has one that the run decides.
     """
     decided, assigned = _decided_settings(name, settings, plan), overrides.values(name)
-    resolved = resolve(name, decided, assigned)
-    if name == "inference" and "max_lora_rank" not in resolved.origins:
+    defaults: dict[str, tuple[object, str]] = {}
+    if name == "inference" and not decided.get("full_weights"):
         rank = cast("TrainerSettings", plan.settings["trainer"].values).lora_rank
-        if rank and not decided.get("full_weights"):
-            resolved = resolve(name, {**decided, "max_lora_rank": served_rank(rank)}, assigned)
+        defaults = {"max_lora_rank": (served_rank(rank), "the trainer's rank")} if rank else {}
+    if name == "trainer":
+        plan.settings[name] = resolve(name, decided, assigned)
+        with suppress(SetupError):  # a model that is not here: its service says so
+            of_model = model_defaults(settings.model, style=settings.shown_style)
+            lr = of_model.whole_lr if trains_all_weights(plan) else of_model.lr
+            defaults = {"lr": (lr, "the model")} if lr else {}
+    resolved = resolve(name, decided, assigned, defaults=defaults)
     free = {key: "a free port" for key in plan.ports[name] if overrides.port(name, key)[0] is None}
     return replace(resolved, origins={**resolved.origins, **free})
 
@@ -265,8 +301,11 @@ def _decided_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, 
         return {**member, "out": plan.run_dir / "archive"}
     if name == "inference":
         adapters = plan.run_dir / "adapters"
-        chosen: dict[str, object] = {"full_weights": True} if model_is_gpt2(model) else {}
+        whole = trains_all_weights(plan) or model_is_gpt2(model)
+        chosen: dict[str, object] = {"full_weights": True} if whole else {}
         chosen |= _thinking(settings)
+        asked = {"style": settings.shown_style, "answer_tokens": settings.max_tokens}
+        chosen |= {name: value for name, value in asked.items() if value is not None}
         device = _device(name, settings)
         leases = {"leases": 1} if settings.evaluate_every else {}
         return {**member, **chosen, **leases, "model": model, "adapter_root": adapters, "device": device}
@@ -305,10 +344,10 @@ def _runless_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, 
 
 def _policy_client_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     """The settings of the two services that ask the policy: rollouts and arena."""
+    asked = {"style": settings.shown_style, "max_tokens": settings.max_tokens}
     common = {
         "reward_target": plan.reward_target,
-        "style": settings.shown_style,
-        "max_tokens": settings.max_tokens,
+        **{name: value for name, value in asked.items() if value is not None},
         "seed": settings.seed,
     }
     if name == "arena":

@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 from launcher.settings import UpSettings
 from rookery.errors import SetupError
-from rookery.hub import cached, prompt_style
+from rookery.model_defaults import model_defaults
 from rookery.origins import Origins
-from rookery.remote import local_folder
 
 S = TypeVar("S", bound=UpSettings)
 
@@ -35,17 +34,18 @@ def new_run_id() -> str:
 def settle_settings(requested: S) -> S:
     """The settings of the run. A resumed run keeps its settings, except for those given now.
 
-    Unless a style is given, a new run has that of its model.
+    A new run has the style and the length of answers of its model, unless they are given.
 
     Each assignment in `set` is kept until the same setting is assigned again. A run without a name gets a
     new one.
 
     Raises:
-        SetupError: the settings file of the run cannot be read.
+        SetupError: the settings file of the run cannot be read; or the model is not here, or nothing tells
+            its style.
     """
     stored = _stored_settings(requested)
-    if not stored and "style" not in requested.model_fields_set and (style := _style_of(requested.model)):
-        requested = requested.model_copy(update={"style": style})
+    if not stored:
+        requested = requested.model_copy(update=_of_model(requested))
     if not requested.run:
         return requested.model_copy(update={"run": new_run_id()})
     explicit = requested.model_dump(include=requested.model_fields_set, mode="json")
@@ -53,10 +53,18 @@ def settle_settings(requested: S) -> S:
     return type(requested).model_validate({**stored, **explicit, "set": tuple(assigned.values())})
 
 
-def _style_of(model: str) -> str | None:
-    """The style in the model's manifest. An id of the Hub that is not here yet has none."""
-    folder = local_folder(model)
-    return prompt_style(folder if folder.is_dir() else cached(model) or folder)
+def _of_model(requested: UpSettings) -> dict[str, Any]:
+    """The settings that are not given and that the model has."""
+    missing = [name for name in ("style", "max_tokens") if getattr(requested, name) is None]
+    if not missing:
+        return {}
+    defaults = model_defaults(requested.model, style=requested.shown_style, download=True)
+    if requested.shown_style is None and defaults.style is None:
+        raise SetupError(
+            f"{requested.model!r} has neither a manifest that names its prompt style nor a chat template: "
+            "choose a --style, such as game-san for a model of games, or fen-legal-san"
+        )
+    return {name: getattr(defaults, name) for name in missing}
 
 
 def kept_origins(requested: UpSettings) -> Origins:

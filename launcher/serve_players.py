@@ -31,7 +31,8 @@ from launcher.supervisor import running
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
 from rookery.errors import SetupError
-from rookery.hub import DIGEST, model_folder, prompt_style, text_digest, weights_digest
+from rookery.hub import DIGEST, model_folder, text_digest, weights_digest
+from rookery.model_defaults import model_defaults
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
 from rookery.remote import run_version
@@ -141,6 +142,17 @@ def serve(specs: Sequence[str], *, device: str = "auto", logs: Path | None = Non
         yield [resolved.get(spec, spec) for spec in specs]
 
 
+def read_endpoint(spec: str) -> tuple[str, str, dict[str, str]]:
+    """The URL, the model and the options of a player that `serve` has resolved.
+
+    >>> read_endpoint("http://127.0.0.1:8100#policy-v000003,style=fen,max-tokens=32")
+    ('http://127.0.0.1:8100', 'policy-v000003', {'style': 'fen', 'max-tokens': '32'})
+    """
+    place, *options = spec.split(",")
+    url, _, model = place.partition("#")
+    return url, model, dict(option.split("=", 1) for option in options)
+
+
 @dataclass(frozen=True, slots=True)
 class _Version:
     """A committed version of a run. `base` is the base model, by name and content."""
@@ -197,8 +209,10 @@ def _read(spec: str) -> _Player:
                 "name": output_name or path.name,
                 "source": f"{head}:{digest}:{text_digest(folder)[:12]}",
             }
-            if style := prompt_style(folder):
-                defaults["style"] = style
+            of_model = model_defaults(place, style=options.get("style"))
+            defaults["max-tokens"] = str(of_model.max_tokens)
+            if of_model.style:
+                defaults["style"] = of_model.style
             return _Player(spec, folder.resolve(), None, {**defaults, **options})
         return _read_run(spec, place, options)
     except SetupError as error:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -70,10 +70,17 @@ def check_names(service: str, assigned: Iterable[str]) -> None:
             )
 
 
-def resolve(service: str, decided: Mapping[str, object], assigned: Mapping[str, str]) -> ServiceSettings:
+def resolve(
+    service: str,
+    decided: Mapping[str, object],
+    assigned: Mapping[str, str],
+    *,
+    defaults: Mapping[str, tuple[object, str]] | None = None,
+) -> ServiceSettings:
     """The settings of a service as it would read them itself.
 
-    `decided` are those that the run decides, `assigned` those of `--set`, as text.
+    `decided` are those that the run decides, `assigned` those of `--set`, as text. `defaults` come before the
+    service's own: each has a value and its origin.
 
     Raises:
         SetupError: there is no such setting, its value is wrong, or the run decides it.
@@ -91,6 +98,12 @@ def resolve(service: str, decided: Mapping[str, object], assigned: Mapping[str, 
     places = {name: f"--set {service}.{name}" for name in assigned}
     settings = kind.parse(as_flags(values), prog=service, places=places)
     origins = {**last_origins(), **dict.fromkeys(decided, "the run"), **dict.fromkeys(assigned, "--set")}
+    if unset := {name: default for name, default in (defaults or {}).items() if name not in origins}:
+        values = {name: value for name, (value, _) in unset.items()}
+        resolved = resolve(service, {**decided, **values}, assigned)
+        return replace(
+            resolved, origins={**resolved.origins, **{name: origin for name, (_, origin) in unset.items()}}
+        )
     return ServiceSettings(settings, origins)
 
 

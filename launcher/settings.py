@@ -63,13 +63,14 @@ class UpSettings(PresetSettings, AccessSettings):
     """Positions per training step."""
     staleness: NonNegativeInt = 2
     """How many steps generation may run ahead of training."""
-    max_tokens: PositiveInt = 32
-    """Maximum length of a completion, in tokens."""
+    max_tokens: PositiveInt | None = None
+    """Maximum length of a completion, in tokens. Default: as the model's manifest has it, else 32 for short
+    answers, and 256 to 1,024 for a model with a chat template."""
     task: Literal["move", "rookworld"] = "move"
     """What the model is asked: `move` for a move, `rookworld` for a mix of RookWorld's P: and A: lines."""
-    style: StyleName = "mover-squares"
-    """Prompt style of the positions, for --task move. Default: that of the model's manifest, if it has one.
-    A model of the Hugging Face Hub must be here already for that."""
+    style: StyleName | None = None
+    """Prompt style of the positions, for --task move. Default: that of the model's manifest; for a model with
+    a chat template and no manifest, fen-legal-san."""
     thinking: bool | None = None
     """Whether a model that can think, such as Qwen3, does. Default: as its chat template has it."""
     nodes: PositiveInt = 1000
@@ -123,7 +124,7 @@ class UpSettings(PresetSettings, AccessSettings):
         return SAMPLE if self.generated or lines else self.source
 
     @property
-    def shown_style(self) -> str:
+    def shown_style(self) -> str | None:
         """The prompt style of the rollouts. RookWorld's lines have a style of their own."""
         return "rookworld" if self.task == "rookworld" else self.style
 

@@ -4,7 +4,7 @@ import sys
 
 from rich.console import Console
 
-from launcher.plan import HOST, make_plan
+from launcher.plan import HOST, make_plan, model_lines
 from launcher.runs import HELD_OUT_FILE, kept_origins, settle_settings, write_held_out
 from launcher.session import End, Session
 from launcher.settings import UpSettings
@@ -25,6 +25,8 @@ def up(requested: UpSettings, console: Console | None = None) -> int:
     settings = settle_settings(requested)
     with Session(settings, console) as session:
         session.say(f"run {settings.run}: logs and adapters in {session.plan.run_dir}; Ctrl-C stops it")
+        for line in model_lines(requested, session.plan):
+            session.say(line)
         if "viewer" in session.plan.commands:
             session.say(f"viewer: {session.plan.url('viewer')}/runs/{settings.run}")
         else:
@@ -60,7 +62,7 @@ def print_services(requested: UpSettings) -> None:
     """
     given_now = last_origins()
     settings, stored = settle_settings(requested), kept_origins(requested)
-    changed = {"run": "a new name", "style": "the model's manifest"}
+    changed = {"run": "a new name", **dict.fromkeys(("style", "max_tokens"), "the model")}
     changed = {k: text for k, text in changed.items() if getattr(settings, k) != getattr(requested, k)}
     origins = {**changed, **last_origins(), **stored, **given_now}
     if "set" in given_now and settings.set != requested.set:

@@ -15,7 +15,15 @@ from rookery.access import OPEN, Access
 class HttpPool:
     """Connections to the server at `url`, opened on demand and kept for later requests."""
 
-    def __init__(self, url: str, *, timeout_s: float, access: Access = OPEN) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float,
+        access: Access = OPEN,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._transport = transport
         self._headers = access.headers
         self._url, self._timeout = url, httpx.Timeout(timeout_s, connect=5.0)
         self._tls = access.client_tls()
@@ -34,7 +42,12 @@ class HttpPool:
         # uvicorn closes idle connections after 5 s: ours close earlier, and no request meets a closed one.
         limits = httpx.Limits(max_connections=1, keepalive_expiry=4.0)
         client = httpx.AsyncClient(
-            base_url=self._url, headers=self._headers, timeout=self._timeout, limits=limits, verify=self._tls
+            base_url=self._url,
+            headers=self._headers,
+            timeout=self._timeout,
+            limits=limits,
+            verify=self._tls,
+            transport=self._transport,
         )
         self._clients.append(client)
         return client

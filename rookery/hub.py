@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -48,14 +48,21 @@ def model_folder(model: str) -> Path:
 
 def cached(model: str) -> Path | None:
     """The cached snapshot of the id's main revision; None if its configuration or a weight is missing."""
+    snapshot = _snapshot(model)
+    if snapshot is None:
+        return None
+    files = [snapshot / CONFIG_FILE, *weight_files(snapshot)]
+    return snapshot if all(path.is_file() for path in files) else None
+
+
+def _snapshot(model: str) -> Path | None:
+    """The folder of the id's main revision in the cache, whatever is in it."""
     repository = cache_dir() / f"models--{model.replace('/', '--')}"
     try:
         revision = (repository / "refs" / "main").read_text().strip()
     except OSError:
         return None
-    snapshot = repository / "snapshots" / revision
-    files = [snapshot / CONFIG_FILE, *weight_files(snapshot)]
-    return snapshot if all(path.is_file() for path in files) else None
+    return repository / "snapshots" / revision
 
 
 def is_gpt2(folder: Path) -> bool:
@@ -64,15 +71,6 @@ def is_gpt2(folder: Path) -> bool:
         return bool(json.loads((folder / CONFIG_FILE).read_text()).get("model_type") == "gpt2")
     except (OSError, ValueError, AttributeError):
         return False
-
-
-def prompt_style(folder: Path) -> str | None:
-    """The style of the prompts that the model was trained on, if its manifest names one.
-
-    Raises:
-        SetupError: the manifest is damaged.
-    """
-    return read_manifest(folder).get("style")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -86,9 +84,50 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST_FILE
     try:
-        return dict(json.loads(path.read_text()).items()) if path.is_file() else {}
-    except (OSError, ValueError, AttributeError) as error:
+        return dict(json.loads(path.read_text())) if path.is_file() else {}
+    except (OSError, ValueError, TypeError) as error:
         raise SetupError(f"{path}: {error!r}") from error
+
+
+def prompt_style(folder: Path) -> str | None:
+    """The style of the prompts that the model was trained on, if its manifest names one.
+
+    Raises:
+        SetupError: the manifest is damaged.
+    """
+    return read_manifest(folder).get("style")
+
+
+def chat_template(folder: Path) -> str:
+    """The chat template beside a model's tokenizer; empty if it has none."""
+    for name in ("chat_template.jinja", "chat_template.json", "tokenizer_config.json"):
+        try:
+            text = (folder / name).read_text()
+            template = text if name.endswith(".jinja") else json.loads(text)["chat_template"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if template:
+            return str(template)
+    return ""
+
+
+def text_folder(model: str, *, download: bool = True) -> Path:
+    """A directory with a model's configuration, tokenizer and template, perhaps without its weights.
+
+    An id of the Hugging Face Hub that is not in the cache is downloaded unless `download` is false.
+
+    Raises:
+        SetupError: it is neither a model directory nor an id or a URL that can be downloaded.
+        Unavailable: the store of a URL does not answer.
+    """
+    if not _is_id(model):
+        return model_folder(model)
+    snapshot = _snapshot(model)
+    if snapshot and (snapshot / CONFIG_FILE).is_file():
+        return snapshot
+    if not download:
+        raise SetupError(f"{model!r} is not in {cache_dir()}")
+    return _download(model, _TEXT_FILES)
 
 
 def identity(model: str) -> str:
@@ -203,12 +242,12 @@ def _blocks_digest(file: BinaryIO, start: int, end: int) -> str:
     return digest.hexdigest()
 
 
-def _download(model: str) -> Path:
+def _download(model: str, files: Iterable[str] = _FILES) -> Path:
     try:
         from huggingface_hub import snapshot_download
 
         return Path(
-            snapshot_download(model, allow_patterns=list(_FILES), ignore_patterns=list(_IGNORED_FILES))
+            snapshot_download(model, allow_patterns=list(files), ignore_patterns=list(_IGNORED_FILES))
         )
     except (ImportError, OSError, ValueError) as error:
         why = str(error).strip().splitlines()[0]

@@ -9,12 +9,13 @@ import chess
 import chess.engine
 
 from arena.players.player import Reply
-from rookery.answers import after_reasoning, extract, first_line
+from rookery.answers import after_reasoning
+from rookery.chosen_move import chosen_move
 from rookery.clients import InferenceClient
 from rookery.errors import PeerFault
 from rookery.masking import mask_setting
-from rookery.notation import Reading, read_move
-from rookery.prompt import GAME_STYLES, LINES, STATE_TASK, mirrored_move, render
+from rookery.notation import Reading
+from rookery.prompt import GAME_STYLES, LINES, STATE_TASK, render
 from rookery.retries import retry
 from rookery.rookworld import (
     PolicyAnswer,
@@ -26,7 +27,7 @@ from rookery.rookworld import (
     state_answer,
 )
 from rookery.rookworld_env import LEGAL_REWARD
-from rookery.trace import Completion, Outcome, Phase, Position, Prompt, Sampling
+from rookery.trace import Completion, Phase, Position, Prompt, Sampling
 
 _SERVED = frozenset({"name", "client", "model", "sampling", "source"})
 """The fields of a model that `describe` treats apart from its options."""
@@ -147,25 +148,13 @@ def position_of(board: chess.Board) -> Position:
 def read_answer(
     completion: Completion, prompt: Prompt, board: chess.Board
 ) -> tuple[Reading, chess.engine.PovScore | None]:
-    """The move that `completion` names, on `board`, and its evaluation if the completion is a `P:` line.
-
-    If the prompt shows a mirrored board, the answer is read on that board and the move is mirrored back.
-    """
-    prompt_board = chess.Board(prompt.fen)
+    """The move that `completion` chooses on `board`, and its evaluation if the completion is a `P:` line."""
     score = None
-    if prompt.style in LINES.difference(GAME_STYLES):
-        line = read_policy_answer(after_reasoning(completion.text))
-        if line is None:
-            return Reading(Outcome.TRUNCATED if completion.truncated else Outcome.UNPARSABLE), None
-        reading = read_move(line.best, prompt_board)
+    if prompt.style in LINES.difference(GAME_STYLES) and (
+        line := read_policy_answer(after_reasoning(completion.text))
+    ):
         score = _score(dict(zip(line.moves, line.evals, strict=True)).get(line.best), board.turn)
-    else:
-        find = first_line if prompt.style in GAME_STYLES else extract
-        answer = find(completion.text, truncated=completion.truncated)
-        reading = Reading(answer.missing) if answer.missing else read_move(answer.text, prompt_board)
-    if reading.move is not None and prompt_board.turn != board.turn:
-        reading = Reading(reading.outcome, chess.Move.from_uci(mirrored_move(reading.move.uci())))
-    return reading, score
+    return chosen_move(completion.text, prompt, board, truncated=completion.truncated), score
 
 
 def _score(pawns: float | None, turn: chess.Color) -> chess.engine.PovScore | None:

@@ -58,6 +58,7 @@ class InferenceClient:
         timeout_s: float = 600.0,
         fields: Mapping[str, str] = MappingProxyType({}),
         opening: str | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """
         Args:
@@ -65,11 +66,12 @@ class InferenceClient:
                 name is left out.
             opening: the mark of reasoning, such as `<think>`, at the end of this server's prompts, which is
                 put before each answer. None: no mark or, for vLLM, the one that the server reports.
+            transport: instead of the network, such as `httpx.ASGITransport` of an application.
         """
         self.url = url.rstrip("/")
         self.fields, self.opening = fields, opening
         self._openings: dict[bool | None, str] = {}  # by `thinking`
-        self._http = HttpPool(self.url, timeout_s=timeout_s, access=access)
+        self._http = HttpPool(self.url, timeout_s=timeout_s, access=access, transport=transport)
         self._is_vllm: bool | None = None
 
     async def __aenter__(self) -> Self:

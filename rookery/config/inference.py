@@ -15,15 +15,16 @@ from pydantic_settings import SettingsConfigDict
 from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.hub import model_folder
+from rookery.prompt import StyleName
 from rookery.remote import local_folder
 from rookery.settings import Port, RunSettings
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
-SamplingName = Literal["qwen3-thinking", "qwen3-non-thinking", "neutral"]
+SamplingName = Literal["model", "qwen3-thinking", "qwen3-non-thinking", "neutral"]
 
 # The "Best Practices" of https://huggingface.co/Qwen/Qwen3-4B#best-practices.
-SAMPLING_DEFAULTS: dict[SamplingName, dict[str, float]] = {
+SAMPLING_DEFAULTS: dict[str, dict[str, float]] = {
     "qwen3-thinking": {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0.0},
     "qwen3-non-thinking": {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "min_p": 0.0},
     "neutral": {},
@@ -70,8 +71,13 @@ class ServerSettings(RunSettings, AccessSettings):
     """LoRA slots besides --max-loras, for versions that /lease keeps served, for example for evaluations."""
     max_lora_rank: Annotated[Literal[8, 16, 32, 64, 128, 256], BeforeValidator(int)] = 16
     """Largest rank accepted. On CPU every request costs as much as this rank, whatever its adapter's rank."""
-    sampling: SamplingName = "qwen3-thinking"
-    """Sampling parameters for requests that set none."""
+    sampling: SamplingName = "model"
+    """Sampling parameters for requests that set none. model: the temperature, top_p, top_k and min_p of the
+    model's generation_config.json."""
+    style: StyleName | None = None
+    """Prompt style of /v1/move. Default: the manifest's or, with a chat template, fen-legal-san."""
+    answer_tokens: PositiveInt | None = None
+    """Longest answer of /v1/move, in tokens. Default: as the model's manifest, template and size have it."""
     thinking: bool | None = None
     """Whether a model that can think, such as Qwen3, does: enable_thinking of its chat template. Default: as
     the template has it. Requests may choose for themselves with chat_template_kwargs."""

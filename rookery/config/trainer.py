@@ -204,8 +204,8 @@ class TrainerSettings(
         Raises:
             SetupError: they cannot.
         """
-        if not self.lora_rank and not is_gpt2(folder):
-            raise SetupError(f"--lora-rank 0 trains every weight of a GPT-2, and {self.model} is not a GPT-2")
+        if not self.lora_rank and self.sharding != "none" and not is_gpt2(folder):
+            raise SetupError(f"sharding with lora_rank=0 is for a GPT-2, and {self.model} is not a GPT-2")
         if self.lora_rank and self.base_bits and is_gpt2(folder):
             raise SetupError("--base-bits: a GPT-2 is served merged, which needs the base's own weights")
         if not self.lora_rank or self.lora_targets == "all-linear":

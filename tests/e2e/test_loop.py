@@ -21,6 +21,7 @@ from rookery.plots.steps import read_strength
 from rookery.trace import Outcome, TraceGroup
 from scripts.dashboards.__main__ import BOARDS
 from tests.conftest import A_WHOLE_RUN, ROOT, RedisServer, free_port, require
+from tests.curl import curls, run_curl
 from tests.e2e.watching import copied_groups, logs, started, watched
 from tests.prometheus_server import PrometheusServer
 from tests.waiting import until
@@ -124,6 +125,14 @@ def test_the_adapter_that_answers_is_not_the_base(loop: Loop) -> None:
         for answer in (adapted, base)
     )
     assert first != second
+
+
+def test_a_move_as_the_readme_asks_for_one(loop: Loop) -> None:
+    (command,) = (command for command in curls(ROOT / "README.md") if "/v1/move" in command)
+    answer = run_curl(command, {"http://localhost:8000": loop.inference}).json()
+    shown = (ROOT / "README.md").read_text().partition(command)[2].split("```json\n")[1].split("```")[0]
+    assert answer.keys() == json.loads(shown).keys()
+    assert answer["style"] == loop.groups[0].prompt.style
 
 
 @pytest.fixture(scope="module")

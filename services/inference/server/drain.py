@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-EXEMPT_PATHS = frozenset({"/reload", "/sleep", "/wake_up", "/lease"})
-"""Requests for these paths never wait: the others wait for the first three, and a lease needs no engine."""
+EXEMPT_PATHS = frozenset({"/reload", "/sleep", "/wake_up", "/lease", "/v1/move"})
+"""Requests for these paths never wait: the others wait for the first three, a lease needs no engine, and the
+request that /v1/move makes waits itself."""
 
 DRAIN_S = 100.0
 """Time limit for the requests in flight. It must be below the 120 s that the trainer waits for a reload."""

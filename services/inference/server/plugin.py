@@ -28,7 +28,7 @@ from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import adapter as lora
-from services.inference.server import full_weights, models, sleep
+from services.inference.server import full_weights, models, move, sleep
 from services.inference.server.adapter import AdapterRules
 from services.inference.server.download import DownloadingRules
 from services.inference.server.drain import DrainMiddleware, RequestDrainer, shut_down_on_signal
@@ -125,6 +125,7 @@ class ServerState:
 
 
 router = APIRouter(route_class=_ProblemRoute, tags=["rookery"])
+router.add_api_route(move.PATH, move.move, methods=["POST"])
 
 
 def _state(request: Request) -> ServerState:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rookery.config.inference import SAMPLING_DEFAULTS, ServerSettings
 from rookery.errors import SetupError
-from rookery.hub import cached, model_folder
+from rookery.hub import chat_template, model_folder, text_folder
 
 WORKER_EXTENSION = "services.inference.server.full_weights.FullWeightsWorker"
 
@@ -66,6 +66,7 @@ def runs_on_cpu(device: str, *, cpu_build: bool) -> bool:
 def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
     """vLLM's command line."""
     local = settings.local_model
+    folder = local or _text_folder(settings.model)
     arguments = {
         "model": str(local or settings.model),
         "served-model-name": settings.served_name,
@@ -82,7 +83,7 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         "logprobs-mode": "processed_logprobs",
         # Otherwise vLLM would silently apply the sampling defaults of the model's generation_config.json.
         "generation-config": "vllm",
-        "override-generation-config": json.dumps(SAMPLING_DEFAULTS[settings.sampling]),
+        "override-generation-config": json.dumps(_sampling(settings, folder)),
         "shutdown-timeout": 0,
     }
     if settings.gpu_memory and not cpu:
@@ -93,8 +94,7 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         arguments["max-model-len"] = min(_model_limit(settings), CPU_BATCH_TOKENS)
     if settings.thinking is not None:
         arguments["default-chat-template-kwargs"] = json.dumps({"enable_thinking": settings.thinking})
-    folder = local or cached(settings.model)
-    if folder and not _knows_chat(folder):
+    if folder and not chat_template(folder):
         arguments["chat-template"] = PLAIN_TEMPLATE
     arguments |= _versions(settings)
     if cpu:
@@ -139,14 +139,28 @@ def _versions(settings: ServerSettings) -> dict[str, str | int]:
     return {"max-loras": slots, "max-cpu-loras": slots + SPARE_LORAS, "max-lora-rank": settings.max_lora_rank}
 
 
-def _knows_chat(folder: Path) -> bool:
-    """Whether the model has a chat template. Without one, vLLM refuses every chat request."""
-    if (folder / "chat_template.jinja").is_file() or (folder / "chat_template.json").is_file():
-        return True
+def _text_folder(model: str) -> Path | None:
+    """Where the configuration of a Hugging Face id is; None if it cannot be had, which vLLM reports."""
     try:
-        return "chat_template" in json.loads((folder / "tokenizer_config.json").read_text())
-    except (OSError, ValueError):
-        return False
+        return text_folder(model)
+    except SetupError:
+        return None
+
+
+def _sampling(settings: ServerSettings, folder: Path | None) -> dict[str, float]:
+    """The sampling parameters for requests that set none.
+
+    Of the model's own, only those that every client of ours sends itself. A repetition penalty, for example,
+    would distort the policy that rollouts sample from.
+    """
+    if settings.sampling != "model":
+        return SAMPLING_DEFAULTS[settings.sampling]
+    try:
+        own = json.loads(((folder or Path()) / "generation_config.json").read_text())
+        values = {name: own[name] for name in ("temperature", "top_p", "top_k", "min_p") if name in own}
+    except (OSError, ValueError, TypeError):
+        return {}
+    return {name: value for name, value in values.items() if isinstance(value, int | float)}
 
 
 def _model_limit(settings: ServerSettings) -> int:

@@ -1,8 +1,9 @@
-"""Policies over a GPT-2, and the choice of a policy by the settings.
+"""Policies whose versions are whole models, and the choice of a policy by the settings.
 
-`Gpt2Policy` trains every weight; its base is a frozen copy. A commit has the whole model in the form that
-transformers and vLLM load, with its tokenizer. `MergedPolicy` trains a LoRA adapter. vLLM does
-not support LoRA for GPT-2, so a commit also has the model with the adapter merged.
+`WholePolicy` and, for a GPT-2, `Gpt2Policy` train every weight; their base is a frozen copy. A commit has the
+whole model in the form that transformers and vLLM load, with its tokenizer. `MergedPolicy` trains a LoRA
+adapter on a GPT-2. vLLM does not support LoRA for GPT-2, so a commit also has the model with the adapter
+merged.
 """
 
 import contextlib
@@ -12,15 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
+from transformers.utils.logging import disable_progress_bar
 
 from rookery.config.trainer import TrainerSettings
-from rookery.hub import CONFIG_FILE, WEIGHTS_FILE, is_gpt2, model_folder
+from rookery.errors import SetupError
+from rookery.hub import CONFIG_FILE, WEIGHTS_FILE, is_gpt2, model_folder, weight_files
+from services.trainer.attention import hugging_face
 from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.distributed.placement import place_model
 from services.trainer.gpt2 import loader
 from services.trainer.gpt2.model import Gpt2
-from services.trainer.model.base_model import Head
-from services.trainer.model.policy import Policy
+from services.trainer.model.base_model import Head, load_causal_lm
+from services.trainer.model.policy import Policy, packed_hidden
 from services.trainer.versions.files import Content, StoredTensor, TensorFile
 
 TOKENIZER_FILES = (
@@ -36,47 +41,66 @@ def tokenizer_files(folder: Path) -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
 
 
-class Gpt2Policy(Policy):
+class WholePolicy(Policy):
     """Trains all weights in float32. With bf16, matrix products are in bfloat16."""
 
     def _build(self, settings: TrainerSettings) -> None:
-        self._folder = Path(settings.model)
-        self._sharding = settings.sharding
-        self._compile = settings.compile
-        self.model: Gpt2 = self._load_base().train()
-        self.model.gradient_checkpointing = settings.gradient_checkpointing
-        self._frozen: Gpt2 | None = None
+        self._settings, self._folder = settings, Path(settings.model)
+        self.model = self._load_base().train()
+        self._frozen: Any = None
 
-    def _load_base(self) -> Gpt2:
-        model: Gpt2 = place_model(loader.load(self._folder), self.device, sharding=self._sharding)
-        if self._compile:
-            model.hidden = torch.compile(model.hidden, dynamic=True)  # type: ignore[method-assign]
+    def _load_base(self) -> Any:
+        disable_progress_bar()
+        model = load_causal_lm(self._folder, dtype=torch.float32)
+        self._check_names(model)
+        hugging_face.enable(model)
+        if self._settings.gradient_checkpointing:
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model = place_model(model, self.device, sharding="none")
+        if self._settings.compile:
+            model.base_model.compile(dynamic=True)
         return model
+
+    def _check_names(self, model: Any) -> None:
+        """Raises `SetupError` if weights have other names than in the files, by which vLLM knows them."""
+        stored: set[str] = set()
+        for path in weight_files(self._folder):
+            with safe_open(path, framework="pt") as file:
+                stored |= set(file.keys())
+        if unknown := sorted({name for name, _ in model.named_parameters()} - stored):
+            raise SetupError(
+                f"--lora-rank 0: the files of {str(self._folder)!r} do not have {unknown[0]!r}, one of "
+                f"{len(unknown)} weights that transformers converts; train an adapter instead"
+            )
 
     def _model_files(self) -> dict[str, Content]:
         """Returns the files of a model directory."""
-        config: dict[str, Any] = json.loads((self._folder / CONFIG_FILE).read_text())
-        return {**tokenizer_files(self._folder), **loader.files(self.model, config=config)}
+        weights = {name: StoredTensor.of(weight) for name, weight in self.model.named_parameters()}
+        config = (self._folder / CONFIG_FILE).read_bytes()
+        model: dict[str, Content] = {
+            WEIGHTS_FILE: TensorFile(weights, {"format": "pt"}),
+            CONFIG_FILE: config,
+        }
+        return {**tokenizer_files(self._folder), **model}
 
     def _load_model(self, folder: Path) -> None:
-        loader.load_weights(self.model, folder)
+        with safe_open(folder / WEIGHTS_FILE, framework="pt") as file, torch.no_grad():
+            for name, weight in self.model.named_parameters():
+                weight.copy_(file.get_tensor(name))
 
-    def _head(self, model: Gpt2 | None = None) -> Head:
-        model = model or self.model
+    def _head(self, model: Any = None) -> Head:
+        head = Head.of(model or self.model)
 
-        def logits(hidden_ND: torch.Tensor) -> torch.Tensor:
+        def products(hidden_ND: torch.Tensor) -> torch.Tensor:
             with self._precision():
-                logits_NV: torch.Tensor = model.lm_head(hidden_ND)
-            return logits_NV
+                products_NV: torch.Tensor = head.linear(hidden_ND)
+            return products_NV
 
-        return Head(logits)
+        return replace(head, linear=products)
 
-    def _hidden(self, batch: MicroBatch, model: Gpt2 | None = None) -> torch.Tensor:
+    def _hidden(self, batch: MicroBatch, model: Any = None) -> torch.Tensor:
         with self._precision():
-            hidden_1TD = (model or self.model).hidden(
-                batch.input_ids_1T, position_ids_BT=batch.position_ids_1T, mask=batch.blocks
-            )
-        return hidden_1TD[0, batch.predictor_N]
+            return packed_hidden((model or self.model).base_model, batch)
 
     def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Head]:
         """Returns the hidden states and the head of the base. The policy's own head is trained too."""
@@ -90,6 +114,43 @@ class Gpt2Policy(Policy):
             self.device.type, dtype=torch.bfloat16, enabled=self.in_bf16
         )
         return context
+
+
+class Gpt2Policy(WholePolicy):
+    """A GPT-2 in this project's own code."""
+
+    def _load_base(self) -> Gpt2:
+        settings = self._settings
+        model: Gpt2 = place_model(loader.load(self._folder), self.device, sharding=settings.sharding)
+        model.gradient_checkpointing = settings.gradient_checkpointing
+        if settings.compile:
+            model.hidden = torch.compile(model.hidden, dynamic=True)  # type: ignore[method-assign]
+        return model
+
+    def _model_files(self) -> dict[str, Content]:
+        """Returns the files of a model directory."""
+        config: dict[str, Any] = json.loads((self._folder / CONFIG_FILE).read_text())
+        return {**tokenizer_files(self._folder), **loader.files(self.model, config=config)}
+
+    def _load_model(self, folder: Path) -> None:
+        loader.load_weights(self.model, folder)
+
+    def _head(self, model: Any = None) -> Head:
+        model = model or self.model
+
+        def logits(hidden_ND: torch.Tensor) -> torch.Tensor:
+            with self._precision():
+                logits_NV: torch.Tensor = model.lm_head(hidden_ND)
+            return logits_NV
+
+        return Head(logits)
+
+    def _hidden(self, batch: MicroBatch, model: Any = None) -> torch.Tensor:
+        with self._precision():
+            hidden_1TD = (model or self.model).hidden(
+                batch.input_ids_1T, position_ids_BT=batch.position_ids_1T, mask=batch.blocks
+            )
+        return hidden_1TD[0, batch.predictor_N]
 
 
 class MergedPolicy(Policy):
@@ -140,7 +201,8 @@ def build_policy(settings: TrainerSettings) -> Policy:
     """
     folder = model_folder(str(settings.model))
     settings.check_model(folder)
-    kind = Policy if not is_gpt2(folder) else MergedPolicy if settings.lora_rank else Gpt2Policy
+    adapted, whole = (MergedPolicy, Gpt2Policy) if is_gpt2(folder) else (Policy, WholePolicy)
+    kind = adapted if settings.lora_rank else whole
     policy = kind(settings.model_copy(update={"model": str(folder)}))
     policy.base_model = str(settings.model)  # servers compare this name with their own --model
     return policy

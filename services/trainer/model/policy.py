@@ -99,17 +99,7 @@ class Policy:
         return Head.of(self.model)
 
     def _hidden(self, batch: MicroBatch) -> torch.Tensor:
-        """Returns the last layer's hidden states that predict a completion token, [N, D]."""
-        attention = BlockAttention(batch.blocks, compiled=False)
-        hidden_1TD = self._body(
-            input_ids=batch.input_ids_1T,
-            position_ids=batch.position_ids_1T,
-            use_cache=False,
-            block_attention=attention,
-        ).last_hidden_state
-        attention.check(self._body)
-        hidden_ND: torch.Tensor = hidden_1TD[0, batch.predictor_N]
-        return hidden_ND
+        return packed_hidden(self._body, batch)
 
     def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Head]:
         """Returns the hidden states with the adapter off, and the head, which has no adapter."""
@@ -145,6 +135,20 @@ class Policy:
 
         weights = load((folder / "adapter_model.safetensors").read_bytes())
         set_peft_model_state_dict(self.model, weights)
+
+
+def packed_hidden(body: Any, batch: MicroBatch) -> torch.Tensor:
+    """Returns the last layer's hidden states that predict a completion token, [N, D]."""
+    attention = BlockAttention(batch.blocks, compiled=False)
+    hidden_1TD = body(
+        input_ids=batch.input_ids_1T,
+        position_ids=batch.position_ids_1T,
+        use_cache=False,
+        block_attention=attention,
+    ).last_hidden_state
+    attention.check(body)
+    hidden_ND: torch.Tensor = hidden_1TD[0, batch.predictor_N]
+    return hidden_ND
 
 
 class ValueHead(torch.nn.Module):  # type: ignore[misc]

@@ -2,7 +2,9 @@
 
 import asyncio
 import hashlib
+import json
 import resource
+import shlex
 import shutil
 import signal
 import threading
@@ -28,6 +30,8 @@ from rookery.trace import Adapter, PolicyVersion, Prompt, Sampling, policy_name
 from tests import hostile
 from tests.boards import random_boards
 from tests.builders import position
+from tests.conftest import ROOT
+from tests.curl import curls
 from tests.integration.inference.server_process import Server
 from tests.servers import served_version
 from tests.waiting import eventually, until
@@ -433,6 +437,22 @@ async def test_what_we_do_not_need_of_vllm_is_closed(server: Server) -> None:
         assert "access-control-allow-origin" not in (await http.options("/reload", headers=preflight)).headers
 
 
+async def test_a_move_is_asked_for_in_the_style_of_the_model(server: Server) -> None:
+    (command,) = (c for c in curls(ROOT / "services/inference/server/README.md") if "/v1/move" in c)
+    body = json.loads(shlex.split(command.replace("\\\n", " "))[-1])
+    async with httpx.AsyncClient(base_url=server.url, headers=ACCESS.headers, timeout=60.0) as http:
+        answer = (await http.post("/v1/move", json={**body, "style": "fen", "max_tokens": 8})).json()
+        assert (answer["fen"], answer["style"], answer["tokens"]) == (body["fen"], "fen", 8)
+        assert (answer["move"] is None) == (answer["outcome"] != "legal")
+        for wrong, status in (
+            ({"fen": "8/8/8/8/8/8/8/8 w - - 0 1"}, 422),
+            ({"fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"}, 422),  # stalemate
+            ({**body, "model": "nobody", "style": "fen"}, 404),
+            ({**body, "moves": []}, 422),
+        ):
+            assert (await http.post("/v1/move", json=wrong)).status_code == status, wrong
+
+
 async def test_only_the_text_of_a_few_known_tokens_is_told(server: Server) -> None:
     async with httpx.AsyncClient(base_url=server.url, headers=ACCESS.headers) as http:
         for tokens, status in (([], 200), ([0] * 64, 200), ([0] * 65, 422), ([-1], 422), ([1 << 40], 422)):
@@ -447,6 +467,7 @@ async def test_hostile_callers_do_not_harm_it(server: Server, client: InferenceC
         "/lease/0",
         "/policy",
         "/detokenize",
+        "/v1/move",
         "/v1/models/x",
         "/v1/completions",
         "/v1/chat/completions",

@@ -21,11 +21,12 @@ from rookery import failpoints
 from rookery.errors import Conflict, InvalidInput, SetupError, Unavailable
 from rookery.trace import PolicyVersion, TraceGroup
 from services.inference.rollouts.admission import Admission, Lead, RunCounts
-from services.trainer import loop, merge, process
+from services.trainer import loop, merge, process, push
 from services.trainer.batches.intake import Intake
 from services.trainer.merge import MergeSettings
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
+from services.trainer.push import PushSettings
 from services.trainer.tiny import build_tiny
 from services.trainer.training import attempts
 from services.trainer.versions import commits
@@ -33,6 +34,7 @@ from services.trainer.versions.publisher import Publisher
 from services.viewer.runs import RunFolder
 from tests.conftest import RedisServer
 from tests.failing import armed
+from tests.hub import hub_server
 from tests.integration.trainer.runs import BATCH, Run, events
 from tests.unit.trainer.gpt2_models import write_gpt2
 from tests.unit.trainer.groups import make_group
@@ -180,6 +182,39 @@ def test_a_version_becomes_a_model_of_its_own(kind: str, run: Run, tmp_path: Pat
     assert tokenizer <= {path.name for path in (tmp_path / "merged").iterdir()}
     with pytest.raises(SetupError, match="merged exists"):
         merge.run(MergeSettings(out=tmp_path / "merged", **wanted))
+
+
+def test_a_version_is_uploaded_with_its_card(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run.add(_groups(2 * BATCH))
+    run.train(2, lora_rank=4)
+    (run.folder / "settings.json").write_text('{"style": "mover-pieces"}')
+    rate = {"policy": {"mean": 0.9512, "ci95": [0.93, 0.97]}, "random": {"mean": 1.0, "ci95": [0.99, 1.0]}}
+    (tmp_path / "report.json").write_text(
+        json.dumps({"sections": {"positions": {"metrics": {"legal_rate": rate, "claims": {}}}}})
+    )
+    wanted: dict[str, Any] = {
+        "run": f"{run.folder}@2",
+        "repo": "me/chess",
+        "report": tmp_path / "report.json",
+    }
+    push.run(PushSettings(**wanted, dry_run=True))
+    card = capfd.readouterr().out
+    assert "| legal rate | 0.951 [0.93, 0.97] | 1 [0.99, 1] |" in card
+    with hub_server() as hub:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", hub.url)
+        monkeypatch.setenv("HF_TOKEN", "wrong")
+        with pytest.raises(SetupError, match=r"me/chess: .*401"):
+            push.run(PushSettings(**wanted))
+        assert not hub.files
+        monkeypatch.setenv("HF_TOKEN", "hf_secret")
+        push.run(PushSettings(**wanted))
+    merge.run(MergeSettings(run=wanted["run"], out=tmp_path / "merged"))
+    merged = {path.name: path.read_bytes() for path in (tmp_path / "merged").iterdir()}
+    assert hub.files == {**merged, "README.md": card.encode()}
+    assert hub.tokens == {"Bearer wrong", "Bearer hf_secret"}
 
 
 def test_a_merged_model_says_what_it_was_made_from(run: Run, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from statistics import fmean
 import pytest
 
 from launcher.capacity import PAUSE_S, CapacitySettings, RedisCosts, plan, predict, redis_load, saturation
+from launcher.memory import needs_of
 from rookery.errors import SetupError
 
 
@@ -109,3 +110,24 @@ def test_it_prints_points_prediction_and_load(capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr().out
     for part in ("training_tokens_per_s", "samples/s", "engine cores", "1000", "saturated (90% busy) with"):
         assert part in said
+
+
+SMOLLM2 = {
+    "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9,
+    "num_key_value_heads": 3, "vocab_size": 49152, "model_type": "llama",
+}  # fmt: skip
+
+
+def test_the_memory_of_a_model_is_computed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    needs = needs_of(SMOLLM2)
+    assert needs.activations * 2 == pytest.approx(1.73 * (1 << 20), rel=0.01), "as measured in float32"
+    assert needs.kv == 2 * 2 * 30 * 3 * 64
+    assert needs.adapter == 4_884_480, "of rank 16, as PEFT counts them"
+    (tmp_path / "config.json").write_text(json.dumps(SMOLLM2))
+    assert plan(CapacitySettings.parse(["--model", str(tmp_path), "--gpu-gib", "2"], prog="plan")) == 0
+    printed = capsys.readouterr().out
+    assert "134 million weights (computed, not measured)" in printed
+    assert printed.splitlines()[-1].split() == ["2", "GiB", *["does", "not", "fit"] * 3]
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    with pytest.raises(SetupError, match="cannot compute the memory of a 'mamba'"):
+        plan(CapacitySettings(model=str(tmp_path)))

@@ -217,7 +217,7 @@ def test_it_is_said_why_versions_cannot_be_evaluated(house: Path) -> None:
     with pytest.raises(SetupError, match=r"--evaluate-every 5: .* held out, and .* --source generated"):
         plan("--evaluate-every", "5", "--source", "generated")
     (house / "models" / "m" / "config.json").write_text('{"model_type": "gpt2"}')
-    with pytest.raises(SetupError, match=r"--evaluate-every 5: .* the GPT-2 'models/m' has one at a time"):
+    with pytest.raises(SetupError, match=r"--evaluate-every 5: .* has one whole model at a time"):
         plan("--evaluate-every", "5")
 
 

@@ -47,9 +47,13 @@ def test_a_new_run_asks_in_the_style_of_its_model(tmp_path: Path, monkeypatch: p
     url = f"file://{ROOT}/models/rook-small"
     assert settle_settings(parse(tmp_path, "--model", url)).style == "mover-twice"
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    assert settle_settings(parse(tmp_path, "--model", "some/model")).style == "mover-squares"
+    with pytest.raises(SetupError, match="no model 'some/model'"):
+        settle_settings(parse(tmp_path, "--model", "some/model"))
+    both = ("--model", "some/model", "--style", "fen", "--max-tokens", "9")
+    assert settle_settings(parse(tmp_path, *both)).max_tokens == 9
     (write_snapshot(tmp_path / "hub", "some/model", {}) / "data_manifest.json").write_text('{"style": "fen"}')
     assert settle_settings(parse(tmp_path, "--model", "some/model")).style == "fen"
+    (tmp_path / "config.json").write_text("{}")
     (tmp_path / "data_manifest.json").write_text("[")
     with pytest.raises(SetupError, match=r"data_manifest\.json"):
         settle_settings(parse(tmp_path, "--model", str(tmp_path)))

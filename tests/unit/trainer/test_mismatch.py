@@ -26,6 +26,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "adapter": {},
     "ppo": {"objective": "ppo"},
     "all weights": {"lora_rank": 0},
+    "all weights of a Qwen3": {"lora_rank": 0},
     "merged": {"lora_rank": 4},
 }
 

@@ -181,7 +181,7 @@ def test_a_model_that_knows_no_chat_gets_the_plain_template(model: Path) -> None
     (model / "tokenizer_config.json").write_text('{"chat_template": "x"}')
     assert template() is None
     (model / "tokenizer_config.json").unlink()
-    (model / "chat_template.jinja").touch()
+    (model / "chat_template.jinja").write_text("x")
     assert template() is None
 
 
