@@ -25,7 +25,7 @@ from rookery.metrics import EVALUATED_VERSION, EVALUATION, EVALUATION_S
 from rookery.mlflow_run import ID_FILE, connect, log_metrics
 from rookery.plots.steps import PREFIX, STRENGTH_FILE, as_step, read_strength
 from rookery.serving import background_service, serve
-from rookery.streams import RunStreams
+from rookery.streams import PolicyRecord, RunStreams
 from rookery.trace import PolicyVersion
 
 logger = logging.getLogger("arena.watch")
@@ -40,12 +40,12 @@ _NO_POLICY = "no policy published yet"
 class Watcher:
     """Evaluates the versions of one run."""
 
-    def __init__(self, settings: WatchSettings, streams: RunStreams) -> None:
+    def __init__(self, settings: WatchSettings, policy: PolicyRecord) -> None:
         """Raises InvalidInput or SetupError if the opponent or the referee cannot be made."""
         self.trouble: str | None = _NO_POLICY
         """Why nothing can be evaluated at the moment; None if nothing is wrong."""
         self._settings = settings
-        self._streams = streams
+        self._policy = policy
         self._inference = InferenceClient(settings.inference_url, access=settings.access)
         self._evaluator = VersionEvaluator(settings)
         self._done = self._newest = -1
@@ -80,7 +80,7 @@ class Watcher:
 
     async def _step(self) -> None:
         """Evaluates the newest version that is due, unless that has been done."""
-        policy = await asyncio.to_thread(self._streams.policy)
+        policy = await asyncio.to_thread(self._policy.read)
         if policy is None:
             raise Unavailable(_NO_POLICY)
         newest = policy.version.number
@@ -186,8 +186,8 @@ async def serve_watcher(settings: WatchSettings) -> None:
     configure("arena")
     os.nice(NICENESS)
     stopped = threading.Event()
-    streams = RunStreams(settings.redis_url, settings.run, stopping=stopped)
-    watcher = Watcher(settings, streams)
+    run = RunStreams(settings.redis_url, settings.run, stopping=stopped)
+    watcher = Watcher(settings, run.policy)
 
     async def watch(stopping: asyncio.Event) -> None:
         working = asyncio.create_task(watcher.run())
@@ -200,7 +200,7 @@ async def serve_watcher(settings: WatchSettings) -> None:
             await working
 
     async def ready() -> str | None:
-        return await streams.unreachable() or watcher.trouble
+        return await run.redis.unreachable() or watcher.trouble
 
     await serve(
         background_service(

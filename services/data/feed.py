@@ -32,8 +32,6 @@ from rookery.trace import Position
 
 logger = logging.getLogger("services.data.feed")
 
-STREAM = "positions"
-
 _BATCH = 64
 _POLL_S = 0.1
 
@@ -43,14 +41,14 @@ class Feed:
 
     def __init__(
         self,
-        streams: RunStreams,
+        run: RunStreams,
         position: Callable[[int], Position],
         *,
         seed: int,
         depth: int,
         mix: RookworldMix | None = None,
     ) -> None:
-        self._streams = streams
+        self._run = run
         self._position = position
         self._seed = seed
         self._depth = depth
@@ -74,14 +72,14 @@ class Feed:
         The cursor is read before the length. If another feed adds entries in between, the cursor moves and
         this batch is refused, so the stream is not overfilled.
         """
-        cursor = self._streams.feed_cursor()
-        room = min(_BATCH, self._depth - self._streams.length(STREAM))
+        cursor = self._run.positions.cursor()
+        room = min(_BATCH, self._depth - self._run.positions.length())
         if room <= 0:
             return 0
         batch = [self._position(number) for number in range(cursor, cursor + room)]
         if self._mix:
             batch = [assign_task(position, seed=self._seed, mix=self._mix) for position in batch]
-        self._streams.add_positions(batch, cursor=cursor)
+        self._run.positions.add(batch, cursor=cursor)
         return room
 
 
@@ -150,11 +148,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 async def _serve(settings: FeedSettings) -> None:
-    streams = RunStreams(settings.redis_url, settings.run)
+    run = RunStreams(settings.redis_url, settings.run)
     mix = RookworldMix(settings.state_share, settings.illegal_share, settings.ending_share)
     with numbered_positions(settings) as position:
         feed = Feed(
-            streams,
+            run,
             position,
             seed=settings.seed,
             depth=settings.depth,
@@ -167,8 +165,8 @@ async def _serve(settings: FeedSettings) -> None:
                 settings.port,
                 port_setting="--port (FEED_PORT)",
                 access=settings.access,
-                ready=streams.unreachable,
-                background=(streams.stop_waiting, feed.run),
+                ready=run.redis.unreachable,
+                background=(run.redis.stop_waiting, feed.run),
             )
         )
 

@@ -143,7 +143,7 @@ def check_resumable(settings: TrainerSettings, streams: RunStreams) -> Commit | 
     commit = commits.to_resume(
         settings.adapters_dir, fingerprint=settings.fingerprint(), from_version=settings.from_version
     )
-    _check_record(streams.policy(), commit, settings)
+    _check_record(streams.policy.read(), commit, settings)
     return commit
 
 
@@ -174,7 +174,7 @@ def _renumbered(
 
     Version numbers are never reused, because servers, waiting groups and the rollouts' admission use them.
     """
-    published = streams.policy()
+    published = streams.policy.read()
     newest = PolicyVersion(max(commits.folders(settings.adapters_dir)), commit.version.sha256)
     if published and published.version.number >= newest.number:
         newest = published.version

@@ -124,7 +124,7 @@ async def _train(
         settings.write_resolved(settings.run_dir)  # only now, after the checks for resuming
         epoch = await asyncio.to_thread(streams.take_over)
         publisher = Publisher(
-            streams,
+            streams.policy,
             settings.inference_urls,
             access=settings.access,
             epoch=epoch,

@@ -38,7 +38,7 @@ async def _serve(settings: RolloutsSettings) -> None:
     from services.inference.rollouts.peers import Peers
 
     changed = asyncio.Event()
-    streams = RunStreams(settings.redis_url, settings.run)
+    run = RunStreams(settings.redis_url, settings.run)
     reward = RewardClient(settings.reward_target, access=settings.access, wait_for_ready=True)
     peers = Peers(settings.inference_urls, reward, access=settings.access, changed=changed)
     generator = GroupGenerator(
@@ -52,7 +52,7 @@ async def _serve(settings: RolloutsSettings) -> None:
     )
     lead = Lead(settings.batch_groups, settings.staleness, just_in_time=settings.just_in_time)
     loop = Loop(
-        streams,
+        run,
         generator,
         Admission(lead, settings.max_inflight),
         consumer=settings.consumer,
@@ -61,10 +61,10 @@ async def _serve(settings: RolloutsSettings) -> None:
     )
 
     async def ready() -> str | None:
-        return await streams.unreachable() or peers.unavailable_reason()
+        return await run.redis.unreachable() or peers.unavailable_reason()
 
-    async def run(stopping: asyncio.Event) -> None:
-        await asyncio.to_thread(streams.agree, settings.terms)
+    async def make_groups(stopping: asyncio.Event) -> None:
+        await asyncio.to_thread(run.agree, settings.terms)
         await loop.run(stopping)
 
     service = background_service(
@@ -74,7 +74,7 @@ async def _serve(settings: RolloutsSettings) -> None:
         port_setting="--port or ROLLOUTS_PORT",
         access=settings.access,
         ready=ready,
-        background=(streams.stop_waiting, peers.watch, loop.keep, run),
+        background=(run.redis.stop_waiting, peers.watch, loop.keep, make_groups),
     )
     add_problem_handlers(service.app)
     service.on_stop = peers.close

@@ -36,7 +36,7 @@ def _prepare(settings: ServerSettings) -> tuple[list[str], dict[str, str]]:
         port = int(probe.getsockname()[1])
     if settings.follow:
         with suppress(Unavailable):  # Redis may start later, but a wrong password is fatal
-            RunStreams(settings.redis_url, settings.run).ping(once=True)
+            RunStreams(settings.redis_url, settings.run).redis.ping(once=True)
     command = vllm_command.command(settings, port=port, cpu=cpu)
     return command, vllm_command.environment(settings, os.environ, cpu=cpu)
 

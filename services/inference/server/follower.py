@@ -9,7 +9,7 @@ import math
 import time
 
 from rookery.errors import Conflict, InvalidInput, Unavailable
-from rookery.streams import RunStreams
+from rookery.streams import PolicyRecord
 from rookery.trace import Adapter
 from services.inference.server.sleep import Sleeper
 
@@ -23,7 +23,7 @@ REFUSED_RETRY_S = 15.0
 class PolicyFollower:
     """Loads each new record once, so a manual rollback stays until the record changes."""
 
-    def __init__(self, record: RunStreams, policies: Sleeper) -> None:
+    def __init__(self, record: PolicyRecord, policies: Sleeper) -> None:
         self.waiting_for = "the first look at the policy record"
         self._record = record
         self._policies = policies
@@ -72,8 +72,7 @@ class PolicyFollower:
         self._settled, self.waiting_for = True, ""
 
     def _read(self) -> Adapter | None:
-        self._record.ping(once=True)
-        return self._record.policy()
+        return self._record.read()
 
     def _wait(self, reason: str) -> None:
         if reason != self.waiting_for:

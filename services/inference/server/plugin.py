@@ -247,8 +247,8 @@ class RookeryPlugin:
         tasks = [asyncio.create_task(_maintain(sleeper, stopping))]
         follower = None
         if settings.follow:
-            streams = RunStreams(settings.redis_url, settings.run, stopping=stopping)
-            follower = PolicyFollower(streams, sleeper)
+            run = RunStreams(settings.redis_url, settings.run, once=True)
+            follower = PolicyFollower(run.policy, sleeper)
             tasks.append(asyncio.create_task(follower.run()))
         for task in tasks:
             task.add_done_callback(_log_failure)

@@ -28,8 +28,6 @@ from services.trainer.versions.commits import Commit
 
 logger = logging.getLogger(__name__)
 
-STREAM = "traces"
-GROUP = "trainer"
 CONSUMER = "trainer"
 
 BLOCK_S = 0.5
@@ -57,7 +55,7 @@ class Intake:
 
     def __init__(
         self,
-        streams: RunStreams,
+        run: RunStreams,
         settings: TrainerSettings,
         commit: Commit,
         *,
@@ -65,7 +63,7 @@ class Intake:
         epoch: int,
         stopping: threading.Event,
     ) -> None:
-        self._streams, self._check, self._epoch, self._stopping = streams, check, epoch, stopping
+        self._run, self._check, self._epoch, self._stopping = run, check, epoch, stopping
         self._batch_groups, self._max_staleness = settings.batch_groups, settings.max_staleness
         self._zero_variance_limit = settings.batch_groups * settings.dynamic_sampling_limit
         if not settings.dynamic_sampling:
@@ -144,14 +142,14 @@ class Intake:
                 self._left_over[entry.group.id] = entry
 
     def _move_to_dead(self, entry_id: str, reason: str) -> None:
-        self._streams.dead_letter(STREAM, entry_id, group=GROUP, reason=reason)
+        self._run.groups.dead_letter(entry_id, reason=reason)
         self._unacknowledged.discard(entry_id)
         TRAINER_GROUPS.labels(result="dead").inc()
 
     def _count_dropped(self) -> None:
         """Sets `dropped` to the run's count in Redis minus the last commit's, so that the count of an
         interrupted batch continues."""
-        counted = self._streams.counts().dropped
+        counted = self._run.counts().dropped
         committed = self._dropped_before
         self._dropped_before = {r: min(committed.get(r, 0), counted.get(r, 0)) for r in self.dropped}
         self.dropped = {r: counted.get(r, 0) - self._dropped_before[r] for r in self.dropped}
@@ -190,7 +188,7 @@ class Intake:
 
     def _drop_other_rewards(self, batch: dict[str, PendingEntry]) -> None:
         """Removes groups that were judged before the run accepted another reward version."""
-        others = self._streams.of_another_reward([entry.group for entry in batch.values()])
+        others = self._run.groups.of_another_reward([entry.group for entry in batch.values()])
         for group in others:
             self._settle([batch.pop(group.id).entry_id], "dropped:reward_version", label="reward_version")
         if others:
@@ -201,7 +199,7 @@ class Intake:
             self._settle([entry.entry_id], "dropped:double", label="double")
 
     def _settle(self, entry_ids: list[str], result: str, *, label: str) -> None:
-        settled = self._streams.settle(entry_ids, group=GROUP, result=result, epoch=self._epoch)
+        settled = self._run.groups.settle(entry_ids, result=result, epoch=self._epoch)
         if settled < len(entry_ids):
             logger.warning("%d of %d %s entries were acknowledged already", settled, len(entry_ids), label)
         self._unacknowledged.difference_update(entry_ids)
@@ -231,13 +229,11 @@ class Intake:
     def _read_ahead(self) -> None:
         try:
             # First, the entries that this trainer read before a restart and did not acknowledge.
-            self._queue_all(self._streams.read_held(STREAM, group=GROUP, consumer=CONSUMER, count=100_000))
+            self._queue_all(self._run.groups.read_held(consumer=CONSUMER, count=100_000))
             claimed_at = time.monotonic()
             while not self._stopping.is_set():
                 self._queue_all(
-                    self._streams.read_new(
-                        STREAM,
-                        group=GROUP,
+                    self._run.groups.read_new(
                         consumer=CONSUMER,
                         count=self._batch_groups,
                         block_s=BLOCK_S,
@@ -246,8 +242,8 @@ class Intake:
                 )
                 if time.monotonic() - claimed_at >= CLAIM_EVERY_S:
                     # Claims entries that are pending but that this trainer never received.
-                    self._streams.keep(STREAM, list(self._unacknowledged), group=GROUP, consumer=CONSUMER)
-                    idle = self._streams.claim_idle(STREAM, group=GROUP, consumer=CONSUMER, idle_s=IDLE_S)
+                    self._run.groups.keep(list(self._unacknowledged), consumer=CONSUMER)
+                    idle = self._run.groups.claim_idle(consumer=CONSUMER, idle_s=IDLE_S)
                     self._queue_all([entry for entry in idle if entry.id not in self._unacknowledged])
                     claimed_at = time.monotonic()
         except BaseException as error:

@@ -21,7 +21,7 @@ from rookery.masking import mask_text
 from rookery.metrics import RELOADS, SERVER_BEHIND
 from rookery.remote import upload
 from rookery.retries import PAUSES_S, retry
-from rookery.streams import RunStreams
+from rookery.streams import PolicyRecord
 from rookery.trace import Adapter
 from services.trainer.versions.commits import served_files
 
@@ -41,7 +41,7 @@ class Publisher:
 
     def __init__(
         self,
-        streams: RunStreams,
+        record: PolicyRecord,
         urls: str,
         *,
         access: Access = OPEN,
@@ -55,7 +55,7 @@ class Publisher:
         `store` is the URL of a folder that gets a copy of each version, such as `s3://bucket/adapters`.
         The run ends with version `max_steps`, unless that is 0.
         """
-        self._streams, self._access = streams, access
+        self._record, self._access = record, access
         self._epoch, self._max_steps = epoch, max_steps
         self._loop = loop
         self._store, self._stored = store, -1
@@ -70,14 +70,14 @@ class Publisher:
         self.wait()
         self._copy_to_store(adapter)
         last = 0 < self._max_steps <= adapter.version.number
-        self._streams.publish_policy(adapter, epoch=self._epoch, last=last)
+        self._record.publish(adapter, epoch=self._epoch, last=last)
         reach("trainer.recorded")
         self._run(self._reload(adapter))
         reach("trainer.published")
 
     def republish(self, adapter: Adapter) -> None:
         """Restores the record if Redis lost it, and sends /reload again to servers that did not answer."""
-        published = self._streams.policy()
+        published = self._record.read()
         if published is None or published.version != adapter.version:
             logger.warning("the policy record says %s: publishing %s again", published, adapter.version.name)
             self.publish(adapter)

@@ -40,17 +40,16 @@ def streams(redis_url: str) -> Iterator[RunStreams]:
 
 def groups(streams: RunStreams) -> list[TraceGroup]:
     """All groups not yet settled, through a trainer's eyes."""
-    reading = {"group": "trainer", "consumer": "t"}
-    streams.read("traces", count=100, block_s=0.001, **reading)
-    streams.read("traces", count=100, block_s=0.001, **reading)
-    return [decode_group(entry.data) for entry in streams.read_held("traces", **reading)]
+    streams.groups.read(count=100, block_s=0.001, consumer="t")
+    streams.groups.read(count=100, block_s=0.001, consumer="t")
+    return [decode_group(entry.data) for entry in streams.groups.read_held(consumer="t")]
 
 
 def settle(streams: RunStreams, count: int, *, result: str = "trained") -> None:
     groups(streams)
-    entries = streams.read_held("traces", group="trainer", consumer="t")[:count]
+    entries = streams.groups.read_held(consumer="t")[:count]
     epoch = streams.take_over()
-    assert streams.settle([e.id for e in entries], group="trainer", result=result, epoch=epoch) == count
+    assert streams.groups.settle([e.id for e in entries], result=result, epoch=epoch) == count
 
 
 @dataclass

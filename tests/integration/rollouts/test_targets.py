@@ -22,7 +22,7 @@ from services.inference.rollouts.group_generator import GroupGenerator
 from services.inference.rollouts.peers import Peers
 from services.reward.scorer import Scorer
 from services.reward.servicer import RewardServicer
-from tests.builders import ROLLOUTS, read
+from tests.builders import read
 from tests.gpt2 import rookworld_lines, write_rookworld_model
 from tests.integration.rollouts.conftest import START
 from tests.integration.rollouts.standins import Inference
@@ -86,7 +86,7 @@ async def test_a_line_is_asked_judged_by_its_answer_and_learned(
     settings = FeedSettings(task="rookworld", sources=str(file), depth=len(LINES))
     with numbered_positions(settings) as position:
         Feed(streams, position, seed=0, depth=settings.depth).top_up()
-    entries = read(streams, "positions", len(LINES), **ROLLOUTS)
+    entries = read(streams.positions, len(LINES))
     settings = RewardSettings(engine_path=Path(stockfish_path), engines=1)
     app = answering(Inference(), lambda text: tokenizer(text)["input_ids"])
     async with (

@@ -15,7 +15,7 @@ from rookery.trace import Position, TraceGroup
 from services.trainer import loop
 from services.trainer.model.policies import build_policy
 from services.trainer.versions.publisher import Publisher
-from tests.builders import ROLLOUTS, read
+from tests.builders import read
 
 BATCH = 3
 WITHIN_S = 600.0
@@ -50,15 +50,11 @@ class Run:
         return Run(self.url, "two", self.folder.with_name("two"), self.model, self.events)
 
     def add(self, groups: list[TraceGroup], *, accept: str = "") -> None:
-        cursor = self.streams.feed_cursor()
+        cursor = self.streams.positions.cursor()
         positions: list[Position] = [group.position for group in groups]
-        self.streams.add_positions(positions, cursor=cursor)
-        for entry, group in zip(
-            read(self.streams, "positions", len(groups), **ROLLOUTS), groups, strict=True
-        ):
-            assert self.streams.publish_group(
-                group, entry_id=entry.id, consumer_group="rollouts", accept=accept
-            )
+        self.streams.positions.add(positions, cursor=cursor)
+        for entry, group in zip(read(self.streams.positions, len(groups)), groups, strict=True):
+            assert self.streams.groups.publish(group, entry_id=entry.id, accept=accept)
 
     def settings(self, steps: int, **changed: Any) -> TrainerSettings:
         return TrainerSettings(
@@ -69,7 +65,7 @@ class Run:
     def train(self, steps: int, **changed: Any) -> None:
         settings = self.settings(steps, **changed)
         epoch = self.streams.take_over()
-        publisher = Publisher(self.streams, "", epoch=epoch, loop=self.events)
+        publisher = Publisher(self.streams.policy, "", epoch=epoch, loop=self.events)
         stopping, late = threading.Event(), threading.Event()
         timer = threading.Timer(WITHIN_S, lambda: (late.set(), stopping.set()))
         timer.start()
@@ -92,9 +88,9 @@ class Run:
     def reasons(self) -> list[str]:
         """Why entries went to `dead`."""
         with contextlib.closing(redis.Redis.from_url(self.url)) as client:
-            return [fields[b"reason"].decode() for _, fields in client.xrange(self.streams.key("dead"))]
+            return [fields[b"reason"].decode() for _, fields in client.xrange(self.streams.redis.key("dead"))]
 
     def accounted(self) -> bool:
         counts = self.streams.counts()
         settled = counts.trained + sum(counts.dropped.values()) + counts.dead.get("traces", 0)
-        return counts.generated == settled + self.streams.length("traces")
+        return counts.generated == settled + self.streams.groups.length()

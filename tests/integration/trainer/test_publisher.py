@@ -78,7 +78,7 @@ class Setting:
         self.streams = RunStreams(redis_url, "r")
         self.servers = [Server() for _ in range(servers)]
         urls = ",".join(server.url for server in self.servers)
-        self.publisher = Publisher(self.streams, urls, epoch=self.streams.take_over(), loop=loop)
+        self.publisher = Publisher(self.streams.policy, urls, epoch=self.streams.take_over(), loop=loop)
 
     def publish(self, *numbers: int) -> None:
         for number in numbers:
@@ -130,7 +130,7 @@ def test_every_server_is_told_every_version_and_the_record_goes_first(two: Setti
     two.publisher.wait()
     assert [server.told for server in two.servers] == 2 * [[0, 1, 2]]
     assert [server.behind for server in two.servers] == [0, 0]
-    assert two.streams.policy() == adapter(2)
+    assert two.streams.policy.read() == adapter(2)
 
 
 def test_a_hung_server_is_left_behind_and_told_the_newest_version_later(two: Setting) -> None:
@@ -157,7 +157,7 @@ def test_a_single_hung_server_is_waited_for_once(one: Setting) -> None:
     [(_, limit)] = waits(lambda: one.publish(1))
     assert limit <= module.FIRST_S
     assert waits(lambda: one.publish(2, 3)) == []
-    assert one.streams.policy() == adapter(3)
+    assert one.streams.policy.read() == adapter(3)
 
 
 def test_the_others_get_a_moment_once_the_first_has_answered(two: Setting) -> None:
@@ -219,7 +219,7 @@ def test_a_server_that_joins_is_told_at_once_and_one_that_leaves_is_forgotten(
     hosts["inference.test"] = []
     streams = RunStreams(redis_url, "r")
     with events() as loop:
-        publisher = Publisher(streams, name, epoch=streams.take_over(), loop=loop)
+        publisher = Publisher(streams.policy, name, epoch=streams.take_over(), loop=loop)
         publisher.publish(adapter(0))  # nobody is there yet
         hosts["inference.test"] = ["127.0.0.1"]
         until(lambda: first.told == [0])
@@ -249,9 +249,9 @@ def test_a_store_that_is_away_stops_nothing_and_gets_the_version_later(
     streams = RunStreams(redis_url, "r")
     with events() as loop:
         store = f"file://{blocked}/adapters"
-        publisher = Publisher(streams, "", epoch=streams.take_over(), loop=loop, store=store)
+        publisher = Publisher(streams.policy, "", epoch=streams.take_over(), loop=loop, store=store)
         publisher.publish(committed)
-        assert streams.policy() == committed
+        assert streams.policy.read() == committed
         assert "policy-v000000 is not in the store" in caplog.text
         blocked.unlink()
         publisher.republish(committed)
@@ -268,7 +268,7 @@ def test_a_first_look_up_that_fails_is_raised(redis_url: str, monkeypatch: pytes
     monkeypatch.setattr(module.replicas, "follow", broken)
     streams = RunStreams(redis_url, "r")
     with events() as loop:
-        publisher = Publisher(streams, "http://a", epoch=streams.take_over(), loop=loop)
+        publisher = Publisher(streams.policy, "http://a", epoch=streams.take_over(), loop=loop)
         with pytest.raises(ZeroDivisionError, match="http://a"):
             publisher.publish(adapter(0))
 
