@@ -25,7 +25,7 @@ from services.trainer.distributed.process_group import Follower, World, join_pro
 from services.trainer.loop import check_resumable, train
 from services.trainer.model.policies import build_policy
 from services.trainer.training import optimizer as adam
-from services.trainer.training.ranks import follow
+from services.trainer.training.policy_trainer import follow
 from services.trainer.versions import commits
 from services.trainer.versions.publisher import Publisher
 
@@ -111,7 +111,7 @@ def add_routes(app: FastAPI, root: Path) -> None:
 async def _train(
     settings: TrainerSettings, world: World, state: dict[str, str], stop: threading.Event
 ) -> None:
-    streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
+    run = RunStreams(settings.redis_url, settings.run, stopping=stop)
     if settings.adapter_store:
         open_store(settings.adapter_store)  # raises now, not after the first version
     # Lock before anything is written or taken over: a second trainer must not disturb the first one.
@@ -119,12 +119,12 @@ async def _train(
         policy = await asyncio.to_thread(build_policy, settings)
         settings = await asyncio.to_thread(resolve_micro_batch_tokens, settings, policy)
         state["reason"] = "waiting for redis"
-        await asyncio.to_thread(streams.agree, {"batch_groups": settings.batch_groups})
-        await asyncio.to_thread(check_resumable, settings, streams)
+        await asyncio.to_thread(run.agree, {"batch_groups": settings.batch_groups})
+        commit = await asyncio.to_thread(check_resumable, settings, run)
         settings.write_resolved(settings.run_dir)  # only now, after the checks for resuming
-        epoch = await asyncio.to_thread(streams.take_over)
+        epoch = await asyncio.to_thread(run.take_over)
         publisher = Publisher(
-            streams.policy,
+            run.policy,
             settings.inference_urls,
             access=settings.access,
             epoch=epoch,
@@ -135,8 +135,9 @@ async def _train(
         state.pop("reason")
         try:
             await asyncio.to_thread(
-                train, settings, policy, streams, publisher, epoch=epoch, stopping=stop, world=world
-            )
+                train, settings, policy, run, publisher,
+                commit=commit, epoch=epoch, stopping=stop, world=world,
+            )  # fmt: skip
         finally:
             await publisher.close()
         if settings.store:

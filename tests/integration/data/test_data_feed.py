@@ -25,7 +25,6 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.redis
 
-GROUP = "rollouts"
 SEED = 3
 
 

@@ -64,6 +64,7 @@ class Run:
 
     def train(self, steps: int, **changed: Any) -> None:
         settings = self.settings(steps, **changed)
+        commit = loop.check_resumable(settings, self.streams)
         epoch = self.streams.take_over()
         publisher = Publisher(self.streams.policy, "", epoch=epoch, loop=self.events)
         stopping, late = threading.Event(), threading.Event()
@@ -71,7 +72,15 @@ class Run:
         timer.start()
         try:
             policy = build_policy(settings)
-            loop.train(settings, policy, self.streams, publisher, epoch=epoch, stopping=stopping)
+            loop.train(
+                settings,
+                policy,
+                self.streams,
+                publisher,
+                commit=commit,
+                epoch=epoch,
+                stopping=stopping,
+            )
         finally:
             timer.cancel()
         assert not late.is_set(), f"{steps} steps were not done within {WITHIN_S:.0f} s"

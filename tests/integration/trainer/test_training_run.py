@@ -502,7 +502,13 @@ def test_a_second_trainer_fences_the_first(run: Run) -> None:
     run.streams.take_over()
     with pytest.raises(Conflict, match="another trainer"):
         loop.train(
-            settings, Policy(settings), run.streams, publisher, epoch=epoch, stopping=threading.Event()
+            settings,
+            Policy(settings),
+            run.streams,
+            publisher,
+            commit=None,
+            epoch=epoch,
+            stopping=threading.Event(),
         )
 
 
