@@ -202,14 +202,4 @@ async def serve_watcher(settings: WatchSettings) -> None:
     async def ready() -> str | None:
         return await run.redis.unreachable() or watcher.trouble
 
-    await serve(
-        background_service(
-            "arena",
-            settings.host,
-            settings.port,
-            port_setting="--port (ARENA_PORT)",
-            access=settings.access,
-            ready=ready,
-            background=(watch,),
-        )
-    )
+    await serve(background_service(settings, "arena", watch, ready=ready))

@@ -119,12 +119,10 @@ async def _serve(settings: ExporterSettings) -> None:
     run = RunStreams(settings.redis_url, settings.run)
     await serve(
         background_service(
+            settings,
             "exporter",
-            settings.host,
-            settings.port,
-            port_setting="--port (EXPORTER_PORT)",
-            access=settings.access,
+            run.redis.stop_waiting,
+            Exporter(run, every_s=settings.every_s).run,
             ready=run.redis.unreachable,
-            background=(run.redis.stop_waiting, Exporter(run, every_s=settings.every_s).run),
         )
     )

@@ -255,13 +255,8 @@ async def _serve(settings: ArchiverSettings) -> None:
     )
 
     async def archive(stopping: asyncio.Event) -> None:
-        working = asyncio.create_task(asyncio.to_thread(archiver.run, stopped))
-        stop = asyncio.create_task(stopping.wait())
-        await asyncio.wait({working, stop}, return_when=asyncio.FIRST_COMPLETED)
-        stopped.set()
-        stop.cancel()
         try:
-            await working
+            await asyncio.to_thread(archiver.run, stopped)
         except Unavailable:
             if not stopping.is_set():
                 raise
@@ -269,17 +264,7 @@ async def _serve(settings: ArchiverSettings) -> None:
     async def ready() -> str | None:
         return await run.redis.unreachable() or archiver.trouble
 
-    await serve(
-        background_service(
-            "archiver",
-            settings.host,
-            settings.port,
-            port_setting="--port (ARCHIVE_PORT)",
-            access=settings.access,
-            ready=ready,
-            background=(archive,),
-        )
-    )
+    await serve(background_service(settings, "archiver", run.redis.stop_waiting, archive, ready=ready))
 
 
 if __name__ == "__main__":

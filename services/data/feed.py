@@ -160,13 +160,7 @@ async def _serve(settings: FeedSettings) -> None:
         )
         await serve(
             background_service(
-                "feed",
-                settings.host,
-                settings.port,
-                port_setting="--port (FEED_PORT)",
-                access=settings.access,
-                ready=run.redis.unreachable,
-                background=(run.redis.stop_waiting, feed.run),
+                settings, "feed", run.redis.stop_waiting, feed.run, ready=run.redis.unreachable
             )
         )
 

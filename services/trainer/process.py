@@ -77,17 +77,7 @@ async def _lead(settings: TrainerSettings, world: World) -> None:
 
     add_probes(app, ready=ready)
     add_routes(app, settings.adapters_dir)
-    await serve(
-        Service(
-            name="trainer",
-            app=app,
-            host=settings.host,
-            port=settings.port,
-            port_setting="--port or TRAINER_PORT",
-            access=settings.access,
-            background=(training,),
-        )
-    )
+    await serve(Service.at(settings, "trainer", app, background=(training,)))
 
 
 def add_routes(app: FastAPI, root: Path) -> None:

@@ -32,13 +32,10 @@ async def _serve(settings: ViewerSettings) -> None:
     stopping = asyncio.Event()
     with TemporaryDirectory(prefix="rookery-viewer-") as folder:
         await serve(
-            Service(
-                name="viewer",
-                app=create_app(settings, folder=Path(folder), stopping=stopping),
-                host=settings.host,
-                port=settings.port,
-                port_setting="--port (VIEWER_PORT)",
-                access=settings.access,
+            Service.at(
+                settings,
+                "viewer",
+                create_app(settings, folder=Path(folder), stopping=stopping),
                 public=True,
                 stopping=stopping,
             )

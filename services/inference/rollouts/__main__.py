@@ -67,15 +67,8 @@ async def _serve(settings: RolloutsSettings) -> None:
         await asyncio.to_thread(run.agree, settings.terms)
         await loop.run(stopping)
 
-    service = background_service(
-        "rollouts",
-        settings.host,
-        settings.port,
-        port_setting="--port or ROLLOUTS_PORT",
-        access=settings.access,
-        ready=ready,
-        background=(run.redis.stop_waiting, peers.watch, loop.keep, make_groups),
-    )
+    tasks = (run.redis.stop_waiting, peers.watch, loop.keep, make_groups)
+    service = background_service(settings, "rollouts", *tasks, ready=ready)
     add_problem_handlers(service.app)
     service.on_stop = peers.close
     await serve(service)

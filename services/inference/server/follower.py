@@ -40,7 +40,7 @@ class PolicyFollower:
     async def follow_once(self) -> None:
         """Reads the record once, and loads its version if it is new."""
         try:
-            adapter = await asyncio.to_thread(self._read)
+            adapter = await asyncio.to_thread(self._record.read)
             if adapter is None:
                 self._wait("no policy published yet")
                 return
@@ -66,13 +66,10 @@ class PolicyFollower:
         except Conflict:
             # Either a /reload was faster than this read, and the record has changed since; or the run went
             # back, because a trainer resumed from an older commit. Then the record decides.
-            if await asyncio.to_thread(self._read) != adapter:
+            if await asyncio.to_thread(self._record.read) != adapter:
                 return
             await self._policies.reload(adapter, rollback=True, wake=False)
         self._settled, self.waiting_for = True, ""
-
-    def _read(self) -> Adapter | None:
-        return self._record.read()
 
     def _wait(self, reason: str) -> None:
         if reason != self.waiting_for:
