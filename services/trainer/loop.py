@@ -53,8 +53,8 @@ def train(
     Raises:
         Conflict: another trainer has taken over the run.
     """
-    trainer = PolicyTrainer.of(settings, policy, world)
-    commit = _start_from(commit, settings, trainer, run)
+    trainer = PolicyTrainer(settings, policy, world)
+    commit = _start_from(commit, trainer, run)
     publisher.publish(_adapter(settings, commit))
     check = partial(check_group_length, policy.model)
     intake = Intake(run, settings, commit, check=check, epoch=epoch, stopping=stopping)
@@ -64,24 +64,18 @@ def train(
         intake,
     ):
         reporter.recover(commit.row)
-        commit = _take_steps(commit, settings, trainer, intake=intake, publisher=publisher, reporter=reporter)
+        commit = _take_steps(commit, trainer, intake, publisher=publisher, reporter=reporter)
     publisher.wait()
     logger.info("training ended at version %d", commit.version.number)
 
 
 def _take_steps(
-    commit: Commit,
-    settings: TrainerSettings,
-    trainer: PolicyTrainer,
-    *,
-    intake: Intake,
-    publisher: Publisher,
-    reporter: StepReporter,
+    commit: Commit, trainer: PolicyTrainer, intake: Intake, *, publisher: Publisher, reporter: StepReporter
 ) -> Commit:
     """The loop: batch -> step -> commit -> acknowledge -> publish. Returns the last commit."""
-    state, world = RunningState.of(commit.running_state), trainer.world
-    attempts = Attempts(settings.run_dir, survives=world.size == 1)
-    meter = SpeedMeter(trainer.policy, settings, devices=world.size)
+    settings, state = trainer.settings, RunningState.of(commit.running_state)
+    attempts = Attempts(settings.run_dir, survives=trainer.world.size == 1)
+    meter = SpeedMeter(trainer.policy, settings, devices=trainer.world.size)
     # Also keep the versions from which groups may still arrive: `mismatch` needs them.
     keep = max(settings.keep, settings.max_staleness + 1)
     while not settings.max_steps or commit.version.number < settings.max_steps:
@@ -156,14 +150,13 @@ def check_resumable(settings: TrainerSettings, run: RunStreams) -> Commit | None
     return commit
 
 
-def _start_from(
-    commit: Commit | None, settings: TrainerSettings, trainer: PolicyTrainer, run: RunStreams
-) -> Commit:
+def _start_from(commit: Commit | None, trainer: PolicyTrainer, run: RunStreams) -> Commit:
     """Loads a commit in all processes; of a new run, version 0, which it commits.
 
     If the run goes back to an earlier version, returns a copy with a new number: they are never reused,
     because servers, waiting groups and the rollouts' admission use them.
     """
+    settings = trainer.settings
     write = partial(commits.write, settings.adapters_dir, fingerprint=settings.fingerprint())
     if commit is None:
         commit = write(number=0, files=trainer.files(), ledger=(), running_state=RunningState().as_json())

@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -31,27 +31,19 @@ PER_PROCESS = frozenset(("device", "threads", "host", "port"))
 """Settings in which processes may differ. If `micro_batch_tokens` is measured, all use rank 0's value."""
 
 
-@dataclass(frozen=True, slots=True)
 class PolicyTrainer:
-    """A policy with its optimizer. Must be created in the thread that trains.
+    """A policy with a new optimizer. Must be created in the thread that trains.
 
     With several processes, each call in rank 0 makes the followers do the same.
     """
 
-    settings: TrainerSettings
-    policy: Policy
-    optimizer: torch.optim.Optimizer
-    world: World
-
-    @classmethod
-    def of(cls, settings: TrainerSettings, policy: Policy, world: World) -> "PolicyTrainer":
-        """Creates a trainer with a new optimizer."""
+    def __init__(self, settings: TrainerSettings, policy: Policy, world: World) -> None:
         if policy.device.type == "cuda":
             torch.cuda.set_device(policy.device)  # a thread does not inherit the device
-        optimizer = adam.build(
+        self.settings, self.policy, self.world = settings, policy, world
+        self.optimizer = adam.build(
             policy.parameters, lr=settings.lr, bits=settings.adam_bits, offload=settings.offload
         )
-        return cls(settings, policy, optimizer, world)
 
     def load(self, folder: Path) -> None:
         """Loads the weights of a commit, and Adam's moments if they exist: old commits have none."""
@@ -101,13 +93,12 @@ def follow(
         ArithmeticError: its running state differs from rank 0's after the same batches.
         Unavailable: rank 0 is gone.
     """
-    trainer = PolicyTrainer.of(settings, policy, world)
+    trainer = PolicyTrainer(settings, policy, world)
     expected: RunningState | None = None
     for data in world.commands(stop_requested):
         call, arguments, groups = decode(data)
         if call == "load":
-            settings = agreed(settings, arguments["settings"])
-            trainer, expected = PolicyTrainer(settings, policy, trainer.optimizer, world), None
+            trainer.settings, expected = agreed(settings, arguments["settings"]), None
             trainer.load(Path(arguments["folder"]))
         elif call == "files":
             for content in trainer.files().values():
@@ -122,7 +113,9 @@ def follow(
                 )
             stats = trainer.train_step(groups, step=step, state=state, dry_run=arguments["dry_run"])
             if not arguments["dry_run"]:
-                expected = state.after(groups, stats, step=step, zero_variance_share=0.0, settings=settings)
+                expected = state.after(
+                    groups, stats, step=step, zero_variance_share=0.0, settings=trainer.settings
+                )
     logger.info("rank %d ends", world.rank)
 
 

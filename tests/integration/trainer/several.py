@@ -43,12 +43,12 @@ def settings_of(case: str, folder: Path) -> TrainerSettings:
 
 def steps(settings: TrainerSettings, world: World, out: Path) -> None:
     """Steps, one of them on a single row; before the last, another trainer takes over from a commit."""
-    trainer = PolicyTrainer.of(settings, build_policy(settings), world)
+    trainer = PolicyTrainer(settings, build_policy(settings), world)
     rows, state = [], RunningState()
     for step in range(STEPS):
         if step == STEPS - 1:
             _keep(trainer, out / "middle", world)
-            trainer = PolicyTrainer.of(settings, build_policy(settings), world)
+            trainer = PolicyTrainer(settings, build_policy(settings), world)
             trainer.load(out / "middle")
         groups = [make_group(10 * step + i, version=step, vocabulary=80) for i in range(3)]
         if step == 1:

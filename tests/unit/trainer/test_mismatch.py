@@ -38,7 +38,7 @@ def trainer_of(kind: str, tiny_model: Path, folder: Path) -> PolicyTrainer:
     settings = TrainerSettings(
         model=model, run_dir=folder, device="cpu", lr=0.05, warmup_steps=0, **KINDS[kind]
     )
-    trainer = PolicyTrainer.of(settings, build_policy(settings), World())
+    trainer = PolicyTrainer(settings, build_policy(settings), World())
     for number in (8, 9, 10):
         train(trainer, [make_group(number, version=number)], step=number)
         commits.write(

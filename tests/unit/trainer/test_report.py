@@ -34,7 +34,7 @@ def written(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     policy = Policy(settings)
     groups = [make_group(0, version=0), make_group(1, version=1)]
     meter = SpeedMeter(policy, settings)
-    trainer = PolicyTrainer.of(settings, policy, World())
+    trainer = PolicyTrainer(settings, policy, World())
     with meter.step():
         result = trainer.train_step(groups, step=1, state=RunningState())
     row = describe_step(

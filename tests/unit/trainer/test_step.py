@@ -118,7 +118,7 @@ def test_the_figures_of_each_token_are_kept_within_a_limit(
 
 def test_a_falling_rate_goes_on_where_a_stopped_run_was(tiny_model: Path, tmp_path: Path) -> None:
     settings = _settings(tiny_model, tmp_path, lr_schedule="cosine", max_steps=4, warmup_steps=1, lr=0.01)
-    trainer = PolicyTrainer.of(settings, Policy(settings), World())
+    trainer = PolicyTrainer(settings, Policy(settings), World())
     rates, half = [], {}
     for step in range(4):
         half = half if step > 2 else contents(trainer.files())
@@ -128,7 +128,7 @@ def test_a_falling_rate_goes_on_where_a_stopped_run_was(tiny_model: Path, tmp_pa
     assert rates == pytest.approx([0.005, *(0.01 * part for part in falling)])
     for name, data in half.items():
         (tmp_path / name).write_bytes(data)
-    again = PolicyTrainer.of(settings, Policy(settings), World())
+    again = PolicyTrainer(settings, Policy(settings), World())
     again.load(tmp_path)
     for step in range(2, 4):
         result = again.train_step(_groups(step), step=step, state=RunningState())
