@@ -9,7 +9,6 @@ import asyncio
 import json
 import logging
 import os
-import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -185,15 +184,13 @@ async def serve_watcher(settings: WatchSettings) -> None:
     """Watches until SIGINT or SIGTERM, and answers probes meanwhile."""
     configure("arena")
     os.nice(NICENESS)
-    stopped = threading.Event()
-    run = RunStreams(settings.redis_url, settings.run, stopping=stopped)
+    run = RunStreams(settings.redis_url, settings.run)
     watcher = Watcher(settings, run.policy)
 
     async def watch(stopping: asyncio.Event) -> None:
         working = asyncio.create_task(watcher.run())
         stop_requested = asyncio.create_task(stopping.wait())
         await asyncio.wait({working, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
-        stopped.set()
         stop_requested.cancel()
         working.cancel()
         with suppress(asyncio.CancelledError):
@@ -202,4 +199,4 @@ async def serve_watcher(settings: WatchSettings) -> None:
     async def ready() -> str | None:
         return await run.redis.unreachable() or watcher.trouble
 
-    await serve(background_service(settings, "arena", watch, ready=ready))
+    await serve(background_service(settings, "arena", run.redis.stop_waiting, watch, ready=ready))

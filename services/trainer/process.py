@@ -118,15 +118,7 @@ def _train(
         commit = check_resumable(settings, run)
         settings.write_resolved(settings.run_dir)  # only now, after the checks for resuming
         epoch = run.take_over()
-        publisher = Publisher(
-            run.policy,
-            settings.inference_urls,
-            access=settings.access,
-            epoch=epoch,
-            loop=loop,
-            store=settings.adapter_store,
-            max_steps=settings.max_steps,
-        )
+        publisher = Publisher(run.policy, settings, epoch=epoch, loop=loop)
         state.pop("reason")
         try:
             train(settings, policy, run, publisher, commit=commit, epoch=epoch, stopping=stop, world=world)

@@ -41,19 +41,10 @@ async def _serve(settings: RolloutsSettings) -> None:
     run = RunStreams(settings.redis_url, settings.run)
     reward = RewardClient(settings.reward_target, access=settings.access, wait_for_ready=True)
     peers = Peers(settings.inference_urls, reward, access=settings.access, changed=changed)
-    generator = GroupGenerator(
-        run=settings.run,
-        peers=peers,
-        style=settings.style,
-        group_size=settings.group_size,
-        sampling=settings.sampling,
-        seed=settings.seed,
-        state_max_tokens=settings.state_max_tokens,
-    )
     lead = Lead(settings.batch_groups, settings.staleness, just_in_time=settings.just_in_time)
     loop = Loop(
         run,
-        generator,
+        GroupGenerator(settings, peers),
         Admission(lead, settings.max_inflight),
         consumer=settings.consumer,
         accept_reward_version=settings.accept_reward_version,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rookery import replicas
-from rookery.access import OPEN, Access
 from rookery.clients import InferenceClient
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import PeerFault, RookeryError, SetupError
 from rookery.failpoints import reach
 from rookery.masking import mask_text
@@ -42,34 +42,25 @@ class Publisher:
     def __init__(
         self,
         record: PolicyRecord,
-        urls: str,
+        settings: TrainerSettings,
         *,
-        access: Access = OPEN,
         epoch: int,
         loop: asyncio.AbstractEventLoop,
-        store: str = "",
-        max_steps: int = 0,
     ) -> None:
-        """`urls` are as in `rookery.replicas`; a server that joins gets the newest version at once.
-
-        `store` is the URL of a folder that gets a copy of each version, such as `s3://bucket/adapters`.
-        The run ends with version `max_steps`, unless that is 0.
-        """
-        self._record, self._access = record, access
-        self._epoch, self._max_steps = epoch, max_steps
-        self._loop = loop
-        self._store, self._stored = store, -1
+        """`loop` is another thread's. A server that joins gets the newest version at once."""
+        self._record, self._settings, self._epoch, self._loop = record, settings, epoch, loop
+        self._stored = -1
         self._newest: Adapter | None = None
         self._by_url: dict[str, _Server] = {}
         self._looked_up = threading.Event()
-        self._follow_task = asyncio.run_coroutine_threadsafe(self._follow_servers(urls), loop)
+        self._follow_task = asyncio.run_coroutine_threadsafe(self._follow_servers(), loop)
         self._follow_task.add_done_callback(lambda _: self._looked_up.set())  # also after an error
 
     def publish(self, adapter: Adapter) -> None:
         """Publishes a version after its commit and acknowledgement. First waits for the previous version."""
         self.wait()
         self._copy_to_store(adapter)
-        last = 0 < self._max_steps <= adapter.version.number
+        last = 0 < self._settings.max_steps <= adapter.version.number
         self._record.publish(adapter, epoch=self._epoch, last=last)
         reach("trainer.recorded")
         self._run(self._reload(adapter))
@@ -119,27 +110,27 @@ class Publisher:
 
     def _copy_to_store(self, adapter: Adapter) -> None:
         """Copies a version to the store. If that fails, training goes on, and `republish` tries again."""
-        if not self._store or self._stored == adapter.version.number:
+        store, folder = self._settings.adapter_store, Path(adapter.path)
+        if not store or self._stored == adapter.version.number:
             return
-        folder = Path(adapter.path)
         try:
             # `SHA256SUMS` comes last, so a server that finds it finds all files.
             names = [f"{folder.name}/{path.name}" for path in served_files(folder)]
-            upload(folder.parent, names, self._store)
+            upload(folder.parent, names, store)
             self._stored = adapter.version.number
         except Exception as error:  # each store has its own
             logger.error(
                 "%s is not in the store, and other machines cannot serve it: --adapter-store %s: %s %s",
-                folder.name, self._store, type(error).__name__, error,
+                folder.name, store, type(error).__name__, error,
             )  # fmt: skip
 
-    async def _follow_servers(self, urls: str) -> None:
-        async for current in replicas.follow(urls):
+    async def _follow_servers(self) -> None:
+        async for current in replicas.follow(self._settings.inference_urls):
             removed = [self._by_url.pop(url) for url in self._by_url.keys() - current]
             for url in current:
                 if url not in self._by_url:
                     self._by_url[url] = _Server(
-                        InferenceClient(url, access=self._access, timeout_s=RELOAD_TIMEOUT_S)
+                        InferenceClient(url, access=self._settings.access, timeout_s=RELOAD_TIMEOUT_S)
                     )
                     if self._newest:
                         self._by_url[url].reload(self._newest)

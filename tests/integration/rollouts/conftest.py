@@ -8,8 +8,9 @@ import pytest
 
 from rookery.clients import RewardClient
 from rookery.codec import decode_group
+from rookery.config.rollouts import RolloutsSettings
 from rookery.streams import RunStreams
-from rookery.trace import Sampling, TraceGroup
+from rookery.trace import TraceGroup
 from services.inference.rollouts import admission
 from services.inference.rollouts import loop as loop_module
 from services.inference.rollouts.admission import Admission, Lead
@@ -72,7 +73,7 @@ class House:
         stopping, changed = asyncio.Event(), asyncio.Event()
         reward = RewardClient(self.reward_target)
         peers = Peers(",".join(self.urls), reward, changed=changed)
-        generator = GroupGenerator("test", peers, "mover-squares", GROUP_SIZE, Sampling(), seed=7)
+        generator = GroupGenerator(RolloutsSettings(run="test", group_size=GROUP_SIZE, seed=7), peers)
         lead = Lead(BATCH_GROUPS, self.staleness, just_in_time=self.just_in_time)
         loop = Loop(
             self.streams,

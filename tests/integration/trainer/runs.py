@@ -66,7 +66,7 @@ class Run:
         settings = self.settings(steps, **changed)
         commit = loop.check_resumable(settings, self.streams)
         epoch = self.streams.take_over()
-        publisher = Publisher(self.streams.policy, "", epoch=epoch, loop=self.events)
+        publisher = Publisher(self.streams.policy, settings, epoch=epoch, loop=self.events)
         stopping, late = threading.Event(), threading.Event()
         timer = threading.Timer(WITHIN_S, lambda: (late.set(), stopping.set()))
         timer.start()

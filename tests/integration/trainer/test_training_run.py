@@ -498,7 +498,7 @@ def test_a_second_trainer_fences_the_first(run: Run) -> None:
     run.add(_groups(BATCH))
     settings = run.settings(1)
     epoch = run.streams.take_over()
-    publisher = Publisher(run.streams.policy, "", epoch=epoch, loop=run.events)
+    publisher = Publisher(run.streams.policy, settings, epoch=epoch, loop=run.events)
     run.streams.take_over()
     with pytest.raises(Conflict, match="another trainer"):
         loop.train(
@@ -762,7 +762,7 @@ def test_a_policy_record_that_redis_lost_is_published_again(run: Run, redis_url:
     adapter = run.streams.policy.read()
     assert adapter is not None
     epoch = run.streams.take_over()
-    publisher = Publisher(run.streams.policy, "", epoch=epoch, loop=run.events)
+    publisher = Publisher(run.streams.policy, run.settings(1), epoch=epoch, loop=run.events)
     with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
         client.delete(run.streams.redis.key("policy"))
     publisher.republish(adapter)
