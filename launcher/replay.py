@@ -75,7 +75,7 @@ def replay(settings: ReplaySettings, console: Console) -> int:
         _await_redis(start("redis", *redis_argv(out / "redis")), run)
         console.print(f"logs and versions are in {out}")
         feeding = start(
-            "republish", *module, SERVICES["data"].module, "republish", settings.archive, "--to", "replay",
+            "republish", *module, "chess_datasets", "republish", settings.archive, "--to", "replay",
             "--run", settings.run or settings.run_dir.resolve().name, "--redis-url", url,
         )  # fmt: skip
         training = start(

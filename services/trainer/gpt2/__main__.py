@@ -49,8 +49,9 @@ def main(argv: list[str]) -> int:
 
 def _generate(settings: GenerateSettings) -> None:
     from rookery.hub import model_folder
+    from rookery.trace import Sampling
     from services.trainer.gpt2 import loader
-    from services.trainer.gpt2.generate import Sampling, generate
+    from services.trainer.gpt2.generate import generate
     from services.trainer.gpt2.loader import load_tokenizer
 
     folder = model_folder(str(settings.model))
@@ -59,9 +60,8 @@ def _generate(settings: GenerateSettings) -> None:
     [rows] = generate(
         loader.load(folder),
         [tokenizer.encode(settings.prompt).ids],
-        max_tokens=settings.max_tokens,
         count=settings.count,
-        sampling=Sampling(settings.temperature, settings.top_k, settings.top_p),
+        sampling=Sampling(settings.temperature, settings.top_p, settings.top_k, settings.max_tokens),
         stop=() if end is None else (end,),
         seed=settings.seed,
     )
