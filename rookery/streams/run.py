@@ -4,26 +4,9 @@ Each change of state is one Lua script, so a retry after a lost connection neith
 anything: a group is published if and only if its position is still unacknowledged, and it is counted if and
 only if it is still pending.
 
-Keys, all prefixed `rookery:<run>:`
-    positions   stream  entries until their group is published
-    positions:faults  hash  how often work on an entry has failed, until the entry leaves the stream
-    traces      stream  entries until the trainer has committed or dropped them and the archive, if one
-                        has joined, has written them
-    dead        stream  entries that could not be processed, with the reason: the newest `DEAD_LIMIT`
-    policy      hash    the committed version: number, sha256, path, base_model, the epoch of its trainer,
-                        whether it is the run's last, and how many groups were waiting when it was published
-    counts      hash    generated, trained, dropped:<reason>, dead:<stream>, archive:<result>
-    feed        hash    cursor: how many positions of the seeded order have been fed
-    terms       hash    sizes that all members of the run must share, set by the first member, and
-                        reward_version:<task>, set by the first group
-    epoch       string  when the newest trainer started, in microseconds; calls with another epoch are refused
-    traces:archive   hash  the archive that has joined: its consumer group, how many settled entries the
-                           stream keeps for it, and epoch:<consumer>, when the newest of this name started
-    traces:settled   set   entries the trainer has settled and the archive has not written
-    traces:archived  set   entries the archive has written and the trainer has not settled
-
 `positions` and `traces` are never trimmed: producers wait for room instead. The trainer never waits for the
 archive: entries settled beyond the archive's limit are deleted without being archived, and are counted.
+ARCHITECTURE.md has a table of all keys.
 """
 
 import logging
