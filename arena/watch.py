@@ -9,7 +9,6 @@ import asyncio
 import json
 import logging
 import os
-import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -25,7 +24,7 @@ from rookery.metrics import EVALUATED_VERSION, EVALUATION, EVALUATION_S
 from rookery.mlflow_run import ID_FILE, connect, log_metrics
 from rookery.plots.steps import PREFIX, STRENGTH_FILE, as_step, read_strength
 from rookery.serving import background_service, serve
-from rookery.streams import RunStreams
+from rookery.streams import PolicyRecord, RunStreams
 from rookery.trace import PolicyVersion
 
 logger = logging.getLogger("arena.watch")
@@ -40,12 +39,12 @@ _NO_POLICY = "no policy published yet"
 class Watcher:
     """Evaluates the versions of one run."""
 
-    def __init__(self, settings: WatchSettings, streams: RunStreams) -> None:
+    def __init__(self, settings: WatchSettings, policy: PolicyRecord) -> None:
         """Raises InvalidInput or SetupError if the opponent or the referee cannot be made."""
         self.trouble: str | None = _NO_POLICY
         """Why nothing can be evaluated at the moment; None if nothing is wrong."""
         self._settings = settings
-        self._streams = streams
+        self._policy = policy
         self._inference = InferenceClient(settings.inference_url, access=settings.access)
         self._evaluator = VersionEvaluator(settings)
         self._done = self._newest = -1
@@ -80,7 +79,7 @@ class Watcher:
 
     async def _step(self) -> None:
         """Evaluates the newest version that is due, unless that has been done."""
-        policy = await asyncio.to_thread(self._streams.policy)
+        policy = await asyncio.to_thread(self._policy.read)
         if policy is None:
             raise Unavailable(_NO_POLICY)
         newest = policy.version.number
@@ -185,31 +184,19 @@ async def serve_watcher(settings: WatchSettings) -> None:
     """Watches until SIGINT or SIGTERM, and answers probes meanwhile."""
     configure("arena")
     os.nice(NICENESS)
-    stopped = threading.Event()
-    streams = RunStreams(settings.redis_url, settings.run, stopping=stopped)
-    watcher = Watcher(settings, streams)
+    run = RunStreams(settings.redis_url, settings.run)
+    watcher = Watcher(settings, run.policy)
 
     async def watch(stopping: asyncio.Event) -> None:
         working = asyncio.create_task(watcher.run())
         stop_requested = asyncio.create_task(stopping.wait())
         await asyncio.wait({working, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
-        stopped.set()
         stop_requested.cancel()
         working.cancel()
         with suppress(asyncio.CancelledError):
             await working
 
     async def ready() -> str | None:
-        return await streams.unreachable() or watcher.trouble
+        return await run.redis.unreachable() or watcher.trouble
 
-    await serve(
-        background_service(
-            "arena",
-            settings.host,
-            settings.port,
-            port_setting="--port (ARENA_PORT)",
-            access=settings.access,
-            ready=ready,
-            background=(watch,),
-        )
-    )
+    await serve(background_service(settings, "arena", run.redis.stop_waiting, watch, ready=ready))

@@ -12,8 +12,7 @@ from rich.text import Text
 from launcher.status import RunPlace
 from rookery.codec import decode_group, decode_position
 from rookery.errors import NotFound, SetupError, WireError
-from rookery.streams import RunStreams
-from rookery.streams.reader import DeadLetter
+from rookery.streams import DeadLetter, RunStreams
 from rookery.terminal import SafeConsole
 
 LOST = "has no content: its entry was lost"
@@ -44,8 +43,8 @@ def dead(settings: DeadSettings, console: Console | None = None) -> int:
     """
     console = console or SafeConsole(highlight=False, soft_wrap=True)
     place = settings.place()
-    with closing(RunStreams(place["redis_url"], place["run"], once=True)) as streams:
-        letters = streams.dead_letters()
+    with closing(RunStreams(place["redis_url"], place["run"], once=True)) as run:
+        letters = run.dead.letters()
         if settings.action == "list":
             console.print(_table(letters))
             return 0
@@ -53,7 +52,7 @@ def dead(settings: DeadSettings, console: Console | None = None) -> int:
             if settings.action == "show":
                 console.print(_text(letter), soft_wrap=True)
             else:
-                done = (streams.replay_dead if settings.action == "replay" else streams.drop_dead)(letter)
+                done = (run.dead.replay if settings.action == "replay" else run.dead.drop)(letter)
                 what = {"replay": f"is in {letter.stream} again", "drop": "is deleted"}[settings.action]
                 failed = "is no longer there" if letter.data else LOST
                 console.print(f"{letter.id} {what if done else failed}")

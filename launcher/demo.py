@@ -122,7 +122,7 @@ def first_and_last(plan: Plan, run: str) -> tuple[Adapter, Adapter]:
     Raises:
         RookeryError: no version was published.
     """
-    last = RunStreams(plan.redis_url, run).policy()
+    last = RunStreams(plan.redis_url, run).policy.read()
     if last is None:
         raise RookeryError(f"run {run!r} has no policy")
     folder = Path(last.path).parent / policy_name(0)

@@ -162,15 +162,15 @@ def _probe_answers(http: httpx.Client, url: str) -> str:
 
 
 def _streams(place: dict[str, Any]) -> dict[str, Any]:
-    with closing(RunStreams(place["redis_url"], place["run"], once=True)) as streams:
+    with closing(RunStreams(place["redis_url"], place["run"], once=True)) as run:
         try:
-            letters = streams.dead_letters()[-DEAD_LETTERS:]
+            letters = run.dead.letters()[-DEAD_LETTERS:]
             return {
                 "redis": mask_setting(place["redis_url"]),
-                "server": str(streams.server_version()),
-                "overview": asdict(streams.overview()),
-                "policy": asdict(policy) if (policy := streams.policy()) else None,
-                **{name: asdict(streams.backlog(name)) for name in STREAMS},
+                "server": str(run.redis.server_version()),
+                "overview": asdict(run.overview()),
+                "policy": asdict(policy) if (policy := run.policy.read()) else None,
+                **{name: asdict(run.backlog(name)) for name in STREAMS},
                 "dead letters": [f"{letter.id} of {letter.stream}: {letter.reason}" for letter in letters],
             }
         except RookeryError as error:

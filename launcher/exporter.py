@@ -44,8 +44,8 @@ class ExporterSettings(RunSettings, AccessSettings):
 class Exporter:
     """Sets the gauges, and removes those of consumers and results that no longer exist."""
 
-    def __init__(self, streams: RunStreams, *, every_s: float) -> None:
-        self._streams = streams
+    def __init__(self, run: RunStreams, *, every_s: float) -> None:
+        self._run = run
         self._every_s = every_s
         self._labelled: set[tuple[Gauge, tuple[str, ...]]] = set()
 
@@ -64,9 +64,9 @@ class Exporter:
 
     def look(self) -> None:
         """Reads Redis once and updates all gauges."""
-        figures = list(run_figures(self._streams.overview()))
+        figures = list(run_figures(self._run.overview()))
         for stream in STREAMS:
-            figures += stream_figures(stream, self._streams.backlog(stream))
+            figures += stream_figures(stream, self._run.backlog(stream))
         for gauge, labels, value in figures:
             (gauge.labels(*labels) if labels else gauge).set(value)
         labelled = {(gauge, labels) for gauge, labels, _ in figures if labels}
@@ -109,15 +109,13 @@ def groups_by_result(counts: Counts) -> dict[str, int]:
 
 async def export(settings: ExporterSettings) -> None:
     """Exports until SIGINT or SIGTERM."""
-    streams = RunStreams(settings.redis_url, settings.run)
+    run = RunStreams(settings.redis_url, settings.run)
     await serve(
         background_service(
+            settings,
             "exporter",
-            settings.host,
-            settings.port,
-            port_setting="--port (EXPORTER_PORT)",
-            access=settings.access,
-            ready=streams.unreachable,
-            background=(streams.stop_waiting, Exporter(streams, every_s=settings.every_s).run),
+            run.redis.stop_waiting,
+            Exporter(run, every_s=settings.every_s).run,
+            ready=run.redis.unreachable,
         )
     )

@@ -114,7 +114,7 @@ class Observer:
     ) -> None:
         self._probe_urls = dict(probe_urls)
         self._stopping = threading.Event()
-        self._streams = RunStreams(redis_url, run, once=True)
+        self._run = RunStreams(redis_url, run, once=True)
         self._run_dir = run_dir
         self._log = StepLog(run_dir / METRICS_FILE) if run_dir else None
         self._thread = threading.Thread(target=self._watch, name="observer", daemon=True)
@@ -131,7 +131,7 @@ class Observer:
         if self._thread.is_alive():
             self._thread.join(timeout=5 * TIMEOUT_S)
         self._http.close()
-        self._streams.close()
+        self._run.close()
 
     def look(self) -> Snapshot:
         """Queries all services once. Values of a service that does not answer are left out.
@@ -194,11 +194,11 @@ class Observer:
         """Why Redis does not answer, else None; its version; and what it tells of the run."""
         version = ""
         try:
-            overview = self._streams.overview()
+            overview = self._run.overview()
         except Unavailable as error:
             return str(error), version, None
         with suppress(SetupError, Unavailable):  # a user of Redis may lack INFO
-            version = str(self._streams.server_version())
+            version = str(self._run.redis.server_version())
         return None, version, overview
 
     def _strength(self) -> tuple[Mapping[str, Any], ...]:

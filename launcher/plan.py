@@ -194,7 +194,7 @@ def _has_viewer(settings: UpSettings) -> bool:
 def _check_redis(url: str, run: str) -> None:
     try:
         with closing(RunStreams(url, run)) as streams:
-            streams.ping(once=True)
+            streams.redis.ping(once=True)
     except Unavailable as error:
         raise SetupError(
             f"no Redis at {mask_setting(url)!r}: {error} (--redis-url; without it one is started)"

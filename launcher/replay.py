@@ -74,9 +74,9 @@ def replay(settings: ReplaySettings, console: Console | None = None) -> int:
     url, logs = redis_url(out / "redis"), out / "logs"
     stopping = threading.Event()
     stopping.set()  # its calls do not wait for a Redis that has ended
-    streams = RunStreams(url, "replay", stopping=stopping)
-    with closing(streams), _starting(logs) as start, _redis_faults(logs):
-        _await_redis(start("redis", *redis_argv(out / "redis")), streams)
+    run = RunStreams(url, "replay", stopping=stopping)
+    with closing(run), _starting(logs) as start, _redis_faults(logs):
+        _await_redis(start("redis", *redis_argv(out / "redis")), run)
         console.print(f"logs and versions are in {out}")
         feeding = start(
             "republish", sys.executable, "-m", "launcher", "data", "republish",
@@ -89,7 +89,7 @@ def replay(settings: ReplaySettings, console: Console | None = None) -> int:
             "--no-rest", "--port", "0", env={CONFIG_VARIABLE: str(config)},
         )  # fmt: skip
         batch = int(tomllib.loads(config.read_text())["trainer"]["batch_groups"])
-        _await_version(training, feeding, streams, console, logs, newest=newest, batch=batch)
+        _await_version(training, feeding, run, console, logs, newest=newest, batch=batch)
     return compare_versions(recorded, versions(out), console)
 
 
@@ -122,7 +122,7 @@ def _redis_faults(logs: Path) -> Iterator[None]:
         raise RookeryError(f"{error}: {' / '.join(last_lines(logs / 'redis.log', 3))}") from error
 
 
-def _await_redis(server: Child, streams: RunStreams) -> None:
+def _await_redis(server: Child, run: RunStreams) -> None:
     """Waits until Redis answers.
 
     Raises:
@@ -131,7 +131,7 @@ def _await_redis(server: Child, streams: RunStreams) -> None:
     deadline = time.monotonic() + START_S
     while True:
         try:
-            streams.ping(once=True)
+            run.redis.ping(once=True)
             return
         except Unavailable:
             if server.poll() is not None or time.monotonic() > deadline:
@@ -142,7 +142,7 @@ def _await_redis(server: Child, streams: RunStreams) -> None:
 def _await_version(
     training: Child,
     feeding: Child,
-    streams: RunStreams,
+    run: RunStreams,
     console: Console,
     logs: Path,
     *,
@@ -157,15 +157,15 @@ def _await_version(
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("steps", total=newest)
         while (status := training.poll()) is None:
-            run, complete = streams.overview(), feeding.poll()
+            state, complete = run.overview(), feeding.poll()
             if complete:
                 raise RookeryError(f"republish: {' / '.join(last_lines(logs / 'republish.log', 3))}")
-            done = run.committed or 0
+            done = state.committed or 0
             if done >= newest:
                 return
-            if complete == 0 and run.traces < batch and done == stalled_at < newest:
+            if complete == 0 and state.traces < batch and done == stalled_at < newest:
                 raise RookeryError(f"the archive ends after step {done} of {newest}: groups are missing")
-            stalled_at = done if complete == 0 and run.traces < batch else -1
+            stalled_at = done if complete == 0 and state.traces < batch else -1
             progress.update(task, completed=done)
             time.sleep(POLL_S if stalled_at < 0 else SETTLED_S)
     if status:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import grpc
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -71,6 +71,19 @@ HEALTH_S = 0.5
 _QUOTED_ERRORS = 10
 
 
+class Address(Protocol):
+    """Settings of a service: where it listens, and what its callers need."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def access(self) -> Access: ...
+    @classmethod
+    def variable(cls, name: str) -> str: ...
+
+
 @dataclass
 class Service:
     """An HTTP app and, optionally, gRPC servicers and background tasks that run with it."""
@@ -92,6 +105,12 @@ class Service:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     ready: ReadyCheck | None = None
     """Determines the status of the gRPC health service, like `/readyz` over HTTP. None: always serving."""
+
+    @classmethod
+    def at(cls, settings: Address, name: str, app: "FastAPI", **options: Any) -> Self:
+        """A service at the address of its settings. `options` are further fields."""
+        setting = f"--port ({settings.variable('port')})"
+        return cls(name, app, settings.host, settings.port, setting, settings.access, **options)
 
 
 def add_probes(app: "FastAPI", *, ready: ReadyCheck | None = None) -> None:
@@ -122,21 +141,14 @@ def add_probes(app: "FastAPI", *, ready: ReadyCheck | None = None) -> None:
 
 
 def background_service(
-    name: str,
-    host: str,
-    port: int,
-    *,
-    port_setting: str,
-    access: Access,
-    ready: ReadyCheck,
-    background: tuple[Callable[[asyncio.Event], Awaitable[None]], ...],
+    settings: Address, name: str, *background: Callable[[asyncio.Event], Awaitable[None]], ready: ReadyCheck
 ) -> Service:
     """A service without an API of its own: `background` does the work, HTTP serves probes and metrics."""
     from fastapi import FastAPI
 
     app = FastAPI(title=f"Rookery {name}", version=__version__)
     add_probes(app, ready=ready)
-    return Service(name, app, host, port, port_setting, access, background=background)
+    return Service.at(settings, name, app, background=background)
 
 
 def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES) -> None:

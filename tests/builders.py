@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import chess
 
 from rookery.streams import Entry, RunStreams
+from rookery.streams.stream import Stream
 from rookery.trace import (
     Completion,
     Outcome,
@@ -40,38 +41,34 @@ def numbered_position(number: int, fen: str = START) -> Position:
 
 def feed(streams: RunStreams, count: int, *, fen: str = START) -> None:
     """Adds the next `count` positions to the run's stream."""
-    cursor = streams.feed_cursor()
-    streams.add_positions([numbered_position(cursor + i, fen) for i in range(count)], cursor=cursor)
+    cursor = streams.positions.cursor()
+    streams.positions.add([numbered_position(cursor + i, fen) for i in range(count)], cursor=cursor)
 
 
-ROLLOUTS = {"group": "rollouts", "consumer": "r"}
-TRAINER = {"group": "trainer", "consumer": "t"}
-
-
-def read(streams: RunStreams, stream: str, count: int, *, group: str, consumer: str) -> list[Entry]:
+def read(stream: Stream, count: int, *, consumer: str = "c") -> list[Entry]:
     """The next `count` entries for a consumer; fewer if they do not come within 10 seconds."""
     entries: list[Entry] = []
     deadline = time.monotonic() + 10
     while (missing := count - len(entries)) and time.monotonic() < deadline:
-        entries += streams.read(stream, group=group, consumer=consumer, count=missing, block_s=0.05)
+        entries += stream.read(consumer=consumer, count=missing, block_s=0.05)
     return entries
 
 
 def take(streams: RunStreams, count: int) -> list[Entry]:
     """Feeds `count` positions and holds them as the rollouts would."""
     feed(streams, count)
-    return read(streams, "positions", count, **ROLLOUTS)
+    return read(streams.positions, count)
 
 
 def publish(streams: RunStreams, entry: Entry, number: int) -> bool:
-    return streams.publish_group(group(number), entry_id=entry.id, consumer_group="rollouts")
+    return streams.groups.publish(group(number), entry_id=entry.id)
 
 
 def generated(streams: RunStreams, count: int) -> list[Entry]:
     """Entries of the traces of so many groups, as the trainer reads them."""
     for number, entry in enumerate(take(streams, count)):
         assert publish(streams, entry, number)
-    return read(streams, "traces", count, **TRAINER)
+    return read(streams.groups, count)
 
 
 def group(number: int, *, run: str = "test", version: int = 0) -> TraceGroup:

@@ -18,6 +18,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.utils.logging import disable_progress_bar
 
 from bench.gpt2.step import GROUP, ROOKWORLD, measure_step
+from rookery.trace import Sampling
 from services.trainer.gpt2 import loader
 from services.trainer.gpt2.generate import generate
 from services.trainer.gpt2.model import Gpt2, positions
@@ -104,7 +105,7 @@ def _difference(ours: Gpt2, theirs: GPT2LMHeadModel, prompts: list[list[int]]) -
 
 
 def _our_tokens(model: Gpt2, prompts: list[list[int]], tokens: int) -> None:
-    generate(model, prompts, max_tokens=tokens)
+    generate(model, prompts, sampling=Sampling(max_tokens=tokens))
 
 
 def _their_tokens(model: GPT2LMHeadModel, prompts: list[list[int]], tokens: int) -> None:

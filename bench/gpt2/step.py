@@ -14,6 +14,7 @@ import torch
 from bench.train.ours import trace_group
 from bench.train.work import Work
 from rookery.config.trainer import TrainerSettings
+from rookery.trace import Sampling
 from services.trainer.gpt2.generate import generate
 from services.trainer.model.policies import Gpt2Policy
 from services.trainer.training import optimizer as adam
@@ -47,7 +48,8 @@ def measure_step(folder: Path, prompts: list[list[int]], *, samples: int, rounds
     rng, parts = random.Random(0), []
     for step in range(rounds + 1):
         began = time.perf_counter()
-        written = generate(policy.model, prompts, max_tokens=TOKENS, count=GROUP, seed=step * samples)
+        sampling = Sampling(max_tokens=TOKENS)
+        written = generate(policy.model, prompts, sampling=sampling, count=GROUP, seed=step * samples)
         between = time.perf_counter()
         groups = []
         for number, (prompt, answers) in enumerate(zip(prompts, written, strict=True)):

@@ -34,19 +34,19 @@ def position(number: int) -> Position:
 
 def feed(streams: RunStreams, count: int) -> None:
     """Adds the next `count` positions to the run's stream."""
-    cursor = streams.feed_cursor()
-    streams.add_positions([position(cursor + i) for i in range(count)], cursor=cursor)
+    cursor = streams.positions.cursor()
+    streams.positions.add([position(cursor + i) for i in range(count)], cursor=cursor)
 
 
 def join(streams: RunStreams) -> None:
     """Makes the consumer groups, which see what comes after them."""
-    for stream, group_name in (("positions", "rollouts"), ("traces", "trainer")):
-        streams.read(stream, group=group_name, consumer="c", count=1, block_s=0.01)
+    for stream in (streams.positions, streams.groups):
+        stream.read(consumer="c", count=1, block_s=0.01)
 
 
 def look(streams: RunStreams) -> None:
     """As the rollouts' loop does before it starts groups."""
-    streams.pending("positions", group="rollouts")
+    streams.positions.pending()
     streams.overview()
 
 
@@ -59,9 +59,9 @@ def calibrate(url: str, server: "redis.Redis", tokens: int, count: int) -> Redis
         for number in range(count):
             if number % BATCH == 0:
                 feed(streams, BATCH)
-            [entry] = streams.read("positions", group="rollouts", consumer="c", count=1, block_s=1)
+            [entry] = streams.positions.read(consumer="c", count=1, block_s=1)
             one = replace(made, id=f"g{number}")
-            assert streams.publish_group(one, entry_id=entry.id, consumer_group="rollouts")  # noqa: S101
+            assert streams.groups.publish(one, entry_id=entry.id)  # noqa: S101
             if number % BATCH == BATCH - 1:
                 settle(streams, epoch)
         group_s = (cpu_s(server) - started) / count
@@ -73,8 +73,8 @@ def calibrate(url: str, server: "redis.Redis", tokens: int, count: int) -> Redis
 
 def settle(streams: RunStreams, epoch: int) -> None:
     """As the trainer does."""
-    held = streams.read("traces", group="trainer", consumer="t", count=10 * BATCH, block_s=0.01)
-    streams.settle([entry.id for entry in held], group="trainer", result="trained", epoch=epoch)
+    held = streams.groups.read(consumer="t", count=10 * BATCH, block_s=0.01)
+    streams.groups.settle([entry.id for entry in held], result="trained", epoch=epoch)
 
 
 def work(url: str, name: str, args: argparse.Namespace, until: float, done: list[float]) -> None:
@@ -85,7 +85,7 @@ def work(url: str, name: str, args: argparse.Namespace, until: float, done: list
         while time.monotonic() < until:
             look(streams)
             if room := args.in_flight - len(ready):
-                entries = streams.read("positions", group="rollouts", consumer=name, count=room, block_s=1)
+                entries = streams.positions.read(consumer=name, count=room, block_s=1)
                 for entry in entries:
                     at = time.monotonic() + args.generation_s * rng.uniform(0.5, 1.5)
                     heapq.heappush(ready, (at, entry.id))
@@ -94,7 +94,7 @@ def work(url: str, name: str, args: argparse.Namespace, until: float, done: list
             while ready and ready[0][0] <= time.monotonic():
                 _, entry_id = heapq.heappop(ready)
                 one = replace(made, id=f"{name}-{entry_id}")
-                streams.publish_group(one, entry_id=entry_id, consumer_group="rollouts")
+                streams.groups.publish(one, entry_id=entry_id)
                 done.append(time.monotonic())
 
 
@@ -115,7 +115,7 @@ def load(url: str, server: "redis.Redis", args: argparse.Namespace) -> dict[str,
         while (now := time.monotonic()) < end:
             if used is None and now >= begin:
                 begin, used = now, cpu_s(server)
-            if streams.length("positions") < 3 * args.workers * args.in_flight:
+            if streams.positions.length() < 3 * args.workers * args.in_flight:
                 feed(streams, BATCH)
             settle(streams, epoch)
             time.sleep(0.02)

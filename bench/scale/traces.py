@@ -40,7 +40,6 @@ TARGET = 2000.0
 SIZES = {"rook-tiny": 16, "Qwen": 512}
 """Tokens of a completion."""
 COMPLETIONS, BATCH = 8, 32
-_TRAINER, _ROLLOUTS, _ARCHIVE = "trainer", "rollouts", "archive"
 
 
 def measure(groups: int) -> dict[str, Any]:
@@ -52,10 +51,10 @@ def measure(groups: int) -> dict[str, Any]:
 def _of_size(tokens: int, count: int, url: str) -> dict[str, Any]:
     model = group_of(tokens)
     with closing(RunStreams(url, f"bench-{tokens}")) as streams, closing(redis.Redis.from_url(url)) as server:
-        streams.join_archive(group=_ARCHIVE, limit=1024)
+        streams.archive.join(limit=1024)
         epoch = streams.take_over()
-        for stream, group in (("positions", _ROLLOUTS), ("traces", _TRAINER), ("traces", _ARCHIVE)):
-            streams.read(stream, group=group, consumer="c", count=1, block_s=0.01)
+        for stream in (streams.positions, streams.groups, streams.archive):
+            stream.read(consumer="c", count=1, block_s=0.01)
         stages: dict[str, float] = {}
         clients = time.process_time()
 
@@ -68,28 +67,23 @@ def _of_size(tokens: int, count: int, url: str) -> dict[str, Any]:
         with stage("feed"):
             for first in range(0, count, BATCH):
                 batch = [replace(model.position, id=str(n)) for n in range(first, min(count, first + BATCH))]
-                streams.add_positions(batch, cursor=first)
+                streams.positions.add(batch, cursor=first)
         with stage("read position"):
-            entries = [
-                streams.read("positions", group=_ROLLOUTS, consumer="c", count=1, block_s=1)[0]
-                for _ in range(count)
-            ]
+            entries = [streams.positions.read(consumer="c", count=1, block_s=1)[0] for _ in range(count)]
         empty = int(server.info("memory")["used_memory"])
         with stage("publish group"):
             for number, entry in enumerate(entries):
                 made = replace(model, id=str(number))
-                streams.publish_group(made, entry_id=entry.id, consumer_group=_ROLLOUTS)
+                streams.groups.publish(made, entry_id=entry.id)
         pending = int(server.info("memory")["used_memory"]) - empty
-        for reader in (_TRAINER, _ARCHIVE):
-            with stage(f"{reader} reads and acknowledges"):
-                while held := streams.read("traces", group=reader, consumer="c", count=BATCH, block_s=0.01):
-                    ids = [entry.id for entry in held]
-                    if reader == _TRAINER:
-                        streams.settle(ids, group=reader, result="trained", epoch=epoch)
-                    else:
-                        streams.archived(ids, group=reader)
+        with stage("trainer reads and acknowledges"):
+            while held := streams.groups.read(consumer="c", count=BATCH, block_s=0.01):
+                streams.groups.settle([entry.id for entry in held], result="trained", epoch=epoch)
+        with stage("archive reads and acknowledges"):
+            while held := streams.archive.read(consumer="c", count=BATCH, block_s=0.01):
+                streams.archive.acknowledge([entry.id for entry in held])
         clients = time.process_time() - clients
-        assert streams.length("traces") == 0  # noqa: S101
+        assert streams.groups.length() == 0  # noqa: S101
     redis_us = sum(stages.values())
     return {
         "tokens": tokens,

@@ -133,14 +133,14 @@ def run(case: Scale) -> Reached:
     )
     policy = Policy(settings)
     optimizer = adam.build(policy.parameters, lr=settings.lr)
-    meter = SpeedMeter(policy)
+    meter = SpeedMeter(policy, settings)
     vocabulary, rows, speeds = int(policy.model.config.vocab_size), [], []
     for step in range(case.steps + 1):
         made = work.step_groups(step, vocabulary=vocabulary)
         groups = [trace_group(work, number, one) for number, one in enumerate(made)]
         started = time.perf_counter()
         with meter.step():
-            result, _ = train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())
+            result = train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())
         taken = time.perf_counter() - started
         speeds.append(case.tokens / taken)
         rows.append(meter.row(groups, tokens=result.tokens, train_s=taken))

@@ -33,29 +33,27 @@ def republish(settings: RepublishSettings) -> int:
     total = archive.count(run=runs[0])
     if not total:
         raise SetupError(f"{settings.archive} has no groups of run {runs[0]!r}: {', '.join(archive.runs())}")
-    streams = RunStreams(settings.redis_url, settings.to or runs[0])
-    streams.ping(once=True)
+    run = RunStreams(settings.redis_url, settings.to or runs[0])
+    run.redis.ping(once=True)
     groups = archive.groups(run=runs[0])
     with Progress() as progress:
         progress.begin("republish", unit="groups", total=total)
         for chunk in batched(groups, AT_ONCE):
-            while streams.length("traces") >= WAITING:
+            while run.groups.length() >= WAITING:
                 time.sleep(POLL_S)
-            add_groups(streams, chunk)
+            add_groups(run, chunk)
             progress.advance(len(chunk))
     sys.stdout.write(printable(f"{total} groups of run {runs[0]}\n"))
     return 0
 
 
-def add_groups(streams: RunStreams, groups: Sequence[TraceGroup]) -> None:
+def add_groups(run: RunStreams, groups: Sequence[TraceGroup]) -> None:
     """Adds the groups to `traces`, each by its position, as rollouts do. No rollouts may run beside it."""
-    streams.add_positions([group.position for group in groups], cursor=streams.feed_cursor())
+    run.positions.add([group.position for group in groups], cursor=run.positions.cursor())
     waiting = deque(groups)
     while waiting:
-        entries = streams.read(
-            "positions", group="rollouts", consumer="replay", count=len(waiting), block_s=1.0
-        )
+        entries = run.positions.read(consumer="replay", count=len(waiting), block_s=1.0)
         for entry in entries:
             group = waiting.popleft()
             version = ", ".join(group.reward_versions)
-            streams.publish_group(group, entry_id=entry.id, consumer_group="rollouts", accept=version)
+            run.groups.publish(group, entry_id=entry.id, accept=version)

@@ -1,6 +1,6 @@
 """The Redis streams of one run. No other package accesses them."""
 
-from rookery.streams.reader import Entry
-from rookery.streams.run import RunStreams
+from rookery.streams.run import DeadLetter, PolicyRecord, RunStreams
+from rookery.streams.stream import Entry
 
-__all__ = ["Entry", "RunStreams"]
+__all__ = ["DeadLetter", "Entry", "PolicyRecord", "RunStreams"]

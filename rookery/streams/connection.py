@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import redis
 from redis.backoff import NoBackoff
@@ -120,12 +120,12 @@ class RunConnection:
         self._once = once
         self._place = mask_setting(url)
         self.connections = Connections()
-        self._redis = redis.Redis.from_url(
+        self.client = redis.Redis.from_url(
             url,
             socket_timeout=15.0,
             socket_connect_timeout=5.0,
             health_check_interval=30,
-            retry=Retry(NoBackoff(), 0),  # `_call` repeats, and counts
+            retry=Retry(NoBackoff(), 0),  # `call` repeats, and counts
             redis_connect_func=self.connections.add,
         )
         self._scripts: dict[str, Script] = {}
@@ -137,7 +137,7 @@ class RunConnection:
 
     def close(self) -> None:
         """Closes the connections."""
-        self._redis.close()
+        self.client.close()
 
     def key(self, name: str) -> str:
         """The full name of one of this run's Redis keys."""
@@ -151,17 +151,17 @@ class RunConnection:
             Unavailable: with `once`, Redis does not answer; else, `stopping` was set.
         """
         if not once:
-            self._call(self._redis.ping)
+            self.call(lambda client: client.ping())
             return
         try:
-            self._redis.ping()
+            self.client.ping()
         except redis.RedisError as error:
             self._check_admitted(error)
             raise Unavailable(f"redis does not answer: {error}") from error
 
     def server_version(self) -> ServerVersion:
         """The version of the Redis that answers."""
-        return ServerVersion.of_info(self._call(lambda: self._redis.info("server")))
+        return ServerVersion.of_info(self.call(lambda client: client.info("server")))
 
     async def unreachable(self) -> str | None:
         """Why Redis does not answer now, or None if it does: the readiness check of a service."""
@@ -171,22 +171,28 @@ class RunConnection:
             return str(error)
         return None
 
-    def _script(self, script: str, names: Sequence[str], *args: str | bytes | float) -> Any:
+    def read_hash(self, name: str) -> dict[str, str]:
+        """The fields of one of the run's hashes; none if it does not exist."""
+        fields = self.call(lambda client: client.hgetall(self.key(name)))
+        return {k.decode(): v.decode() for k, v in cast(dict[bytes, bytes], fields).items()}
+
+    def script(self, script: str, names: Sequence[str], *args: str | bytes | float) -> Any:
         """The answer of a Lua script, for the run's keys of these names."""
         if script not in self._scripts:
-            self._scripts[script] = self._redis.register_script(script)
+            self._scripts[script] = self.client.register_script(script)
         keys = [self.key(name) for name in names]
-        return self._call(lambda: self._scripts[script](keys=keys, args=args))
+        return self.call(lambda _: self._scripts[script](keys=keys, args=args))
 
-    def _call(self, call: Callable[[], T]) -> T:
+    def call(self, command: Callable[[redis.Redis], T]) -> T:
+        """What `command` returns, once Redis has answered it."""
         with ExitStack() as exits:
-            return self._repeat(call, exits)
+            return self._repeat(command, exits)
 
-    def _repeat(self, call: Callable[[], T], exits: ExitStack) -> T:
+    def _repeat(self, command: Callable[[redis.Redis], T], exits: ExitStack) -> T:
         failures = 0
         while True:
             try:
-                return call()
+                return command(self.client)
             except redis.RedisError as error:
                 self._check_admitted(error)
                 is_temporary = isinstance(error, _TEMPORARY) or any(
@@ -195,7 +201,7 @@ class RunConnection:
                 if not is_temporary:
                     raise
                 # Connect again: after a failover the address may point to another server.
-                self._redis.connection_pool.disconnect(inuse_connections=False)
+                self.client.connection_pool.disconnect(inuse_connections=False)
                 if self._once:
                     raise Unavailable(f"redis does not answer: {error}") from error
                 if not failures:

@@ -33,9 +33,6 @@ logger = logging.getLogger("services.data.archiver")
 
 T = TypeVar("T")
 
-STREAM = "traces"
-GROUP = "archive"
-
 BLOCK_S = 0.5
 READ_AT_ONCE = 16
 """Entries read from Redis at once. Few, because a group of long completions may take megabytes."""
@@ -53,15 +50,15 @@ class Archiver:
 
     def __init__(
         self,
-        streams: RunStreams,
+        run: RunStreams,
         archive: TraceArchive,
         *,
-        consumer: str = GROUP,
+        consumer: str = "archive",
         keep: int = 1024,
         limits: FileLimits | None = None,
         idle_s: float = IDLE_S,
     ) -> None:
-        self._streams = streams
+        self._run = run
         self._archive = archive
         self._consumer = consumer
         self._keep = keep
@@ -82,18 +79,16 @@ class Archiver:
             Conflict: another archiver with the same name has taken over.
         """
         metrics.ARCHIVE_WRITABLE.set(1)
-        self._epoch = self._streams.take_over_archive(consumer=self._consumer)
+        self._epoch = self._run.archive.take_over(consumer=self._consumer)
         self._heartbeat()
-        newest = partial(self._archive.newest, self._streams.run, count=KNOWN_GROUPS)
+        newest = partial(self._archive.newest, self._run.name, count=KNOWN_GROUPS)
         entries_by_group = self._with_retries(newest, stopping)
         if entries_by_group is None:
             return
         self._entries = entries_by_group
         self._resume(stopping)
         while not stopping.is_set():
-            entries = self._streams.read_new(
-                STREAM,
-                group=GROUP,
+            entries = self._run.archive.read_new(
                 consumer=self._consumer,
                 count=READ_AT_ONCE,
                 block_s=BLOCK_S,
@@ -105,18 +100,14 @@ class Archiver:
             if time.monotonic() - self._last_heartbeat >= HEARTBEAT_S:
                 self._heartbeat()
                 # Entries of an archiver that is gone, and those whose delivery Redis has forgotten.
-                claimed = self._streams.claim_idle(
-                    STREAM, group=GROUP, consumer=self._consumer, idle_s=self._idle_s
-                )
+                claimed = self._run.archive.claim_idle(consumer=self._consumer, idle_s=self._idle_s)
                 self._add(self._without_archived(claimed, stopping), stopping)
         self._write(stopping)
 
     def _resume(self, stopping: threading.Event) -> None:
         """Handles the entries that this consumer held when it last stopped. Some may already be in a file."""
         last, taken = "0", 0
-        while held := self._streams.read_held(
-            STREAM, group=GROUP, consumer=self._consumer, count=READ_AT_ONCE, after=last
-        ):
+        while held := self._run.archive.read_held(consumer=self._consumer, count=READ_AT_ONCE, after=last):
             last, taken = held[-1].id, taken + len(held)
             self._add(self._without_archived(held, stopping), stopping)
             if stopping.is_set():
@@ -127,9 +118,7 @@ class Archiver:
     def _without_archived(self, entries: Sequence[Entry], stopping: threading.Event) -> list[Entry]:
         """Acknowledges the entries that are in a file, and returns the others, or none if told to stop."""
         ids = [entry.id for entry in entries]
-        archived = self._with_retries(
-            partial(self._archive.archived_entries, self._streams.run, ids), stopping
-        )
+        archived = self._with_retries(partial(self._archive.archived_entries, self._run.name, ids), stopping)
         if archived is None:
             return []
         if archived:
@@ -193,7 +182,7 @@ class Archiver:
         entries = sorted(self._batch.entries, key=lambda entry: stream_id(entry.id))
         ids = [entry.id for entry in entries]
         groups = ((entry.id, decode_group(entry.data)) for entry in entries)
-        written = self._archive.write(self._streams.run, groups, first=ids[0], last=ids[-1])
+        written = self._archive.write(self._run.name, groups, first=ids[0], last=ids[-1])
         reach("archive.written")
         metrics.ARCHIVE_FILES.inc()
         metrics.ARCHIVE_BYTES.inc(written.size)
@@ -204,29 +193,29 @@ class Archiver:
         return written
 
     def _acknowledge(self, ids: Sequence[str], result: str, *, label: str) -> None:
-        self._streams.archived(ids, group=GROUP, result=result)
+        self._run.archive.acknowledge(ids, result=result)
         metrics.ARCHIVE_GROUPS.labels(label).inc(len(ids))
 
     def _heartbeat(self) -> None:
         """Joins the run again in case Redis lost its data, renews the claim on entries, updates metrics."""
         self._check_epoch()
-        self._streams.join_archive(group=GROUP, limit=self._keep)
+        self._run.archive.join(limit=self._keep)
         held = [entry.id for entry in self._batch.entries]
-        self._streams.keep(STREAM, held, group=GROUP, consumer=self._consumer)
-        run = self._streams.overview()
-        metrics.ARCHIVE_WAITING.set(run.unarchived)
-        metrics.ARCHIVE_MISSED.set(run.counts.archive.get("missed", 0))
+        self._run.archive.keep(held, consumer=self._consumer)
+        state = self._run.overview()
+        metrics.ARCHIVE_WAITING.set(state.unarchived)
+        metrics.ARCHIVE_MISSED.set(state.counts.archive.get("missed", 0))
         self._last_heartbeat = time.monotonic()
 
     def _check_epoch(self) -> None:
         """Raises `Conflict` if another archiver with the same name has started and owns the held entries."""
-        epoch = self._streams.archive_epoch(consumer=self._consumer)
+        epoch = self._run.archive.epoch(consumer=self._consumer)
         if epoch == 0:  # Redis lost its data, and with it that the archive has joined
-            self._epoch = self._streams.take_over_archive(consumer=self._consumer)
-            self._streams.join_archive(group=GROUP, limit=self._keep)
+            self._epoch = self._run.archive.take_over(consumer=self._consumer)
+            self._run.archive.join(limit=self._keep)
         elif epoch != self._epoch:
             raise Conflict(
-                f"another archiver {self._consumer!r} of run {self._streams.run!r} has taken over; "
+                f"another archiver {self._consumer!r} of run {self._run.name!r} has taken over; "
                 "to have two, give each a --consumer of its own"
             )
 
@@ -242,9 +231,9 @@ def _group_id(entry: Entry) -> str | None:
 async def run(settings: ArchiverSettings) -> None:
     """Archives until SIGINT or SIGTERM."""
     stopped = threading.Event()
-    streams = RunStreams(settings.redis_url, settings.run, stopping=stopped)
+    run = RunStreams(settings.redis_url, settings.run, stopping=stopped)
     archiver = Archiver(
-        streams,
+        run,
         TraceArchive(open_folder(settings.out)),
         consumer=settings.consumer,
         keep=settings.keep,
@@ -252,31 +241,16 @@ async def run(settings: ArchiverSettings) -> None:
     )
 
     async def archive(stopping: asyncio.Event) -> None:
-        working = asyncio.create_task(asyncio.to_thread(archiver.run, stopped))
-        stop = asyncio.create_task(stopping.wait())
-        await asyncio.wait({working, stop}, return_when=asyncio.FIRST_COMPLETED)
-        stopped.set()
-        stop.cancel()
         try:
-            await working
+            await asyncio.to_thread(archiver.run, stopped)
         except Unavailable:
             if not stopping.is_set():
                 raise
 
     async def ready() -> str | None:
-        return await streams.unreachable() or archiver.trouble
+        return await run.redis.unreachable() or archiver.trouble
 
-    await serve(
-        background_service(
-            "archiver",
-            settings.host,
-            settings.port,
-            port_setting="--port (ARCHIVE_PORT)",
-            access=settings.access,
-            ready=ready,
-            background=(archive,),
-        )
-    )
+    await serve(background_service(settings, "archiver", run.redis.stop_waiting, archive, ready=ready))
 
 
 main = main_of("serve archive", __name__)

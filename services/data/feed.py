@@ -30,8 +30,6 @@ from rookery.trace import Position
 
 logger = logging.getLogger("services.data.feed")
 
-STREAM = "positions"
-
 _BATCH = 64
 _POLL_S = 0.1
 
@@ -41,14 +39,14 @@ class Feed:
 
     def __init__(
         self,
-        streams: RunStreams,
+        run: RunStreams,
         position: Callable[[int], Position],
         *,
         seed: int,
         depth: int,
         mix: RookworldMix | None = None,
     ) -> None:
-        self._streams = streams
+        self._run = run
         self._position = position
         self._seed = seed
         self._depth = depth
@@ -72,14 +70,14 @@ class Feed:
         The cursor is read before the length. If another feed adds entries in between, the cursor moves and
         this batch is refused, so the stream is not overfilled.
         """
-        cursor = self._streams.feed_cursor()
-        room = min(_BATCH, self._depth - self._streams.length(STREAM))
+        cursor = self._run.positions.cursor()
+        room = min(_BATCH, self._depth - self._run.positions.length())
         if room <= 0:
             return 0
         batch = [self._position(number) for number in range(cursor, cursor + room)]
         if self._mix:
             batch = [assign_task(position, seed=self._seed, mix=self._mix) for position in batch]
-        self._streams.add_positions(batch, cursor=cursor)
+        self._run.positions.add(batch, cursor=cursor)
         return room
 
 
@@ -148,13 +146,7 @@ async def run(settings: FeedSettings) -> None:
         )
         await serve(
             background_service(
-                "feed",
-                settings.host,
-                settings.port,
-                port_setting="--port (FEED_PORT)",
-                access=settings.access,
-                ready=streams.unreachable,
-                background=(streams.stop_waiting, feed.run),
+                settings, "feed", streams.redis.stop_waiting, feed.run, ready=streams.redis.unreachable
             )
         )
 

@@ -92,13 +92,10 @@ def data_service(order: PositionOrder, settings: DataSettings) -> Service:
     """The HTTP and gRPC servers for one order."""
     stopping = asyncio.Event()
     servicer = DataServicer(order, seed=settings.seed, stopping=stopping)
-    return Service(
-        name="data",
-        app=create_app(order, seed=settings.seed),
-        host=settings.host,
-        port=settings.port,
-        port_setting="--port (DATA_PORT)",
-        access=settings.access,
+    return Service.at(
+        settings,
+        "data",
+        create_app(order, seed=settings.seed),
         grpc_port=settings.grpc_port,
         grpc_port_setting="--grpc-port (DATA_GRPC_PORT)",
         add_grpc=lambda server: data_pb2_grpc.add_DataServiceServicer_to_server(servicer, server),  # type: ignore[no-untyped-call]

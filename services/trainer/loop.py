@@ -8,11 +8,10 @@ batch is found in the commit's ledger and only acknowledged. A served version is
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
@@ -30,8 +29,7 @@ from services.trainer.records.report import StepReporter, json_row, write_token_
 from services.trainer.records.tracking import track
 from services.trainer.training.attempts import Attempts, GroupsAtFault
 from services.trainer.training.policy_trainer import PolicyTrainer
-from services.trainer.training.ranks import RankZeroTrainer
-from services.trainer.training.step import RunningState
+from services.trainer.training.step import RunningState, zero_variance_share
 from services.trainer.versions import commits
 from services.trainer.versions.commits import Commit
 from services.trainer.versions.publisher import Publisher
@@ -42,116 +40,100 @@ logger = logging.getLogger(__name__)
 def train(
     settings: TrainerSettings,
     policy: Policy,
-    streams: RunStreams,
+    run: RunStreams,
     publisher: Publisher,
     *,
+    commit: Commit | None,
     epoch: int,
     stopping: threading.Event,
     world: World = World(),  # noqa: B008 - without state
 ) -> None:
-    """Trains until `max_steps` steps are done or `stopping` is set.
+    """Trains from `commit`, or a new run if it is None, until `max_steps` are done or `stopping` is set.
 
     Raises:
-        SetupError: the run cannot be resumed from this folder (see `check_resumable`).
         Conflict: another trainer has taken over the run.
     """
-    trainer = RankZeroTrainer(PolicyTrainer.of(settings, policy, world))
-    commit = _resume_or_start(settings, trainer, streams)
+    trainer = PolicyTrainer(settings, policy, world)
+    commit = _start_from(commit, trainer, run)
     publisher.publish(_adapter(settings, commit))
     check = partial(check_group_length, policy.model)
-    intake = Intake(streams, settings, commit, check=check, epoch=epoch, stopping=stopping)
-    attempts = Attempts(settings.run_dir, trainer)
-    passes = settings.ppo_epochs if settings.objective == "ppo" else 1
-    meter = SpeedMeter(policy, devices=world.size, passes=passes, mask_truncated=settings.mask_truncated)
+    intake = Intake(run, settings, commit, check=check, epoch=epoch, stopping=stopping)
     with (
         track(settings.run_dir, enabled=settings.mlflow, params=settings.model_dump(mode="json")) as tracker,
         StepReporter(settings.run_dir, tracker) as reporter,
         intake,
     ):
         reporter.recover(commit.row)
-        while not settings.max_steps or commit.version.number < settings.max_steps:
-            batch = intake.next_batch(
-                version=commit.version.number,
-                while_waiting=partial(publisher.republish, _adapter(settings, commit)),
-            )
-            if batch is None:
-                break
-            groups, phases = [entry.group for entry in batch], {"rollout_wait": intake.waited_s}
-            try:
-                with _servers_asleep(settings, publisher, phases), meter.step(), _timed(phases, "train"):
-                    stats, state = attempts.train_step(
-                        groups, commit=commit, dropped_zero_variance=intake.dropped["zero_variance"]
-                    )
-            except GroupsAtFault as error:
-                intake.reject(batch, error.reasons)
-                continue
-            reach("trainer.stepped")
-            number = commit.version.number + 1
-            row = describe_step(groups, stats.row(), version=number, dropped=intake.dropped)
-            row |= meter.row(groups, tokens=stats.tokens, train_s=phases["train"])
-            with _timed(phases, "commit"):
-                commit = _commit(
-                    settings,
-                    trainer,
-                    number=number,
-                    ledger=(*commit.ledger, *map(ledger_entry, groups)),
-                    dropped=intake.dropped_in_run,
-                    row=row,
-                    state=state,
-                    went_back_to=commit.went_back_to,
-                )
-            with _timed(phases, "settle"):
-                intake.acknowledge(batch, ledger=commit.ledger)
-            with _timed(phases, "publish"):
-                publisher.publish(_adapter(settings, commit))
-                attempts.committed()
-                write_token_figures(settings, groups, stats.token_figures, version=number)
-            reporter.report(row, phases_s=phases, ages=ages_of(groups, version=number))
-            reach("trainer.reported")
-            # Also keep the versions from which groups may still arrive: `policy_trainer.mismatch` needs them.
-            keep = max(settings.keep, settings.max_staleness + 1)
-            commits.prune(settings.adapters_dir, newest=number, keep=keep)
+        commit = _take_steps(commit, trainer, intake, publisher=publisher, reporter=reporter)
     publisher.wait()
     logger.info("training ended at version %d", commit.version.number)
 
 
-def _resume_or_start(settings: TrainerSettings, trainer: RankZeroTrainer, streams: RunStreams) -> Commit:
-    """Loads the commit to resume from in all processes, or commits version 0 of a new run."""
-    commit = check_resumable(settings, streams)
-    if commit is None:
-        commit = _commit(settings, trainer, number=0, ledger=(), dropped={})
-    else:
-        trainer.local.load(commit.folder)
-        logger.info("resumes from %s", commit.folder)
-        if settings.from_version not in (None, commit.version.number):
-            logger.warning(
-                "--from-version %d: the run has gone back to it already and continues from version %d",
-                settings.from_version,
-                commit.version.number,
+def _take_steps(
+    commit: Commit, trainer: PolicyTrainer, intake: Intake, *, publisher: Publisher, reporter: StepReporter
+) -> Commit:
+    """The loop: batch -> step -> commit -> acknowledge -> publish. Returns the last commit."""
+    settings, state = trainer.settings, RunningState.of(commit.running_state)
+    attempts = Attempts(settings.run_dir, survives=trainer.world.size == 1)
+    meter = SpeedMeter(trainer.policy, settings, devices=trainer.world.size)
+    # Also keep the versions from which groups may still arrive: `mismatch` needs them.
+    keep = max(settings.keep, settings.max_staleness + 1)
+    while not settings.max_steps or commit.version.number < settings.max_steps:
+        step, adapter = commit.version.number, _adapter(settings, commit)
+        batch = intake.next_batch(version=step, while_waiting=partial(publisher.republish, adapter))
+        if batch is None:
+            break
+        groups, phases = [entry.group for entry in batch], {"rollout_wait": intake.waited_s}
+        train_step = partial(trainer.train_step, step=step, state=state)
+        try:
+            with _servers_asleep(settings, publisher, phases), meter.step(), _timed(phases, "train"):
+                stats = attempts.guard(train_step, groups, undo=partial(trainer.load, commit.folder))
+        except GroupsAtFault as error:
+            intake.reject(batch, error.reasons)
+            continue
+        reach("trainer.stepped")
+        share = zero_variance_share(groups, dropped=intake.dropped["zero_variance"])
+        state = state.after(groups, stats, step=step, zero_variance_share=share, settings=settings)
+        figures = stats.row(zero_variance_share=share, collapsed_steps=state.collapsed_steps)
+        row = describe_step(groups, figures, version=step + 1, dropped=intake.dropped)
+        row |= meter.row(groups, tokens=stats.tokens, train_s=phases["train"])
+        with _timed(phases, "commit"):
+            commit = commits.write(
+                settings.adapters_dir,
+                number=step + 1,
+                files=trainer.files(),
+                ledger=(*commit.ledger, *map(ledger_entry, groups)),
+                fingerprint=settings.fingerprint(),
+                row=json_row(row),
+                running_state=state.as_json(),
+                dropped=intake.dropped_in_run,
+                went_back_to=commit.went_back_to,
             )
-        commit = _renumbered(commit, settings, trainer, streams)
-    trainer.load_on_others(commit.folder)
+        with _timed(phases, "settle"):
+            intake.acknowledge(batch, ledger=commit.ledger)
+        with _timed(phases, "publish"):
+            publisher.publish(_adapter(settings, commit))
+            attempts.committed()
+            write_token_figures(settings, groups, stats.token_figures, version=step + 1)
+        reporter.report(row, phases_s=phases, ages=ages_of(groups, version=step + 1))
+        reach("trainer.reported")
+        commits.prune(settings.adapters_dir, newest=step + 1, keep=keep)
     return commit
 
 
-def check_resumable(settings: TrainerSettings, streams: RunStreams) -> Commit | None:
+def check_resumable(settings: TrainerSettings, run: RunStreams) -> Commit | None:
     """The commit to resume from, or None for a new run. Must be called before the run is taken over.
 
     Raises:
-        SetupError: the folder is of another run, is damaged, or was made with other settings.
+        SetupError: the folder is of another run, is damaged, or was made with other settings; or Redis knows
+            another version, so that version numbers would restart.
     """
     commit = commits.to_resume(
         settings.adapters_dir, fingerprint=settings.fingerprint(), from_version=settings.from_version
     )
-    _check_record(streams.policy(), commit, settings)
-    return commit
-
-
-def _check_record(published: Adapter | None, commit: Commit | None, settings: TrainerSettings) -> None:
-    """Checks that Redis and the run's folder agree, so that version numbers do not restart if it is lost."""
-    local = commit.version if commit else None
+    published, local = run.policy.read(), commit.version if commit else None
     if published is None or (local and local.number == settings.from_version):
-        return
+        return commit
     claim = f"run {settings.run!r} has published {published.version.name} from {published.path!r}"
     if local is None or local.number < published.version.number:
         newest = local.name if local else "none"
@@ -165,16 +147,30 @@ def _check_record(published: Adapter | None, commit: Commit | None, settings: Tr
             f"{claim}, sha256 {published.version.sha256}, but here it has {local.sha256}: "
             "choose another --run"
         )
+    return commit
 
 
-def _renumbered(
-    commit: Commit, settings: TrainerSettings, trainer: RankZeroTrainer, streams: RunStreams
-) -> Commit:
-    """Returns `commit` or, if the run goes back to an earlier version, a copy of it with a new number.
+def _start_from(commit: Commit | None, trainer: PolicyTrainer, run: RunStreams) -> Commit:
+    """Loads a commit in all processes; of a new run, version 0, which it commits.
 
-    Version numbers are never reused, because servers, waiting groups and the rollouts' admission use them.
+    If the run goes back to an earlier version, returns a copy with a new number: they are never reused,
+    because servers, waiting groups and the rollouts' admission use them.
     """
-    published = streams.policy()
+    settings = trainer.settings
+    write = partial(commits.write, settings.adapters_dir, fingerprint=settings.fingerprint())
+    if commit is None:
+        commit = write(number=0, files=trainer.files(), ledger=(), running_state=RunningState().as_json())
+        trainer.load(commit.folder)
+        return commit
+    trainer.load(commit.folder)
+    logger.info("resumes from %s", commit.folder)
+    if settings.from_version not in (None, commit.version.number):
+        logger.warning(
+            "--from-version %d: the run has gone back to it already and continues from version %d",
+            settings.from_version,
+            commit.version.number,
+        )
+    published = run.policy.read()
     newest = PolicyVersion(max(commits.folders(settings.adapters_dir)), commit.version.sha256)
     if published and published.version.number >= newest.number:
         newest = published.version
@@ -182,14 +178,12 @@ def _renumbered(
         # Nothing is discarded. The commit records it, so that a restart with the same flag discards nothing.
         went_back_to = commit.went_back_to if settings.from_version is None else settings.from_version
         return replace(commit, went_back_to=went_back_to)
-    trainer.load_on_others(commit.folder)
-    copy = _commit(
-        settings,
-        trainer,
+    copy = write(
         number=newest.number + 1,
+        files=trainer.files(),
         ledger=commit.ledger,
-        dropped=streams.counts().dropped,
-        state=RunningState.of(commit.running_state),
+        running_state=RunningState.of(commit.running_state).as_json(),
+        dropped=run.counts().dropped,
         went_back_to=commit.version.number,
     )
     logger.warning(
@@ -199,30 +193,6 @@ def _renumbered(
         "" if (commit.folder / commits.OPTIMIZER).exists() else "; Adam's moments start again from zero",
     )  # fmt: skip
     return copy
-
-
-def _commit(
-    settings: TrainerSettings,
-    trainer: RankZeroTrainer,
-    *,
-    number: int,
-    ledger: tuple[str, ...],
-    dropped: Mapping[str, int],
-    row: Mapping[str, Any] | None = None,
-    state: RunningState = RunningState(),  # noqa: B008 - frozen
-    went_back_to: int | None = None,
-) -> Commit:
-    return commits.write(
-        settings.adapters_dir,
-        number=number,
-        files=trainer.files(),
-        ledger=ledger,
-        fingerprint=settings.fingerprint(),
-        row=None if row is None else json_row(row),
-        running_state=state.as_json(),
-        dropped=dropped,
-        went_back_to=went_back_to,
-    )
 
 
 def _adapter(settings: TrainerSettings, commit: Commit) -> Adapter:

@@ -25,7 +25,7 @@ from services.trainer.distributed.process_group import Follower, World, join_pro
 from services.trainer.loop import check_resumable, train
 from services.trainer.model.policies import build_policy
 from services.trainer.training import optimizer as adam
-from services.trainer.training.ranks import follow
+from services.trainer.training.policy_trainer import follow
 from services.trainer.versions import commits
 from services.trainer.versions.publisher import Publisher
 
@@ -57,37 +57,26 @@ async def _follow(settings: TrainerSettings, world: Follower) -> None:
 
 
 async def _lead(settings: TrainerSettings, world: World) -> None:
-    state = {"reason": "loading the model"}
+    state, stop = {"reason": "loading the model"}, threading.Event()
     app = FastAPI(title="Rookery trainer", version=__version__)
 
     async def ready() -> str | None:
         return state.get("reason")
 
     async def training(stopping: asyncio.Event) -> None:
-        stop = threading.Event()
         with world.leading(stop):
-            thread = asyncio.create_task(_train(settings, world, state, stop))
-            waiting = asyncio.create_task(stopping.wait())
-            await asyncio.wait({thread, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            stop.set()
-            waiting.cancel()
-            await thread
+            loop = asyncio.get_running_loop()
+            await asyncio.to_thread(_train, settings, world, state, stop=stop, loop=loop)
         if settings.rest:
             await stopping.wait()
 
+    async def stop_training(stopping: asyncio.Event) -> None:
+        await stopping.wait()
+        stop.set()
+
     add_probes(app, ready=ready)
     add_routes(app, settings.adapters_dir)
-    await serve(
-        Service(
-            name="trainer",
-            app=app,
-            host=settings.host,
-            port=settings.port,
-            port_setting="--port or TRAINER_PORT",
-            access=settings.access,
-            background=(training,),
-        )
-    )
+    await serve(Service.at(settings, "trainer", app, background=(training, stop_training)))
 
 
 def add_routes(app: FastAPI, root: Path) -> None:
@@ -108,39 +97,35 @@ def add_routes(app: FastAPI, root: Path) -> None:
         return FileResponse(path, media_type="application/octet-stream")
 
 
-async def _train(
-    settings: TrainerSettings, world: World, state: dict[str, str], stop: threading.Event
+def _train(
+    settings: TrainerSettings,
+    world: World,
+    state: dict[str, str],
+    *,
+    stop: threading.Event,
+    loop: asyncio.AbstractEventLoop,
 ) -> None:
-    streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
+    """Trains in this thread; `loop` sends the reloads."""
+    run = RunStreams(settings.redis_url, settings.run, stopping=stop)
     if settings.adapter_store:
         open_store(settings.adapter_store)  # raises now, not after the first version
     # Lock before anything is written or taken over: a second trainer must not disturb the first one.
     with commits.sole_writer(settings.adapters_dir):
-        policy = await asyncio.to_thread(build_policy, settings)
-        settings = await asyncio.to_thread(resolve_micro_batch_tokens, settings, policy)
+        policy = build_policy(settings)
+        settings = resolve_micro_batch_tokens(settings, policy)
         state["reason"] = "waiting for redis"
-        await asyncio.to_thread(streams.agree, {"batch_groups": settings.batch_groups})
-        await asyncio.to_thread(check_resumable, settings, streams)
+        run.agree({"batch_groups": settings.batch_groups})
+        commit = check_resumable(settings, run)
         settings.write_resolved(settings.run_dir)  # only now, after the checks for resuming
-        epoch = await asyncio.to_thread(streams.take_over)
-        publisher = Publisher(
-            streams,
-            settings.inference_urls,
-            access=settings.access,
-            epoch=epoch,
-            loop=asyncio.get_running_loop(),
-            store=settings.adapter_store,
-            max_steps=settings.max_steps,
-        )
+        epoch = run.take_over()
+        publisher = Publisher(run.policy, settings, epoch=epoch, loop=loop)
         state.pop("reason")
         try:
-            await asyncio.to_thread(
-                train, settings, policy, streams, publisher, epoch=epoch, stopping=stop, world=world
-            )
+            train(settings, policy, run, publisher, commit=commit, epoch=epoch, stopping=stop, world=world)
         finally:
-            await publisher.close()
+            asyncio.run_coroutine_threadsafe(publisher.close(), loop).result()
         if settings.store:
-            await asyncio.to_thread(_store, settings)
+            _store(settings)
 
 
 def _store(settings: TrainerSettings) -> None:

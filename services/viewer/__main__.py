@@ -17,13 +17,10 @@ async def run(settings: ViewerSettings) -> None:
     stopping = asyncio.Event()
     with TemporaryDirectory(prefix="rookery-viewer-") as folder:
         await serve(
-            Service(
-                name="viewer",
-                app=create_app(settings, folder=Path(folder), stopping=stopping),
-                host=settings.host,
-                port=settings.port,
-                port_setting="--port (VIEWER_PORT)",
-                access=settings.access,
+            Service.at(
+                settings,
+                "viewer",
+                create_app(settings, folder=Path(folder), stopping=stopping),
                 public=True,
                 stopping=stopping,
             )

@@ -1,14 +1,12 @@
 """Reads from Redis the account of a run's groups, and its dead letters."""
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
 from rookery.codec import decode_group, decode_position
 from rookery.errors import NotFound, RookeryError, Unavailable, WireError
-from rookery.streams import RunStreams
-from rookery.streams.reader import DeadLetter, DeadLetters
+from rookery.streams import DeadLetter, RunStreams
 from services.viewer.runs import RunFolder
 
 SHOWN = 100
@@ -34,8 +32,8 @@ def dead_letters(run: RunFolder, url: str) -> list[dict[str, str]]:
     Raises:
         Unavailable: Redis is not known, or not up.
     """
-    with _dead_letters(run, url) as reader:
-        letters = reader.dead_letters()[::-1][:SHOWN]
+    with _streams(run, url) as streams:
+        letters = streams.dead.letters()[::-1][:SHOWN]
     names = ("id", "stream", "entry", "reason")
     return [
         {name: getattr(letter, name) for name in names} | {"item": _item_id(letter)} for letter in letters
@@ -49,9 +47,9 @@ def replay(run: RunFolder, url: str, id: str) -> None:
         NotFound: there is no such letter, or its entry was lost.
         Unavailable: Redis is not known, or not up.
     """
-    with _dead_letters(run, url) as reader:
-        for letter in reader.dead_letters():
-            if letter.id == id and letter.data and reader.replay_dead(letter):
+    with _streams(run, url) as streams:
+        for letter in streams.dead.letters():
+            if letter.id == id and letter.data and streams.dead.replay(letter):
                 return
     raise NotFound(f"run {run.name!r} has no dead letter {id[:40]!r} that can be put back")
 
@@ -63,9 +61,7 @@ def _item_id(letter: DeadLetter) -> str:
         return ""
 
 
-@contextmanager
-def _dead_letters(run: RunFolder, url: str) -> Iterator[DeadLetters]:
+def _streams(run: RunFolder, url: str) -> closing[RunStreams]:
     if not url:
         raise Unavailable(f"the Redis of run {run.name!r} is not known: start the viewer with --redis-url")
-    with closing(DeadLetters(url, run.name, once=True)) as reader:
-        yield reader
+    return closing(RunStreams(url, run.name, once=True))

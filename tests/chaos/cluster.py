@@ -165,18 +165,17 @@ class Cluster(Disturbed):
     def _produce(self) -> None:
         """Feeds positions and publishes their groups, again if Redis lost them."""
         streams = RunStreams(self.proxy_url, "chaos", stopping=self._stopping)
-        reading = {"group": "rollouts", "consumer": "chaos"}
         with contextlib.closing(streams):
             while not self._stopping.is_set():
                 with contextlib.suppress(Unavailable):
-                    cursor = streams.feed_cursor()
+                    cursor = streams.positions.cursor()
                     room = MOST - streams.overview().traces
                     numbers = range(cursor, min(self.allowed, cursor + max(0, room)))
-                    streams.add_positions([group_of(n).position for n in numbers], cursor=cursor)
-                    streams.read("positions", count=100, block_s=0.05, **reading)
-                    for entry in streams.read_held("positions", **reading):
+                    streams.positions.add([group_of(n).position for n in numbers], cursor=cursor)
+                    streams.positions.read(count=100, block_s=0.05, consumer="chaos")
+                    for entry in streams.positions.read_held(consumer="chaos"):
                         group = group_of(int(decode_position(entry.data).id[1:]))
-                        streams.publish_group(group, entry_id=entry.id, consumer_group="rollouts")
+                        streams.groups.publish(group, entry_id=entry.id)
 
 
 def group_of(number: int) -> TraceGroup:

@@ -15,40 +15,50 @@ from pathlib import Path
 from typing import Any
 
 from rookery.errors import RookeryError, Unavailable
-from rookery.streams import RunStreams
+from rookery.streams.run import Archive, DeadLetters, Groups, PolicyRecord, Positions, RunStreams
+from rookery.streams.stream import Stream
 
-METHODS = (
-    "add_positions", "publish_group", "settle", "take_over", "publish_policy",
-    "take_over_archive", "archived", "dead_letter", "replay_dead", "drop_dead",
-)  # fmt: skip
+METHODS: dict[str, tuple[type, str]] = {
+    "add_positions": (Positions, "add"),
+    "publish_group": (Groups, "publish"),
+    "settle": (Groups, "settle"),
+    "take_over": (RunStreams, "take_over"),
+    "publish_policy": (PolicyRecord, "publish"),
+    "take_over_archive": (Archive, "take_over"),
+    "archived": (Archive, "acknowledge"),
+    "dead_letter": (Stream, "dead_letter"),
+    "replay_dead": (DeadLetters, "replay"),
+    "drop_dead": (DeadLetters, "drop"),
+}
+"""The calls by their names in a history."""
 
 _calls = itertools.count()
 
 
 def record(path: Path) -> Callable[[], None]:
     """Records the calls of this process from now on, until the function that it returns is called."""
-    plain = {name: getattr(RunStreams, name) for name in METHODS}
+    plain = {name: getattr(owner, method) for name, (owner, method) in METHODS.items()}
     started = time.time_ns()  # tells processes apart that have the same id, one after the other
-    for name, method in plain.items():
-        setattr(RunStreams, name, _recorded(method, path, f"{os.getpid()}-{started}"))
+    for name, (owner, method) in METHODS.items():
+        setattr(owner, method, _recorded(name, plain[name], path, f"{os.getpid()}-{started}"))
 
     def stop() -> None:
-        for name, method in plain.items():
-            setattr(RunStreams, name, method)
+        for name, (owner, method) in METHODS.items():
+            setattr(owner, method, plain[name])
 
     return stop
 
 
-def _recorded(method: Callable[..., Any], path: Path, process: str) -> Callable[..., Any]:
+def _recorded(name: str, method: Callable[..., Any], path: Path, process: str) -> Callable[..., Any]:
     @wraps(method)
-    def call(self: RunStreams, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         number = next(_calls)
 
         def write(event: str, **more: object) -> None:
             line = {"s": time.monotonic(), "process": process, "call": number, "event": event}
             # One write in append mode: whole, whichever process writes too.
             with path.open("a") as file:
-                file.write(json.dumps({**line, "run": self.run, "name": method.__name__, **more}) + "\n")
+                file.write(json.dumps({**line, "run": self.redis.run, "name": name, **more}) + "\n")
 
         write("invoke", args=[_brief(arg) for arg in args], **{k: _brief(v) for k, v in kwargs.items()})
         try:

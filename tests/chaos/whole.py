@@ -110,7 +110,7 @@ class Whole(Disturbed):
         """Positions that were fed and have no outcome. Only of a run that was stopped."""
         run = self.streams.overview()
         outcomes = run.counts.generated + run.counts.dead.get("positions", 0)
-        return self.streams.feed_cursor() - outcomes - run.positions
+        return self.streams.positions.cursor() - outcomes - run.positions
 
 
 def kill(name: str, whole: Disturbed, lasts_s: float) -> int:

@@ -26,19 +26,10 @@ async def run(settings: RolloutsSettings) -> None:
     streams = RunStreams(settings.redis_url, settings.run)
     reward = RewardClient(settings.reward_target, access=settings.access, wait_for_ready=True)
     peers = Peers(settings.inference_urls, reward, access=settings.access, changed=changed)
-    generator = GroupGenerator(
-        run=settings.run,
-        peers=peers,
-        style=settings.style,
-        group_size=settings.group_size,
-        sampling=settings.sampling,
-        seed=settings.seed,
-        state_max_tokens=settings.state_max_tokens,
-    )
     lead = Lead(settings.batch_groups, settings.staleness, just_in_time=settings.just_in_time)
     loop = Loop(
         streams,
-        generator,
+        GroupGenerator(settings, peers),
         Admission(lead, settings.max_inflight),
         consumer=settings.consumer,
         accept_reward_version=settings.accept_reward_version,
@@ -46,21 +37,14 @@ async def run(settings: RolloutsSettings) -> None:
     )
 
     async def ready() -> str | None:
-        return await streams.unreachable() or peers.unavailable_reason()
+        return await streams.redis.unreachable() or peers.unavailable_reason()
 
-    async def work(stopping: asyncio.Event) -> None:
+    async def make_groups(stopping: asyncio.Event) -> None:
         await asyncio.to_thread(streams.agree, settings.terms)
         await loop.run(stopping)
 
-    service = background_service(
-        "rollouts",
-        settings.host,
-        settings.port,
-        port_setting="--port or ROLLOUTS_PORT",
-        access=settings.access,
-        ready=ready,
-        background=(streams.stop_waiting, peers.watch, loop.keep, work),
-    )
+    tasks = (streams.redis.stop_waiting, peers.watch, loop.keep, make_groups)
+    service = background_service(settings, "rollouts", *tasks, ready=ready)
     add_problem_handlers(service.app)
     service.on_stop = peers.close
     await serve(service)

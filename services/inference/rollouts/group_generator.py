@@ -12,6 +12,7 @@ from hashlib import blake2b
 
 from rookery.clients import Generation, ScoreItem
 from rookery.codec import decode_position
+from rookery.config.rollouts import RolloutsSettings
 from rookery.errors import NotFound, PeerFault, Unavailable
 from rookery.metrics import ROLLOUT_GENERATION_S, ROLLOUT_REWARD_S, ROLLOUT_TOKENS
 from rookery.prompt import STATE_TASK, render, target_of, task_of
@@ -32,14 +33,8 @@ EXPECTED_S = 120.0
 class GroupGenerator:
     """Makes groups: everything a group needs except its position."""
 
-    run: str
+    settings: RolloutsSettings
     peers: Peers
-    style: str
-    group_size: int
-    sampling: Sampling
-    seed: int
-    state_max_tokens: int = 0
-    """Longest answer to the task `A`, in tokens; 0 means that of `sampling`."""
 
     async def generate(self, entry: Entry) -> TraceGroup:
         """Makes the complete group of a `positions` entry, with one server and one version.
@@ -50,16 +45,17 @@ class GroupGenerator:
             PeerFault: a peer is up but failed.
             Unavailable: a peer is down or not ready.
         """
-        position = decode_position(entry.data)
-        prompt = render(position, style=self.style)
-        group_id = group_id_of(self.run, entry.id, position)
+        settings, position = self.settings, decode_position(entry.data)
+        prompt = render(position, style=settings.style)
+        group_id = group_id_of(settings.run, entry.id, position)
         began = time.monotonic()
-        task = task_of(position, style=self.style)
-        sampling = self._sampling(task)
-        adapter, generation = await self._generate(prompt, sampling, seed=seed_of(self.seed, group_id))
+        task, sampling = task_of(position, style=settings.style), settings.sampling
+        if task == STATE_TASK and settings.state_max_tokens:
+            sampling = replace(sampling, max_tokens=settings.state_max_tokens)
+        adapter, generation = await self._generate(prompt, sampling, seed=seed_of(settings.seed, group_id))
         generated = time.monotonic()
         move = position.move if task == STATE_TASK else ""
-        target = target_of(position, style=self.style)
+        target = target_of(position, style=settings.style)
         items = [
             ScoreItem(prompt.fen, c.text, truncated=c.truncated, task=task, move=move, target=target)
             for c in generation.completions
@@ -71,7 +67,7 @@ class GroupGenerator:
         ROLLOUT_TOKENS.inc(sum(len(c.token_ids) for c in generation.completions))
         return TraceGroup(
             id=group_id,
-            run=self.run,
+            run=settings.run,
             position=position,
             prompt=prompt,
             prompt_token_ids=generation.prompt_token_ids,
@@ -89,11 +85,6 @@ class GroupGenerator:
             reward_s=scored - generated,
         )
 
-    def _sampling(self, task: str) -> Sampling:
-        if task == STATE_TASK and self.state_max_tokens:
-            return replace(self.sampling, max_tokens=self.state_max_tokens)
-        return self.sampling
-
     async def _generate(self, prompt: Prompt, sampling: Sampling, *, seed: int) -> tuple[Adapter, Generation]:
         for _ in range(MAX_RETIRED_TRIES):
             server, adapter = self.peers.pick()
@@ -101,7 +92,7 @@ class GroupGenerator:
             try:
                 async with server.one_more_in_flight():
                     generation = await server.client.complete(
-                        prompt, model=name, count=self.group_size, sampling=sampling, seed=seed
+                        prompt, model=name, count=self.settings.group_size, sampling=sampling, seed=seed
                     )
             except NotFound:
                 logger.info("%s has retired %s: trying again", server.client.url, name)

@@ -36,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-CONSUMER_GROUP = "rollouts"
 BLOCK_S = 1.0
 """How long a read waits for positions. Stopping may wait this long, for the read in progress."""
 MAX_PAUSE_S = 0.2
@@ -58,7 +57,7 @@ class Loop:
 
     def __init__(
         self,
-        streams: RunStreams,
+        run: RunStreams,
         generator: GroupGenerator,
         admission: Admission,
         *,
@@ -66,7 +65,7 @@ class Loop:
         accept_reward_version: str = "",
         changed: asyncio.Event,
     ) -> None:
-        self._streams, self._generator, self._peers = streams, generator, generator.peers
+        self._run, self._generator, self._peers = run, generator, generator.peers
         self._admission, self._consumer, self._changed = admission, consumer, changed
         self._in_flight = InFlight()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -111,10 +110,8 @@ class Loop:
                     raise
 
     def _keep(self, held: list[str]) -> list[Entry]:
-        self._streams.keep("positions", held, group=CONSUMER_GROUP, consumer=self._consumer)
-        return self._streams.claim_idle(
-            "positions", group=CONSUMER_GROUP, consumer=self._consumer, idle_s=IDLE_S
-        )
+        self._run.positions.keep(held, consumer=self._consumer)
+        return self._run.positions.claim_idle(consumer=self._consumer, idle_s=IDLE_S)
 
     async def _iterate(self) -> None:
         """Starts the groups that may start, then waits. Idle time is counted by its cause."""
@@ -138,18 +135,16 @@ class Loop:
 
     def _run_counts(self) -> RunCounts:
         # Read `pending` first: a group published in between is then counted twice rather than not at all.
-        pending = self._streams.pending("positions", group=CONSUMER_GROUP)
-        run = self._streams.overview()
+        pending = self._run.positions.pending()
+        state = self._run.overview()
         self._admission.lead.observe(
-            version=run.committed, waiting=run.waiting, dropped=sum(run.counts.dropped.values())
+            version=state.committed, waiting=state.waiting, dropped=sum(state.counts.dropped.values())
         )
         ROLLOUT_LEAD.set(self._admission.lead.groups)
-        return RunCounts(run.counts.accepted, untrained=run.traces, pending=pending, ended=run.ended)
+        return RunCounts(state.counts.accepted, untrained=state.traces, pending=pending, ended=state.ended)
 
     async def _resume(self) -> None:
-        held = await self._read(
-            lambda: self._streams.read_held("positions", group=CONSUMER_GROUP, consumer=self._consumer)
-        )
+        held = await self._read(lambda: self._run.positions.read_held(consumer=self._consumer))
         if held:
             logger.info("resumes %d positions of an earlier process", len(held))
         self._in_flight.add(held)
@@ -157,10 +152,9 @@ class Loop:
     async def _read_new(self, count: int) -> None:
         began = time.monotonic()
         self._waits_for("positions", "the feed")
-        reading = {"group": CONSUMER_GROUP, "consumer": self._consumer}
         entries = await self._read(
-            lambda: self._streams.read_new(
-                "positions", count=count, block_s=BLOCK_S, known=lambda: self._in_flight.ids, **reading
+            lambda: self._run.positions.read_new(
+                consumer=self._consumer, count=count, block_s=BLOCK_S, known=lambda: self._in_flight.ids
             )
         )
         POSITIONS_WAIT_S.inc(time.monotonic() - began)
@@ -225,10 +219,9 @@ class Loop:
         reach("rollouts.generated")
         try:
             published = await asyncio.to_thread(
-                self._streams.publish_group,
+                self._run.groups.publish,
                 group,
                 entry_id=entry.id,
-                consumer_group=CONSUMER_GROUP,
                 accept=self._accept_reward_version,
             )
         except Conflict as error:  # another reward replica may have the run's version
@@ -250,9 +243,7 @@ class Loop:
     async def _postpone(self, entry: Entry, error: RookeryError) -> None:
         # A fault may be due to the position only if the peer is up, so only those count.
         if isinstance(error, PeerFault):
-            faults = await asyncio.to_thread(
-                self._streams.count_fault, "positions", entry.id, group=CONSUMER_GROUP
-            )
+            faults = await asyncio.to_thread(self._run.positions.count_fault, entry.id)
             if faults >= MAX_FAULTS:
                 return await self._dead_letter(entry, f"out of attempts, the last: {error}")
         wait_s = self._in_flight.postpone(entry.id, now=time.monotonic())
@@ -264,9 +255,7 @@ class Loop:
         self._dead_letters_in_a_row += 1
         if self._dead_letters_in_a_row > MAX_FAILURES_IN_A_ROW:
             raise RookeryError(f"{MAX_FAILURES_IN_A_ROW} dead letters in a row; the next reason: {reason}")
-        await asyncio.to_thread(
-            self._streams.dead_letter, "positions", entry.id, group=CONSUMER_GROUP, reason=reason
-        )
+        await asyncio.to_thread(self._run.positions.dead_letter, entry.id, reason=reason)
         self._in_flight.remove(entry.id)
         ROLLOUT_GROUPS.labels("dead").inc()
 

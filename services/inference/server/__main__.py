@@ -32,7 +32,7 @@ def run(settings: ServerSettings) -> NoReturn:
         port = int(probe.getsockname()[1])
     if settings.follow:
         with suppress(Unavailable):  # Redis may start later, but a wrong password is fatal
-            RunStreams(settings.redis_url, settings.run).ping(once=True)
+            RunStreams(settings.redis_url, settings.run).redis.ping(once=True)
     command = vllm_command.command(settings, port=port, cpu=cpu)
     variables = vllm_command.environment(settings, os.environ, cpu=cpu)
     os.execve(command[0], command, variables)  # noqa: S606 - vLLM is to be this process

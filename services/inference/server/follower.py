@@ -9,7 +9,7 @@ import math
 import time
 
 from rookery.errors import Conflict, InvalidInput, Unavailable
-from rookery.streams import RunStreams
+from rookery.streams import PolicyRecord
 from rookery.trace import Adapter
 from services.inference.server.sleep import Sleeper
 
@@ -23,7 +23,7 @@ REFUSED_RETRY_S = 15.0
 class PolicyFollower:
     """Loads each new record once, so a manual rollback stays until the record changes."""
 
-    def __init__(self, record: RunStreams, policies: Sleeper) -> None:
+    def __init__(self, record: PolicyRecord, policies: Sleeper) -> None:
         self.waiting_for = "the first look at the policy record"
         self._record = record
         self._policies = policies
@@ -40,7 +40,7 @@ class PolicyFollower:
     async def follow_once(self) -> None:
         """Reads the record once, and loads its version if it is new."""
         try:
-            adapter = await asyncio.to_thread(self._read)
+            adapter = await asyncio.to_thread(self._record.read)
             if adapter is None:
                 self._wait("no policy published yet")
                 return
@@ -66,14 +66,10 @@ class PolicyFollower:
         except Conflict:
             # Either a /reload was faster than this read, and the record has changed since; or the run went
             # back, because a trainer resumed from an older commit. Then the record decides.
-            if await asyncio.to_thread(self._read) != adapter:
+            if await asyncio.to_thread(self._record.read) != adapter:
                 return
             await self._policies.reload(adapter, rollback=True, wake=False)
         self._settled, self.waiting_for = True, ""
-
-    def _read(self) -> Adapter | None:
-        self._record.ping(once=True)
-        return self._record.policy()
 
     def _wait(self, reason: str) -> None:
         if reason != self.waiting_for:

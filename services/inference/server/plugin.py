@@ -15,20 +15,28 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field, NonNegativeInt
 
 from rookery import logs
 from rookery.access import is_loopback
 from rookery.config.inference import ServerSettings
-from rookery.errors import EngineFault, InvalidInput, RookeryError, Unavailable, validation_message
+from rookery.errors import (
+    QUOTED_CHARS,
+    EngineFault,
+    InvalidInput,
+    RookeryError,
+    Unavailable,
+    validation_message,
+)
 from rookery.hub import weights_digest
 from rookery.middleware import RequireLocalHost, RequireToken
 from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import adapter as lora
-from services.inference.server import full_weights, models, move, sleep
+from services.inference.server import full_weights, move
 from services.inference.server.adapter import AdapterRules
 from services.inference.server.download import DownloadingRules
 from services.inference.server.drain import DrainMiddleware, RequestDrainer, shut_down_on_signal
@@ -203,6 +211,46 @@ async def healthz(request: Request) -> dict[str, str]:
     return {"status": "alive"}
 
 
+@router.post("/sleep")
+async def sleep(request: Request) -> dict[str, bool]:
+    """Frees the GPU's memory, with --sleep. Requests wait until /wake_up or /reload."""
+    await _state(request).sleeper.sleep()
+    return {"asleep": True}
+
+
+@router.post("/wake_up")
+async def wake_up(request: Request) -> dict[str, bool]:
+    """Takes the memory back, and lets the requests go on."""
+    await _state(request).sleeper.wake_up()
+    return {"asleep": False}
+
+
+@router.get("/v1/models")
+async def list_models(request: Request) -> dict[str, Any]:
+    """Every name that a request may give: of the base model and the versions, and the alias."""
+    return {"object": "list", "data": await _model_cards(request)}
+
+
+@router.get("/v1/models/{name:path}")
+async def one_model(name: str, request: Request) -> JSONResponse:
+    """The model that a request for `name` is answered by; 404 in vLLM's words if there is none."""
+    if card := next((card for card in await _model_cards(request) if card["id"] == name), None):
+        return JSONResponse(card)
+    message = f"The model `{name[:QUOTED_CHARS]}` does not exist."
+    error = {"message": message, "type": "NotFoundError", "param": "model", "code": 404}
+    return JSONResponse({"error": error}, status_code=404)
+
+
+async def _model_cards(request: Request) -> list[dict[str, Any]]:
+    """vLLM's own list has an adapter under its first name for each of its names, so never as `policy`."""
+    models = request.app.state.openai_serving_models
+    cards = [card.model_dump() for card in (await models.show_available_models()).data]
+    # The last ones are of the adapters, in the order of their names in requests.
+    for card, name in zip(reversed(cards), reversed(models.lora_requests), strict=False):
+        card["id"] = name
+    return cards
+
+
 def _description(adapter: Adapter) -> dict[str, Any]:
     return {
         "version": adapter.version.number,
@@ -229,8 +277,6 @@ class RookeryPlugin:
         app.router.routes[:] = [route for route in app.routes if getattr(route, "path", "") in is_open]
         add_problem_handlers(app)
         app.include_router(router)
-        app.include_router(sleep.router)
-        app.include_router(models.router)
         app.state.rookery_drainer = RequestDrainer()
         app.add_middleware(DrainMiddleware, drainer=app.state.rookery_drainer)
         app.add_middleware(RequireToken, access=settings.access)
@@ -248,8 +294,8 @@ class RookeryPlugin:
         tasks = [asyncio.create_task(_maintain(sleeper, stopping))]
         follower = None
         if settings.follow:
-            streams = RunStreams(settings.redis_url, settings.run, stopping=stopping)
-            follower = PolicyFollower(streams, sleeper)
+            run = RunStreams(settings.redis_url, settings.run, once=True)
+            follower = PolicyFollower(run.policy, sleeper)
             tasks.append(asyncio.create_task(follower.run()))
         for task in tasks:
             task.add_done_callback(_log_failure)

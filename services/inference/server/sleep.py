@@ -9,8 +9,6 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Request
-
 from rookery.errors import Conflict, EngineFault, Unavailable
 from rookery.trace import Adapter
 from services.inference.server.drain import DRAIN_S, RequestDrainer
@@ -18,23 +16,6 @@ from services.inference.server.policies import Policies, ReloadResult
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
-
-
-router = APIRouter(tags=["rookery"])
-
-
-@router.post("/sleep")
-async def sleep(request: Request) -> dict[str, bool]:
-    """Frees the GPU's memory, with --sleep. Requests wait until /wake_up or /reload."""
-    await request.app.state.rookery.sleeper.sleep()
-    return {"asleep": True}
-
-
-@router.post("/wake_up")
-async def wake_up(request: Request) -> dict[str, bool]:
-    """Takes the memory back, and lets the requests go on."""
-    await request.app.state.rookery.sleeper.wake_up()
-    return {"asleep": False}
 
 
 class Sleeper:

@@ -6,6 +6,7 @@ because Redis delivers entries again after it lost its last second of writes.
 """
 
 import logging
+import math
 import queue
 import threading
 import time
@@ -13,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Self
+
+import chess
 
 from rookery.advantages import zero_variance
 from rookery.codec import decode_group
@@ -23,13 +26,10 @@ from rookery.metrics import ROLLOUT_WAIT_S, TRAINER_GROUPS
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
 from rookery.waits import STEP_S, waiting
-from services.trainer.batches.checks import check_group
 from services.trainer.versions.commits import Commit
 
 logger = logging.getLogger(__name__)
 
-STREAM = "traces"
-GROUP = "trainer"
 CONSUMER = "trainer"
 
 BLOCK_S = 0.5
@@ -38,6 +38,9 @@ IDLE_S = 60.0
 """If an entry has been pending for so long and this trainer has not read it, its delivery was lost."""
 REPORT_S = 5.0
 """How often a wait for groups is added to the metric, logged and reported through `while_waiting`."""
+
+_LARGEST = 1e18
+"""The largest reward whose square fits float32. Above it, deviations are infinite and advantages become 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class Intake:
 
     def __init__(
         self,
-        streams: RunStreams,
+        run: RunStreams,
         settings: TrainerSettings,
         commit: Commit,
         *,
@@ -65,11 +68,10 @@ class Intake:
         epoch: int,
         stopping: threading.Event,
     ) -> None:
-        self._streams, self._check, self._epoch, self._stopping = streams, check, epoch, stopping
+        self._run, self._check, self._epoch, self._stopping = run, check, epoch, stopping
         self._batch_groups, self._max_staleness = settings.batch_groups, settings.max_staleness
-        self._zero_variance_limit = settings.batch_groups * settings.dynamic_sampling_limit
-        if not settings.dynamic_sampling:
-            self._zero_variance_limit = 0
+        limit = settings.dynamic_sampling_limit if settings.dynamic_sampling else 0
+        self._zero_variance_limit = settings.batch_groups * limit
         self._ledger: Sequence[str] = commit.ledger
         self._dropped_before = commit.dropped
         self._ready: queue.Queue[PendingEntry] = queue.Queue(maxsize=2 * settings.batch_groups)
@@ -108,13 +110,13 @@ class Intake:
                 entry = self._next_entry(while_waiting)
             if entry is None:
                 return None
-            if (recorded := ledger_by_id.get(entry.group.id)) is not None:
+            if recorded := ledger_by_id.get(entry.group.id):
                 self._settle_trained(entry, recorded)
-            elif entry.group.id in batch:
-                self._drop_duplicate(entry, batch[entry.group.id])
-            elif (reason := self._drop_reason(entry.group, version)) is not None:
+            elif accepted := batch.get(entry.group.id):
+                self._drop_duplicate(entry, accepted)
+            elif reason := self._drop_reason(entry.group, version):
                 self.dropped[reason] += 1
-                self._settle([entry.entry_id], f"dropped:{reason}", label=reason)
+                self._settle([entry.entry_id], f"dropped:{reason}")
             else:
                 batch[entry.group.id] = entry
                 if len(batch) == self._batch_groups:
@@ -132,7 +134,7 @@ class Intake:
         """Acknowledges a committed batch. `ledger` is the ledger of that commit."""
         self._ledger, self._dropped_before = ledger, self.dropped_in_run
         reach("trainer.committed")
-        self._settle([entry.entry_id for entry in batch], "trained", label="trained")
+        self._settle([entry.entry_id for entry in batch], "trained")
         reach("trainer.acknowledged")
 
     def reject(self, batch: Sequence[PendingEntry], reasons: Mapping[str, str]) -> None:
@@ -144,14 +146,14 @@ class Intake:
                 self._left_over[entry.group.id] = entry
 
     def _move_to_dead(self, entry_id: str, reason: str) -> None:
-        self._streams.dead_letter(STREAM, entry_id, group=GROUP, reason=reason)
+        self._run.groups.dead_letter(entry_id, reason=reason)
         self._unacknowledged.discard(entry_id)
         TRAINER_GROUPS.labels(result="dead").inc()
 
     def _count_dropped(self) -> None:
         """Sets `dropped` to the run's count in Redis minus the last commit's, so that the count of an
         interrupted batch continues."""
-        counted = self._streams.counts().dropped
+        counted = self._run.counts().dropped
         committed = self._dropped_before
         self._dropped_before = {r: min(committed.get(r, 0), counted.get(r, 0)) for r in self.dropped}
         self.dropped = {r: counted.get(r, 0) - self._dropped_before[r] for r in self.dropped}
@@ -186,22 +188,24 @@ class Intake:
         if recorded == ledger_entry(entry.group):
             self._settle([entry.entry_id], "trained", label="redelivered")
         else:
-            self._settle([entry.entry_id], "dropped:remade", label="remade")
+            self._settle([entry.entry_id], "dropped:remade")
 
     def _drop_other_rewards(self, batch: dict[str, PendingEntry]) -> None:
         """Removes groups that were judged before the run accepted another reward version."""
-        others = self._streams.of_another_reward([entry.group for entry in batch.values()])
+        others = self._run.groups.of_another_reward([entry.group for entry in batch.values()])
         for group in others:
-            self._settle([batch.pop(group.id).entry_id], "dropped:reward_version", label="reward_version")
+            self._settle([batch.pop(group.id).entry_id], "dropped:reward_version")
         if others:
             logger.warning("dropped %d groups of reward version %s", len(others), others[0].reward_versions)
 
     def _drop_duplicate(self, entry: PendingEntry, accepted: PendingEntry) -> None:
         if entry.entry_id != accepted.entry_id:
-            self._settle([entry.entry_id], "dropped:double", label="double")
+            self._settle([entry.entry_id], "dropped:double")
 
-    def _settle(self, entry_ids: list[str], result: str, *, label: str) -> None:
-        settled = self._streams.settle(entry_ids, group=GROUP, result=result, epoch=self._epoch)
+    def _settle(self, entry_ids: list[str], result: str, *, label: str = "") -> None:
+        """Settles entries under `result`; `label` is that of the metric, if it is another one."""
+        label = label or result.removeprefix("dropped:")
+        settled = self._run.groups.settle(entry_ids, result=result, epoch=self._epoch)
         if settled < len(entry_ids):
             logger.warning("%d of %d %s entries were acknowledged already", settled, len(entry_ids), label)
         self._unacknowledged.difference_update(entry_ids)
@@ -231,13 +235,11 @@ class Intake:
     def _read_ahead(self) -> None:
         try:
             # First, the entries that this trainer read before a restart and did not acknowledge.
-            self._queue_all(self._streams.read_held(STREAM, group=GROUP, consumer=CONSUMER, count=100_000))
+            self._queue_all(self._run.groups.read_held(consumer=CONSUMER, count=100_000))
             claimed_at = time.monotonic()
             while not self._stopping.is_set():
                 self._queue_all(
-                    self._streams.read_new(
-                        STREAM,
-                        group=GROUP,
+                    self._run.groups.read_new(
                         consumer=CONSUMER,
                         count=self._batch_groups,
                         block_s=BLOCK_S,
@@ -246,8 +248,8 @@ class Intake:
                 )
                 if time.monotonic() - claimed_at >= CLAIM_EVERY_S:
                     # Claims entries that are pending but that this trainer never received.
-                    self._streams.keep(STREAM, list(self._unacknowledged), group=GROUP, consumer=CONSUMER)
-                    idle = self._streams.claim_idle(STREAM, group=GROUP, consumer=CONSUMER, idle_s=IDLE_S)
+                    self._run.groups.keep(list(self._unacknowledged), consumer=CONSUMER)
+                    idle = self._run.groups.claim_idle(consumer=CONSUMER, idle_s=IDLE_S)
                     self._queue_all([entry for entry in idle if entry.id not in self._unacknowledged])
                     claimed_at = time.monotonic()
         except BaseException as error:
@@ -281,3 +283,39 @@ def ledger_entry(group: TraceGroup) -> str:
     """Returns the entry of a group in a commit's ledger: its id and a digest of its answers."""
     answers = repr([trace.completion.token_ids for trace in group.traces])
     return f"{group.id}:{blake2b(answers.encode(), digest_size=8).hexdigest()}"
+
+
+def check_group(group: TraceGroup) -> None:
+    """Checks that a group was sampled from the whole distribution, has one reward version and a board, and
+    that its numbers are finite. NaN is never read as 0.
+
+    Raises:
+        WireError: it was sampled greedily or with top_p or top_k, has several reward versions, or no board.
+        ArithmeticError: a reward is too large or NaN, or a log-probability is not finite. The message names
+            the group, the completion and the value.
+    """
+    drawn = group.sampling
+    if not drawn.temperature > 0.0 or drawn.top_p != 1.0 or drawn.top_k > 0:
+        raise WireError(
+            f"group {group.id!r}: drawn at temperature {drawn.temperature!r} with top_p {drawn.top_p!r} and "
+            f"top_k {drawn.top_k!r}; importance ratios need all tokens at a temperature above 0"
+        )
+    if len(group.reward_versions) > 1:
+        raise WireError(f"group {group.id!r} has reward versions {', '.join(group.reward_versions)}")
+    try:
+        chess.Board(group.prompt.fen)
+    except ValueError as error:
+        raise WireError(f"group {group.id!r}: {error}") from error
+    for slot, trace in enumerate(group.traces):
+        claims = (claim for sentence in trace.verdict.sentences for claim in sentence.claims)
+        rewards = (
+            trace.verdict.reward,
+            *(step.reward for step in trace.verdict.process_rewards),
+            *(claim.weight or 0.0 for claim in claims),
+        )
+        if wrong := [reward for reward in rewards if not abs(reward) <= _LARGEST]:  # NaN compares false
+            raise ArithmeticError(f"group {group.id}: reward of completion {slot} is {wrong[0]!r}")
+        for place, logprob in enumerate(trace.completion.logprobs):
+            if not math.isfinite(logprob):
+                where = f"token {place} of completion {slot}"
+                raise ArithmeticError(f"group {group.id}: log-probability of {where} is {logprob!r}")

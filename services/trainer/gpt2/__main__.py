@@ -41,8 +41,9 @@ class GenerateSettings(Settings):
 def run(settings: GenerateSettings) -> None:
     """Prints the completions."""
     from rookery.hub import model_folder
+    from rookery.trace import Sampling
     from services.trainer.gpt2 import loader
-    from services.trainer.gpt2.generate import Sampling, generate
+    from services.trainer.gpt2.generate import generate
     from services.trainer.gpt2.loader import load_tokenizer
 
     folder = model_folder(str(settings.model))
@@ -51,9 +52,8 @@ def run(settings: GenerateSettings) -> None:
     [rows] = generate(
         loader.load(folder),
         [tokenizer.encode(settings.prompt).ids],
-        max_tokens=settings.max_tokens,
         count=settings.count,
-        sampling=Sampling(settings.temperature, settings.top_k, settings.top_p),
+        sampling=Sampling(settings.temperature, settings.top_p, settings.top_k, settings.max_tokens),
         stop=() if end is None else (end,),
         seed=settings.seed,
     )

@@ -12,25 +12,8 @@ from dataclasses import dataclass, field
 import torch
 
 from rookery.errors import InvalidInput
+from rookery.trace import Sampling
 from services.trainer.gpt2.model import Cache, Gpt2, padded_causal_mask, positions
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """Temperature 0 is greedy decoding. `top_k` 0 and `top_p` 1 exclude no token."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.temperature < 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
-            raise InvalidInput(f"{self}: temperature and top_k must not be negative, top_p in (0, 1]")
-
-    @property
-    def greedy(self) -> bool:
-        """Whether the likeliest token is always taken."""
-        return self.temperature == 0
 
 
 @dataclass(slots=True)
@@ -48,19 +31,20 @@ def generate(
     model: Gpt2,
     prompts: Sequence[Sequence[int]],
     *,
-    max_tokens: int,
+    sampling: Sampling,
     count: int = 1,
-    sampling: Sampling = Sampling(),
     stop: Collection[int] = (),
     seed: int = 0,
 ) -> list[list[Generated]]:
     """Returns `count` completions of each prompt. Completion i of prompt p uses seed `seed + p * count + i`.
 
     A prompt is computed once for all its completions. Rows that have stopped are removed from the batch.
+    Temperature 0 is greedy decoding. `top_k` 0 and `top_p` 1 exclude no token.
 
     Raises:
         InvalidInput: there is no prompt, or one is empty or, with `max_tokens`, too long for the model.
     """
+    max_tokens, greedy = sampling.max_tokens, sampling.temperature == 0
     _check_lengths(model, prompts, max_tokens)
     device = model.wte.weight.device
     ids_BT, present_BT = _pad(prompts, device)
@@ -91,7 +75,7 @@ def generate(
     logits_RV = logits_BV[every_R]
     for step in range(max_tokens):
         logs_RV = log_distribution(logits_RV, sampling)
-        tokens_R = draw(logs_RV, rows.uniforms_RM[:, step], greedy=sampling.greedy)
+        tokens_R = draw(logs_RV, rows.uniforms_RM[:, step], greedy=greedy)
         drawn_R = logs_RV.gather(-1, tokens_R[:, None])[:, 0]
         unfinished_N = rows.append(tokens_R, drawn_R, stop)
         if not len(unfinished_N) or step + 1 == max_tokens:
@@ -189,7 +173,7 @@ def log_distribution(logits_RV: torch.Tensor, sampling: Sampling) -> torch.Tenso
     whose probabilities add up to `top_p`. For greedy decoding, the log-probabilities of the model itself.
     """
     logits_RV = logits_RV.float()
-    if sampling.greedy:
+    if sampling.temperature == 0:
         return logits_RV.log_softmax(-1)
     logits_RV = logits_RV / sampling.temperature
     if 0 < sampling.top_k < logits_RV.shape[-1]:

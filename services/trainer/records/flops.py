@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from rookery.config.trainer import TrainerSettings
 from rookery.trace import TraceGroup
 from services.trainer.batches.rows import carries_loss
 from services.trainer.model.base_model import experts_of
@@ -134,16 +135,13 @@ class PeakFlops:
 class SpeedMeter:
     """Measures the memory and speed of one model's training, step by step."""
 
-    def __init__(
-        self, policy: Policy, *, devices: int = 1, passes: int = 1, mask_truncated: bool = True
-    ) -> None:
-        """`passes` are those over each batch. With `mask_truncated`, cut completions are not computed."""
+    def __init__(self, policy: Policy, settings: TrainerSettings, *, devices: int = 1) -> None:
         self._device = policy.device
         self._weights: WeightCounts = count_weights(policy.model)
         self._peak = PeakFlops(policy.device, torch.bfloat16 if policy.in_bf16 else torch.float32)
         self._devices = devices
-        self._passes = passes
-        self._mask_truncated = mask_truncated
+        self._passes = settings.ppo_epochs if settings.objective == "ppo" else 1
+        self._mask_truncated = settings.mask_truncated
         self._memory: dict[str, float] = {}
 
     @contextmanager
@@ -153,11 +151,17 @@ class SpeedMeter:
             yield
 
     def row(self, groups: Sequence[TraceGroup], *, tokens: int, train_s: float) -> dict[str, float]:
-        """Returns the figures of the step just measured. `tokens` carried loss, in `passes` passes each."""
+        """Returns the figures of the step just measured. `tokens` carried loss, in each pass over them."""
         shapes = [
             (len(group.prompt_token_ids), lengths)
             for group in groups
-            if (lengths := _lengths(group, mask_truncated=self._mask_truncated))
+            if (
+                lengths := [
+                    len(trace.completion.token_ids)
+                    for trace in group.traces
+                    if carries_loss(trace, mask_truncated=self._mask_truncated)
+                ]
+            )
         ]
         flops = self._passes * step_flops(self._weights, shapes)
         return {
@@ -167,15 +171,6 @@ class SpeedMeter:
             "devices": self._devices,
             **self._memory,
         }
-
-
-def _lengths(group: TraceGroup, *, mask_truncated: bool) -> list[int]:
-    """Returns the lengths of the completions that are computed: see `make_rows`."""
-    return [
-        len(trace.completion.token_ids)
-        for trace in group.traces
-        if carries_loss(trace, mask_truncated=mask_truncated)
-    ]
 
 
 def _measured_flops(device: torch.device, dtype: torch.dtype) -> float:

@@ -13,7 +13,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -52,9 +52,6 @@ _FOR_RESUMING = {commits.OPTIMIZER, commits.STATE, commits.SUMS}
 Artifact: TypeAlias = tuple[Path, str | None]
 """A file, and the artifact folder for it."""
 
-Artifacts: TypeAlias = Callable[[Path], Sequence[Artifact]]
-"""Returns the files of a run's folder to send to MLflow."""
-
 
 class Tracker:
     """A tracker that records nothing, for runs without --mlflow."""
@@ -85,7 +82,7 @@ class MlflowTracker(Tracker):
         with contextlib.suppress(queue.Full):
             self._rows.put_nowait(row)
 
-    def close(self, *, status: str, artifacts: Artifacts) -> None:
+    def close(self, *, status: str) -> None:
         """Sends the remaining steps and the artifacts, and registers the model of a finished run.
 
         Gives up if the steps take more than half a minute.
@@ -98,7 +95,7 @@ class MlflowTracker(Tracker):
         if self._thread.is_alive() or self._client is None:
             return
         with _logged_errors("send the run's files to MLflow"):
-            sent = artifacts(self._folder)
+            sent = run_artifacts(self._folder)
             for path, place in sent:
                 self._client.log_artifact(self._run_id, str(path), place)
             if status == "FINISHED":
@@ -213,10 +210,8 @@ def run_artifacts(folder: Path) -> list[Artifact]:
 
 
 @contextmanager
-def track(
-    folder: Path, *, enabled: bool, params: Mapping[str, Any], artifacts: Artifacts = run_artifacts
-) -> Iterator[Tracker]:
-    """Yields the tracker of a run folder. At the end, `artifacts` names the files to send to MLflow.
+def track(folder: Path, *, enabled: bool, params: Mapping[str, Any]) -> Iterator[Tracker]:
+    """Yields the tracker of a run folder, whose `run_artifacts` go to MLflow at the end.
 
     Of several processes, only rank 0 records.
 
@@ -238,7 +233,7 @@ def track(
         status = "KILLED"
         raise
     finally:
-        tracker.close(status=status, artifacts=artifacts)
+        tracker.close(status=status)
 
 
 def _metrics(row: Mapping[str, Any]) -> list[Any]:

@@ -255,14 +255,4 @@ async def run(settings: RewardServerSettings) -> None:
     folder = local_folder(settings.model)
     scorer = RewardScorer(folder, rows=settings.rows, device=device_named(settings.device))
     queue = BatchQueue(scorer, limit=settings.queue)
-    await serve(
-        Service(
-            name="reward-model",
-            app=create_app(queue),
-            host=settings.host,
-            port=settings.port,
-            port_setting="--port (REWARD_SERVER_PORT)",
-            access=settings.access,
-            background=(queue.run,),
-        )
-    )
+    await serve(Service.at(settings, "reward-model", create_app(queue), background=(queue.run,)))

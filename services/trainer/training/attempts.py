@@ -10,14 +10,14 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from rookery.trace import TraceGroup
 from services.trainer.records.memory import is_out_of_memory
-from services.trainer.training.ranks import RankZeroTrainer
-from services.trainer.training.step import RunningState, StepStats
-from services.trainer.versions.commits import Commit
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 FILE = "attempts.json"
 MAX_ATTEMPTS = 3
@@ -35,19 +35,19 @@ class GroupsAtFault(Exception):
 class Attempts:
     """Counts unfinished attempts by group id, in a file in the run's folder, until a step is committed."""
 
-    def __init__(self, folder: Path, trainer: RankZeroTrainer) -> None:
+    def __init__(self, folder: Path, *, survives: bool = True) -> None:
+        """`survives`: this process goes on after a failed step. Of several processes, a failure in one ends
+        all, because they wait for each other's results."""
         self._path = folder / FILE
-        self._trainer = trainer
-        # With several processes, a failure in one ends all, because they wait for each other's results.
-        self._survives = trainer.local.world.size == 1
+        self._survives = survives
         self._counts: dict[str, int] = {}
         with contextlib.suppress(FileNotFoundError, ValueError):  # a power cut may have damaged it
             self._counts = json.loads(self._path.read_bytes())
 
-    def train_step(
-        self, groups: Sequence[TraceGroup], *, commit: Commit, dropped_zero_variance: int
-    ) -> tuple[StepStats, RunningState]:
-        """Trains one step from the version of `commit`. A step that fails is tried once more.
+    def guard(self, step: Callable[..., T], groups: Sequence[TraceGroup], *, undo: Callable[[], None]) -> T:
+        """Returns `step(groups)`. A step that fails is undone, and tried once more.
+
+        `step([group], dry_run=True)` tries a group alone.
 
         Raises:
             GroupsAtFault: some of the groups fail alone too.
@@ -55,35 +55,24 @@ class Attempts:
                 are not at fault.
             RuntimeError, MemoryError: the step fails twice for lack of memory, or for another reason.
         """
-        step, state = commit.version.number, RunningState.of(commit.running_state)
-
-        def try_alone(group: TraceGroup) -> None:
-            self._trainer.train_step([group], step=step, state=state, dropped_zero_variance=0, dry_run=True)
-
         failed = False
-        while not (at_fault := self._at_fault(groups, try_alone)):
+        while not (at_fault := self._at_fault(step, groups)):
             self._count(groups)
             try:
-                return self._trainer.train_step(
-                    groups, step=step, state=state, dropped_zero_variance=dropped_zero_variance
-                )
+                return step(groups)
             except (ArithmeticError, RuntimeError, MemoryError) as error:
                 if failed or not self._may_be_groups_fault(error):
                     raise
-                logger.error(
-                    "the step after %s failed; its groups are now tried one by one: %s", commit.folder, error
-                )
+                logger.error("the step failed; its groups are now tried one by one: %s", error)
             failed = True
-            self._trainer.local.load(commit.folder)  # not inside `except`, which holds the step's tensors
+            undo()  # not inside `except`, which holds the step's tensors
         raise GroupsAtFault(at_fault)
 
     def committed(self) -> None:
         """Clears all counts, because a step was committed."""
         self._write({})
 
-    def _at_fault(
-        self, groups: Sequence[TraceGroup], try_alone: Callable[[TraceGroup], None]
-    ) -> dict[str, str]:
+    def _at_fault(self, step: Callable[..., object], groups: Sequence[TraceGroup]) -> dict[str, str]:
         """Tries each group alone that was in an unfinished attempt, those with the fewest attempts first.
 
         Returns the reasons by group id for the groups that fail.
@@ -96,7 +85,7 @@ class Attempts:
                 continue
             self._count([group])
             try:
-                try_alone(group)
+                step([group], dry_run=True)
             except (ArithmeticError, RuntimeError, MemoryError) as error:
                 if not self._may_be_groups_fault(error):
                     raise

@@ -1,160 +1,153 @@
-"""The policy and its optimizer in one process: loads commits, trains, and provides a commit's files.
+"""The policy and its optimizer in every process of a trainer. Rank 0 sends commands; all others follow.
 
-Before each step, one group of the batch is scored again with the weights of the version that it names: those
-in memory if it is the current version, else those of its commit, loaded for one forward pass. Apart from
-numerical precision, the log-probabilities differ from the reported ones only if the server serves another
-version than it reports, or if the server or the trainer computes them incorrectly.
+A command is JSON on its first line, then encoded groups. Never pickle.
 """
 
+import json
 import logging
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
 
+from rookery.codec import decode_group, encode_group
 from rookery.config.trainer import TrainerSettings
-from rookery.errors import NotFound, RookeryError
-from rookery.trace import TraceGroup, policy_name
-from services.trainer.batches.micro_batches import collate
-from services.trainer.batches.rows import make_rows
-from services.trainer.distributed.process_group import World
+from rookery.errors import SetupError
+from rookery.trace import TraceGroup
+from services.trainer.distributed.process_group import Follower, World
 from services.trainer.model.policy import Policy
 from services.trainer.training import optimizer as adam
+from services.trainer.training.mismatch import mismatch
 from services.trainer.training.step import RunningState, StepStats, train_step
-from services.trainer.versions.files import Content
+from services.trainer.versions.files import Content, pieces
 
 logger = logging.getLogger(__name__)
 
-TOKENS = 1024
-"""Maximum number of completion tokens to score again, but at least the first completion of a group."""
-
-WHOLE_MODEL_EVERY = 10
-"""If versions are whole models, older ones are loaded only at every tenth step, because loading takes a
-considerable part of a step's time."""
+PER_PROCESS = frozenset(("device", "threads", "host", "port"))
+"""Settings in which processes may differ. If `micro_batch_tokens` is measured, all use rank 0's value."""
 
 
-@dataclass(frozen=True, slots=True)
 class PolicyTrainer:
-    """A policy with its optimizer. Must be created in the thread that trains."""
+    """A policy with a new optimizer. Must be created in the thread that trains.
 
-    settings: TrainerSettings
-    policy: Policy
-    optimizer: torch.optim.Optimizer
-    world: World
+    With several processes, each call in rank 0 makes the followers do the same.
+    """
 
-    @classmethod
-    def of(cls, settings: TrainerSettings, policy: Policy, world: World) -> "PolicyTrainer":
-        """Creates a trainer with a new optimizer."""
+    def __init__(self, settings: TrainerSettings, policy: Policy, world: World) -> None:
         if policy.device.type == "cuda":
             torch.cuda.set_device(policy.device)  # a thread does not inherit the device
-        optimizer = adam.build(
+        self.settings, self.policy, self.world = settings, policy, world
+        self.optimizer = adam.build(
             policy.parameters, lr=settings.lr, bits=settings.adam_bits, offload=settings.offload
         )
-        return cls(settings, policy, optimizer, world)
 
     def load(self, folder: Path) -> None:
         """Loads the weights of a commit, and Adam's moments if they exist: old commits have none."""
+        settings = self.settings.model_dump(mode="json")
+        self.world.command(lambda: encode("load", folder=str(folder), settings=settings))
         self.policy.load_version(folder)
         if (folder / adam.FILE).exists():
             adam.restore(self.optimizer, folder)
 
     def files(self) -> dict[str, Content]:
-        """The contents of a commit's files, by file name."""
+        """The contents of a commit's files, by file name.
+
+        With sharding, all processes take part while rank 0 writes the files.
+        """
+        if self.settings.sharding != "none":
+            self.world.command(lambda: encode("files"))
         return {**self.policy.version_files(), adam.FILE: adam.dump(self.optimizer)}
 
     def train_step(
-        self,
-        groups: Sequence[TraceGroup],
-        *,
-        step: int,
-        state: RunningState,
-        dropped_zero_variance: int,
-        dry_run: bool = False,
-    ) -> tuple[StepStats, RunningState]:
+        self, groups: Sequence[TraceGroup], *, step: int, state: RunningState, dry_run: bool = False
+    ) -> StepStats:
         """One step on a batch (see `step.train_step`). Before it, `mismatch` checks one group."""
+        arguments = {"step": step, "state": state.as_json(), "dry_run": dry_run}
+        self.world.command(lambda: encode("train_step", groups, **arguments))
         self.optimizer.zero_grad(set_to_none=True)  # a failed step may have left gradients
         measured = {} if dry_run else mismatch(self.policy, groups, step=step, settings=self.settings)
-        stats, state = train_step(
+        stats = train_step(
             self.policy,
             self.optimizer,
             groups,
             step=step,
             settings=self.settings,
             state=state,
-            dropped_zero_variance=dropped_zero_variance,
             world=self.world,
             dry_run=dry_run,
         )
-        return replace(stats, losses={**stats.losses, **measured}), state
+        return replace(stats, losses={**stats.losses, **measured})
 
 
-def mismatch(
-    policy: Policy, groups: Sequence[TraceGroup], *, step: int, settings: TrainerSettings
-) -> dict[str, float]:
-    """Measures the differences of log-probabilities on one group, in nats per token.
-
-    Returns `mismatch_mean`, `mismatch_max`, `mismatch_age` (how many versions the group is behind) and
-    `rescore_s` (the seconds that it took), or an empty dictionary if nothing could be measured. `policy` must
-    be at version `step`, and is not changed.
-    """
-    started = time.perf_counter()
-    group = _choose_group(groups, step=step, settings=settings)
-    if group is None:
-        return {}
-    rows = make_rows(
-        [group],
-        [[0.0] * len(group.traces)],
-        version=step,
-        mask_truncated=False,
-        row_tokens=len(group.prompt_token_ids) + TOKENS,
-    )
-    if not rows:
-        return {}
-    batch = collate(rows[:1], device=policy.device)
-    folder = None if group.policy.number == step else settings.adapters_dir / policy_name(group.policy.number)
-    try:
-        with _weights_of(policy, folder), torch.no_grad():
-            gap_N = (policy.score(batch).logprobs_N - batch.behaviour_N).double().abs()
-    except (OSError, SafetensorError, RookeryError) as error:
-        logger.warning("group %s cannot be scored under %s: %s", group.id, group.policy.name, error)
-        return {}
-    return {
-        "mismatch_mean": gap_N.mean().item(),
-        "mismatch_max": gap_N.max().item(),
-        "mismatch_age": step - group.policy.number,
-        "rescore_s": time.perf_counter() - started,
-    }
-
-
-def _choose_group(groups: Sequence[TraceGroup], *, step: int, settings: TrainerSettings) -> TraceGroup | None:
-    """Chooses the group to score, or None. The choice is the same in all processes."""
-    if settings.lora_rank or (settings.sharding == "none" and step % WHOLE_MODEL_EVERY == 0):
-        return groups[step % len(groups)]
-    return next((group for group in groups if group.policy.number == step), None)
-
-
-@contextmanager
-def _weights_of(policy: Policy, folder: Path | None) -> Iterator[None]:
-    """Loads a commit's weights for the `with` block, then restores the policy's. No-op without a folder.
+def follow(
+    settings: TrainerSettings, policy: Policy, world: Follower, *, stop_requested: threading.Event
+) -> None:
+    """The main loop of every process except rank 0: carries out rank 0's commands until it announces the end.
 
     Raises:
-        NotFound: the folder does not exist.
+        SetupError: this process has other settings than rank 0.
+        ArithmeticError: its running state differs from rank 0's after the same batches.
+        Unavailable: rank 0 is gone.
     """
-    if folder is None:
-        yield
-        return
-    if not folder.is_dir():
-        raise NotFound(f"{folder} does not exist any more")
-    with torch.no_grad():
-        copies = [(parameter, parameter.clone()) for parameter in policy.parameters]
-    try:
-        policy.load_version(folder)
-        yield
-    finally:
-        with torch.no_grad():
-            for parameter, value in copies:
-                parameter.copy_(value)
+    trainer = PolicyTrainer(settings, policy, world)
+    expected: RunningState | None = None
+    for data in world.commands(stop_requested):
+        call, arguments, groups = decode(data)
+        if call == "load":
+            trainer.settings, expected = agreed(settings, arguments["settings"]), None
+            trainer.load(Path(arguments["folder"]))
+        elif call == "files":
+            for content in trainer.files().values():
+                for _ in pieces(content):
+                    pass
+        else:
+            step, state = arguments["step"], RunningState.of(arguments["state"])
+            # Only rank 0 knows which groups were dropped, and so the collapsed steps.
+            if expected and replace(expected, collapsed_steps=state.collapsed_steps) != state:
+                raise ArithmeticError(
+                    f"step {step}: rank {world.rank} is in state {expected}, rank 0 in {state}"
+                )
+            stats = trainer.train_step(groups, step=step, state=state, dry_run=arguments["dry_run"])
+            if not arguments["dry_run"]:
+                expected = state.after(
+                    groups, stats, step=step, zero_variance_share=0.0, settings=trainer.settings
+                )
+    logger.info("rank %d ends", world.rank)
+
+
+def encode(call: str, groups: Sequence[TraceGroup] = (), **arguments: Any) -> bytes:
+    """A command to call a method of `PolicyTrainer`, for the wire. Floats keep every bit."""
+    parts = [encode_group(group) for group in groups]
+    head = {"call": call, "arguments": arguments, "sizes": [len(part) for part in parts]}
+    return json.dumps(head).encode() + b"\n" + b"".join(parts)
+
+
+def decode(data: bytes) -> tuple[str, dict[str, Any], list[TraceGroup]]:
+    """Decodes what `encode` returned: the method, its arguments and its groups."""
+    line, _, rest = data.partition(b"\n")
+    head = json.loads(line)
+    ends = zip(head["sizes"], accumulate(head["sizes"]), strict=True)
+    return head["call"], head["arguments"], [decode_group(rest[end - size : end]) for size, end in ends]
+
+
+def agreed(settings: TrainerSettings, rank_zero: Mapping[str, Any]) -> TrainerSettings:
+    """Returns `settings` with the `micro_batch_tokens` that rank 0 measured.
+
+    Raises:
+        SetupError: they differ from rank 0's. The message names the differences.
+    """
+    if not settings.micro_batch_tokens:
+        settings = settings.model_copy(update={"micro_batch_tokens": rank_zero["micro_batch_tokens"]})
+    local = settings.model_dump(mode="json")
+    changed = [
+        f"{name} is {local.get(name)!r}, rank 0 has {rank_zero.get(name)!r}"
+        for name in sorted((local.keys() | rank_zero.keys()) - PER_PROCESS)
+        if local.get(name) != rank_zero.get(name)
+    ]
+    if changed:
+        raise SetupError(f"processes of one trainer differ: {'; '.join(changed)}")
+    return settings

@@ -1,4 +1,4 @@
-"""One training step: an update of the policy on one batch of groups, and the running state after it.
+"""One training step: an update of the policy on one batch of groups, and the running state around it.
 
 The running state is the state of the training besides weights and Adam's moments. Each commit stores it.
 """
@@ -6,7 +6,7 @@ The running state is the state of the training besides weights and Adam's moment
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
@@ -48,33 +48,27 @@ class RunningState:
     def after(
         self,
         groups: Sequence[TraceGroup],
+        stats: "StepStats",
         *,
         step: int,
-        coefficient: float,
-        kl: float | None,
-        entropy: float | None = None,
         zero_variance_share: float,
         settings: ObjectiveSettings,
     ) -> "RunningState":
-        """The state after a step on `groups`.
+        """The state after step `step` on `groups`, which had `stats`.
 
-        `coefficient` is the KL coefficient that the step used. `kl` and `entropy` are the D(policy || base)
-        and the entropy that it measured, or None. State that the settings do not use is dropped, because it
-        would be outdated when used again.
-
-        Raises:
-            ArithmeticError: the schedule needs `kl`, and it is not finite; the message names the groups.
+        State that the settings do not use is dropped, because it would be outdated when used again.
         """
         averages = None
         if settings.baseline in ("ema", "adaptive"):
             rewards = [group.rewards for group in groups]
             averages = updated_averages(self.averages, rewards, decay=settings.baseline_decay)
-        if settings.kl_schedule in ("adaptive", "smooth") and kl is not None and not math.isfinite(kl):
-            names = ", ".join(group.id for group in groups)
-            raise ArithmeticError(f"step {step}: D(policy || base) is {kl!r}; the batch holds groups {names}")
+        kl = stats.losses.get("kl_reference")
+        entropy = stats.losses["entropy"] if stats.tokens else None
         return RunningState(
             averages=averages,
-            kl_controller=updated_controller(self.kl_controller, coefficient, kl=kl, settings=settings),
+            kl_controller=updated_controller(
+                self.kl_controller, stats.kl_coefficient, kl=kl, settings=settings
+            ),
             entropy_controller=updated_entropy_controller(
                 self.entropy_controller, entropy=entropy, settings=settings
             ),
@@ -126,24 +120,25 @@ def collapsed_steps(before: int, *, share: float, step: int, settings: Objective
     return now
 
 
+def zero_variance_share(groups: Sequence[TraceGroup], *, dropped: int) -> float:
+    """The share of groups of equal rewards, including those that dynamic sampling dropped for the batch."""
+    return (sum(zero_variance(group.rewards) for group in groups) + dropped) / (len(groups) + dropped)
+
+
 @dataclass(frozen=True, slots=True)
 class StepStats(UpdateStats):
     """The statistics of a step: those of its update, and its own."""
 
     kl_coefficient: float
     entropy_coefficient: float
-    zero_variance_share: float
-    collapsed_steps: int
     forward_backward_s: float
 
-    def row(self) -> dict[str, float]:
-        """All statistics in one flat dictionary, as in metrics.jsonl."""
-        excluded = ("losses", "token_figures")
-        return {**self.losses, **{name: value for name, value in _items(self) if name not in excluded}}
-
-
-def _items(stats: UpdateStats) -> Iterator[tuple[str, Any]]:
-    return ((field.name, getattr(stats, field.name)) for field in fields(stats))
+    def row(self, **collapse: float) -> dict[str, float]:
+        """All statistics in one flat dictionary, as in metrics.jsonl, with those of the groups' collapse."""
+        figures = {field.name: getattr(self, field.name) for field in fields(self)}
+        del figures["losses"], figures["token_figures"]
+        forward_backward_s = figures.pop("forward_backward_s")
+        return {**self.losses, **figures, **collapse, "forward_backward_s": forward_backward_s}
 
 
 def train_step(
@@ -154,51 +149,37 @@ def train_step(
     step: int,
     settings: TrainerSettings,
     state: RunningState,
-    dropped_zero_variance: int = 0,
     world: World = World(),  # noqa: B008 - without state
     dry_run: bool = False,
-) -> tuple[StepStats, RunningState]:
+) -> StepStats:
     """Updates the policy on one batch, with `update.single_update` or, for PPO, with `ppo.ppo_update`.
 
-    Returns the statistics and the running state to commit. `policy` is a `Policy`, for PPO one with a value
-    head. `dropped_zero_variance` is how many groups dynamic sampling dropped for this batch. With `dry_run`,
-    everything is computed but the policy is not changed.
+    `policy` is a `Policy`, for PPO one with a value head. `state` is the state before the step. With
+    `dry_run`, everything is computed but the policy is not changed.
 
     Raises:
-        ArithmeticError: an input, the loss or the gradient is not finite; the message names the groups.
+        ArithmeticError: an input, the loss, the gradient or a KL that the schedule needs is not finite; the
+            message names the groups.
     """
     started = time.perf_counter()
-    coefficient = kl_coefficient(state.kl_controller, step=step, settings=settings)
-    update = ppo_update if settings.objective == "ppo" else single_update
-    bonus = entropy_coefficient(state.entropy_controller, settings=settings)
     inputs = StepInput(
         groups,
         step,
         settings,
         averages=state.averages,
-        kl_coefficient=coefficient,
+        kl_coefficient=kl_coefficient(state.kl_controller, step=step, settings=settings),
         world=world,
-        entropy_coefficient=bonus,
+        entropy_coefficient=entropy_coefficient(state.entropy_controller, settings=settings),
         dry_run=dry_run,
     )
-    stats = update(policy, optimizer, inputs)
-    equal = sum(zero_variance(group.rewards) for group in groups) + dropped_zero_variance
-    share = equal / (len(groups) + dropped_zero_variance)
-    state = state.after(
-        groups,
-        step=step,
-        coefficient=coefficient,
-        kl=stats.losses.get("kl_reference"),
-        entropy=stats.losses["entropy"] if stats.tokens else None,
-        zero_variance_share=share,
-        settings=settings,
-    )
-    result = StepStats(
-        **dict(_items(stats)),
-        kl_coefficient=coefficient if settings.kl != "none" else 0.0,
-        entropy_coefficient=bonus,
-        zero_variance_share=share,
-        collapsed_steps=state.collapsed_steps,
+    stats = (ppo_update if settings.objective == "ppo" else single_update)(policy, optimizer, inputs)
+    kl = stats.losses.get("kl_reference", 0.0)
+    if settings.kl_schedule in ("adaptive", "smooth") and not math.isfinite(kl):
+        names = ", ".join(group.id for group in groups)
+        raise ArithmeticError(f"step {step}: D(policy || base) is {kl!r}; the batch holds groups {names}")
+    return StepStats(
+        **{field.name: getattr(stats, field.name) for field in fields(stats)},
+        kl_coefficient=inputs.kl_coefficient if settings.kl != "none" else 0.0,
+        entropy_coefficient=inputs.entropy_coefficient,
         forward_backward_s=time.perf_counter() - started - stats.optimizer_s,
     )
-    return result, state

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rookery.errors import SetupError
 from rookery.failpoints import reach
@@ -64,6 +64,19 @@ class Commit:
     went_back_to: int | None = None
     """The version that the run last went back to, if any."""
 
+    @classmethod
+    def of(cls, folder: Path, state: Mapping[str, Any]) -> Self:
+        """The version in a folder with this `state.json`."""
+        return cls(
+            PolicyVersion(state["number"], state["sha256"]),
+            folder,
+            tuple(state["ledger"]),
+            row=state["row"],
+            running_state=state["learner"],
+            dropped=state["dropped"],
+            went_back_to=state["went_back_to"],
+        )
+
 
 @contextmanager
 def sole_writer(root: Path) -> Iterator[None]:
@@ -106,13 +119,11 @@ def write(
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     sums = {name: write_file(temporary / name, content) for name, content in files.items()}
-    version = PolicyVersion(number, next(sums[name] for name in _SERVED if name in sums))
-    ledger = ledger[-_LEDGER_SIZE:]
     state = {
         "state_version": STATE_VERSION,
         "number": number,
-        "sha256": version.sha256,
-        "ledger": ledger,
+        "sha256": next(sums[name] for name in _SERVED if name in sums),
+        "ledger": ledger[-_LEDGER_SIZE:],
         "fingerprint": dict(fingerprint),
         "row": row,
         "learner": running_state,
@@ -130,15 +141,7 @@ def write(
     temporary.rename(final)
     reach("commit.renamed")
     sync_folder(root)
-    return Commit(
-        version,
-        final,
-        ledger,
-        row=row,
-        running_state=running_state,
-        dropped=dict(dropped or {}),
-        went_back_to=went_back_to,
-    )
+    return Commit.of(final, state)
 
 
 def to_resume(
@@ -212,15 +215,7 @@ def _read(
         raise SetupError(f"{error}; restore it{advice}") from error
     if state["number"] != number:
         raise SetupError(f"{folder / STATE} is of version {state['number']}: the folder was renamed")
-    return Commit(
-        PolicyVersion(number, state["sha256"]),
-        folder,
-        tuple(state["ledger"]),
-        row=state["row"],
-        running_state=state["learner"],
-        dropped=state["dropped"],
-        went_back_to=state["went_back_to"],
-    )
+    return Commit.of(folder, state)
 
 
 class _DamagedError(SetupError):

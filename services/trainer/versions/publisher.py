@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from rookery import replicas
-from rookery.access import OPEN, Access
 from rookery.clients import InferenceClient
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import PeerFault, RookeryError, SetupError
 from rookery.failpoints import reach
 from rookery.masking import mask_text
 from rookery.metrics import RELOADS, SERVER_BEHIND
 from rookery.remote import upload
 from rookery.retries import PAUSES_S, retry
-from rookery.streams import RunStreams
+from rookery.streams import PolicyRecord
 from rookery.trace import Adapter
 from services.trainer.versions.commits import served_files
 
@@ -41,43 +41,34 @@ class Publisher:
 
     def __init__(
         self,
-        streams: RunStreams,
-        urls: str,
+        record: PolicyRecord,
+        settings: TrainerSettings,
         *,
-        access: Access = OPEN,
         epoch: int,
         loop: asyncio.AbstractEventLoop,
-        store: str = "",
-        max_steps: int = 0,
     ) -> None:
-        """`urls` are as in `rookery.replicas`; a server that joins gets the newest version at once.
-
-        `store` is the URL of a folder that gets a copy of each version, such as `s3://bucket/adapters`.
-        The run ends with version `max_steps`, unless that is 0.
-        """
-        self._streams, self._access = streams, access
-        self._epoch, self._max_steps = epoch, max_steps
-        self._loop = loop
-        self._store, self._stored = store, -1
+        """`loop` is another thread's. A server that joins gets the newest version at once."""
+        self._record, self._settings, self._epoch, self._loop = record, settings, epoch, loop
+        self._stored = -1
         self._newest: Adapter | None = None
         self._by_url: dict[str, _Server] = {}
         self._looked_up = threading.Event()
-        self._follow_task = asyncio.run_coroutine_threadsafe(self._follow_servers(urls), loop)
+        self._follow_task = asyncio.run_coroutine_threadsafe(self._follow_servers(), loop)
         self._follow_task.add_done_callback(lambda _: self._looked_up.set())  # also after an error
 
     def publish(self, adapter: Adapter) -> None:
         """Publishes a version after its commit and acknowledgement. First waits for the previous version."""
         self.wait()
         self._copy_to_store(adapter)
-        last = 0 < self._max_steps <= adapter.version.number
-        self._streams.publish_policy(adapter, epoch=self._epoch, last=last)
+        last = 0 < self._settings.max_steps <= adapter.version.number
+        self._record.publish(adapter, epoch=self._epoch, last=last)
         reach("trainer.recorded")
         self._run(self._reload(adapter))
         reach("trainer.published")
 
     def republish(self, adapter: Adapter) -> None:
         """Restores the record if Redis lost it, and sends /reload again to servers that did not answer."""
-        published = self._streams.policy()
+        published = self._record.read()
         if published is None or published.version != adapter.version:
             logger.warning("the policy record says %s: publishing %s again", published, adapter.version.name)
             self.publish(adapter)
@@ -119,27 +110,27 @@ class Publisher:
 
     def _copy_to_store(self, adapter: Adapter) -> None:
         """Copies a version to the store. If that fails, training goes on, and `republish` tries again."""
-        if not self._store or self._stored == adapter.version.number:
+        store, folder = self._settings.adapter_store, Path(adapter.path)
+        if not store or self._stored == adapter.version.number:
             return
-        folder = Path(adapter.path)
         try:
             # `SHA256SUMS` comes last, so a server that finds it finds all files.
             names = [f"{folder.name}/{path.name}" for path in served_files(folder)]
-            upload(folder.parent, names, self._store)
+            upload(folder.parent, names, store)
             self._stored = adapter.version.number
         except Exception as error:  # each store has its own
             logger.error(
                 "%s is not in the store, and other machines cannot serve it: adapter_store=%s: %s %s",
-                folder.name, self._store, type(error).__name__, error,
+                folder.name, store, type(error).__name__, error,
             )  # fmt: skip
 
-    async def _follow_servers(self, urls: str) -> None:
-        async for current in replicas.follow(urls):
+    async def _follow_servers(self) -> None:
+        async for current in replicas.follow(self._settings.inference_urls):
             removed = [self._by_url.pop(url) for url in self._by_url.keys() - current]
             for url in current:
                 if url not in self._by_url:
                     self._by_url[url] = _Server(
-                        InferenceClient(url, access=self._access, timeout_s=RELOAD_TIMEOUT_S)
+                        InferenceClient(url, access=self._settings.access, timeout_s=RELOAD_TIMEOUT_S)
                     )
                     if self._newest:
                         self._by_url[url].reload(self._newest)

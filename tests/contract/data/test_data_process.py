@@ -26,7 +26,7 @@ from rookery.streams import RunStreams
 from rookery.trace import Position
 from rookery.v1 import data_pb2, data_pb2_grpc
 from services.data.service import data_service
-from tests.builders import ROLLOUTS, read
+from tests.builders import read
 from tests.conftest import RedisServer, free_port
 from tests.contract.running_service import START_S, RunningService
 from tests.integration.data.producer import make
@@ -124,7 +124,7 @@ def test_the_feed_feeds_what_the_service_serves(
     feed = start_data("services.data.feed", "--redis-url", redis_url, "--depth", "20", "--seed", "4")
     feed.wait_ready()
     streams = RunStreams(redis_url, "default")
-    entries = read(streams, "positions", 20, **ROLLOUTS)
+    entries = read(streams.positions, 20)
     served = httpx.get(f"{data_service.url}/v1/positions?count=20&seed=4", timeout=60).json()["positions"]
     assert [decode_position(entry.data).id for entry in entries] == [position["id"] for position in served]
     assert "rookery_feed_wait_seconds_total" in httpx.get(f"{feed.url}/metrics").text
@@ -161,7 +161,7 @@ def test_the_archiver_archives_until_told_to_stop(start_data: Start, redis_url: 
     archiver.wait_ready()
     streams = RunStreams(redis_url, "r1")
     published = make(streams, 3)
-    until(lambda: streams.pending("traces", group="archive") == 3)
+    until(lambda: streams.archive.pending() == 3)
     assert list(out.rglob("*.parquet")) == []
     status, log = archiver.stop()
     assert status == 0, log

@@ -48,7 +48,7 @@ class Run:
 
     def publish(self, version: int, *, scale: float = 0.02) -> None:
         adapter = write_adapter(self.server.root / f"v{version}", MODEL, version=version, scale=scale)
-        self.streams.publish_policy(adapter, epoch=self.epoch)
+        self.streams.policy.publish(adapter, epoch=self.epoch)
         until(lambda: self.served().get("version") == version)
 
     def served(self) -> dict[str, object]:
@@ -155,7 +155,7 @@ def test_a_version_made_again_after_the_run_went_back_is_evaluated_again(run: Ru
             type(adapter.version)(3, adapter.version.sha256), adapter.path, adapter.base_model
         )
         run.epoch = run.streams.take_over()  # it is another trainer that goes back
-        run.streams.publish_policy(again, epoch=run.epoch)
+        run.streams.policy.publish(again, epoch=run.epoch)
         until(lambda: read_strength(run.folder)[-1]["sha256"] == adapter.version.sha256)
     assert run.versions() == [0, 3]
     assert read_strength(run.folder)[0] == before[0]

@@ -85,18 +85,18 @@ def test_every_group_comes_back_as_it_was_published(streams: RunStreams, archive
     assert len(archive.files()) == 3
     settle_all(streams)
     run = streams.overview()
-    assert (run.astray, run.archive_astray, streams.length("traces")) == (0, 0, 0)
+    assert (run.astray, run.archive_astray, streams.groups.length()) == (0, 0, 0)
 
 
 def test_the_settled_and_the_dropped_are_there_too(streams: RunStreams, on_disk: TraceArchive) -> None:
-    streams.join_archive(group="archive", limit=100)
+    streams.archive.join(limit=100)
     published = make(streams, 3)
     settle_all(streams, "trained")
     published += make(streams, 3, first=3)
     settle_all(streams, "dropped:stale")
     once(streams, on_disk)
     assert list(on_disk.groups()) == published
-    assert streams.length("traces") == 0
+    assert streams.groups.length() == 0
 
 
 def test_of_two_with_one_name_the_later_takes_over(
@@ -106,7 +106,7 @@ def test_of_two_with_one_name_the_later_takes_over(
     with ThreadPoolExecutor(1) as threads:
         work = threads.submit(first.run, stopping)
         published = make(streams, 3)
-        until(lambda: streams.pending("traces", group="archive") == 3)
+        until(lambda: streams.archive.pending() == 3)
         second = Archiver(streams, on_disk, limits=SMALL)
         with running(second):
             until_archived(streams, 3)
@@ -124,7 +124,7 @@ def test_a_redis_that_forgot_the_archive_is_joined_again(
 ) -> None:
     archiver = Archiver(streams, on_disk, limits=SMALL)
     with running(archiver):
-        until(lambda: streams.archive_epoch(consumer="archive"))
+        until(lambda: streams.archive.epoch(consumer="archive"))
         with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
             client.flushall()
         published = make(streams, 3)
@@ -138,7 +138,7 @@ def test_what_is_young_waits_and_a_stop_writes_it(
     archiver = Archiver(streams, on_disk, limits=FileLimits(groups=100, age_s=1000))
     with running(archiver, stopping):
         published = make(streams, 3)
-        until(lambda: streams.pending("traces", group="archive") == 3)
+        until(lambda: streams.archive.pending() == 3)
         assert on_disk.files() == []
     assert list(on_disk.groups()) == published
 
@@ -164,23 +164,23 @@ def test_what_was_written_and_not_acknowledged_is_not_written_again(
     published = make(streams, 4)
     with pytest.raises(KeyboardInterrupt):
         Archiver(streams, DiesAfterWriting(archive.folder), limits=SMALL).run(threading.Event())
-    assert streams.pending("traces", group="archive") == 4
+    assert streams.archive.pending() == 4
     published += make(streams, 3, first=4)
     once(streams, archive, limits=FileLimits(groups=100, age_s=0.05))
     assert list(archive.groups()) == published
     on_file = [len(list(read_rows(archive.folder, file.name, ("entry",)))) for file in archive.files()]
     assert on_file == [4, 3]
     assert streams.counts().archive == {"before": 0, "archived": 7}
-    assert streams.pending("traces", group="archive") == 0
+    assert streams.archive.pending() == 0
 
 
 def test_a_day_ends_a_file(streams: RunStreams, on_disk: TraceArchive, redis_url: str) -> None:
-    streams.join_archive(group="archive", limit=100)
+    streams.archive.join(limit=100)
     midnight = 1763769600000
     with redis.Redis.from_url(redis_url) as client:
         for moment in (midnight - 2, midnight - 1, midnight, midnight + 1):
             group = replace(GROUP, id=f"g{moment}")
-            client.xadd(streams.key("traces"), {"data": encode_group(group)}, id=f"{moment}-0")
+            client.xadd(streams.redis.key("traces"), {"data": encode_group(group)}, id=f"{moment}-0")
     once(streams, on_disk)
     assert [file.name.split("/")[1] for file in on_disk.files()] == ["date=2025-11-21", "date=2025-11-22"]
     assert len(list(on_disk.groups())) == 4
@@ -189,10 +189,10 @@ def test_a_day_ends_a_file(streams: RunStreams, on_disk: TraceArchive, redis_url
 def test_what_cannot_be_read_is_counted_and_spares_the_others(
     streams: RunStreams, on_disk: TraceArchive, redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    streams.join_archive(group="archive", limit=100)
+    streams.archive.join(limit=100)
     published = make(streams, 1)
     with redis.Redis.from_url(redis_url) as client:
-        client.xadd(streams.key("traces"), {"data": b"\xff\xff"})
+        client.xadd(streams.redis.key("traces"), {"data": b"\xff\xff"})
     published += make(streams, 1, first=1)
     with running(Archiver(streams, on_disk, limits=SMALL)):
         until_archived(streams, 2)
@@ -205,9 +205,9 @@ def test_an_archiver_that_is_gone_is_taken_over(
     streams: RunStreams, on_disk: TraceArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.data.archiver.HEARTBEAT_S", 0.1)
-    streams.join_archive(group="archive", limit=100)
+    streams.archive.join(limit=100)
     published = make(streams, 3)
-    streams.read("traces", group="archive", consumer="gone", count=3, block_s=1.0)
+    streams.archive.read(consumer="gone", count=3, block_s=1.0)
     once(streams, on_disk, consumer="other", idle_s=0.0)
     assert list(on_disk.groups()) == published
 
@@ -219,7 +219,7 @@ def test_a_group_that_redis_lost_and_that_is_made_again_is_archived_once(
     once(streams, archive)
     with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
         client.flushall()  # as a Redis without its last second
-    streams.join_archive(group="archive", limit=100)
+    streams.archive.join(limit=100)
     make(streams, 2, first=3)
     published += make(streams, 1, first=6)
     make(streams, 1, first=6)
@@ -235,8 +235,8 @@ def test_a_group_that_redis_lost_and_that_is_made_again_is_archived_once(
 def test_entries_that_redis_delivers_again_are_archived_once(
     streams: RunStreams, on_disk: TraceArchive, redis_url: str
 ) -> None:
-    key = streams.key("traces")
-    streams.join_archive(group="archive", limit=100)
+    key = streams.redis.key("traces")
+    streams.archive.join(limit=100)
     make(streams, 3)
     with (
         contextlib.closing(redis.Redis.from_url(redis_url)) as client,
@@ -248,7 +248,7 @@ def test_entries_that_redis_delivers_again_are_archived_once(
             lost.xack(key, "archive", *entries)
             lost.xgroup_setid(key, "archive", "0")
             lost.delete(f"{key}:archived")
-            lost.hdel(streams.key("counts"), "archive:archived")
+            lost.hdel(streams.redis.key("counts"), "archive:archived")
             lost.execute()
         until_archived(streams, 2)
     files = [
@@ -334,10 +334,10 @@ def test_a_store_that_is_away_while_entries_are_looked_up_is_waited_for(
 ) -> None:
     monkeypatch.setattr("services.data.archiver.STORE_RETRY_S", 0.05)
     monkeypatch.setattr("services.data.archiver.HEARTBEAT_S", 0.1)
-    streams.join_archive(group="archive", limit=100)
+    streams.archive.join(limit=100)
     published = make(streams, 3)
-    streams.read("traces", group="archive", consumer="archive", count=1, block_s=1.0)
-    streams.read("traces", group="archive", consumer="gone", count=2, block_s=1.0)
+    streams.archive.read(consumer="archive", count=1, block_s=1.0)
+    streams.archive.read(consumer="gone", count=2, block_s=1.0)
     archive = HardToSearch(on_disk.folder)
     once(streams, archive, idle_s=0.0)
     assert archive.searches >= 4
@@ -386,7 +386,7 @@ def test_a_redis_that_lost_everything_is_joined_again(
 
 
 def test_what_was_missed_is_shown(streams: RunStreams, on_disk: TraceArchive) -> None:
-    streams.join_archive(group="archive", limit=2)
+    streams.archive.join(limit=2)
     make(streams, 5)
     settle_all(streams)
     once(streams, on_disk, keep=2)

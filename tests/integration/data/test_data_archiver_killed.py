@@ -96,7 +96,7 @@ def test_killed_and_killed_again(
     assert last.end(signal.SIGTERM) == 0
 
     archive, run = TraceArchive(open_folder(out)), streams.overview()
-    assert (run.astray, run.archive_astray, run.kept, streams.length("traces")) == (0, 0, 0, 0)
+    assert (run.astray, run.archive_astray, run.kept, streams.groups.length()) == (0, 0, 0, 0)
     assert run.counts.archive["archived"] + run.counts.archive["before"] == len(published)
     kept = list(archive.groups(run="r1"))
     assert kept == published[run.counts.archive["before"] :]

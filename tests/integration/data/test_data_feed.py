@@ -19,13 +19,12 @@ from rookery.metrics import FEED_WAIT_S, REDIS_RETRIES
 from rookery.streams import RunStreams
 from rookery.trace import Position
 from services.data.feed import Feed
-from tests.builders import ROLLOUTS, read
+from tests.builders import read
 from tests.conftest import ROOT, RedisServer
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.redis
 
-GROUP = "rollouts"
 SEED = 3
 
 
@@ -66,8 +65,8 @@ def take(streams: RunStreams, count: int) -> list[Position]:
     """Reads positions and has done with them, as rollouts do."""
     taken = []
     for _ in range(count):
-        [entry] = read(streams, "positions", 1, **ROLLOUTS)
-        streams.dead_letter("positions", entry.id, group=GROUP, reason="taken")
+        [entry] = read(streams.positions, 1)
+        streams.positions.dead_letter(entry.id, reason="taken")
         taken.append(decode_position(entry.data))
     return taken
 
@@ -93,7 +92,7 @@ def test_the_stream_is_filled_to_its_depth_and_no_further(
     streams: RunStreams, order: PositionOrder, depth: int
 ) -> None:
     fill(feed(streams, order, depth=depth))
-    assert streams.length("positions") == streams.feed_cursor() == depth
+    assert streams.positions.length() == streams.positions.cursor() == depth
 
 
 def test_positions_come_in_the_seeded_order(streams: RunStreams, order: PositionOrder) -> None:
@@ -110,7 +109,7 @@ def test_a_feed_that_starts_again_goes_on(streams: RunStreams, order: PositionOr
 
 def test_what_a_consumer_holds_counts(streams: RunStreams, order: PositionOrder) -> None:
     fill(feed(streams, order, depth=10))
-    streams.read("positions", group=GROUP, consumer="c", count=10, block_s=1.0)
+    streams.positions.read(consumer="c", count=10, block_s=1.0)
     assert feed(streams, order, depth=10).top_up() == 0
 
 
@@ -124,8 +123,8 @@ def test_two_feeds_share_one_order(
     def work(feed: Feed) -> None:
         while not stop.is_set():
             feed.top_up()
-            if streams.length("positions") > 100:
-                overfilled.append(streams.length("positions"))
+            if streams.positions.length() > 100:
+                overfilled.append(streams.positions.length())
 
     with ThreadPoolExecutor() as pool:
         working = [pool.submit(work, feed) for feed in feeds]
@@ -143,10 +142,10 @@ async def test_a_full_stream_is_waited_for(
 ) -> None:
     waited = FEED_WAIT_S._value.get()
     async with running(feed(streams, order, depth=5), given_up):
-        await eventually(lambda: streams.length("positions") == 5)
+        await eventually(lambda: streams.positions.length() == 5)
         await eventually(lambda: FEED_WAIT_S._value.get() > waited + 0.1)
         assert await asyncio.to_thread(take, streams, 5) == expected(order, range(5))
-        await eventually(lambda: streams.feed_cursor() == 10)
+        await eventually(lambda: streams.positions.cursor() == 10)
 
 
 async def test_an_absent_redis_is_waited_for(
@@ -163,7 +162,7 @@ async def test_an_absent_redis_is_waited_for(
         await eventually(lambda: REDIS_RETRIES._value.get() > retries)
         await eventually(lambda: any("redis is unavailable" in message for message in caplog.messages))
         await asyncio.to_thread(redis_server.start)
-        await eventually(lambda: streams.length("positions") == 5)
+        await eventually(lambda: streams.positions.length() == 5)
 
 
 async def test_a_redis_that_lost_everything_is_filled_again(
@@ -174,10 +173,10 @@ async def test_a_redis_that_lost_everything_is_filled_again(
 ) -> None:
     streams = connect(redis_server.url)
     async with running(feed(streams, order, depth=5), given_up):
-        await eventually(lambda: streams.length("positions") == 5)
+        await eventually(lambda: streams.positions.length() == 5)
         with contextlib.closing(redis.Redis.from_url(redis_server.url)) as client:
             client.flushall()
-        await eventually(lambda: streams.length("positions") == 5)
+        await eventually(lambda: streams.positions.length() == 5)
         assert await asyncio.to_thread(take, streams, 5) == expected(order, range(5))
 
 

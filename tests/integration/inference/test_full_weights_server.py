@@ -80,7 +80,7 @@ async def test_the_published_version_is_loaded_and_then_ready(
 ) -> None:
     assert server.wait_for("/readyz", 503).json()["reason"] == "no policy published yet"
     first = model(server, 0)
-    streams.publish_policy(first, epoch=streams.take_over())
+    streams.policy.publish(first, epoch=streams.take_over())
     server.wait_for("/readyz", 200)
     assert await client.adapter() == first
 
@@ -208,7 +208,7 @@ async def test_after_a_rollback_the_record_decides(
     assert mismatch(server, group, 10) < 1e-5
 
     newest = model(server, 14)
-    streams.publish_policy(newest, epoch=streams.take_over())
+    streams.policy.publish(newest, epoch=streams.take_over())
 
     async def is_newest() -> bool:
         return await client.adapter() == newest

@@ -105,7 +105,7 @@ async def test_the_published_policy_is_loaded_and_then_ready(
     server: Server, streams: RunStreams, client: InferenceClient
 ) -> None:
     base = adapter(server, 0, scale=0.0)
-    streams.publish_policy(base, epoch=streams.take_over())
+    streams.policy.publish(base, epoch=streams.take_over())
 
     server.wait_for("/readyz", 200)
 
@@ -335,7 +335,7 @@ async def test_a_missed_reload_is_caught_up_from_the_record(
     server: Server, streams: RunStreams, client: InferenceClient
 ) -> None:
     missed = adapter(server, 11)
-    streams.publish_policy(missed, epoch=streams.take_over())
+    streams.policy.publish(missed, epoch=streams.take_over())
 
     await until_served(client, missed)
 
@@ -350,12 +350,12 @@ async def test_a_run_that_went_back_is_followed(
         shutil.rmtree(server.root / f"v{number}")
         again.append(adapter(server, number, scale=0.2))
 
-    streams.publish_policy(again[0], epoch=streams.take_over())
+    streams.policy.publish(again[0], epoch=streams.take_over())
     await until_served(client, again[0])
     with pytest.raises(NotFound):
         await client.complete(prompt(), model="policy-v000011", count=1, sampling=ROLLOUT, seed=0)
     for later in again[1:]:
-        streams.publish_policy(later, epoch=streams.take_over())
+        streams.policy.publish(later, epoch=streams.take_over())
         await client.reload(later)
 
     assert await served_version(client) == again[-1].version

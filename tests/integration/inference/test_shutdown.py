@@ -78,7 +78,7 @@ async def test_stopped_while_it_is_busy_it_tells_every_client_and_ends(
     server: Server, streams: RunStreams
 ) -> None:
     first = write_adapter(server.root / "v1", server.model, version=1)
-    streams.publish_policy(first, epoch=streams.take_over())
+    streams.policy.publish(first, epoch=streams.take_over())
     server.start()
     server.wait_for("/readyz", 200)
     before = len(server.log.read_text())
@@ -113,7 +113,7 @@ async def test_started_again_it_comes_back_on_the_current_version_and_ends_with_
     adapter = write_adapter(server.root / "v2", server.model, version=2)
     core = engine(server)
     async with InferenceClient(server.url) as client, httpx.AsyncClient(base_url=server.url) as http:
-        current = streams.policy()
+        current = streams.policy.read()
         assert current and await served_version(client) == current.version
         core.suspend()
         reload = asyncio.create_task(client.reload(adapter))

@@ -25,24 +25,24 @@ def command(url: str, *words: str) -> str:
 
 def test_dead_letters_are_shown_replayed_and_dropped(redis_url: str) -> None:
     streams = RunStreams(redis_url, "test")
-    streams.join_archive(group="archive", limit=10)
+    streams.archive.join(limit=10)
     assert "dead letters: none" in command(redis_url, "list")
     (position,) = take(streams, 1)
-    streams.dead_letter("positions", position.id, group="rollouts", reason="no such move")
+    streams.positions.dead_letter(position.id, reason="no such move")
     first, second = generated(streams, 2)
     for entry in (first, second):
-        streams.dead_letter("traces", entry.id, group="trainer", reason="not finite [nan]")
+        streams.groups.dead_letter(entry.id, reason="not finite [nan]")
     listed = command(redis_url, "list")
     assert "dead letters: 1 of positions, 2 of traces" in listed
     assert "not finite [nan]" in listed
-    ids = [letter.id for letter in streams.dead_letters()]
+    ids = [letter.id for letter in streams.dead.letters()]
     shown = command(redis_url, "show", ids[1])
     assert f"entry {first.id} of traces" in shown
     assert "TraceGroup(id='g0'" in shown
 
     assert command(redis_url, "replay", *ids[:2]).count("again") == 2
-    assert read(streams, "positions", 1, group="rollouts", consumer="r")[0].data == position.data
-    assert read(streams, "traces", 1, group="trainer", consumer="t")[0].data == first.data
+    assert read(streams.positions, 1)[0].data == position.data
+    assert read(streams.groups, 1)[0].data == first.data
     with pytest.raises(NotFound, match=rf"no dead letter {ids[0]}.* shows all 1"):
         command(redis_url, "drop", ids[0])
     command(redis_url, "drop", "all")
@@ -71,12 +71,12 @@ def test_a_letter_without_its_entry_is_skipped(redis_url: str) -> None:
     streams = RunStreams(redis_url, "test")
     lost, whole = generated(streams, 2)
     with closing(redis.Redis.from_url(redis_url)) as client:
-        client.xdel(streams.key("traces"), lost.id)
+        client.xdel(streams.redis.key("traces"), lost.id)
     for entry in (lost, whole):
-        streams.dead_letter("traces", entry.id, group="trainer", reason="a test")
+        streams.groups.dead_letter(entry.id, reason="a test")
     assert "its entry was lost" in command(redis_url, "show", "all")
     said = command(redis_url, "replay", "all")
     assert said.count("its entry was lost") == said.count("is in traces again") == 1
-    assert [letter.data for letter in streams.dead_letters()] == [b""]
+    assert [letter.data for letter in streams.dead.letters()] == [b""]
     command(redis_url, "drop", "all")
-    assert not streams.dead_letters()
+    assert not streams.dead.letters()

@@ -41,7 +41,7 @@ def test_a_redis_that_refuses_the_password_is_reported(redis_server: RedisServer
 def test_all_of_a_sick_run_is_in_one_file(redis_url: str, tmp_path: Path) -> None:
     streams = RunStreams(redis_url, "sick")
     (entry,) = generated(streams, 1)
-    streams.dead_letter("traces", entry.id, group="trainer", reason="poison")
+    streams.groups.dead_letter(entry.id, reason="poison")
     folder, port = tmp_path / "runs" / "sick", free_port()
     (folder / "logs").mkdir(parents=True)
     url = f"http://127.0.0.1:{port}/readyz"

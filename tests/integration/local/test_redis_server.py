@@ -43,7 +43,7 @@ class Embedded:
 
     def _answers(self) -> bool:
         with contextlib.suppress(redis.RedisError):
-            return bool(self.streams._redis.ping())
+            return bool(self.streams.redis.client.ping())
         return False
 
     def kill(self) -> None:
@@ -55,7 +55,7 @@ class Embedded:
         feed(self.streams, count)
 
     def fed(self) -> tuple[int, int]:
-        return self.streams.length("positions"), self.streams.feed_cursor()
+        return self.streams.positions.length(), self.streams.positions.cursor()
 
 
 @pytest.fixture
@@ -74,10 +74,10 @@ def test_an_unfinished_transaction_is_cut_before_redis_starts(
 ) -> None:
     embedded.feed(2)
     if rewritten:
-        embedded.streams._redis.bgrewriteaof()
-        until(lambda: not embedded.streams._redis.info("persistence")["aof_rewrite_in_progress"])
+        embedded.streams.redis.client.bgrewriteaof()
+        until(lambda: not embedded.streams.redis.client.info("persistence")["aof_rewrite_in_progress"])
     embedded.feed(3)
-    embedded.streams._redis.config_set("appendfsync", "always")
+    embedded.streams.redis.client.config_set("appendfsync", "always")
     embedded.feed(2)
     embedded.kill()
     whole = embedded.aof.read_bytes()
@@ -92,7 +92,7 @@ def test_an_unfinished_transaction_is_cut_before_redis_starts(
     assert f"ended within a transaction: its last {len(torn) - last} bytes" in (
         (embedded.folder / "log").read_text()
     )
-    embedded.streams._redis.config_set("appendfsync", "always")
+    embedded.streams.redis.client.config_set("appendfsync", "always")
     embedded.feed(4)
     embedded.kill()
     embedded.start()
@@ -100,7 +100,7 @@ def test_an_unfinished_transaction_is_cut_before_redis_starts(
 
 
 def test_a_file_that_is_damaged_further_up_is_left_to_redis(embedded: Embedded) -> None:
-    embedded.streams._redis.config_set("appendfsync", "always")
+    embedded.streams.redis.client.config_set("appendfsync", "always")
     for _ in range(3):
         embedded.feed(2)
     embedded.kill()
@@ -120,10 +120,10 @@ def test_a_machine_without_bash_is_told_so(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_only_this_user_reaches_it(embedded: Embedded) -> None:
-    assert embedded.streams.server_version().name in ("Redis", "Valkey")
-    socket = Path(embedded.streams._redis.connection_pool.connection_kwargs["path"])
+    assert embedded.streams.redis.server_version().name in ("Redis", "Valkey")
+    socket = Path(embedded.streams.redis.client.connection_pool.connection_kwargs["path"])
     assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
-    assert embedded.streams._redis.config_get("port") == {"port": "0"}
+    assert embedded.streams.redis.client.config_get("port") == {"port": "0"}
 
 
 def test_a_path_that_is_too_long_for_a_socket_gets_a_short_one(
@@ -170,7 +170,7 @@ def test_valkey_is_named_though_it_has_a_version_of_redis_too() -> None:
 
 def test_a_sound_file_is_left_alone(embedded: Embedded) -> None:
     embedded.feed(3)
-    embedded.streams._redis.shutdown(nosave=True)
+    embedded.streams.redis.client.shutdown(nosave=True)
     embedded.kill()
     whole = embedded.aof.read_bytes()
     embedded.start()

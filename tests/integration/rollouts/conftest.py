@@ -8,8 +8,9 @@ import pytest
 
 from rookery.clients import RewardClient
 from rookery.codec import decode_group
+from rookery.config.rollouts import RolloutsSettings
 from rookery.streams import RunStreams
-from rookery.trace import Sampling, TraceGroup
+from rookery.trace import TraceGroup
 from services.inference.rollouts import admission
 from services.inference.rollouts import loop as loop_module
 from services.inference.rollouts.admission import Admission, Lead
@@ -40,17 +41,16 @@ def streams(redis_url: str) -> Iterator[RunStreams]:
 
 def groups(streams: RunStreams) -> list[TraceGroup]:
     """All groups not yet settled, through a trainer's eyes."""
-    reading = {"group": "trainer", "consumer": "t"}
-    streams.read("traces", count=100, block_s=0.001, **reading)
-    streams.read("traces", count=100, block_s=0.001, **reading)
-    return [decode_group(entry.data) for entry in streams.read_held("traces", **reading)]
+    streams.groups.read(count=100, block_s=0.001, consumer="t")
+    streams.groups.read(count=100, block_s=0.001, consumer="t")
+    return [decode_group(entry.data) for entry in streams.groups.read_held(consumer="t")]
 
 
 def settle(streams: RunStreams, count: int, *, result: str = "trained") -> None:
     groups(streams)
-    entries = streams.read_held("traces", group="trainer", consumer="t")[:count]
+    entries = streams.groups.read_held(consumer="t")[:count]
     epoch = streams.take_over()
-    assert streams.settle([e.id for e in entries], group="trainer", result=result, epoch=epoch) == count
+    assert streams.groups.settle([e.id for e in entries], result=result, epoch=epoch) == count
 
 
 @dataclass
@@ -73,7 +73,7 @@ class House:
         stopping, changed = asyncio.Event(), asyncio.Event()
         reward = RewardClient(self.reward_target)
         peers = Peers(",".join(self.urls), reward, changed=changed)
-        generator = GroupGenerator("test", peers, "mover-squares", GROUP_SIZE, Sampling(), seed=7)
+        generator = GroupGenerator(RolloutsSettings(run="test", group_size=GROUP_SIZE, seed=7), peers)
         lead = Lead(BATCH_GROUPS, self.staleness, just_in_time=self.just_in_time)
         loop = Loop(
             self.streams,

@@ -32,7 +32,7 @@ async def test_a_position_becomes_a_group_stamped_with_its_policy(house: House) 
     first = seed_of(7, group.id)
     assert [t.completion.seed for t in group.traces] == [first, first + 1]
     assert [t.completion.text.split()[-1] for t in group.traces] == [str(first), str(first + 1)]
-    assert house.streams.length("positions") == 0
+    assert house.streams.positions.length() == 0
 
 
 @pytest.mark.parametrize("staleness", [0, 2])
@@ -64,7 +64,7 @@ async def test_groups_are_made_ahead_only_as_the_trainer_needs_them(
     async def train(batches: int, *, version: int, last: bool = False) -> None:
         await asyncio.to_thread(settle, house.streams, batches * BATCH_GROUPS)
         adapter = Adapter(PolicyVersion(version, "aa"), f"/a/{version}", "tiny")
-        house.streams.publish_policy(adapter, epoch=house.streams.take_over(), last=last)
+        house.streams.policy.publish(adapter, epoch=house.streams.take_over(), last=last)
         house.inference[0].version = version
 
     async def generates(batches: int) -> None:
@@ -162,7 +162,7 @@ async def test_starts_without_a_server_cost_a_position_nothing(house: House) -> 
     house.inference[0].delay_s = 0
     for _ in range(loop_module.MAX_FAULTS + 1):
         async with house.running():
-            await eventually(lambda: house.streams.pending("positions", group="rollouts") == 3)
+            await eventually(lambda: house.streams.positions.pending() == 3)
             await asyncio.sleep(0.15)
     house.inference[0].ready = True
     await house.makes(3)
@@ -241,7 +241,7 @@ async def test_another_reward_version_than_the_run_s_is_refused_until_accepted(h
             await eventually(lambda: len(house.inference[0].requests) > 1 + loop_module.MAX_FAILURES_IN_A_ROW)
             await asyncio.sleep(0.5)
     assert (house.streams.counts().generated, house.streams.counts().dead) == (1, {})
-    assert house.streams.length("positions") == 2
+    assert house.streams.positions.length() == 2
     await house.makes(3, accept="test-2")
     house.reward.versions = ("test-1",)
     house.inference[0].requests.clear()
@@ -281,7 +281,7 @@ async def test_a_token_that_a_peer_refuses_ends_the_process_and_costs_no_positio
     with pytest.raises(SetupError, match="needs the token"):
         async with house.running() as loop:
             await eventually(lambda: loop._failure)
-    assert (house.streams.counts().dead, house.streams.length("positions")) == ({}, 2)
+    assert (house.streams.counts().dead, house.streams.positions.length()) == ({}, 2)
     demanding.wants_token = False
     await house.makes(2)
 
@@ -291,7 +291,7 @@ async def test_while_a_peer_is_away_no_chance_is_spent(house: House) -> None:
     feed(house.streams, 2)
     async with house.running():
         await asyncio.sleep(0.5)
-        assert house.streams.pending("positions", group="rollouts") == 0
+        assert house.streams.positions.pending() == 0
         house.inference[0].ready = True
         await house.generated(2)
 
@@ -307,7 +307,7 @@ async def test_nothing_but_dead_letters_stops_the_process(house: House) -> None:
                 lambda: house.streams.counts().dead.get("positions", 0) == loop_module.MAX_FAILURES_IN_A_ROW
             )
             await asyncio.sleep(0.5)
-    assert house.streams.length("positions") == 2 * loop_module.MAX_FAILURES_IN_A_ROW, (
+    assert house.streams.positions.length() == 2 * loop_module.MAX_FAILURES_IN_A_ROW, (
         "the others wait for a better set-up"
     )
 
@@ -318,7 +318,7 @@ async def test_a_drain_abandons_without_losing(house: House, monkeypatch: pytest
     feed(house.streams, 3)
     async with house.running():
         await eventually(lambda: house.inference[0].working == 3)
-    assert house.streams.pending("positions", group="rollouts") == 3
+    assert house.streams.positions.pending() == 3
     house.inference[0].delay_s = 0
     await house.makes(3)
     assert len({g.id for g in groups(house.streams)}) == 3
@@ -328,9 +328,9 @@ async def test_what_a_dead_consumer_held_is_taken_over(house: House, monkeypatch
     monkeypatch.setattr(loop_module, "IDLE_S", 0.2)
     monkeypatch.setattr(loop_module, "KEEP_ALIVE_S", 0.1)
     feed(house.streams, 2)
-    house.streams.read("positions", group="rollouts", consumer="gone", count=2, block_s=0.01)
-    house.streams.read("positions", group="rollouts", consumer="gone", count=2, block_s=0.01)
-    assert house.streams.pending("positions", group="rollouts") == 2
+    house.streams.positions.read(consumer="gone", count=2, block_s=0.01)
+    house.streams.positions.read(consumer="gone", count=2, block_s=0.01)
+    assert house.streams.positions.pending() == 2
     await house.makes(2)
 
 
@@ -361,7 +361,7 @@ async def test_work_is_spread_over_the_servers_of_the_newest_version(house: Hous
 
 
 def dead(streams: RunStreams) -> list[dict[str, str]]:
-    rows = streams._redis.xrange(streams.key("dead"))
+    rows = streams.redis.client.xrange(streams.redis.key("dead"))
     return [{k.decode(): v.decode() for k, v in fields.items() if k != b"data"} for _, fields in rows]
 
 

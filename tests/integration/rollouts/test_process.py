@@ -48,7 +48,7 @@ async def test_told_to_stop_it_finishes_what_is_in_work(house: House, redis_url:
         await eventually(lambda: house.inference[0].working == 3)
         await stop(started)
     assert house.streams.counts().generated == 3
-    assert house.streams.pending("positions", group="rollouts") == 0
+    assert house.streams.positions.pending() == 0
 
 
 async def test_killed_it_takes_up_what_it_held(house: House, redis_url: str) -> None:
@@ -58,7 +58,7 @@ async def test_killed_it_takes_up_what_it_held(house: House, redis_url: str) -> 
         await eventually(lambda: house.inference[0].working == 3)
         started.kill()
         await asyncio.wait_for(started.wait(), 60)
-    assert house.streams.pending("positions", group="rollouts") == 3
+    assert house.streams.positions.pending() == 3
     house.inference[0].delay_s = 0
     async with process(house, redis_url) as (started, _):
         await house.generated(3)
@@ -82,7 +82,7 @@ async def test_killed_around_a_publication_it_publishes_each_group_once(
         await house.generated(4)
         await stop(started)
     assert len({group.id for group in groups(house.streams)}) == 4
-    assert (house.streams.overview().astray, house.streams.length("positions")) == (0, 0)
+    assert (house.streams.overview().astray, house.streams.positions.length()) == (0, 0)
 
 
 async def test_probes_and_metrics_say_what_is_the_matter(house: House, redis_url: str) -> None:

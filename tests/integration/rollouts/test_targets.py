@@ -13,16 +13,17 @@ from fastapi import FastAPI, Request
 from rookery.clients import RewardClient
 from rookery.config.data import FeedSettings
 from rookery.config.reward import RewardSettings
+from rookery.config.rollouts import RolloutsSettings
 from rookery.rookworld import policy_prompt, state_answer
 from rookery.rookworld_env import step
 from rookery.streams import RunStreams
-from rookery.trace import Sampling, TraceGroup
+from rookery.trace import TraceGroup
 from services.data.feed import Feed, numbered_positions
 from services.inference.rollouts.group_generator import GroupGenerator
 from services.inference.rollouts.peers import Peers
 from services.reward.scorer import Scorer
 from services.reward.servicer import RewardServicer
-from tests.builders import ROLLOUTS, read
+from tests.builders import read
 from tests.gpt2 import rookworld_lines, write_rookworld_model
 from tests.integration.rollouts.conftest import START
 from tests.integration.rollouts.standins import Inference
@@ -86,7 +87,7 @@ async def test_a_line_is_asked_judged_by_its_answer_and_learned(
     settings = FeedSettings(task="rookworld", sources=str(file), depth=len(LINES))
     with numbered_positions(settings) as position:
         Feed(streams, position, seed=0, depth=settings.depth).top_up()
-    entries = read(streams, "positions", len(LINES), **ROLLOUTS)
+    entries = read(streams.positions, len(LINES))
     settings = RewardSettings(engine_path=Path(stockfish_path), engines=1)
     app = answering(Inference(), lambda text: tokenizer(text)["input_ids"])
     async with (
@@ -98,7 +99,8 @@ async def test_a_line_is_asked_judged_by_its_answer_and_learned(
         peers = Peers(url, RewardClient(target), changed=changed)
         watching = asyncio.create_task(peers.watch(stopping))
         await eventually(lambda: not peers.unavailable_reason())
-        rollouts = GroupGenerator("test", peers, "rookworld", SIZE, Sampling(max_tokens=144), seed=7)
+        settings = RolloutsSettings(run="test", style="rookworld", group_size=SIZE, max_tokens=144, seed=7)
+        rollouts = GroupGenerator(settings, peers)
         groups = [await rollouts.generate(entry) for entry in entries]
         stopping.set()
         await watching

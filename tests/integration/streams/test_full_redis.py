@@ -35,7 +35,7 @@ async def remember(url: str, count: int) -> None:
 
 def test_a_full_redis_evicts_the_cache_and_nothing_of_a_run(redis_server: RedisServer) -> None:
     streams = RunStreams(redis_server.url, "r1")
-    streams.add_positions([POSITION] * 50, cursor=0)
+    streams.positions.add([POSITION] * 50, cursor=0)
     with redis.Redis.from_url(redis_server.url) as client:
         used = int(client.info("memory")["used_memory"])
         client.config_set("maxmemory", used + SPARE_BYTES)
@@ -45,8 +45,8 @@ def test_a_full_redis_evicts_the_cache_and_nothing_of_a_run(redis_server: RedisS
         asyncio.run(remember(redis_server.url, 2 * SPARE_BYTES // 1000))
         assert client.info("stats")["evicted_keys"] > 100
         assert set(client.keys("rookery:r1:*")) == keys
-    assert streams.length("positions") == 50
-    streams.add_positions([POSITION], cursor=50)
+    assert streams.positions.length() == 50
+    streams.positions.add([POSITION], cursor=50)
 
 
 def test_a_run_waits_while_redis_has_no_room(redis_server: RedisServer) -> None:
@@ -54,9 +54,9 @@ def test_a_run_waits_while_redis_has_no_room(redis_server: RedisServer) -> None:
     with redis.Redis.from_url(redis_server.url) as client, ThreadPoolExecutor(1) as threads:
         client.config_set("maxmemory", 1)
         retries = REDIS_RETRIES._value.get()
-        adding = threads.submit(streams.add_positions, [POSITION], cursor=0)
+        adding = threads.submit(streams.positions.add, [POSITION], cursor=0)
         until(lambda: REDIS_RETRIES._value.get() >= retries + 2 or adding.done())
         assert not adding.done(), adding.exception()
         client.config_set("maxmemory", 0)
         adding.result(timeout=60)
-    assert streams.length("positions") == 1
+    assert streams.positions.length() == 1

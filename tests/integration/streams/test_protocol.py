@@ -157,7 +157,7 @@ class Protocol(RuleBasedStateMachine):
 
         def act() -> None:
             before = self._ids("positions")
-            cursor = self.streams.add_positions(
+            cursor = self.streams.positions.add(
                 [numbered_position(first + i) for i in range(count)], cursor=first
             )
             if self.state.cursor == first:
@@ -175,7 +175,7 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(consumer=ROLLOUTS)
     def claim(self, consumer: str) -> None:
-        claimed = self.streams.claim_idle("positions", group="rollouts", consumer=consumer, idle_s=0)
+        claimed = self.streams.positions.claim_idle(consumer=consumer, idle_s=0)
         for entry, holder in self.state.positions.items():
             if holder == "lost":
                 self.state.positions[entry] = consumer
@@ -191,7 +191,7 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(consumer=ROLLOUTS)
     def start_again(self, consumer: str) -> None:
-        held = self.streams.read_held("positions", group="rollouts", consumer=consumer)
+        held = self.streams.positions.read_held(consumer=consumer)
         assert {e.id for e in held} == {e for e, who in self.state.positions.items() if who == consumer}
 
     @rule(count=st.integers(1, 4))
@@ -212,7 +212,7 @@ class Protocol(RuleBasedStateMachine):
             owed = self.state.positions.get(entry, "new") not in ("new", "lost")
             before = self._ids("traces")
             made = group(int(self.seen[entry]), version=self.state.version or 0)
-            assert self.streams.publish_group(made, entry_id=entry, consumer_group="rollouts") == owed
+            assert self.streams.groups.publish(made, entry_id=entry) == owed
             if owed:
                 del self.state.positions[entry]
                 (new,) = [entry for entry in self._ids("traces") if entry not in before]
@@ -226,11 +226,11 @@ class Protocol(RuleBasedStateMachine):
         entry = list(self.seen)[which % len(self.seen)]
 
         def act() -> None:
-            self.streams.dead_letter("positions", entry, group="rollouts", reason="a test")
+            self.streams.positions.dead_letter(entry, reason="a test")
             if self.state.positions.get(entry, "new") not in ("new", "lost"):
                 del self.state.positions[entry]
                 self.state.counts["dead:positions"] += 1
-                letter = self.streams.dead_letters()[-1]
+                letter = self.streams.dead.letters()[-1]
                 assert (letter.stream, letter.entry) == ("positions", entry)
                 assert decode_position(letter.data).id.rpartition(":")[2] == self.seen[entry]
 
@@ -244,7 +244,7 @@ class Protocol(RuleBasedStateMachine):
         assert epoch not in {trainer.epoch for trainer in self.trainers}, "it would fence nobody"
         self.state.epoch = epoch
         self.trainers.append(Process(epoch))
-        held = self.streams.read_held("traces", group=TRAINER, consumer="t")
+        held = self.streams.groups.read_held(consumer="t")
         assert {e.id for e in held} == {e for e, item in self.state.traces.items() if item.trainer == "held"}
         self._hold(self.trainers[-1], held)
 
@@ -256,7 +256,7 @@ class Protocol(RuleBasedStateMachine):
     @precondition(lambda self: self.trainers)
     @rule()
     def claim_for_trainer(self) -> None:
-        claimed = self.streams.claim_idle("traces", group=TRAINER, consumer="t", idle_s=0)
+        claimed = self.streams.groups.claim_idle(consumer="t", idle_s=0)
         for item in self.state.traces.values():
             if item.trainer == "lost":
                 item.trainer = "held"
@@ -293,7 +293,7 @@ class Protocol(RuleBasedStateMachine):
 
         def act() -> None:
             with self._fenced(trainer):
-                settled = self.streams.settle(entries, group=TRAINER, result=result, epoch=trainer.epoch)
+                settled = self.streams.groups.settle(entries, result=result, epoch=trainer.epoch)
                 assert settled == sum([self.state.settle(entry, result) for entry in entries])
 
         self.call(act)
@@ -305,10 +305,10 @@ class Protocol(RuleBasedStateMachine):
         entry = held[which % len(held)]
 
         def act() -> None:
-            self.streams.dead_letter("traces", entry, group=TRAINER, reason="a test")
+            self.streams.groups.dead_letter(entry, reason="a test")
             item = self.state.traces.get(entry)
             if item and self.state.settle(entry, "dead:traces"):
-                letter = self.streams.dead_letters()[-1]
+                letter = self.streams.dead.letters()[-1]
                 assert (letter.stream, letter.entry) == ("traces", entry)
                 assert decode_group(letter.data).id == item.group
 
@@ -320,12 +320,12 @@ class Protocol(RuleBasedStateMachine):
         trainer, number = self.trainers[which % len(self.trainers)], self.commits
 
         def act() -> None:
-            before = self.streams.policy()
+            before = self.streams.policy.read()
             with self._fenced(trainer):
                 adapter = Adapter(PolicyVersion(number, "aa"), f"/a/{number}", "tiny")
-                self.streams.publish_policy(adapter, epoch=trainer.epoch)
+                self.streams.policy.publish(adapter, epoch=trainer.epoch)
                 self.state.version = max(number, self.state.version or 0)
-            after = self.streams.policy()
+            after = self.streams.policy.read()
             assert before is None or (after and after.version.number >= before.version.number)
 
         self.call(act)
@@ -335,17 +335,17 @@ class Protocol(RuleBasedStateMachine):
     @rule(consumer=ARCHIVERS, limit=st.integers(0, 3))
     def start_archiver(self, consumer: str, limit: int) -> None:
         """One joins or starts again. It leaves without a word: it is not heard of any more."""
-        epoch = self.streams.take_over_archive(consumer=consumer)
+        epoch = self.streams.archive.take_over(consumer=consumer)
         assert epoch not in {archiver.epoch for archiver in self.archivers}, "it would replace nobody"
         self.archivers.append(Process(epoch, consumer))
         self._join(limit)
-        held = self.streams.read_held("traces", group=ARCHIVE, consumer=consumer)
+        held = self.streams.archive.read_held(consumer=consumer)
         assert {e.id for e in held} == {e for e, i in self.state.traces.items() if i.archiver == consumer}
         self._hold(self.archivers[-1], held)
 
     def _join(self, limit: int) -> None:
         def act() -> None:
-            self.streams.join_archive(group=ARCHIVE, limit=limit)
+            self.streams.archive.join(limit=limit)
             if self.state.limit is None:
                 unarchived = sum(item.archive != "done" for item in self.state.traces.values())
                 self.state.counts["archive:before"] = self.state.counts["generated"] - unarchived
@@ -364,7 +364,7 @@ class Protocol(RuleBasedStateMachine):
     def claim_for_archive(self, which: int) -> None:
         """Entries of an archiver that has left, or is only slow. One always joins again before it claims."""
         archiver = self.archivers[which % len(self.archivers)]
-        claimed = self.streams.claim_idle("traces", group=ARCHIVE, consumer=archiver.consumer, idle_s=0)
+        claimed = self.streams.archive.claim_idle(consumer=archiver.consumer, idle_s=0)
         for item in self.state.traces.values():
             if item.archive == "lost":
                 item.archive = archiver.consumer
@@ -385,7 +385,7 @@ class Protocol(RuleBasedStateMachine):
     def write_file(self, which: int) -> None:
         """One writes what it holds, unless it was replaced, and may never say so. Each group once."""
         archiver = self.archivers[which % len(self.archivers)]
-        if self.streams.archive_epoch(consumer=archiver.consumer) == archiver.epoch:
+        if self.streams.archive.epoch(consumer=archiver.consumer) == archiver.epoch:
             self.files |= {name: e for e, name in archiver.held.items() if name not in self.files}
 
     @precondition(lambda self: self.archivers)
@@ -400,7 +400,7 @@ class Protocol(RuleBasedStateMachine):
             ]
 
             def act(entries: list[str] = entries, result: str = result) -> None:
-                through = self.streams.archived(entries, group=ARCHIVE, result=result)
+                through = self.streams.archive.acknowledge(entries, result=result)
                 assert through == sum([self.state.archived(entry, result) for entry in entries])
 
             if entries:
@@ -408,14 +408,14 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(which=SOME)
     def replay_dead(self, which: int) -> None:
-        letters = self.streams.dead_letters()
+        letters = self.streams.dead.letters()
         if not letters:
             return
         letter = letters[which % len(letters)]
 
         def act() -> None:
             before, there = self._ids(letter.stream), letter.id in self._ids("dead")
-            assert self.streams.replay_dead(letter) == there
+            assert self.streams.dead.replay(letter) == there
             assert letter.id not in self._ids("dead")
             if not there:
                 return
@@ -430,14 +430,14 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(which=SOME)
     def drop_dead(self, which: int) -> None:
-        letters = self.streams.dead_letters()
+        letters = self.streams.dead.letters()
         if not letters:
             return
         letter = letters[which % len(letters)]
 
         def act() -> None:
             there = letter.id in self._ids("dead")
-            assert self.streams.drop_dead(letter) == there
+            assert self.streams.dead.drop(letter) == there
             assert letter.id not in self._ids("dead")
 
         self.call(act)
@@ -452,7 +452,7 @@ class Protocol(RuleBasedStateMachine):
 
     @rule()
     def save(self) -> None:
-        keys = self.redis.keys(self.streams.key("*"))
+        keys = self.redis.keys(self.streams.redis.key("*"))
         self.saved = {key: self.redis.dump(key) for key in keys}, deepcopy(self.state)
 
     @precondition(lambda self: self.saved)
@@ -461,7 +461,7 @@ class Protocol(RuleBasedStateMachine):
         """Redis forgets what it was told since. Processes, commits and files do not."""
         assert self.saved
         dumps, state = self.saved
-        if keys := self.redis.keys(self.streams.key("*")):
+        if keys := self.redis.keys(self.streams.redis.key("*")):
             self.redis.delete(*keys)
         for key, value in dumps.items():
             self.redis.restore(key, 0, value)
@@ -478,7 +478,7 @@ class Protocol(RuleBasedStateMachine):
         assert self._ids("traces") == list(state.traces)
         assert (run.astray, run.archive_astray) == (0, 0)
         assert (run.kept, run.traces) == (state.kept, len(state.traces) - state.kept)
-        counts = {k.decode(): int(v) for k, v in self.redis.hgetall(self.streams.key("counts")).items()}
+        counts = {k.decode(): int(v) for k, v in self.redis.hgetall(self.streams.redis.key("counts")).items()}
         assert {name: n for name, n in counts.items() if n} == {n: c for n, c in state.counts.items() if c}
         assert run.committed == state.version
         trained = {name: times for (name, result), times in state.outcomes.items() if result == "trained"}
@@ -516,21 +516,20 @@ class Protocol(RuleBasedStateMachine):
             ends[name] += times
         assert ends == self.state.made, "each group has one outcome each time that it was generated"
         outcomes = run.counts.generated + run.counts.dead.get("positions", 0)
-        assert outcomes == self.streams.feed_cursor() + self.state.replays
+        assert outcomes == self.streams.positions.cursor() + self.state.replays
 
     # reading
 
     def _read(self, stream: str, consumer_group: str, consumer: str, count: int) -> list[Entry]:
         """New entries: those that the model has for the group. Where it has none, a read would only wait."""
-        holders = self.state.positions
+        holders, reader = self.state.positions, self.streams.positions
         if stream == "traces":
+            reader = self.streams.archive if consumer_group == ARCHIVE else self.streams.groups
             holders = {e: getattr(item, consumer_group) for e, item in self.state.traces.items()}
         new = [entry for entry, holder in holders.items() if holder == "new"][:count]
         entries: list[Entry] = []
         while new and not entries:  # the first call creates a missing group
-            entries = self.streams.read(
-                stream, group=consumer_group, consumer=consumer, count=count, block_s=1.0
-            )
+            entries = reader.read(consumer=consumer, count=count, block_s=1.0)
         assert [entry.id for entry in entries] == new
         for entry in new:
             if stream == "traces":
@@ -551,10 +550,10 @@ class Protocol(RuleBasedStateMachine):
 
     def _delete_consumer(self, stream: str, consumer_group: str, consumer: str) -> None:
         with contextlib.suppress(redis.ResponseError):  # there is no such group yet
-            self.redis.xgroup_delconsumer(self.streams.key(stream), consumer_group, consumer)
+            self.redis.xgroup_delconsumer(self.streams.redis.key(stream), consumer_group, consumer)
 
     def _ids(self, stream: str) -> list[str]:
-        return [entry.decode() for entry, _ in self.redis.xrange(self.streams.key(stream))]
+        return [entry.decode() for entry, _ in self.redis.xrange(self.streams.redis.key(stream))]
 
     @contextlib.contextmanager
     def _fenced(self, trainer: Process) -> Iterator[None]:

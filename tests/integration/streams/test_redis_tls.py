@@ -51,5 +51,5 @@ async def test_a_run_is_reached_over_tls_with_a_certificate_alone(redis_url: str
         for url in (ours, f"rediss://127.0.0.1:{port}/0", f"redis://127.0.0.1:{port}/0"):
             stranger = RunStreams(url, "test")
             with pytest.raises(Unavailable):
-                await asyncio.to_thread(stranger.ping, once=True)
+                await asyncio.to_thread(stranger.redis.ping, once=True)
             stranger.close()

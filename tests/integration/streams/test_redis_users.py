@@ -49,7 +49,7 @@ def compose_users(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, s
 
 def _has_read_only_keys(server: RedisServer) -> bool:
     """Whether it knows rules such as `%R~KEY`. The file is for Redis 7.2 or later; 6.2 can test the rest."""
-    return RunStreams(server.url, "test").server_version().number >= (7, 0, 0)
+    return RunStreams(server.url, "test").redis.server_version().number >= (7, 0, 0)
 
 
 @pytest.fixture
@@ -77,60 +77,58 @@ def member(url_of: Callable[[str], str]) -> As:
 def test_each_service_can_do_its_work(member: As, url_of: Callable[[str], str]) -> None:
     feeding, rollouts, trainer, archive = map(member, ("feed", "rollouts", "trainer", "archive"))
     feed(feeding, 4)
-    assert feeding.feed_cursor() == 4
-    assert feeding.length("positions") == 4
+    assert feeding.positions.cursor() == 4
+    assert feeding.positions.length() == 4
 
     rollouts.agree({"group_size": 8})
-    reads = {"group": "rollouts", "consumer": "a"}
-    assert rollouts.read("positions", **reads, count=4, block_s=0.01) == []  # creates the group
-    held = rollouts.read("positions", **reads, count=4, block_s=0.01)
-    rollouts.keep("positions", [entry.id for entry in held], **reads)
-    rollouts.claim_idle("positions", **reads, idle_s=60)
-    rollouts.read_held("positions", **reads)
-    assert rollouts.pending("positions", group="rollouts") == 4
-    assert rollouts.count_fault("positions", held[3].id, group="rollouts") == 1
-    rollouts.dead_letter("positions", held[3].id, group="rollouts", reason="test")
+    positions, traces, archived = rollouts.positions, trainer.groups, archive.archive
+    assert positions.read(consumer="a", count=4, block_s=0.01) == []  # creates the group
+    held = positions.read(consumer="a", count=4, block_s=0.01)
+    positions.keep([entry.id for entry in held], consumer="a")
+    positions.claim_idle(consumer="a", idle_s=60)
+    positions.read_held(consumer="a")
+    assert positions.pending() == 4
+    assert positions.count_fault(held[3].id) == 1
+    positions.dead_letter(held[3].id, reason="test")
 
-    archive.join_archive(group="archive", limit=8)
-    assert archive.take_over_archive(consumer="archive") == archive.archive_epoch(consumer="archive")
+    archived.join(limit=8)
+    assert archived.take_over(consumer="archive") == archived.epoch(consumer="archive")
     for number, entry in enumerate(held[:3]):
-        assert rollouts.publish_group(group(number), entry_id=entry.id, consumer_group="rollouts")
+        assert rollouts.groups.publish(group(number), entry_id=entry.id)
     rollouts.overview()
 
-    keeps = {"group": "archive", "consumer": "archive"}
-    kept = archive.read("traces", **keeps, count=3, block_s=0.01)
-    archive.keep("traces", [entry.id for entry in kept], **keeps)
-    assert archive.archived([kept[0].id], group="archive") == 1  # before the trainer, and the others after it
+    kept = archived.read(consumer="archive", count=3, block_s=0.01)
+    archived.keep([entry.id for entry in kept], consumer="archive")
+    assert archived.acknowledge([kept[0].id]) == 1  # before the trainer, and the others after it
 
     epoch = trainer.take_over()
     trainer.agree({"batch_groups": 2})
-    trainer.publish_policy(ADAPTER, epoch=epoch)
-    work = {"group": "trainer", "consumer": "t"}
-    assert trainer.read("traces", **work, count=3, block_s=0.01) == []
-    groups = trainer.read("traces", **work, count=3, block_s=0.01)
-    trainer.keep("traces", [entry.id for entry in groups], **work)
-    trainer.claim_idle("traces", **work, idle_s=60)
-    trainer.of_another_reward([group(0)])
-    assert trainer.settle([groups[0].id, groups[1].id], group="trainer", result="trained", epoch=epoch) == 2
-    trainer.dead_letter("traces", groups[2].id, group="trainer", reason="test")
-    assert trainer.policy() == ADAPTER
+    trainer.policy.publish(ADAPTER, epoch=epoch)
+    assert traces.read(consumer="t", count=3, block_s=0.01) == []
+    groups = traces.read(consumer="t", count=3, block_s=0.01)
+    traces.keep([entry.id for entry in groups], consumer="t")
+    traces.claim_idle(consumer="t", idle_s=60)
+    traces.of_another_reward([group(0)])
+    assert traces.settle([groups[0].id, groups[1].id], result="trained", epoch=epoch) == 2
+    traces.dead_letter(groups[2].id, reason="test")
+    assert trainer.policy.read() == ADAPTER
     assert trainer.counts().generated == 3
 
-    archive.claim_idle("traces", **keeps, idle_s=60)
-    archive.read_held("traces", **keeps)
-    assert archive.archived([entry.id for entry in kept[1:]], group="archive") == 2
+    archived.claim_idle(consumer="archive", idle_s=60)
+    archived.read_held(consumer="archive")
+    assert archived.acknowledge([entry.id for entry in kept[1:]]) == 2
     archive.overview()
 
     for name in ("inference", "arena"):
-        assert member(name).policy() == ADAPTER
+        assert member(name).policy.read() == ADAPTER
     exporter = member("exporter")
     assert (exporter.overview().traces, exporter.overview().dead) == (0, 2)
     for stream in ("positions", "traces", "dead"):
         exporter.backlog(stream)
-    assert exporter.server_version().name in ("Redis", "Valkey")
+    assert exporter.redis.server_version().name in ("Redis", "Valkey")
     viewer = member("viewer")
     assert viewer.overview().dead == 2
-    for letter, settle in zip(viewer.dead_letters(), (viewer.replay_dead, viewer.drop_dead), strict=True):
+    for letter, settle in zip(viewer.dead.letters(), (viewer.dead.replay, viewer.dead.drop), strict=True):
         assert settle(letter)
     asyncio.run(_share(url_of("reward").replace("/0", "/1")))
 
@@ -165,19 +163,19 @@ async def _share(url: str) -> None:
     ("name", "call"),
     [
         ("feed", lambda streams: streams.take_over()),
-        ("feed", lambda streams: streams.policy()),
+        ("feed", lambda streams: streams.policy.read()),
         ("rollouts", lambda streams: streams.take_over()),
-        ("rollouts", lambda streams: streams.feed_cursor()),
+        ("rollouts", lambda streams: streams.positions.cursor()),
         ("trainer", lambda streams: feed(streams, 1)),
         ("archive", lambda streams: streams.take_over()),
         ("archive", lambda streams: streams.agree({"group_size": 8})),
-        ("inference", lambda streams: streams.publish_policy(ADAPTER, epoch=1)),
+        ("inference", lambda streams: streams.policy.publish(ADAPTER, epoch=1)),
         ("inference", lambda streams: streams.counts()),
-        ("arena", lambda streams: streams.length("traces")),
+        ("arena", lambda streams: streams.groups.length()),
         ("exporter", lambda streams: streams.take_over()),
-        ("exporter", lambda streams: streams.dead_letter("traces", "1-1", group="trainer", reason="x")),
-        ("viewer", lambda streams: streams.publish_policy(ADAPTER, epoch=1)),
-        ("reward", lambda streams: streams.policy()),
+        ("exporter", lambda streams: streams.groups.dead_letter("1-1", reason="x")),
+        ("viewer", lambda streams: streams.policy.publish(ADAPTER, epoch=1)),
+        ("reward", lambda streams: streams.policy.read()),
         ("viewer", lambda streams: streams.take_over()),
     ],
 )  # fmt: skip
@@ -195,9 +193,9 @@ def test_only_the_trainer_can_change_the_policy_record(
     streams = member(name)
     change = "redis.call('HINCRBY', KEYS[1], 'number', 7)"
     for call in (
-        lambda: streams._call(lambda: streams._redis.hincrby(streams.key("policy"), "number", 7)),
-        lambda: streams._script(change, ["policy"]),
-        lambda: streams._script(change.replace("KEYS[1]", f"'{streams.key('policy')}'"), []),
+        lambda: streams.redis.call(lambda client: client.hincrby(streams.redis.key("policy"), "number", 7)),
+        lambda: streams.redis.script(change, ["policy"]),
+        lambda: streams.redis.script(change.replace("KEYS[1]", f"'{streams.redis.key('policy')}'"), []),
     ):
         with pytest.raises(SetupError, match="refuses the user"):
             call()
@@ -205,7 +203,7 @@ def test_only_the_trainer_can_change_the_policy_record(
 
 @pytest.mark.parametrize("name", USERS[1:])
 def test_nobody_can_administer_redis(member: As, name: str) -> None:
-    client = member(name)._redis
+    client = member(name).redis.client
     for command in (("CONFIG", "GET", "*"), ("FLUSHALL",), ("KEYS", "*"), ("ACL", "LIST"), ("SHUTDOWN",),
                     ("DEBUG", "SLEEP", "0"), ("MODULE", "LIST"), ("DEL", "rookery:test:policy"),
                     ("SET", "other", "1")):  # fmt: skip

@@ -16,7 +16,7 @@ from rookery.codec import decode_position
 from rookery.errors import SetupError
 from rookery.metrics import REDIS_RETRIES
 from rookery.streams import RunStreams
-from tests.builders import ROLLOUTS, feed, numbered_position, read
+from tests.builders import feed, numbered_position, read
 from tests.commands import call
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.waiting import until
@@ -62,10 +62,10 @@ def test_a_redis_that_fails_over_or_is_busy_is_waited_for(
 ) -> None:
     streams = RunStreams(redis_server.url, "r1")
     feed(streams, 1)
-    assert streams.read("positions", **ROLLOUTS, count=1, block_s=0.01) == []  # creates the group
+    assert streams.positions.read(consumer="c", count=1, block_s=0.01) == []  # creates the group
     calls: dict[str, Callable[[], object]] = {
-        "script": lambda: streams.add_positions([numbered_position(1)], cursor=1),
-        "command": lambda: len(read(streams, "positions", 1, **ROLLOUTS)),
+        "script": lambda: streams.positions.add([numbered_position(1)], cursor=1),
+        "command": lambda: len(read(streams.positions, 1)),
         "transaction": lambda: streams.overview().positions,
     }
     begin, end = FAULTS[fault]
@@ -82,7 +82,7 @@ def test_a_redis_that_fails_over_or_is_busy_is_waited_for(
         assert calling.done() == reads, calling.exception()
         end(client)
         assert calling.result(timeout=30) == {"script": 2, "command": 1, "transaction": 1}[call]
-    assert streams.feed_cursor() == streams.length("positions") == (2 if call == "script" else 1)
+    assert streams.positions.cursor() == streams.positions.length() == (2 if call == "script" else 1)
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_a_redis_that_fails_over_or_is_busy_is_waited_for(
 def test_an_error_that_passes_is_waited_for(redis_url: str, answer: str) -> None:
     """Those that take a cluster, or more than a test can cause, come from a script."""
     script = "if redis.call('INCR', KEYS[1]) < 3 then return redis.error_reply(ARGV[1]) end return 'done'"
-    assert RunStreams(redis_url, "r1")._script(script, ["tries"], answer) == b"done"
+    assert RunStreams(redis_url, "r1").redis.script(script, ["tries"], answer) == b"done"
 
 
 def test_a_failover_during_a_blocked_read_is_waited_for(redis_server: RedisServer) -> None:
     streams = RunStreams(redis_server.url, "r1")
-    assert streams.read("positions", **ROLLOUTS, count=1, block_s=0.01) == []  # creates the group
+    assert streams.positions.read(consumer="c", count=1, block_s=0.01) == []  # creates the group
     with redis.Redis.from_url(redis_server.url) as client, ThreadPoolExecutor(1) as threads:
-        reading = threads.submit(streams.read, "positions", **ROLLOUTS, count=1, block_s=10)
+        reading = threads.submit(streams.positions.read, consumer="c", count=1, block_s=10)
         until(lambda: client.info("clients")["blocked_clients"])
         retries = REDIS_RETRIES._value.get()
         _become_a_replica(client)
@@ -128,7 +128,12 @@ def guarded(redis_server: RedisServer) -> str:
 @pytest.mark.parametrize("given", [":wrong@", ":in wrong@", "", "nobody:right@"])
 def test_a_wrong_password_ends_at_once(guarded: str, given: str) -> None:
     streams = RunStreams(guarded.replace(":wrong@", given), "r1")
-    for ask in (streams.take_over, streams.ping, lambda: streams.ping(once=True), streams.overview):
+    for ask in (
+        streams.take_over,
+        streams.redis.ping,
+        lambda: streams.redis.ping(once=True),
+        streams.overview,
+    ):
         with pytest.raises(SetupError, match="refuses the user or password of --redis-url") as raised:
             ask()
         assert "right@" not in str(raised.value)

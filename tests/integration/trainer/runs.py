@@ -15,7 +15,7 @@ from rookery.trace import Position, TraceGroup
 from services.trainer import loop
 from services.trainer.model.policies import build_policy
 from services.trainer.versions.publisher import Publisher
-from tests.builders import ROLLOUTS, read
+from tests.builders import read
 
 BATCH = 3
 WITHIN_S = 600.0
@@ -50,15 +50,11 @@ class Run:
         return Run(self.url, "two", self.folder.with_name("two"), self.model, self.events)
 
     def add(self, groups: list[TraceGroup], *, accept: str = "") -> None:
-        cursor = self.streams.feed_cursor()
+        cursor = self.streams.positions.cursor()
         positions: list[Position] = [group.position for group in groups]
-        self.streams.add_positions(positions, cursor=cursor)
-        for entry, group in zip(
-            read(self.streams, "positions", len(groups), **ROLLOUTS), groups, strict=True
-        ):
-            assert self.streams.publish_group(
-                group, entry_id=entry.id, consumer_group="rollouts", accept=accept
-            )
+        self.streams.positions.add(positions, cursor=cursor)
+        for entry, group in zip(read(self.streams.positions, len(groups)), groups, strict=True):
+            assert self.streams.groups.publish(group, entry_id=entry.id, accept=accept)
 
     def settings(self, steps: int, **changed: Any) -> TrainerSettings:
         return TrainerSettings(
@@ -68,14 +64,23 @@ class Run:
 
     def train(self, steps: int, **changed: Any) -> None:
         settings = self.settings(steps, **changed)
+        commit = loop.check_resumable(settings, self.streams)
         epoch = self.streams.take_over()
-        publisher = Publisher(self.streams, "", epoch=epoch, loop=self.events)
+        publisher = Publisher(self.streams.policy, settings, epoch=epoch, loop=self.events)
         stopping, late = threading.Event(), threading.Event()
         timer = threading.Timer(WITHIN_S, lambda: (late.set(), stopping.set()))
         timer.start()
         try:
             policy = build_policy(settings)
-            loop.train(settings, policy, self.streams, publisher, epoch=epoch, stopping=stopping)
+            loop.train(
+                settings,
+                policy,
+                self.streams,
+                publisher,
+                commit=commit,
+                epoch=epoch,
+                stopping=stopping,
+            )
         finally:
             timer.cancel()
         assert not late.is_set(), f"{steps} steps were not done within {WITHIN_S:.0f} s"
@@ -92,9 +97,9 @@ class Run:
     def reasons(self) -> list[str]:
         """Why entries went to `dead`."""
         with contextlib.closing(redis.Redis.from_url(self.url)) as client:
-            return [fields[b"reason"].decode() for _, fields in client.xrange(self.streams.key("dead"))]
+            return [fields[b"reason"].decode() for _, fields in client.xrange(self.streams.redis.key("dead"))]
 
     def accounted(self) -> bool:
         counts = self.streams.counts()
         settled = counts.trained + sum(counts.dropped.values()) + counts.dead.get("traces", 0)
-        return counts.generated == settled + self.streams.length("traces")
+        return counts.generated == settled + self.streams.groups.length()

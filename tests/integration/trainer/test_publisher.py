@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import Conflict, PeerFault, SetupError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
@@ -73,12 +74,19 @@ class _Reload(BaseHTTPRequestHandler):
         """Not on the terminal."""
 
 
+def publisher_of(
+    streams: RunStreams, loop: asyncio.AbstractEventLoop, urls: str = "", *, store: str = ""
+) -> Publisher:
+    settings = TrainerSettings(model=Path(), run_dir=Path(), inference_urls=urls, adapter_store=store)
+    return Publisher(streams.policy, settings, epoch=streams.take_over(), loop=loop)
+
+
 class Setting:
     def __init__(self, redis_url: str, loop: asyncio.AbstractEventLoop, servers: int) -> None:
         self.streams = RunStreams(redis_url, "r")
         self.servers = [Server() for _ in range(servers)]
         urls = ",".join(server.url for server in self.servers)
-        self.publisher = Publisher(self.streams, urls, epoch=self.streams.take_over(), loop=loop)
+        self.publisher = publisher_of(self.streams, loop, urls)
 
     def publish(self, *numbers: int) -> None:
         for number in numbers:
@@ -130,7 +138,7 @@ def test_every_server_is_told_every_version_and_the_record_goes_first(two: Setti
     two.publisher.wait()
     assert [server.told for server in two.servers] == 2 * [[0, 1, 2]]
     assert [server.behind for server in two.servers] == [0, 0]
-    assert two.streams.policy() == adapter(2)
+    assert two.streams.policy.read() == adapter(2)
 
 
 def test_a_hung_server_is_left_behind_and_told_the_newest_version_later(two: Setting) -> None:
@@ -157,7 +165,7 @@ def test_a_single_hung_server_is_waited_for_once(one: Setting) -> None:
     [(_, limit)] = waits(lambda: one.publish(1))
     assert limit <= module.FIRST_S
     assert waits(lambda: one.publish(2, 3)) == []
-    assert one.streams.policy() == adapter(3)
+    assert one.streams.policy.read() == adapter(3)
 
 
 def test_the_others_get_a_moment_once_the_first_has_answered(two: Setting) -> None:
@@ -219,7 +227,7 @@ def test_a_server_that_joins_is_told_at_once_and_one_that_leaves_is_forgotten(
     hosts["inference.test"] = []
     streams = RunStreams(redis_url, "r")
     with events() as loop:
-        publisher = Publisher(streams, name, epoch=streams.take_over(), loop=loop)
+        publisher = publisher_of(streams, loop, name)
         publisher.publish(adapter(0))  # nobody is there yet
         hosts["inference.test"] = ["127.0.0.1"]
         until(lambda: first.told == [0])
@@ -248,10 +256,9 @@ def test_a_store_that_is_away_stops_nothing_and_gets_the_version_later(
     committed = replace(adapter(0), path=str(folder))
     streams = RunStreams(redis_url, "r")
     with events() as loop:
-        store = f"file://{blocked}/adapters"
-        publisher = Publisher(streams, "", epoch=streams.take_over(), loop=loop, store=store)
+        publisher = publisher_of(streams, loop, store=f"file://{blocked}/adapters")
         publisher.publish(committed)
-        assert streams.policy() == committed
+        assert streams.policy.read() == committed
         assert "policy-v000000 is not in the store" in caplog.text
         blocked.unlink()
         publisher.republish(committed)
@@ -268,7 +275,7 @@ def test_a_first_look_up_that_fails_is_raised(redis_url: str, monkeypatch: pytes
     monkeypatch.setattr(module.replicas, "follow", broken)
     streams = RunStreams(redis_url, "r")
     with events() as loop:
-        publisher = Publisher(streams, "http://a", epoch=streams.take_over(), loop=loop)
+        publisher = publisher_of(streams, loop, "http://a")
         with pytest.raises(ZeroDivisionError, match="http://a"):
             publisher.publish(adapter(0))
 

@@ -26,7 +26,7 @@ STEPS = 3
 def archive(run: Run, folder: Path) -> str:
     """The groups that wait in the stream, as the archiver writes them."""
     with contextlib.closing(redis.Redis.from_url(run.url)) as client:
-        entries = client.xrange(run.streams.key("traces"))
+        entries = client.xrange(run.streams.redis.key("traces"))
     groups = [(entry.decode(), decode_group(fields[b"data"])) for entry, fields in entries]
     TraceArchive(open_folder(str(folder))).write(run.name, groups, first=groups[0][0], last=groups[-1][0])
     return str(folder)

@@ -107,7 +107,7 @@ class Launched:
         assert sorted(self.workers) == [0, 1]
 
     def _published(self) -> int:
-        policy = self.streams.policy()
+        policy = self.streams.policy.read()
         return policy.version.number if policy else -1
 
     def ended(self) -> int:
@@ -199,7 +199,7 @@ def test_a_kill_in_the_middle_of_a_step_loses_nothing(redis_url: str, tmp_path: 
         os.kill(trainer.workers[1], signal.SIGSTOP)
         run = Run(redis_url, "one", tmp_path / "one", model, running)
         run.add([make_group(number, vocabulary=80) for number in range(BATCH)])
-        until(lambda: run.streams.pending("traces", group="trainer") == BATCH, of=trainer.process)
+        until(lambda: run.streams.groups.pending() == BATCH, of=trainer.process)
         time.sleep(1.0)  # now rank 0 waits for the other's part
         os.kill(trainer.workers[1], signal.SIGKILL)
         assert trainer.ended() != 0

@@ -31,9 +31,7 @@ def client_of(store: Path):
 
 def train(folder: Path, rows: list[dict], params: dict | None = None) -> None:
     kept = folder / "metrics.jsonl"
-    with track(
-        folder, enabled=True, params=params or {"lr": 0.1}, artifacts=lambda folder: [(kept, None)]
-    ) as tracker:
+    with track(folder, enabled=True, params=params or {"lr": 0.1}) as tracker:
         kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
         for row in rows:
             tracker.log(row)
@@ -55,7 +53,7 @@ def test_a_run_and_its_resumption_are_one_run(
     assert "MLflow keeps the first values of lr ('0.1', now '0.2')" in caplog.text
     assert set(run.data.metrics) == {"reward"}
     assert (run.info.run_name, run.info.status) == ("quick-rook", "FINISHED")
-    assert [file.path for file in client.list_artifacts(run_id)] == ["metrics.jsonl"]
+    assert [file.path for file in client.list_artifacts(run_id)] == ["curves.png", "metrics.jsonl"]
     assert len(client.search_runs([run.info.experiment_id])) == 1
 
 
@@ -86,7 +84,7 @@ def test_a_run_that_mlflow_has_lost_begins_anew(
     def steps() -> list[int]:
         return [metric.step for metric in client_of(store).get_metric_history(run_id(), "reward")]
 
-    with track(folder, enabled=True, params={"lr": 0.1}, artifacts=lambda folder: []) as tracker:
+    with track(folder, enabled=True, params={"lr": 0.1}) as tracker:
         tracker.log({"step": 1, "reward": -0.5})
         until(lambda: (folder / ID_FILE).exists() and steps() == [1])
         first = run_id()
@@ -144,7 +142,7 @@ def test_a_password_stays_here(tmp_path: Path, store: Path) -> None:
 def test_how_a_run_ends_is_told(tmp_path: Path, store: Path, end: BaseException, status: str) -> None:
     pytest.importorskip("mlflow")
     folder = tmp_path / "run"
-    with pytest.raises(type(end)), track(folder, enabled=True, params={}, artifacts=lambda folder: []):
+    with pytest.raises(type(end)), track(folder, enabled=True, params={}):
         raise end
     run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
     assert client_of(store).get_run(run_id).info.status == status
@@ -155,8 +153,8 @@ def test_a_file_that_cannot_be_kept_leaves_no_run_running(
 ) -> None:
     pytest.importorskip("mlflow")
     folder = tmp_path / "run"
-    with track(folder, enabled=True, params={}, artifacts=lambda folder: [(folder / "missing", None)]):
-        pass
+    with track(folder, enabled=True, params={}):
+        (folder / "metrics.jsonl").write_text("damaged\n")
     run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
     assert client_of(store).get_run(run_id).info.status == "FINISHED"
     assert "could not send the run's files to MLflow" in caplog.text
@@ -188,7 +186,7 @@ def test_figures_wait_for_mlflow_to_come_back(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(tracking, "connect", connect)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = tmp_path / "run"
-    with track(folder, enabled=True, params={}, artifacts=lambda folder: []) as tracker:
+    with track(folder, enabled=True, params={}) as tracker:
         for step in range(3):
             tracker.log({"step": step, "reward": 1.0})
         until((folder / ID_FILE).exists)
@@ -197,7 +195,7 @@ def test_figures_wait_for_mlflow_to_come_back(tmp_path: Path, monkeypatch: pytes
 
 
 def test_not_wanted_is_nothing(tmp_path: Path) -> None:
-    with track(tmp_path / "run", enabled=False, params={}, artifacts=lambda folder: []) as tracker:
+    with track(tmp_path / "run", enabled=False, params={}) as tracker:
         tracker.log({"step": 1})
     assert not (tmp_path / "run").exists()
 
@@ -206,6 +204,6 @@ def test_without_mlflow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(tracking.importlib.util, "find_spec", lambda name: None)
     with (
         pytest.raises(SetupError, match=r"pip install 'rookery\[mlflow\]'"),
-        track(tmp_path, enabled=True, params={}, artifacts=lambda folder: []),
+        track(tmp_path, enabled=True, params={}),
     ):
         pass

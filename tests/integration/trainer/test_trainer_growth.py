@@ -30,15 +30,14 @@ def test_nothing_grows_over_a_thousand_steps(tmp_path: Path) -> None:
     )
     policy = Policy(settings)
     optimizer = adam.build(policy.parameters, lr=1e-3)
-    meter = SpeedMeter(policy)
+    meter = SpeedMeter(policy, settings)
     state, held = RunningState(), dict[int, int]()
     with StepReporter(settings.run_dir) as report:
         for step in range(STEPS):
             groups = [make_group(step, version=step, size=2, vocabulary=80)]
             with meter.step():
-                result, state = train_step(
-                    policy, optimizer, groups, step=step, settings=settings, state=state
-                )
+                result = train_step(policy, optimizer, groups, step=step, settings=settings, state=state)
+            state = state.after(groups, result, step=step, zero_variance_share=0.0, settings=settings)
             row = describe_step(groups, result.row(), version=step + 1, dropped={})
             row |= meter.row(groups, tokens=result.tokens, train_s=1.0)
             report.report(row, phases_s={"rollout_wait": 0.0, "train": 1.0}, ages=[0])

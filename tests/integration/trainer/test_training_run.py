@@ -77,8 +77,8 @@ def test_versions_advance_and_every_group_is_settled(run: Run) -> None:
     run.add(_groups(2 * BATCH))
     run.train(2)
     assert run.streams.counts().trained == 2 * BATCH
-    assert run.streams.length("traces") == 0
-    policy = run.streams.policy()
+    assert run.streams.groups.length() == 0
+    policy = run.streams.policy.read()
     assert policy is not None
     assert policy.version.number == 2
     assert Path(policy.path).is_dir()
@@ -335,7 +335,7 @@ def test_a_trainer_that_ends_anywhere_trains_on_each_group_once(
     run.add(_groups(3 * BATCH))
     with armed(f"{place}=error@2"), pytest.raises(OSError, match=f"failpoint {place}"):
         run.train(3)
-    policy = run.streams.policy()
+    policy = run.streams.policy.read()
     assert policy is not None
     assert Path(policy.path).is_dir()
     run.train(3)
@@ -368,7 +368,7 @@ def test_a_fault_of_the_reading_thread_ends_the_wait(run: Run, monkeypatch: pyte
     def away(*_: object, **__: object) -> None:
         raise Unavailable("stopped while redis was unavailable")
 
-    monkeypatch.setattr(run.streams, "read", away)
+    monkeypatch.setattr(run.streams.groups, "read", away)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     with Reader(run) as reader, pytest.raises(Unavailable, match="while redis was unavailable"):
         reader.batch()
@@ -382,7 +382,7 @@ def test_poison_is_dead_lettered_and_the_rest_trained(run: Run) -> None:
     run.train(1)
     assert run.streams.counts().dead == {"traces": 1}
     assert run.streams.counts().trained == BATCH
-    assert run.streams.length("dead") == 1
+    assert run.streams.overview().dead == 1
     assert run.accounted()
 
 
@@ -533,11 +533,17 @@ def test_a_second_trainer_fences_the_first(run: Run) -> None:
     run.add(_groups(BATCH))
     settings = run.settings(1)
     epoch = run.streams.take_over()
-    publisher = Publisher(run.streams, "", epoch=epoch, loop=run.events)
+    publisher = Publisher(run.streams.policy, settings, epoch=epoch, loop=run.events)
     run.streams.take_over()
     with pytest.raises(Conflict, match="another trainer"):
         loop.train(
-            settings, Policy(settings), run.streams, publisher, epoch=epoch, stopping=threading.Event()
+            settings,
+            Policy(settings),
+            run.streams,
+            publisher,
+            commit=None,
+            epoch=epoch,
+            stopping=threading.Event(),
         )
 
 
@@ -557,7 +563,7 @@ def test_a_trainer_of_another_folder_does_not_fence_the_one_that_runs(run: Run, 
     with pytest.raises(SetupError, match="has published policy-v000001"):
         asyncio.run(process.run(run.settings(2, port=0)))
     with contextlib.closing(redis.Redis.from_url(run.url)) as client:
-        assert client.get(run.streams.key("epoch")) == str(epoch).encode(), "nobody came in between"
+        assert client.get(run.streams.redis.key("epoch")) == str(epoch).encode(), "nobody came in between"
 
 
 def test_a_run_goes_back_to_an_earlier_version(run: Run, caplog: pytest.LogCaptureFixture) -> None:
@@ -584,7 +590,7 @@ def test_a_run_goes_back_to_an_earlier_version(run: Run, caplog: pytest.LogCaptu
     counts = run.streams.counts()
     assert (counts.trained, counts.dropped) == (4 * BATCH, {})
     assert run.accounted()
-    policy = run.streams.policy()
+    policy = run.streams.policy.read()
     assert policy is not None
     assert policy.version.number == 5
     rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
@@ -641,7 +647,7 @@ def test_after_going_back_generation_runs_ahead_no_further_than_before(run: Run)
     run.add(_groups(3 * BATCH))
 
     def room() -> int:
-        overview, policy = run.streams.overview(), run.streams.policy()
+        overview, policy = run.streams.overview(), run.streams.policy.read()
         assert policy is not None
         ledger = RunCounts(accepted=overview.counts.accepted, untrained=overview.traces, pending=0)
         return admission.to_read(ledger, version=policy.version.number, held=0)
@@ -679,8 +685,8 @@ def test_a_group_that_redis_delivers_again_is_in_the_batch_once(run: Run, redis_
     groups = _groups(BATCH)
     run.add(groups[:2])
     with Reader(run) as reader, contextlib.closing(redis.Redis.from_url(redis_url)) as client:
-        until(lambda: run.streams.pending("traces", group="trainer") == 2)
-        client.xgroup_setid(run.streams.key("traces"), "trainer", "0")
+        until(lambda: run.streams.groups.pending() == 2)
+        client.xgroup_setid(run.streams.redis.key("traces"), "trainer", "0")
         until(lambda: reader._ready.qsize() == 4)
         run.add(groups[2:])
         assert reader.batch() == [group.id for group in groups]
@@ -693,7 +699,7 @@ def test_a_group_published_twice_is_trained_once_and_settled(run: Run) -> None:
         assert reader.batch() == [group.id for group in groups]
         reader.acknowledge(reader.held, ledger=())
     assert run.streams.counts().dropped == {"double": 1}
-    assert run.streams.length("traces") == 0
+    assert run.streams.groups.length() == 0
     assert run.accounted()
 
 
@@ -744,7 +750,7 @@ def test_a_delivery_lost_on_the_way_comes_back(run: Run, monkeypatch: pytest.Mon
     with Reader(run) as reader:
         until(lambda: reader._ready.qsize() == 1)
         run.add(groups[1:])
-        lost = run.streams.read("traces", group="trainer", consumer="trainer", count=9, block_s=0.1)
+        lost = run.streams.groups.read(consumer="trainer", count=9, block_s=0.1)
         assert set(reader.batch()) == {group.id for group in groups}
         reader.acknowledge(reader.held, ledger=())
     assert len(lost) <= 2
@@ -753,7 +759,7 @@ def test_a_delivery_lost_on_the_way_comes_back(run: Run, monkeypatch: pytest.Mon
 
 def test_entries_of_a_lost_reply_come_first(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Redis has delivered them, and nobody got them. They are neither late nor behind newer ones."""
-    xreadgroup, lost = run.streams._redis.xreadgroup, []
+    xreadgroup, lost = run.streams.redis.client.xreadgroup, []
 
     def replies(*args: Any, **kwargs: Any) -> Any:
         reply = xreadgroup(*args, **kwargs)
@@ -764,7 +770,7 @@ def test_entries_of_a_lost_reply_come_first(run: Run, monkeypatch: pytest.Monkey
 
     groups = _groups(2 * BATCH)
     run.add(groups)
-    monkeypatch.setattr(run.streams._redis, "xreadgroup", replies)
+    monkeypatch.setattr(run.streams.redis.client, "xreadgroup", replies)
     with Reader(run) as reader:
         assert reader.batch() == [group.id for group in groups[:BATCH]]
         reader.acknowledge(reader.held, ledger=())
@@ -788,12 +794,12 @@ def test_stale_groups_are_dropped_before_the_batch_is_full(run: Run) -> None:
 def test_a_policy_record_that_redis_lost_is_published_again(run: Run, redis_url: str) -> None:
     run.add(_groups(BATCH))
     run.train(1)
-    adapter = run.streams.policy()
+    adapter = run.streams.policy.read()
     assert adapter is not None
     epoch = run.streams.take_over()
-    publisher = Publisher(run.streams, "", epoch=epoch, loop=run.events)
+    publisher = Publisher(run.streams.policy, run.settings(1), epoch=epoch, loop=run.events)
     with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
-        client.delete(run.streams.key("policy"))
+        client.delete(run.streams.redis.key("policy"))
     publisher.republish(adapter)
     publisher.wait()
-    assert run.streams.policy() == adapter
+    assert run.streams.policy.read() == adapter

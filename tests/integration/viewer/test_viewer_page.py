@@ -111,9 +111,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, stockfish_path: str) -> Itera
 def _leave_dead_letter(url: str) -> None:
     streams = RunStreams(url, "one")
     builders.feed(streams, 1)
-    reading = {"group": "rollouts", "consumer": "a"}
-    [held] = until(lambda: streams.read("positions", count=1, block_s=0.1, **reading))
-    streams.dead_letter("positions", held.id, group="rollouts", reason="engines died on <b>it</b>")
+    [held] = until(lambda: streams.positions.read(count=1, block_s=0.1, consumer="a"))
+    streams.positions.dead_letter(held.id, reason="engines died on <b>it</b>")
     streams.close()
 
 

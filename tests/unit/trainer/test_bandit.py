@@ -42,14 +42,9 @@ def _play(
             [policy.sample(1000 * step + g, rewards=rewards, size=size, version=step) for g in range(groups)]
         )
         if len(waiting) > stale:
-            _, state = train_step(
-                policy,
-                optimizer,
-                waiting.pop(0),
-                step=step,
-                settings=settings,
-                state=state,  # type: ignore[arg-type]
-            )
+            batch = waiting.pop(0)
+            stats = train_step(policy, optimizer, batch, step=step, settings=settings, state=state)
+            state = state.after(batch, stats, step=step, zero_variance_share=0.0, settings=settings)
     return policy.table_VV[0].detach().softmax(-1)
 
 

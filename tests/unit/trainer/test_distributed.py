@@ -15,16 +15,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.codec import encode_group
 from rookery.config.finetune import SftSettings
 from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError, Unavailable
+from rookery.trace import TraceGroup
+from services.trainer.batches.advantages import updated_averages
 from services.trainer.batches.micro_batches import partition, split_rows
 from services.trainer.batches.rows import Row, ScoredCompletion
 from services.trainer.distributed import process_group
 from services.trainer.distributed.placement import device_named, own_device
 from services.trainer.distributed.process_group import Follower, RankZero, World, join_processes
-from services.trainer.training import ranks
-from services.trainer.training.ranks import agreed, follow
+from services.trainer.training.policy_trainer import agreed, decode, encode, follow
 from services.trainer.training.statistics import MicroBatchStats, PendingStats
 from services.trainer.training.step import RunningState
 from tests.conftest import ROOT
@@ -69,24 +71,17 @@ def test_one_process_alone_keeps_the_rows_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("call", "arguments", "groups"),
     [
-        ranks.LoadCommit("/adapters/policy-v000001", {"lr": 0.1}),
-        ranks.GatherFiles(),
-        ranks.TrainStep(3, {"kl_coefficient": 0.1 + 0.2}, 2, (make_group(0), make_group(1))),
-        ranks.TrainStep(0, {}, 0, (), dry_run=True),
+        ("load", {"folder": "/adapters/policy-v000001", "settings": {"lr": 0.1}}, []),
+        ("files", {}, []),
+        ("train_step", {"step": 3, "state": {"now": 0.1 + 0.2}}, [make_group(0), make_group(1)]),
     ],
-    ids=lambda command: type(command).__name__,
 )
-def test_commands_survive_the_wire(command: ranks.Command) -> None:
-    there = ranks.decode(ranks.encode(command))
-    if isinstance(command, ranks.TrainStep):
-        assert isinstance(there, ranks.TrainStep)
-        assert [group.id for group in there.groups] == [group.id for group in command.groups]
-        assert there.state == command.state
-        assert ranks.encode(there) == ranks.encode(command)
-    else:
-        assert there == command
+def test_commands_survive_the_wire(call: str, arguments: dict[str, Any], groups: list[TraceGroup]) -> None:
+    there = decode(encode(call, groups, **arguments))
+    assert there[:2] == (call, arguments)
+    assert [encode_group(group) for group in there[2]] == [encode_group(group) for group in groups]
 
 
 def test_measures_survive_the_wire() -> None:
@@ -152,28 +147,28 @@ def test_what_rank_0_has_measured_counts() -> None:
 class Told(World):
     """A process that gets these commands of rank 0, and then the end."""
 
-    def __init__(self, *said: ranks.Command) -> None:
+    def __init__(self, *said: bytes) -> None:
         self._said = said
 
     def commands(self, _: threading.Event) -> Iterator[bytes]:
-        return map(ranks.encode, self._said)
+        return iter(self._said)
 
 
-def _step(number: int, state: RunningState) -> ranks.TrainStep:
-    return ranks.TrainStep(number, state.as_json(), 0, (make_group(number, vocabulary=12),))
+def _step(number: int, state: RunningState) -> bytes:
+    groups = [make_group(number, vocabulary=12)]
+    return encode("train_step", groups, step=number, state=state.as_json(), dry_run=False)
 
 
 def test_a_process_that_has_learned_otherwise_is_found_out() -> None:
     settings = _settings(baseline="ema", device="cpu")
     first = _step(0, RunningState())
-    successor = RunningState().after(
-        first.groups, step=0, coefficient=0.0, kl=None, zero_variance_share=0.0, settings=settings
-    )
+    averages = updated_averages(None, [make_group(0, vocabulary=12).rewards], decay=settings.baseline_decay)
+    successor = RunningState(averages, collapsed_steps=3)  # which only rank 0 counts
     told: Any = Told(first, _step(1, successor))
     policy: Any = Bigram(12)
     policy.model = SimpleNamespace(config=SimpleNamespace())
     follow(settings, policy, told, stop_requested=threading.Event())
-    other = replace(successor, averages=replace(successor.averages, mean=0.5))
+    other = replace(successor, averages=replace(averages, mean=0.5))
     told = Told(first, _step(1, other))
     with pytest.raises(ArithmeticError, match=r"step 1: rank 0 is in state .*, rank 0 .*mean=0.5"):
         follow(settings, policy, told, stop_requested=threading.Event())

@@ -9,7 +9,7 @@ import pytest
 from rookery.config.trainer import TrainerSettings
 from rookery.trace import Claim, Sentence, TraceGroup
 from services.trainer.batches.advantages import RewardAverages
-from services.trainer.batches.checks import check_group
+from services.trainer.batches.intake import check_group
 from services.trainer.batches.micro_batches import Partition
 from services.trainer.batches.rows import Row, prepare_batch
 from services.trainer.training.update import check_losses

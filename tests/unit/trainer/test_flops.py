@@ -14,13 +14,13 @@ from services.trainer.records.flops import PeakFlops, SpeedMeter, count_weights,
 from tests.unit.trainer.groups import make_group
 
 
-def load(model: Path, tmp_path: Path) -> Policy:
-    return Policy(TrainerSettings(model=model, run_dir=tmp_path, device="cpu", lora_rank=4))
+def settings_of(model: Path, tmp_path: Path) -> TrainerSettings:
+    return TrainerSettings(model=model, run_dir=tmp_path, device="cpu", lora_rank=4)
 
 
 def test_the_matrices_of_rook_tiny(tiny_model: Path, tmp_path: Path) -> None:
     """4 layers, width 128, MLP 384, 4 heads and 2 for keys of 32 each; LoRA of rank 4 on all seven."""
-    policy = load(tiny_model, tmp_path)
+    policy = Policy(settings_of(tiny_model, tmp_path))
     shape = count_weights(policy.model)
     layer = 128 * 128 + 2 * 128 * 64 + 128 * 128 + 3 * 128 * 384
     lora = 4 * (4 * (128 + 128) // 2 + 2 * (128 + 64) + 3 * (128 + 384))
@@ -31,7 +31,7 @@ def test_the_matrices_of_rook_tiny(tiny_model: Path, tmp_path: Path) -> None:
 
 def test_work_agrees_with_torchs_counter(tiny_model: Path, tmp_path: Path) -> None:
     """One prompt without completions: torch counts attention without its mask, so half of it is less."""
-    policy = load(tiny_model, tmp_path)
+    policy = Policy(settings_of(tiny_model, tmp_path))
     length = 64
     ids = torch.arange(length)[None] % 80
     with FlopCounterMode(display=False) as counter:
@@ -55,13 +55,15 @@ def test_a_longer_prompt_costs_every_completion_more() -> None:
 def test_completions_that_are_left_out_cost_nothing(tiny_model: Path, tmp_path: Path) -> None:
     group = make_group(1, finish_reason="length")
     prompt, lengths = len(group.prompt_token_ids), [len(trace.completion.token_ids) for trace in group.traces]
-    policy = load(tiny_model, tmp_path)
+    settings = settings_of(tiny_model, tmp_path)
+    policy = Policy(settings)
     shape = count_weights(policy.model)
     for masked, expected in ((True, lengths[1:]), (False, lengths)):
-        row = SpeedMeter(policy, mask_truncated=masked).row([group], tokens=1, train_s=1.0)
+        meter = SpeedMeter(policy, settings.model_copy(update={"mask_truncated": masked}))
+        row = meter.row([group], tokens=1, train_s=1.0)
         assert row["tflops"] == step_flops(shape, [(prompt, expected)]) / 1e12
     cut = replace(group, traces=group.traces[:1])
-    assert SpeedMeter(policy).row([cut], tokens=1, train_s=1.0)["tflops"] == 0.0
+    assert SpeedMeter(policy, settings).row([cut], tokens=1, train_s=1.0)["tflops"] == 0.0
 
 
 def test_a_cpu_is_measured() -> None:

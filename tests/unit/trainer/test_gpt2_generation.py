@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from rookery.errors import InvalidInput
+from rookery.trace import Sampling
 from services.trainer.gpt2 import loader
-from services.trainer.gpt2.generate import Generated, Sampling, draw, generate, log_distribution
+from services.trainer.gpt2.generate import Generated, draw, generate, log_distribution
 from services.trainer.gpt2.model import Gpt2
 from tests.unit.trainer.gpt2_models import write_gpt2
 
-GREEDY = Sampling(temperature=0.0)
+GREEDY = Sampling(temperature=0.0, max_tokens=20)
 PROMPTS = [[5, 6, 7, 8, 9, 10], [11], [12, 13, 14]]
 
 
@@ -39,14 +40,14 @@ def their_greedy(folder: Path, **options: Any) -> list[list[int]]:
 
 
 def test_greedy_is_that_of_transformers(model: Gpt2, folder: Path) -> None:
-    ours = [row.token_ids for [row] in generate(model, PROMPTS, max_tokens=20, sampling=GREEDY)]
+    ours = [row.token_ids for [row] in generate(model, PROMPTS, sampling=GREEDY)]
     assert ours == their_greedy(folder, max_new_tokens=20, eos_token_id=None)
 
 
 def test_a_stop_token_ends_its_row_alone(model: Gpt2, folder: Path) -> None:
-    unbounded = [row.token_ids for [row] in generate(model, PROMPTS, max_tokens=20, sampling=GREEDY)]
+    unbounded = [row.token_ids for [row] in generate(model, PROMPTS, sampling=GREEDY)]
     stop = unbounded[0][4]
-    rows = [row for [row] in generate(model, PROMPTS, max_tokens=20, sampling=GREEDY, stop=[stop])]
+    rows = [row for [row] in generate(model, PROMPTS, sampling=GREEDY, stop=[stop])]
     for row, whole in zip(rows, unbounded, strict=True):
         end = whole.index(stop) + 1 if stop in whole else len(whole)
         assert row.token_ids == whole[:end]
@@ -60,7 +61,7 @@ def test_a_stop_token_ends_its_row_alone(model: Gpt2, folder: Path) -> None:
 
 def test_logprobs_are_those_of_a_plain_forward_pass(model: Gpt2) -> None:
     for prompt, rows in zip(
-        PROMPTS, generate(model, PROMPTS, max_tokens=9, count=3, sampling=Sampling(0.7), seed=3), strict=True
+        PROMPTS, generate(model, PROMPTS, sampling=Sampling(0.7, max_tokens=9), count=3, seed=3), strict=True
     ):
         for row in rows:
             ids = torch.tensor([prompt + row.token_ids])
@@ -70,11 +71,11 @@ def test_logprobs_are_those_of_a_plain_forward_pass(model: Gpt2) -> None:
 
 
 def test_a_row_depends_on_its_prompt_and_seed_alone(model: Gpt2) -> None:
-    together = generate(model, PROMPTS, max_tokens=12, count=2, seed=40)
+    together = generate(model, PROMPTS, sampling=Sampling(max_tokens=12), count=2, seed=40)
     for number, prompt in enumerate(PROMPTS):
-        [alone] = generate(model, [prompt], max_tokens=12, count=2, seed=40 + 2 * number)
+        [alone] = generate(model, [prompt], sampling=Sampling(max_tokens=12), count=2, seed=40 + 2 * number)
         assert [r.token_ids for r in alone] == [r.token_ids for r in together[number]]
-    again = generate(model, PROMPTS, max_tokens=12, count=2, seed=40)
+    again = generate(model, PROMPTS, sampling=Sampling(max_tokens=12), count=2, seed=40)
     assert again == together
     first, second = together[0]
     assert first.token_ids != second.token_ids
@@ -82,7 +83,7 @@ def test_a_row_depends_on_its_prompt_and_seed_alone(model: Gpt2) -> None:
 
 def test_samples_follow_the_distribution(model: Gpt2) -> None:
     """2,000 first tokens beside the model's own probabilities: total variation like that of chance."""
-    [rows] = generate(model, PROMPTS[:1], max_tokens=1, count=2000, seed=0)
+    [rows] = generate(model, PROMPTS[:1], sampling=Sampling(max_tokens=1), count=2000, seed=0)
     counts = Counter(row.token_ids[0] for row in rows)
     with torch.no_grad():
         shares = model(torch.tensor(PROMPTS[:1]))[0, -1].softmax(-1)
@@ -126,16 +127,10 @@ def test_an_impossible_token_is_never_drawn() -> None:
 )
 def test_what_cannot_be_generated_is_refused(model: Gpt2, prompts: list[list[int]], limit: int) -> None:
     with pytest.raises(InvalidInput):
-        generate(model, prompts, max_tokens=limit)
+        generate(model, prompts, sampling=Sampling(max_tokens=limit))
 
 
 def test_the_last_position_is_used(model: Gpt2) -> None:
-    [[row]] = generate(model, [[1] * 60], max_tokens=4)
+    [[row]] = generate(model, [[1] * 60], sampling=Sampling(max_tokens=4))
     assert isinstance(row, Generated)
     assert len(row.token_ids) == 4
-
-
-@pytest.mark.parametrize("wrong", [{"temperature": -1.0}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.1}])
-def test_impossible_sampling_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match="must not be negative"):
-        Sampling(**wrong)

@@ -109,7 +109,7 @@ def test_every_weight_learns_by_each_objective(folder: Path, objective: str) -> 
     before = [weight.detach().clone() for weight in policy.parameters]
     optimizer = adam.build(policy.parameters, lr=chosen.lr)
     groups = [make_group(number) for number in range(3)]
-    result, _ = train_step(policy, optimizer, groups, step=0, settings=chosen, state=RunningState())
+    result = train_step(policy, optimizer, groups, step=0, settings=chosen, state=RunningState())
     assert result.grad_norm > 0
     moved = [not torch.equal(old, new) for old, new in zip(before, policy.parameters, strict=True)]
     assert all(moved)

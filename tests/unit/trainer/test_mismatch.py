@@ -14,7 +14,8 @@ from services.trainer.batches.rows import make_rows
 from services.trainer.distributed.process_group import World
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
-from services.trainer.training import policy_trainer
+from services.trainer.training import mismatch as rescoring
+from services.trainer.training.mismatch import mismatch
 from services.trainer.training.policy_trainer import PolicyTrainer
 from services.trainer.training.step import RunningState
 from services.trainer.versions import commits
@@ -38,7 +39,7 @@ def trainer_of(kind: str, tiny_model: Path, folder: Path) -> PolicyTrainer:
     settings = TrainerSettings(
         model=model, run_dir=folder, device="cpu", lr=0.05, warmup_steps=0, **KINDS[kind]
     )
-    trainer = PolicyTrainer.of(settings, build_policy(settings), World())
+    trainer = PolicyTrainer(settings, build_policy(settings), World())
     for number in (8, 9, 10):
         train(trainer, [make_group(number, version=number)], step=number)
         commits.write(
@@ -52,8 +53,7 @@ def trainer_of(kind: str, tiny_model: Path, folder: Path) -> PolicyTrainer:
 
 
 def train(trainer: PolicyTrainer, groups: list[TraceGroup], *, step: int) -> dict[str, float]:
-    result, _ = trainer.train_step(groups, step=step, state=RunningState(), dropped_zero_variance=0)
-    return result.row()
+    return trainer.train_step(groups, step=step, state=RunningState()).row()
 
 
 def sampled(trainer: PolicyTrainer, number: int, *, version: int) -> TraceGroup:
@@ -80,12 +80,12 @@ def test_a_group_of_any_age_is_scored_under_the_version_it_names(
     trainer = trainer_of(kind, tiny_model, tmp_path)
     for age, other in ((0, 8), (1, 10), (2, 9)):
         group = sampled(trainer, 1, version=10 - age)
-        found = policy_trainer.mismatch(trainer.policy, [group], step=10, settings=trainer.settings)
+        found = mismatch(trainer.policy, [group], step=10, settings=trainer.settings)
         assert found["mismatch_max"] < 2e-5
         assert 0 <= found["mismatch_mean"] <= found["mismatch_max"]
         assert found["mismatch_age"] == age
         lied = replace(group, policy=replace(group.policy, number=other))
-        wrong = policy_trainer.mismatch(trainer.policy, [lied], step=10, settings=trainer.settings)
+        wrong = mismatch(trainer.policy, [lied], step=10, settings=trainer.settings)
         assert wrong["mismatch_mean"] > 1e-3
 
 
@@ -111,7 +111,7 @@ def test_each_step_takes_another_group_and_few_tokens(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = trainer_of("adapter", tiny_model, tmp_path)
-    monkeypatch.setattr(policy_trainer, "TOKENS", 5)
+    monkeypatch.setattr(rescoring, "TOKENS", 5)
     seen = []
     score = Policy.score
 
@@ -122,10 +122,10 @@ def test_each_step_takes_another_group_and_few_tokens(
     monkeypatch.setattr(Policy, "score", watched)
     groups = [make_group(n, version=10) for n in range(3)]
     for step in (10, 11, 12, 13):
-        policy_trainer.mismatch(trainer.policy, groups, step=10, settings=trainer.settings)
+        mismatch(trainer.policy, groups, step=10, settings=trainer.settings)
         settings = trainer.settings
         now = [replace(group, policy=replace(group.policy, number=step)) for group in groups]
-        policy_trainer.mismatch(trainer.policy, now, step=step, settings=settings)
+        mismatch(trainer.policy, now, step=step, settings=settings)
     firsts = [list(groups[i].traces[0].completion.token_ids) for i in (1, 1, 1, 2, 1, 0, 1, 1)]
     for tokens, first in zip(seen, firsts, strict=True):
         assert tokens[: len(first)] == first
@@ -136,12 +136,12 @@ def test_a_whole_model_of_before_is_read_now_and_then(tiny_model: Path, tmp_path
     trainer = trainer_of("all weights", tiny_model, tmp_path)
     old, fresh = make_group(1, version=9), make_group(2, version=10)
     measured = {
-        step: policy_trainer.mismatch(trainer.policy, [old], step=step, settings=trainer.settings)
+        step: mismatch(trainer.policy, [old], step=step, settings=trainer.settings)
         for step in (10, 11, 19, 20)
     }
     assert [step for step, found in measured.items() if found] == [10, 20]
     late = replace(fresh, policy=replace(fresh.policy, number=11))
-    found = policy_trainer.mismatch(trainer.policy, [old, late], step=11, settings=trainer.settings)
+    found = mismatch(trainer.policy, [old, late], step=11, settings=trainer.settings)
     assert found["mismatch_age"] == 0, "what is in memory costs nothing to read"
 
 
@@ -151,15 +151,15 @@ def test_nothing_is_measured_without_the_version_or_a_token(
     trainer = trainer_of("adapter", tiny_model, tmp_path)
     before = contents(trainer.files())
     gone = make_group(1, version=3)
-    assert policy_trainer.mismatch(trainer.policy, [gone], step=10, settings=trainer.settings) == {}
+    assert mismatch(trainer.policy, [gone], step=10, settings=trainer.settings) == {}
     assert "group-1 cannot be scored under policy-v000003" in caplog.text
     damaged = trainer.settings.adapters_dir / "policy-v000009" / "adapter_model.safetensors"
     damaged.write_bytes(b"no tensors")
     group = make_group(1, version=9)
-    assert policy_trainer.mismatch(trainer.policy, [group], step=10, settings=trainer.settings) == {}
+    assert mismatch(trainer.policy, [group], step=10, settings=trainer.settings) == {}
     empty = replace(
         group.traces[0], completion=replace(group.traces[0].completion, token_ids=(), logprobs=())
     )
     silent = replace(group, traces=(empty,))
-    assert policy_trainer.mismatch(trainer.policy, [silent], step=10, settings=trainer.settings) == {}
+    assert mismatch(trainer.policy, [silent], step=10, settings=trainer.settings) == {}
     assert contents(trainer.files()) == before

@@ -59,7 +59,8 @@ def test_it_finds_the_best_arm_and_its_value(changed: dict[str, object]) -> None
     optimizer = torch.optim.Adam(policy.parameters, lr=0.1)
     for step in range(40):
         groups = [policy.sample(1000 * step + g, rewards=REWARDS, size=12, version=step) for g in range(2)]
-        result, state = train_step(policy, optimizer, groups, step=step, settings=settings, state=state)
+        result = train_step(policy, optimizer, groups, step=step, settings=settings, state=state)
+        state = state.after(groups, result, step=step, zero_variance_share=0.0, settings=settings)
     odds = policy.table_VV[0].detach().softmax(-1)
     assert odds[BEST] > 0.8
     earned = float(odds @ torch.tensor(REWARDS, dtype=torch.float64))
@@ -98,7 +99,8 @@ def test_the_head_learns_what_states_are_worth(small_model: Path, tmp_path: Path
             _certain_group(10 * step + n, prompt, reward)
             for n, (prompt, reward) in enumerate(prompts.items())
         ]
-        result, state = train_step(policy, optimizer, groups, step=0, settings=settings, state=state)
+        result = train_step(policy, optimizer, groups, step=0, settings=settings, state=state)
+        state = state.after(groups, result, step=0, zero_variance_share=0.0, settings=settings)
         results.append(result)
     batch = prepare_batch(groups, version=0, settings=settings, averages=None)
     with torch.no_grad():
@@ -125,7 +127,7 @@ def _gradient(model: Path, folder: Path, **changed: object) -> tuple[StepStats, 
             taken.append(torch.cat([p.grad.flatten() for p in policy.parameters if p.grad is not None]))
 
     optimizer = Noting(policy.parameters, lr=1e-9)
-    result, _ = train_step(policy, optimizer, _groups(0), step=0, settings=settings, state=RunningState())
+    result = train_step(policy, optimizer, _groups(0), step=0, settings=settings, state=RunningState())
     return result, torch.stack(taken).mean(0)
 
 
@@ -203,14 +205,9 @@ def _run(
 ) -> RunningState:
     state = RunningState()
     for step in steps:
-        _, state = train_step(
-            policy,
-            optimizer,
-            _groups(step),
-            step=step,
-            settings=settings,
-            state=state,  # type: ignore[arg-type]
-        )
+        groups = _groups(step)
+        stats = train_step(policy, optimizer, groups, step=step, settings=settings, state=state)
+        state = state.after(groups, stats, step=step, zero_variance_share=0.0, settings=settings)
     return state
 
 
@@ -258,7 +255,7 @@ def test_a_batch_without_a_token_to_learn_from_moves_nothing(small_model: Path, 
         for group in (make_group(n, finish_reason="length") for n in range(2))
     ]
     optimizer = adam.build(policy.parameters, lr=1.0)
-    result, _ = train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())
+    result = train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())
     assert result.tokens == result.micro_batches == 0
     assert contents(policy.version_files()) == before
 

@@ -127,7 +127,7 @@ def test_loss_and_gradient_are_those_of_the_formulas(kl: str, whiten: bool) -> N
             )
             super().step()
 
-    result, _ = train_step(
+    result = train_step(
         policy, Noting(policy.parameters, lr=0.3), groups, step=0, settings=settings, state=RunningState()
     )
     before = (seen[0][0][0].tolist(), seen[0][0][1].tolist())

@@ -33,11 +33,16 @@ def written(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     settings = TrainerSettings(model=tiny_model, run_dir=folder, device="cpu", lora_rank=2, kl="k3")
     policy = Policy(settings)
     groups = [make_group(0, version=0), make_group(1, version=1)]
-    meter = SpeedMeter(policy)
-    trainer = PolicyTrainer.of(settings, policy, World())
+    meter = SpeedMeter(policy, settings)
+    trainer = PolicyTrainer(settings, policy, World())
     with meter.step():
-        result, _ = trainer.train_step(groups, step=1, state=RunningState(), dropped_zero_variance=0)
-    row = describe_step(groups, result.row(), version=2, dropped=DROPPED)
+        result = trainer.train_step(groups, step=1, state=RunningState())
+    row = describe_step(
+        groups,
+        result.row(zero_variance_share=0.0, collapsed_steps=0),
+        version=2,
+        dropped=DROPPED,
+    )
     row |= meter.row(groups, tokens=result.tokens, train_s=1.0)
     with StepReporter(folder) as report:
         report.report(row, phases_s=PHASES, ages=[0, 1])

@@ -18,7 +18,7 @@ from services.trainer.model.policy import Policy
 from services.trainer.records import report
 from services.trainer.training import optimizer as adam
 from services.trainer.training.policy_trainer import PolicyTrainer
-from services.trainer.training.step import RunningState, StepStats, train_step
+from services.trainer.training.step import RunningState, StepStats, train_step, zero_variance_share
 from services.trainer.training.update import Objective
 from services.viewer.runs import RunFolder
 from tests.unit.trainer.contents import contents
@@ -61,9 +61,9 @@ def _run(settings: TrainerSettings, steps: int) -> tuple[list[StepStats], Runnin
     policy, state, results = Policy(settings), RunningState(), []
     optimizer = adam.build(policy.parameters, lr=settings.lr)
     for step in range(steps):
-        result, state = train_step(
-            policy, optimizer, _groups(step), step=step, settings=settings, state=state
-        )
+        groups = _groups(step)
+        result = train_step(policy, optimizer, groups, step=step, settings=settings, state=state)
+        state = state.after(groups, result, step=step, zero_variance_share=0.0, settings=settings)
         results.append(result)
     return results, state, policy
 
@@ -118,20 +118,20 @@ def test_the_figures_of_each_token_are_kept_within_a_limit(
 
 def test_a_falling_rate_goes_on_where_a_stopped_run_was(tiny_model: Path, tmp_path: Path) -> None:
     settings = _settings(tiny_model, tmp_path, lr_schedule="cosine", max_steps=4, warmup_steps=1, lr=0.01)
-    trainer = PolicyTrainer.of(settings, Policy(settings), World())
-    rates, half, state = [], {}, RunningState()
+    trainer = PolicyTrainer(settings, Policy(settings), World())
+    rates, half = [], {}
     for step in range(4):
         half = half if step > 2 else contents(trainer.files())
-        result, state = trainer.train_step(_groups(step), step=step, state=state, dropped_zero_variance=0)
+        result = trainer.train_step(_groups(step), step=step, state=RunningState())
         rates.append(result.lr)
     falling = [0.01 + 0.99 * (1 + math.cos(math.pi * n / 3)) / 2 for n in range(3)]
     assert rates == pytest.approx([0.005, *(0.01 * part for part in falling)])
     for name, data in half.items():
         (tmp_path / name).write_bytes(data)
-    again = PolicyTrainer.of(settings, Policy(settings), World())
+    again = PolicyTrainer(settings, Policy(settings), World())
     again.load(tmp_path)
     for step in range(2, 4):
-        result, state = again.train_step(_groups(step), step=step, state=state, dropped_zero_variance=0)
+        result = again.train_step(_groups(step), step=step, state=RunningState())
         assert result.lr == rates[step]
     assert contents(again.files()) == contents(trainer.files())
 
@@ -173,14 +173,8 @@ def test_scoring_the_reference_leaves_the_adapter_as_it_was(
     assert all(parameter.requires_grad for parameter in policy.parameters)
 
 
-def test_zero_variance_counts_what_dynamic_sampling_dropped(tiny_model: Path, tmp_path: Path) -> None:
-    settings = _settings(tiny_model, tmp_path)
-    policy = Policy(settings)
-    result, _ = train_step(
-        policy, adam.build(policy.parameters, lr=1e-3), _groups(0), step=0, settings=settings,
-        state=RunningState(), dropped_zero_variance=2,
-    )  # fmt: skip
-    assert result.zero_variance_share == 2 / 8
+def test_zero_variance_counts_what_dynamic_sampling_dropped() -> None:
+    assert zero_variance_share(_groups(0), dropped=2) == 2 / 8
 
 
 def _measured(rows: list[tuple[float, float, int]]) -> dict[str, float]:

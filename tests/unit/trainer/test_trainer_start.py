@@ -1,6 +1,7 @@
 """What is wrong with a run's folder or settings is said at once, before Redis is asked for anything."""
 
 import asyncio
+import contextlib
 import json
 import threading
 from pathlib import Path
@@ -48,11 +49,17 @@ def test_nothing_is_begun_that_cannot_go_on(
 class Streams:
     """Those of a run that has published nothing."""
 
-    def __init__(self, *_: object, **__: object) -> None: ...
+    def __init__(self, *_: object, **__: object) -> None:
+        self.policy = self
 
     def agree(self, settings: object) -> None: ...
 
-    def policy(self) -> None: ...
+    def read(self) -> None: ...
+
+
+def _train(settings: TrainerSettings) -> None:
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        process._train(settings, World(), {}, stop=threading.Event(), loop=loop)
 
 
 def test_a_resume_that_is_refused_leaves_the_kept_settings(
@@ -76,14 +83,14 @@ def test_a_resume_that_is_refused_leaves_the_kept_settings(
     kept = (tmp_path / "trainer.toml").read_text()
     now = then.model_copy(update={"batch_groups": 9})
     with pytest.raises(SetupError, match="batch_groups was '32', is '9'"):
-        asyncio.run(process._train(now, World(), {}, threading.Event()))
+        _train(now)
     assert (tmp_path / "trainer.toml").read_text() == kept
 
 
 def test_an_unknown_store_is_refused_at_once(tmp_path: Path) -> None:
     settings = TrainerSettings(model=Path("m"), run_dir=tmp_path, adapter_store="nosuch://bucket")
     with pytest.raises(SetupError, match="nosuch://bucket"):
-        asyncio.run(process._train(settings, World(), {}, threading.Event()))
+        _train(settings)
 
 
 def test_other_weights_under_the_name_of_its_model_are_no_model_to_resume_with(tmp_path: Path) -> None:

@@ -17,11 +17,9 @@ class Record:
         self.adapter: Adapter | None = None
         self.fault: Unavailable | None = None
 
-    def ping(self, *, once: bool = False) -> None:
+    def read(self) -> Adapter | None:
         if self.fault:
             raise self.fault
-
-    def policy(self) -> Adapter | None:
         return self.adapter
 
 
