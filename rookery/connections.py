@@ -24,7 +24,9 @@ ROOM = 8
 """At the limit, one connection of this many is closed, to make room."""
 
 IDLE_S = 60.0
-"""A caller has this long for a request, its body included."""
+"""A caller has this long for a request, its body included, and for `PIECE_BYTES` of a large answer."""
+
+PIECE_BYTES = 1 << 16
 
 MAX_HEAD_BYTES = 1 << 16
 """The most bytes of the request line and the headers, if they take more than one read."""
@@ -61,8 +63,9 @@ class BoundedProtocol(asyncio.Protocol):
     cycle: Any
     flow: Any
     since = 0.0
-    """When the connection or its newest request began, or the last response ended."""
+    """When the connection or its newest request began, the last response ended, or the caller read a piece."""
     _head_bytes = 0
+    _unread_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.since = time.monotonic()
@@ -78,6 +81,16 @@ class BoundedProtocol(asyncio.Protocol):
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self.send_400_response(f"Request head over {MAX_HEAD_BYTES} bytes.")
+
+    def pause_writing(self) -> None:
+        self.since, self._unread_bytes = time.monotonic(), self.transport.get_write_buffer_size()
+        super().pause_writing()
+
+    def note_reading(self) -> None:
+        """Restarts the wait of a large answer if the caller has read a piece of it since the last one."""
+        unread = self.transport.get_write_buffer_size()
+        if unread <= self._unread_bytes - PIECE_BYTES:
+            self.since, self._unread_bytes = time.monotonic(), unread
 
     def on_response_complete(self) -> None:
         self.since = time.monotonic()
@@ -95,7 +108,7 @@ class BoundedProtocol(asyncio.Protocol):
     def waits(self) -> bool:
         """Whether the server waits for the caller, not the caller for the server."""
         in_body = self.cycle is not None and self.cycle.more_body and not self.flow.read_paused
-        return self.cycle is None or self.was_answered or in_body
+        return self.cycle is None or self.was_answered or in_body or self.flow.write_paused
 
 
 def bounded(protocol: type[asyncio.Protocol]) -> type[asyncio.Protocol]:
@@ -111,6 +124,8 @@ def close_waiting(connections: Collection[Any], *, most: int, fresh: int = 0) ->
     """
     now = time.monotonic()
     waiting = [peer for peer in connections if isinstance(peer, BoundedProtocol) and peer.waits]
+    for peer in waiting:
+        peer.note_reading()
     waiting.sort(key=lambda peer: peer.since)
     old, grace = len(waiting) - fresh, now - GRACE_S
     closable = [peer for place, peer in enumerate(waiting) if place < old or peer.since < grace]

@@ -9,7 +9,7 @@ import hashlib
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ class Puzzles:
 
     @classmethod
     def read(cls, path: Path, *, count: int, seed: int) -> "Puzzles":
-        """At most `count` puzzles of a Lichess CSV, or of a PGN whose games start at the solver's turn.
+        """At most `count` sound puzzles of a Lichess CSV, or of a PGN whose games start at the solver's turn.
 
         Which ones are drawn depends only on the seed and their ids.
 
@@ -125,17 +125,9 @@ class Puzzles:
         try:
             with path.open(newline="", encoding=encoding_of(path), errors="replace") as file:
                 rows = _pgn(path, report) if path.suffix == ".pgn" else _csv(path, file, report)
-                drawn = heapq.nsmallest(
-                    count, rows, key=lambda row: hashlib.sha256(f"{seed}:{row[1].id}".encode()).digest()
-                )
+                chosen = _draw(rows, count=count, seed=seed, report=report)
         except (OSError, csv.Error) as error:
             raise InvalidInput(f"puzzles {str(path)!r}: {error}") from error
-        chosen = []
-        for place, puzzle in drawn:
-            try:
-                chosen.append(playable(puzzle, dropped=report.dropped) if puzzle.opponent_move else puzzle)
-            except Unsound as error:
-                report.skip(place, ": ".join(error.args))
         if not chosen:
             reasons = "; ".join(report.skipped[:3]) or "it is empty"
             raise InvalidInput(f"no puzzles in {str(path)!r}: {reasons}")
@@ -241,6 +233,27 @@ def _theme_masks(puzzles: Sequence[Puzzle]) -> dict[str, list[bool]]:
     """Which of the puzzles have each theme that at least `LEAST` have."""
     counts = Counter(theme for puzzle in puzzles for theme in set(puzzle.themes))
     return {theme: [theme in p.themes for p in puzzles] for theme in sorted(counts) if counts[theme] >= LEAST}
+
+
+def _draw(rows: Iterable[tuple[str, Puzzle]], *, count: int, seed: int, report: FenReport) -> list[Puzzle]:
+    """The `count` sound puzzles with the smallest hashes. Replays the moves of few others."""
+    heap: list[tuple[int, int, Puzzle, Counter[str]]] = []  # its first has the largest hash
+    for number, (place, puzzle) in enumerate(rows):
+        rank = -int.from_bytes(hashlib.sha256(f"{seed}:{puzzle.id}".encode()).digest())
+        is_full = len(heap) == count
+        if is_full and rank <= heap[0][0]:
+            continue
+        dropped: Counter[str] = Counter()
+        try:
+            sound = playable(puzzle, dropped=dropped) if puzzle.opponent_move else puzzle
+        except Unsound as error:
+            report.skip(place, ": ".join(error.args))
+        else:
+            (heapq.heapreplace if is_full else heapq.heappush)(heap, (rank, -number, sound, dropped))
+    heap.sort(reverse=True)
+    for *_, dropped in heap:
+        report.dropped.update(dropped)
+    return [puzzle for _, _, puzzle, _ in heap]
 
 
 def _csv(path: Path, lines: Iterator[str], report: FenReport) -> Iterator[tuple[str, Puzzle]]:

@@ -126,6 +126,13 @@ def test_unsound_rows_are_named_and_skipped(table: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_unsound_rows_take_no_place_of_the_sample(table: Path, seed: int) -> None:
+    sound = Puzzles.read(table, count=2, seed=seed)
+    table.write_text(TABLE + "".join(f"bad{n},8/8 w - - 0 1,a1a2 a2a3,1,1,1,1,,u,\n" for n in range(30)))
+    assert Puzzles.read(table, count=2, seed=seed).chosen == sound.chosen
+
+
 def test_games_of_a_pgn_that_are_no_puzzles_are_named_and_skipped(tmp_path: Path) -> None:
     tags = '[FEN "4k3/8/8/8/8/8/4PP2/4K1N1 w - - 0 1"]\n\n'
     games = ["1. Nf3 *", "1. Sf3 *", "1. e4 Kd7 *", "1. e4 -- 2. e5 *", "1. Ka5 *", "1. e4 1-0 Kd7 2. e5 *"]

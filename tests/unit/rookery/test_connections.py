@@ -6,12 +6,14 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import httpx
 import pytest
 from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from rookery import connections, serving
 from rookery.access import OPEN, Access
@@ -108,6 +110,39 @@ async def test_an_idle_connection_ends(connect: Connect, monkeypatch: pytest.Mon
         silent = connect(service)
         await eventually(lambda: is_closed(silent))
         assert not is_closed(guest)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "in pieces"])
+async def test_who_does_not_read_a_large_answer_is_closed_and_who_reads_slowly_is_not(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    monkeypatch.setattr(connections, "IDLE_S", 0.5)
+    service, served = inn(), set[str]()
+
+    class Feast(StreamingResponse):
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            served.add(scope["path"])
+            try:
+                await super().__call__(scope, receive, send)
+            finally:
+                served.remove(scope["path"])
+
+    @service.app.get("/feast/{guest}")
+    async def feast(guest: str) -> StreamingResponse:
+        courses = [bytes(32 << 20)] if whole else [bytes(1 << 20)] * 32
+        return Feast(iter(courses))
+
+    async with running(service):
+        asked = "GET /feast/{} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        connect(service, asked.format("sleeper").encode())
+        reader, writer = await asyncio.open_connection(sock=connect(service, asked.format("slow").encode()))
+        with closing(writer):
+            await eventually(lambda: served == {"/feast/sleeper", "/feast/slow"})
+            while "/feast/sleeper" in served:
+                await reader.readexactly(1 << 19)
+                await asyncio.sleep(0.1)
+            assert served == {"/feast/slow"}
+            await reader.readexactly(8 << 20)
 
 
 async def test_a_slow_handshake_makes_room(connect: Connect, tmp_path: Path) -> None:
