@@ -6,21 +6,21 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter
+from pydantic_core import from_json
 from rich.table import Table
 
 from rookery.config.reward import RewardSettings
-from rookery.errors import InvalidInput, RookeryError, problem, validation_message
+from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError, problem
 from rookery.terminal import SafeConsole
-from rookery.trace import Evaluation, Move, Verdict
+from rookery.trace import Evaluation, Move, ScoreItem, Verdict
 from services.reward import LocalScorer
-from services.reward.requests import ScoreRequest
-from services.reward.scorer import Item
+from services.reward.requests import read_item
 
 _CHUNK = 256
 
@@ -68,28 +68,19 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("fen", nargs="?", help="the position")
     parser.add_argument("response", nargs="?", help=r"the completion, such as '\boxed{Nf3}'; -: from stdin")
     parser.add_argument("--file", type=Path, help="a file with one answer per line, as JSON; -: from stdin")
-    parser.add_argument("--scheme", default="", help="delta, best, accuracy, minmax, model, or a sum of them")
-    parser.add_argument("--task", default="", help="move (the default), P or A")
-    parser.add_argument("--move", default="", help="task A: the move that the model was asked about, in UCI")
-    parser.add_argument("--target", default="", help="tasks P and A: the right answer, to judge by it alone")
-    parser.add_argument("--truncated", action="store_true", help="the completion was cut at its token limit")
+    for name, field in TypeAdapter(ScoreItem).json_schema()["properties"].items():
+        if "default" in field:
+            flag: dict[str, Any] = {"action": "store_true"} if field["type"] == "boolean" else {"default": ""}
+            parser.add_argument(f"--{name}", help=field["description"], **flag)
     parser.add_argument("--nodes", type=int, help="nodes per search (REWARD_NODES)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
 
 
 def _score_one(scorer: LocalScorer, options: argparse.Namespace) -> int:
-    response = sys.stdin.read() if options.response == "-" else options.response
-    item = Item(
-        options.fen,
-        response,
-        options.task,
-        scheme=options.scheme,
-        truncated=options.truncated,
-        move=options.move,
-        target=options.target,
-    )
-    verdict = scorer.score(item)
+    if options.response == "-":
+        options.response = sys.stdin.read()
+    verdict = scorer.score(ScoreItem(**_fields(options)))
     if options.json:
         sys.stdout.write(_json(verdict) + "\n")
     else:
@@ -97,21 +88,18 @@ def _score_one(scorer: LocalScorer, options: argparse.Namespace) -> int:
     return 0
 
 
+def _fields(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of an item that the command line sets."""
+    values = {field.name: getattr(options, field.name) for field in fields(ScoreItem)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _score_file(scorer: LocalScorer, options: argparse.Namespace) -> int:
-    defaults = {
-        "scheme": options.scheme,
-        "task": options.task or "move",
-        "move": options.move,
-        "target": options.target,
-        "truncated": options.truncated,
-    }
     failed = done = 0
     with sys.stdin.buffer if str(options.file) == "-" else _open(options.file) as lines:
-        parsed = _items(lines, defaults)
-        while items := list(islice(parsed, _CHUNK)):
-            sound = iter(scorer.score_batch([item for item in items if isinstance(item, Item)]))
-            for item in items:
-                result = next(sound) if isinstance(item, Item) else item
+        read = _items(lines, _fields(options))
+        while items := list(islice(read, _CHUNK)):
+            for result in scorer.score_batch(items):
                 failed += not isinstance(result, Verdict)
                 sys.stdout.write(_json(result) + "\n")
             done += len(items)
@@ -128,20 +116,16 @@ def _open(path: Path) -> BinaryIO:
         raise InvalidInput(f"cannot read {str(path)!r}: {error.strerror}") from error
 
 
-def _items(lines: Iterable[bytes], defaults: dict[str, object]) -> Iterator[Item | InvalidInput]:
+def _items(lines: Iterable[bytes], defaults: dict[str, Any]) -> Iterator[ScoreItem | InvalidInput]:
     for number, line in enumerate(lines, start=1):
         try:
-            request = ScoreRequest.model_validate_json(line)
-            missing = {
-                name: value for name, value in defaults.items() if name not in request.model_fields_set
-            }
-            yield request.model_copy(update=missing).item()
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            if not first["loc"]:
-                first["input"] = line.decode(errors="backslashreplace")
-            message = validation_message([first], root="line")
-            yield InvalidInput(f"line {number}: {message}")
+            try:
+                raw = from_json(line)
+            except ValueError as error:
+                raise InvalidInput(f"not JSON: {error} (got {line[:QUOTED_CHARS]!r})") from error
+            yield read_item({**defaults, **raw} if isinstance(raw, dict) else raw, place="line")
+        except InvalidInput as error:
+            yield InvalidInput(f"line {number}: {error}")
 
 
 def _json(result: Verdict | RookeryError) -> str:

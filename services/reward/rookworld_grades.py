@@ -106,13 +106,11 @@ def read_policy(response: str, board: chess.Board) -> PolicyAnswer | None:
     )
 
 
-def refuse_policy(answer: PolicyAnswer | None) -> Grade | None:
-    """The grade of an answer that needs no search, or None if it needs one."""
+def refuse_policy(answer: PolicyAnswer | None) -> Grade:
+    """The grade of an answer without a legal best move, which needs no search."""
     if answer is None:
         return Grade(INVALID, Outcome.UNPARSABLE, {"format": 0.0})
-    if answer.best is None:
-        return Grade(FORMAT, Outcome.ILLEGAL, {"format": 1.0})
-    return None
+    return Grade(FORMAT, Outcome.ILLEGAL, {"format": 1.0})
 
 
 def grade_policy(answer: PolicyAnswer, truth: PolicyTruth) -> Grade:

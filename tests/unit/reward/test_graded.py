@@ -45,10 +45,8 @@ TRUTH = PolicyTruth(
 
 def grade(text: str, board: chess.Board = BOARD, truth: PolicyTruth = TRUTH) -> Grade:
     answer = read_policy(text, board)
-    refused = refuse_policy(answer)
-    if refused is not None:
-        return refused
-    assert answer is not None
+    if answer is None or answer.best is None:
+        return refuse_policy(answer)
     return grade_policy(answer, truth)
 
 
