@@ -73,10 +73,12 @@ def _json(body: bytes) -> Response:
 Texts = Annotated[list[str], Field(max_length=MAX_ITEMS)]
 
 
-class SlimeRequest(BaseModel):
-    """A sample, as slime's `--rm-type remote_rm` sends it. Other fields are not read."""
-
+class _Described(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class SlimeRequest(_Described):
+    """A sample, as slime's `--rm-type remote_rm` sends it. Other fields are not read."""
 
     response: str
     """The completion only."""
@@ -84,10 +86,8 @@ class SlimeRequest(BaseModel):
     """A FEN, or an object with the fields of `/v1/score`, also as JSON text."""
 
 
-class OpenRlhfRequest(BaseModel):
+class OpenRlhfRequest(_Described):
     """A batch, as OpenRLHF's `--remote_rm_url` sends it. Other fields are not read."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     query: Texts
     """Prompts with their completions, special tokens included."""
@@ -97,10 +97,8 @@ class OpenRlhfRequest(BaseModel):
     """For each prompt a FEN, or JSON with the fields of `/v1/score`."""
 
 
-class OpenRlhfRewards(BaseModel):
+class OpenRlhfRewards(_Described):
     """Lists in the order of the queries."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     rewards: list[float]
     scores: list[float]

@@ -34,7 +34,7 @@ import httpx
 
 from rookery.errors import PeerFault, SetupError, cause_message
 from rookery.http_pool import HttpPool
-from rookery.schemes import TERMS, Evidence, Term
+from rookery.schemes import TERMS, Term
 
 GROUP = "rookery.reward_schemes"
 """The group of entry points."""
@@ -175,7 +175,6 @@ def _term(name: str, card: dict[str, Any], ask: Asked) -> CustomTerm:
             )
         return rewards
 
-    def value(evidence: Evidence) -> float:
-        return evidence.custom[name]
-
-    return CustomTerm(name, version, low, high, value=value, uses="custom", ask=values)
+    return CustomTerm(
+        name, version, low, high, value=lambda evidence: evidence.custom[name], uses="custom", ask=values
+    )

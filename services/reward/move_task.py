@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import chess
 
@@ -20,29 +21,18 @@ from rookery import notation
 from rookery.answers import before_answer, extract, first_line
 from rookery.engines import RequestQueue
 from rookery.errors import InvalidInput, PeerFault, RookeryError, free_frames
-from rookery.notation import named_moves, read_move
+from rookery.notation import NamedMove, named_moves, read_move
 from rookery.prompt import GAME_TASK
 from rookery.schemes import Evidence, Scheme, Source, find_scheme
 from rookery.trace import Evaluation, Outcome, ProcessReward, ScoreItem, Verdict
 from services.reward.custom_schemes import CustomTerm
 from services.reward.position import Position
 from services.reward.reward_model import ModelScores, RewardModel
-from services.reward.searches import MoveValue, Result, Searches, Values, compare
+from services.reward.searches import Result, Searches, Values
 from services.reward.truth import read_reasoning, reader_id, sentences_of, truth_of
-
-NOT_READ = Reading(())
 
 REASONING_CHARS = 10_000
 """Characters of the reasoning in which candidates are looked for, so that a long text does not take long."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadMove:
-    """A move that the reasoning names, at `response[start:end]`. `move` is None if it is illegal."""
-
-    move: chess.Move | None
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,59 +44,56 @@ class MoveAnswer:
     """
 
     item: ScoreItem
+    position: Position
     move: chess.Move
     scheme: Scheme
     reward_version: str
-    named: tuple[ReadMove, ...] = ()
-    reading: Reading = NOT_READ
+    named: tuple[NamedMove, ...]
+    reading: Reading
 
     @property
     def candidates(self) -> dict[chess.Move, None]:
         return dict.fromkeys(named.move for named in self.named if named.move is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class PositionEvidence:
-    """What was fetched for all answers to a position. `nodes` are those of the search of the whole position.
+class EngineEvidence(Evidence):
+    """What the engine says of a move. To ask for what could not be searched raises its `RookeryError`."""
 
-    `values` are those of the best move and of all moves that the answers' schemes look at.
-    """
-
-    position: Position
-    best: MoveValue
-    nodes: int
-    values: Values
-    scores: ModelScores | PeerFault
-    custom: Mapping[MoveAnswer, Mapping[str, float]]
-
-
-class MoveEvidence(Evidence):
-    """What terms ask about a legal move: that of an answer, or one that it names.
-
-    To ask for what could not be fetched raises the `RookeryError` that is the reason.
-    """
-
-    def __init__(self, answer: MoveAnswer, known: PositionEvidence, move: chess.Move) -> None:
-        self._answer, self._known = answer, known
-        self.played = known.values[move]
-        self.response = answer.item.response
-        self.win_best, self.win_played = known.best.win, self.played.win
+    def __init__(self, values: Values, move: chess.Move) -> None:
+        self._values, self._value = values, values[move]
+        self.win_best, self.win_played = values.best.win, self._value.win
 
     @property
     def score(self) -> Evaluation:
-        return self.played.evaluation
+        return self._value.evaluation
 
     @property
     def win_worst(self) -> float:
-        return min(value.win for value in self._known.values.values())
+        return min(value.win for value in self._values.values())
+
+
+class MoveEvidence(EngineEvidence):
+    """All that terms ask of an answer. `scores` are the model's, `custom` has the values of users' functions."""
+
+    def __init__(
+        self,
+        answer: MoveAnswer,
+        values: Values,
+        *,
+        scores: ModelScores | PeerFault,
+        custom: Mapping[MoveAnswer, Mapping[str, float]],
+    ) -> None:
+        super().__init__(values, answer.move)
+        self.response = answer.item.response
+        self._answer, self._scores, self._custom = answer, scores, custom
 
     @property
-    def wins_named(self) -> list[float]:
-        return [self._known.values[move].win for move in self._answer.candidates]
+    def wins_named(self) -> Sequence[float]:
+        return [self._values[move].win for move in self._answer.candidates]
 
     @property
     def legal_moves(self) -> int:
-        return self._known.position.board.legal_moves.count()
+        return self._answer.position.board.legal_moves.count()
 
     @property
     def truth(self) -> float:
@@ -114,16 +101,15 @@ class MoveEvidence(Evidence):
 
     @property
     def custom(self) -> Mapping[str, float]:
-        return self._known.custom[self._answer]
+        return self._custom[self._answer]
 
     @property
     def model(self) -> float:
-        scores = self._known.scores
-        if isinstance(scores, PeerFault):
-            raise scores
-        if not self._answer.reward_version.endswith(scores.sha256):
-            raise PeerFault(f"the reward model is now {scores.sha256[:12]}: ask again")
-        return scores.by_move[self._answer.move]
+        if isinstance(self._scores, PeerFault):
+            raise self._scores
+        if not self._answer.reward_version.endswith(self._scores.sha256):
+            raise PeerFault(f"the reward model is now {self._scores.sha256[:12]}: ask again")
+        return self._scores.by_move[self._answer.move]
 
 
 class MoveTask:
@@ -165,11 +151,14 @@ class MoveTask:
                 components={"penalty": penalty},
                 engine=self._searches.stamp(),
             )
-        named = _read_moves(item.response, position.board, most=scheme.candidates)
-        claims = NOT_READ
+        named: Iterable[NamedMove] = ()
+        if scheme.candidates:
+            reasoning = before_answer(item.response)[:REASONING_CHARS]
+            named = islice(named_moves(reasoning, position.board), scheme.candidates)
+        claims = Reading(())
         if "truth" in scheme.uses:  # may take a second: not for the event loop
             claims = await asyncio.to_thread(read_reasoning, position.board.fen(), item.response, move.uci())
-        return MoveAnswer(item, move, scheme, version, named=named, reading=claims)
+        return MoveAnswer(item, position, move, scheme, version, named=tuple(named), reading=claims)
 
     def _version(self, scheme: Scheme) -> str:
         """The `reward_version` under `scheme`: names everything that a reward depends on besides the item."""
@@ -194,15 +183,15 @@ class MoveTask:
         results: dict[MoveAnswer, Result] = {**faults}
         if sound := [answer for answer in answers if answer not in faults]:
             many = not all(answer.scheme.uses.isdisjoint(_MANY_SEARCHES) for answer in sound)
-            async with queue.many_moves if many else nullcontext():
-                best, nodes = await self._searches.best(position, queue)
-                values, scores = await asyncio.gather(
-                    self._searches.values(position, _looked_at(position, sound), queue, known=best),
-                    self._model_scores(position, sound),
-                )
-            top = next(iter(best.values()))
-            known = PositionEvidence(position, top, nodes, values, scores=scores, custom=custom)
-            results |= {answer: self._result(answer, known) for answer in sound}
+            asking = asyncio.ensure_future(self._model_scores(position, sound))
+            try:
+                async with queue.many_moves if many else nullcontext():
+                    values = await self._searches.values(position, _looked_at(position, sound), queue)
+                scores = await asking
+            finally:
+                asking.cancel()
+            for answer in sound:
+                results[answer] = self._result(answer, values, scores=scores, custom=custom)
         return [results[answer] for answer in answers]
 
     async def _model_scores(
@@ -210,43 +199,28 @@ class MoveTask:
     ) -> ModelScores | PeerFault:
         moves = dict.fromkeys(answer.move for answer in answers if "model" in answer.scheme.uses)
         if not moves or self._reward_model is None:
-            return _NO_SCORES
+            return ModelScores("", {})
         return await self._reward_model.scores(position, list(moves))
 
-    def _result(self, answer: MoveAnswer, known: PositionEvidence) -> Result:
+    def _result(self, answer: MoveAnswer, values: Values, **opinions: Any) -> Result:
         try:
-            return self._verdict(answer, known)
+            components = answer.scheme.components(MoveEvidence(answer, values, **opinions))
+            moves = values if "win_worst" in answer.scheme.uses else {answer.move, *answer.candidates}
+            return Verdict(
+                sum(components.values()),
+                Outcome.LEGAL,
+                answer.reward_version,
+                components=components,
+                sentences=sentences_of(answer.reading),
+                process_rewards=_process_rewards(answer, values),
+                **self._searches.compare(values, answer.move, moves),
+            )
         except RookeryError as error:
             free_frames(error)
             return error
 
-    def _verdict(self, answer: MoveAnswer, known: PositionEvidence) -> Verdict:
-        evidence = MoveEvidence(answer, known, answer.move)
-        moves = known.values if "win_worst" in answer.scheme.uses else {answer.move, *answer.candidates}
-        nodes = known.nodes + sum(known.values[move].nodes for move in moves)
-        components = answer.scheme.components(evidence)
-        return Verdict(
-            sum(components.values()),
-            Outcome.LEGAL,
-            answer.reward_version,
-            **compare(known.best, evidence.played),
-            components=components,
-            engine=self._searches.stamp(nodes),
-            sentences=sentences_of(answer.reading),
-            process_rewards=_process_rewards(answer, known),
-        )
-
 
 _MANY_SEARCHES = frozenset[Source]({"win_worst", "wins_named"})
-_NO_SCORES = ModelScores("", {})
-
-
-def _read_moves(response: str, board: chess.Board, *, most: int) -> tuple[ReadMove, ...]:
-    """The first `most` moves that the reasoning names."""
-    if not most:
-        return ()
-    mentions = islice(named_moves(before_answer(response)[:REASONING_CHARS], board), most)
-    return tuple(ReadMove(read_move(m.uci, board).move, m.start, m.end) for m in mentions)
 
 
 def _looked_at(position: Position, answers: Sequence[MoveAnswer]) -> list[chess.Move]:
@@ -283,7 +257,7 @@ async def _ask_functions(
     return values, faults
 
 
-def _process_rewards(answer: MoveAnswer, known: PositionEvidence) -> tuple[ProcessReward, ...]:
+def _process_rewards(answer: MoveAnswer, values: Values) -> tuple[ProcessReward, ...]:
     """The reward of each move that the reasoning names. One named again earns as little as an illegal one."""
     scheme = answer.scheme.engine_terms if answer.named else None
     if scheme is None:
@@ -294,6 +268,6 @@ def _process_rewards(answer: MoveAnswer, known: PositionEvidence) -> tuple[Proce
         reward = scheme.low
         if named.move is not None and named.move not in before:
             before.add(named.move)
-            reward = sum(scheme.components(MoveEvidence(answer, known, named.move)).values())
+            reward = sum(scheme.components(EngineEvidence(values, named.move)).values())
         rewards.append(ProcessReward(named.start, named.end, reward))
     return tuple(rewards)

@@ -3,29 +3,25 @@
 Answers that come with a target are graded by it alone, in `target_grades`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import chess
 
 from rookery.engines import RequestQueue
 from rookery.errors import InvalidInput, RookeryError, free_frames
+from rookery.prompt import STATE_TASK
 from rookery.schemes import MAX_SCHEME_CHARS
 from rookery.trace import ScoreItem, Verdict
-from rookery.winprob import win_probability
 from services.reward import target_grades
 from services.reward.position import Position
 from services.reward.rookworld_grades import (
     VERSION,
     Grade,
     PolicyAnswer,
-    PolicyTruth,
     grade_policy,
     grade_state,
     read_policy,
-    refuse_policy,
 )
-from services.reward.searches import MoveValue, Result, Searches, Values, compare
+from services.reward.searches import Result, Searches, Values
 from services.reward.target_grades import grade_target
 
 LINES = 5
@@ -68,11 +64,11 @@ class RookWorldTask:
         if judged_by_target(item.task, item.scheme, item.target):
             grade = grade_target(item.task, position.board, item.response, item.target, k=self._k)
             return self._verdict(grade, version=self._target_version)
-        if item.task == "A":
+        if item.task == STATE_TASK:
             return self._verdict(grade_state(item.fen, item.move, item.response))
         answer = read_policy(item.response, position.board)
         if answer is None or answer.best is None:
-            return self._verdict(refuse_policy(answer))
+            return self._verdict(grade_policy(answer, {}, top=(), k=self._k))
         return answer
 
     async def judge(
@@ -83,38 +79,27 @@ class RookWorldTask:
         Raises:
             RookeryError: the search of the whole position failed.
         """
+        named = [move for answer in answers for move in answer.named]
         async with queue.many_moves:
-            top, nodes = await self._searches.best(position, queue, lines=LINES)
-            named = [move for answer in answers for move in answer.named]
-            values = await self._searches.values(position, named, queue, known=top)
-        return [self._result(answer, top, values, nodes=nodes) for answer in answers]
+            values = await self._searches.values(position, named, queue, lines=LINES)
+        return [self._result(answer, values) for answer in answers]
 
-    def _result(
-        self, answer: PolicyAnswer, top: Mapping[chess.Move, MoveValue], values: Values, *, nodes: int
-    ) -> Result:
+    def _result(self, answer: PolicyAnswer, values: Values) -> Result:
         try:
-            judged = {move: values[move] for move in (*top, *answer.named)}
+            wins = {move: values[move].win for move in (*values.top, *answer.named)}
+            return self._verdict(
+                grade_policy(answer, wins, top=values.top, k=self._k),
+                **self._searches.compare(values, answer.best or answer.named[0], answer.named),
+            )
         except RookeryError as error:
             free_frames(error)
             return error
-        truth = PolicyTruth(
-            top={move: value.win for move, value in top.items()},
-            wins={move: value.win for move, value in judged.items()},
-            win=lambda claimed: win_probability(claimed, k=self._k),
-        )
-        best = max(top.values(), key=lambda value: value.win)
-        return self._verdict(
-            grade_policy(answer, truth),
-            nodes=nodes + sum(judged[move].nodes for move in answer.named),
-            **compare(best, judged[answer.best] if answer.best else best),
-        )
 
-    def _verdict(self, grade: Grade, *, version: str = "", nodes: int = 0, **compared: Any) -> Verdict:
+    def _verdict(self, grade: Grade, *, version: str = "", **compared: Any) -> Verdict:
         return Verdict(
             grade.reward,
             grade.outcome,
             version or self._version,
             components=grade.components,
-            engine=self._searches.stamp(nodes),
-            **compared,
+            **{"engine": self._searches.stamp(), **compared},
         )

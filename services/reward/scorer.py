@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from rookery import metrics
 from rookery.clients.reward_model import RewardModelClient
 from rookery.engines import EnginePool, RequestQueue, find_engine
 from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError, SetupError, free_frames
-from rookery.prompt import GAME_TASK
+from rookery.prompt import GAME_TASK, POLICY_TASK, STATE_TASK
 from rookery.schemes import find_scheme
 from rookery.trace import Outcome, ScoreItem, Verdict
 from rookery.winprob import WinModel
 from services.reward.cache import AnalysisCache
 from services.reward.custom_schemes import CustomTerm, load_terms
 from services.reward.move_task import MoveTask
-from services.reward.position import Position, read_position
+from services.reward.position import read_position
 from services.reward.reward_model import RewardModel
 from services.reward.rookworld_task import RookWorldTask
 from services.reward.searches import Result, Searches
@@ -40,18 +40,6 @@ _YIELD_EVERY = 8
 """Items read before the event loop runs other tasks. Reading a thousand takes a tenth of a second."""
 
 _OUTCOMES = {outcome: metrics.REWARD_OUTCOMES.labels(outcome) for outcome in Outcome}
-
-Answer = TypeVar("Answer")
-
-
-class Task(Protocol[Answer]):
-    """What a model can be asked: how its answers are read and judged."""
-
-    async def read(self, item: ScoreItem, position: Position) -> Answer | Verdict:
-        """The answer to be judged, or the verdict of one that needs no engine."""
-
-    async def judge(self, position: Position, answers: Sequence[Answer], queue: RequestQueue) -> list[Result]:
-        """The verdicts of answers to one position, in their order."""
 
 
 class Scorer:
@@ -82,7 +70,12 @@ class Scorer:
         # Task P's answers have evaluations in pawns, which `wdl` cannot turn into win probabilities.
         cp_model = WinModel(k=settings.k)
         lines = RookWorldTask(Searches(cache, cp_model, settings, engine_id=pool.engine_id))
-        self._tasks: dict[str, Task[Any]] = {MOVE: moves, GAME_TASK: moves, "P": lines, "A": lines}
+        self._tasks: dict[str, MoveTask | RookWorldTask] = {
+            MOVE: moves,
+            GAME_TASK: moves,
+            POLICY_TASK: lines,
+            STATE_TASK: lines,
+        }
 
     @classmethod
     async def start(cls, settings: RewardSettings) -> Self:
@@ -195,16 +188,21 @@ class Scorer:
         schemes = [item.scheme or self._settings.scheme for item in group.values()]
         if self._reward_model is not None and any("model" in scheme for scheme in schemes):
             await self._reward_model.identify()
-        answers = {}
+        answers: dict[int, Any] = {}
         for number, item in group.items():
-            read = await self._read(item)
-            if isinstance(read, (Verdict, RookeryError)):
+            try:
+                task, position = self._task(item), read_position(item.fen)
+                read = await task.read(item, position)
+            except RookeryError as error:
+                free_frames(error)  # they hold the whole batch
+                results[number] = error
+                continue
+            if isinstance(read, Verdict):
                 results[number] = read
             else:
                 answers[number] = read
         if not answers:
             return
-        task, position = self._tasks[item.task or MOVE], read_position(item.fen)
         try:
             judged = await task.judge(position, list(answers.values()), queue)
         except RookeryError as error:  # concerns only these items; raised, it would cancel the whole batch
@@ -212,20 +210,14 @@ class Scorer:
             judged = [error] * len(answers)
         results.update(zip(answers, judged, strict=True))
 
-    async def _read(self, item: ScoreItem) -> Any:
-        """What the task of `item` reads, or why it cannot."""
-        try:
-            name = item.task or MOVE
-            task = self._tasks.get(name)
-            if task is None:
-                raise InvalidInput(f"no task {name[:QUOTED_CHARS]!r}: choose from {', '.join(self._tasks)}")
-            for field, value, tasks in (("move", item.move, "A"), ("target", item.target, "PA")):
-                if value and name not in tuple(tasks):
-                    of = " or ".join(map(repr, tasks))
-                    raise InvalidInput(
-                        f"{field} {value[:QUOTED_CHARS]!r} is only for task {of}, not for {name!r}"
-                    )
-            return await task.read(item, read_position(item.fen))
-        except RookeryError as error:
-            free_frames(error)  # they hold the whole batch
-            return error
+    def _task(self, item: ScoreItem) -> MoveTask | RookWorldTask:
+        name = item.task or MOVE
+        if name not in self._tasks:
+            raise InvalidInput(f"no task {name[:QUOTED_CHARS]!r}: choose from {', '.join(self._tasks)}")
+        for field, value, tasks in (("move", item.move, "A"), ("target", item.target, "PA")):
+            if value and name not in tuple(tasks):
+                of = " or ".join(map(repr, tasks))
+                raise InvalidInput(
+                    f"{field} {value[:QUOTED_CHARS]!r} is only for task {of}, not for {name!r}"
+                )
+        return self._tasks[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +34,18 @@ class MoveValue:
 
 
 class Values(Mapping[chess.Move, MoveValue]):
-    """Values by move. To look up one whose search failed raises the `RookeryError` of the search."""
+    """The values of moves of one position. To look up one whose search failed raises its `RookeryError`.
 
-    def __init__(self, results: Mapping[chess.Move, MoveValue | RookeryError]) -> None:
+    `top` are those of the engine's best moves, by a search of the whole position, which took `nodes` nodes.
+    """
+
+    def __init__(
+        self,
+        top: Mapping[chess.Move, MoveValue],
+        nodes: int,
+        results: Mapping[chess.Move, MoveValue | RookeryError],
+    ) -> None:
+        self.top, self.nodes = top, nodes
         self._results = results
 
     def __getitem__(self, move: chess.Move) -> MoveValue:
@@ -50,6 +59,11 @@ class Values(Mapping[chess.Move, MoveValue]):
 
     def __len__(self) -> int:
         return len(self._results)
+
+    @property
+    def best(self) -> MoveValue:
+        """The value of the best move."""
+        return max(self.top.values(), key=lambda value: value.win)
 
 
 class Searches:
@@ -65,34 +79,24 @@ class Searches:
         engine = engine_id.lower().replace(" ", "-")
         self.version = f"{model.id}/nodes-{settings.nodes}/hash-{settings.hash_mb}/{engine}"
 
-    async def best(
-        self, position: Position, queue: RequestQueue, *, lines: int = 1
-    ) -> tuple[dict[chess.Move, MoveValue], int]:
-        """The values of the best `lines` moves, by a search of the whole position, and the nodes of it.
+    async def values(
+        self, position: Position, moves: Sequence[chess.Move], queue: RequestQueue, *, lines: int = 1
+    ) -> Values:
+        """The values of the best `lines` moves by one search, and those of the other `moves` by one each.
 
         Raises:
-            RookeryError: the search failed, or the engine answered with an illegal move.
+            RookeryError: the search of the position failed, or the engine answered with an illegal move.
         """
         query = Query(position.key, self._nodes, lines=lines, chess960=position.chess960)
         (root,) = await self._cache.find_all([query], queue)
         if not isinstance(root, Analysis):
             raise root
         try:
-            moves = [(position.from_engine(line.pv[0]), line) for line in root.lines]
-            return {move: self._value(position.legal_move(move), line) for move, line in moves}, root.nodes
+            best = [(position.from_engine(line.pv[0]), line) for line in root.lines]
+            top = {move: self._value(position.legal_move(move), line) for move, line in best}
         except ValueError as error:
             raise EngineFault(f"the engine's answer is not valid: {error}") from error
-
-    async def values(
-        self,
-        position: Position,
-        moves: Iterable[chess.Move],
-        queue: RequestQueue,
-        *,
-        known: Mapping[chess.Move, MoveValue],
-    ) -> Values:
-        """The values that are `known`, and those of the other `moves`, each by a search of it alone."""
-        results: dict[chess.Move, MoveValue | RookeryError] = dict(known)
+        results: dict[chess.Move, MoveValue | RookeryError] = dict(top)
         for move in moves:
             if move not in results and (value := _final_value(position.legal_move(move))) is not None:
                 results[move] = value
@@ -107,15 +111,29 @@ class Searches:
                 results[move] = self._value(legal_move, analysis.lines[0], nodes=analysis.nodes)
             else:
                 results[move] = analysis
-        return Values(results)
+        return Values(top, root.nodes, results)
 
     def _value(self, legal_move: LegalMove, line: Line, *, nodes: int = 0) -> MoveValue:
         return _final_value(legal_move) or MoveValue(
             legal_move.move, line.evaluation, self.model.win(line), nodes
         )
 
+    def compare(self, values: Values, move: chess.Move, looked_at: Iterable[chess.Move]) -> dict[str, Any]:
+        """The fields of a verdict that compare `move` with the best one, and the engine that was needed."""
+        best, played = values.best, values[move]
+        return {
+            "move": played.move,
+            "best": best.move,
+            "win_before": best.win,
+            "win_after": played.win,
+            "regret": max(0.0, best.win - played.win),
+            "eval_before": best.evaluation,
+            "eval_after": played.evaluation,
+            "engine": self.stamp(values.nodes + sum(values[move].nodes for move in looked_at)),
+        }
+
     def stamp(self, nodes: int = 0) -> EngineStamp:
-        """The engine, for a verdict that needed `nodes` nodes."""
+        """The engine of a verdict, and the nodes that it searched for it."""
         return EngineStamp(self._engine_id, nodes)
 
 
@@ -123,16 +141,3 @@ def _final_value(legal_move: LegalMove) -> MoveValue | None:
     if (score := legal_move.final_score) is None:
         return None
     return MoveValue(legal_move.move, score, CHECKMATE if score.mate else DRAW)
-
-
-def compare(best: MoveValue, played: MoveValue) -> dict[str, Any]:
-    """The fields of a verdict that compare the move that was played with the best one."""
-    return {
-        "move": played.move,
-        "best": best.move,
-        "win_before": best.win,
-        "win_after": played.win,
-        "regret": max(0.0, best.win - played.win),
-        "eval_before": best.evaluation,
-        "eval_after": played.evaluation,
-    }
