@@ -208,12 +208,15 @@ class Asker:
         legal = {move.uci() for move in board.legal_moves} if variant.ranks else set()
         ranked = [move for move in distinct(candidates[0]) if move in legal]
         if task == STATE_TASK:
-            move_items = [ScoreItem(fen, t.text, t.truncated, STATE_TASK, move=position.move) for t in texts]
+            move_items = [
+                ScoreItem(fen, t.text, task=task, truncated=t.truncated, move=position.move) for t in texts
+            ]
         elif task == GAME_TASK:
-            move_items = [ScoreItem(fen, t.text, t.truncated, GAME_TASK) for t in texts]
+            move_items = [ScoreItem(fen, t.text, task=task, truncated=t.truncated) for t in texts]
         else:
-            move_items = [ScoreItem(fen, _move_in(t.text), t.truncated) for t in texts]
-        line_items = [ScoreItem(fen, t.text, t.truncated, POLICY_TASK) for t in texts if task == POLICY_TASK]
+            move_items = [ScoreItem(fen, _move_in(t.text), truncated=t.truncated) for t in texts]
+        lines = texts if task == POLICY_TASK else ()
+        line_items = [ScoreItem(fen, t.text, task=task, truncated=t.truncated) for t in lines]
         items = [*move_items, *line_items, *(ScoreItem(fen, f"\\boxed{{{move}}}") for move in ranked)]
         verdicts = iter(
             [

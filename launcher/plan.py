@@ -174,13 +174,12 @@ def _check_together(plan: Plan, *, evaluate_every: int) -> None:
             f"the trainer's adapters have rank {trainer.lora_rank}, and the server accepts "
             f"{server.max_lora_rank} at most (--set trainer.lora_rank, inference.max_lora_rank)"
         )
-    if trainer.process_rewards and not reward.schemes:
-        scheme = find_scheme(reward.scheme)
-        if not (scheme.candidates or scheme.needs_reading):
-            raise SetupError(
-                f"trainer.process_rewards needs a scheme with candidates or truth, not {reward.scheme!r}: "
-                "--set reward.scheme=delta+0.2*candidates"
-            )
+    in_text = {"wins_named", "truth"}
+    if trainer.process_rewards and not reward.schemes and in_text.isdisjoint(find_scheme(reward.scheme).uses):
+        raise SetupError(
+            f"trainer.process_rewards needs a scheme with candidates or truth, not {reward.scheme!r}: "
+            "--set reward.scheme=delta+0.2*candidates"
+        )
 
 
 def _has_viewer(settings: UpSettings) -> bool:

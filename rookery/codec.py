@@ -25,14 +25,16 @@ from rookery.trace import (
     ProcessReward,
     Prompt,
     Sampling,
+    ScoreItem,
     Sentence,
     Trace,
     TraceGroup,
     Verdict,
 )
-from rookery.v1 import position_pb2, trace_pb2, verdict_pb2
+from rookery.v1 import position_pb2, reward_pb2, trace_pb2, verdict_pb2
 
 _OUTCOMES = {verdict_pb2.Outcome.Value(f"OUTCOME_{outcome.name}"): outcome for outcome in Outcome}
+_ITEM_FIELDS = [field.name for field in fields(ScoreItem)]
 
 
 def position_to_proto(position: Position) -> position_pb2.Position:
@@ -75,6 +77,17 @@ def decode_position(data: bytes) -> Position:
     proto = position_pb2.Position()
     _parse(proto, data)
     return position_from_proto(proto)
+
+
+def item_to_proto(item: ScoreItem, *, scheme: str = "") -> reward_pb2.ScoreRequest:
+    """`scheme` is for an item that names none."""
+    proto = reward_pb2.ScoreRequest(**{name: getattr(item, name) for name in _ITEM_FIELDS})
+    proto.scheme = proto.scheme or scheme
+    return proto
+
+
+def item_from_proto(proto: reward_pb2.ScoreRequest) -> ScoreItem:
+    return ScoreItem(**{name: getattr(proto, name) for name in _ITEM_FIELDS})
 
 
 def verdict_to_proto(verdict: Verdict) -> verdict_pb2.Verdict:

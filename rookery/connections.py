@@ -63,7 +63,7 @@ class BoundedProtocol(asyncio.Protocol):
     cycle: Any
     flow: Any
     since = 0.0
-    """When the connection or its newest request began, the last response ended, or the caller read a piece."""
+    """When the connection or newest request began, the last response ended, or the caller read a piece."""
     _head_bytes = 0
     _unread_bytes = 0
 

@@ -76,11 +76,12 @@ def read_move(text: str, board: chess.Board) -> Reading:
 
 @dataclass(frozen=True, slots=True)
 class NamedMove:
-    """A move that prose names at `text[start:end]`, in UCI."""
+    """A move that prose names at `text[start:end]`, in UCI. `move` is None if it is illegal."""
 
     uci: str
     start: int
     end: int
+    move: chess.Move | None
 
 
 def named_moves(text: str, board: chess.Board) -> Iterator[NamedMove]:
@@ -94,13 +95,12 @@ def named_moves(text: str, board: chess.Board) -> Iterator[NamedMove]:
     """
     read: dict[str, chess.Move | None] = {}
     for match in _NAMED_MOVE.finditer(text):
-        uci, san = match.groups()
-        if san and san not in read:
-            read[san] = read_move(san, board).move
-        if not uci and (move := read[san]) is not None:
-            uci = move.uci()
-        if uci:
-            yield NamedMove(uci, match.start(), match.end())
+        named = match[1] or match[2]
+        if named not in read:
+            read[named] = read_move(named, board).move
+        move = read[named]
+        if uci := match[1] or (move.uci() if move else ""):
+            yield NamedMove(uci, match.start(), match.end(), move)
 
 
 def _combine(readings: dict[str, Reading], board: chess.Board) -> Reading:

@@ -9,10 +9,12 @@ makes up for a missing move.
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from operator import attrgetter
 from types import MappingProxyType
+from typing import Literal
 
 from rookery.answers import with_think_tags
 from rookery.errors import InvalidInput
@@ -53,27 +55,22 @@ MAX_CANDIDATES = 10
 """Each candidate takes a search."""
 
 
-@dataclass(frozen=True, slots=True)
-class TermInput:
-    """The input of a term: win probabilities of the side to move, and the answer's text.
+Source = Literal["regret", "win_worst", "score", "model", "custom", "response", "wins_named", "truth"]
+"""An attribute of `Evidence`."""
 
-    `win_worst` is that of the worst legal move, `model` the reward model's opinion of the move, in [0, 1].
-    `wins_named` are those of the different legal moves among the first that the reasoning names, and
-    `legal_moves` is the number of all legal moves. `truth` is the value of what the reasoning says about the
-    board, in [-1, 1]. `custom` has the values of users' functions by name. `played` is the engine's score of
-    the move. They are set only for terms that need them.
+_OF_THE_MOVE = frozenset[Source]({"regret", "win_worst", "model", "custom"})
+_BY_ENGINE = frozenset[Source]({"regret", "win_worst", "score"})
+
+
+class Evidence:
+    """An answer with a legal move, of which terms ask what they look at: the attribute that a term `uses`.
+
+    Win probabilities are those of the side to move. What a class does not override, it does not know.
     """
 
+    response: str
     win_best: float
     win_played: float
-    response: str
-    win_worst: float | None = None
-    model: float | None = None
-    wins_named: tuple[float, ...] = ()
-    legal_moves: int = 0
-    truth: float | None = None
-    custom: Mapping[str, float] = field(default_factory=dict)
-    played: Evaluation | None = None
 
     @property
     def regret(self) -> float:
@@ -83,41 +80,72 @@ class TermInput:
         """
         return max(0.0, self.win_best - self.win_played)
 
+    @property
+    def win_worst(self) -> float:
+        """That of the worst legal move: all of them must be searched."""
+        raise NotImplementedError
+
+    @property
+    def score(self) -> Evaluation:
+        """The engine's score of the move."""
+        raise NotImplementedError
+
+    @property
+    def wins_named(self) -> Sequence[float]:
+        """Those of the different legal moves among the first that the reasoning names."""
+        raise NotImplementedError
+
+    @property
+    def legal_moves(self) -> int:
+        """How many there are. Known where `wins_named` are."""
+        raise NotImplementedError
+
+    @property
+    def truth(self) -> float:
+        """The value of what the reasoning says about the board, in [-1, 1]."""
+        raise NotImplementedError
+
+    @property
+    def model(self) -> float:
+        """The reward model's opinion of the move, in [0, 1]."""
+        raise NotImplementedError
+
+    @property
+    def custom(self) -> Mapping[str, float]:
+        """The values of users' functions by name."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A named function of the inputs, with values in [`low`, `high`].
+    """A named function of the evidence, with values in [`low`, `high`].
 
-    `version` is increased whenever a value changes. `candidates` is how many of the moves that the reasoning
-    names it looks at. `ask` gives the values of a user's function: for a FEN, completions and their moves.
-    `unavailable_reason` says why a user's server cannot be asked now, or None. `close` closes the connections
-    to it.
+    `version` is increased whenever a value changes. `uses` is what must be known of an answer. `candidates`
+    is how many of the moves that the reasoning names it looks at.
     """
 
     name: str
     version: int | str
     low: float
     high: float
-    value: Callable[[TermInput], float]
-    judges_move: bool = True
-    needs_worst: bool = False
-    needs_model: bool = False
-    needs_reading: bool = False
-    needs_score: bool = False
+    value: Callable[[Evidence], float]
+    uses: Source = "regret"
     candidates: int = 0
-    ask: Callable[[str, Sequence[str], Sequence[str]], Awaitable[list[float]]] | None = None
-    unavailable_reason: Callable[[], Awaitable[str | None]] | None = None
-    close: Callable[[], Awaitable[None]] | None = None
+
+    @property
+    def judges_move(self) -> bool:
+        """Whether it says how good the move is."""
+        return self.uses in _OF_THE_MOVE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scheme:
     """A weighted sum of terms. `text` is the scheme as the caller wrote it, without spaces."""
 
     text: str
     terms: tuple[tuple[float, Term], ...]
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The scheme's part of `reward_version`: `delta-1`, or `1*delta-1+0.1*format-1`."""
         (weight, first), *rest = self.terms
@@ -138,46 +166,27 @@ class Scheme:
         """The highest reward."""
         return sum(weight * term.high for weight, term in self.terms)
 
-    @property
-    def needs_worst(self) -> bool:
-        """Whether every legal move must be searched."""
-        return any(term.needs_worst for _, term in self.terms)
+    @cached_property
+    def uses(self) -> frozenset[Source]:
+        """What must be known of an answer."""
+        return frozenset(term.uses for _, term in self.terms)
 
-    @property
-    def needs_model(self) -> bool:
-        """Whether a reward model must be asked."""
-        return any(term.needs_model for _, term in self.terms)
-
-    @property
-    def needs_reading(self) -> bool:
-        """Whether the reasoning must be read."""
-        return any(term.needs_reading for _, term in self.terms)
-
-    @property
-    def needs_score(self) -> bool:
-        """Whether the engine's score of the move must be known, not only its win probability."""
-        return any(term.needs_score for _, term in self.terms)
-
-    @property
+    @cached_property
     def candidates(self) -> int:
         """How many of the moves that the reasoning names must be searched."""
         return max(term.candidates for _, term in self.terms)
 
-    def components(self, inputs: TermInput) -> dict[str, float]:
+    def components(self, evidence: Evidence) -> dict[str, float]:
         """The weighted terms of a legal move, by name. Their sum is the reward."""
-        return {term.name: weight * term.value(inputs) for weight, term in self.terms}
+        return {term.name: weight * term.value(evidence) for weight, term in self.terms}
 
-    @property
+    @cached_property
     def engine_terms(self) -> "Scheme | None":
         """The terms that the engine alone decides. They reward a move that the reasoning only names.
 
         None if none of them judges the move.
         """
-        by_engine = tuple(
-            (weight, term)
-            for weight, term in self.terms
-            if (term.judges_move or term.needs_score) and not (term.needs_model or term.ask)
-        )
+        by_engine = tuple((weight, term) for weight, term in self.terms if term.uses in _BY_ENGINE)
         return Scheme(self.text, by_engine) if any(term.judges_move for _, term in by_engine) else None
 
     def penalty(self, outcome: Outcome) -> float:
@@ -185,66 +194,49 @@ class Scheme:
         return self.low - _SHORTFALL[outcome] * (self.high - self.low)
 
 
-def _accuracy(inputs: TermInput) -> float:
+def _accuracy(evidence: Evidence) -> float:
     """Lichess's accuracy of a move, as a fraction (lila, `AccuracyPercent.scala`, with its bonus of 1).
 
     The bonus makes up for the noise of an analysis. In the formula, the loss is in percent.
     """
-    if inputs.regret == 0.0:
+    if evidence.regret == 0.0:
         return 1.0
-    percent = 103.1668100711649 * math.exp(-0.04354415386753951 * 100 * inputs.regret) - 3.166924740191411
+    percent = 103.1668100711649 * math.exp(-0.04354415386753951 * 100 * evidence.regret) - 3.166924740191411
     return max(0.0, min(100.0, percent + 1.0)) / 100
 
 
-def _minmax(inputs: TermInput) -> float:
+def _minmax(evidence: Evidence) -> float:
     """The place of the move between the worst legal move (0) and the best (1); 1 if all are equal."""
-    worst = inputs.win_played if inputs.win_worst is None else inputs.win_worst
-    span = inputs.win_best - worst
-    return 1.0 if span <= 0.0 else 1.0 - min(1.0, inputs.regret / span)
-
-
-def _model(inputs: TermInput) -> float:
-    """The reward model's opinion of the move."""
-    if inputs.model is None:
-        raise ValueError("the reward model was not asked")
-    return inputs.model
+    span = evidence.win_best - evidence.win_worst
+    return 1.0 if span <= 0.0 else 1.0 - min(1.0, evidence.regret / span)
 
 
 _THOUGHT = re.compile(r"\s*+<think>\s*+[^<\s][^<]*+</think>[^<]*+")
 _BOX = re.compile(r"\\boxed\s*\{")
 
 
-def _format(inputs: TermInput) -> float:
+def _format(evidence: Evidence) -> float:
     """1 for one `<think>` that is not empty, then text with one box and no other tag; else 0."""
-    if _THOUGHT.fullmatch(with_think_tags(inputs.response)) is None:
+    if _THOUGHT.fullmatch(with_think_tags(evidence.response)) is None:
         return 0.0
-    return 1.0 if len(_BOX.findall(inputs.response)) == 1 else 0.0
+    return 1.0 if len(_BOX.findall(evidence.response)) == 1 else 0.0
 
 
-def _mate(inputs: TermInput) -> float:
+def _mate(evidence: Evidence) -> float:
     """1/n if the move mates in n moves, by the engine's search of it; else 0.
 
     Win probabilities hardly show this: where every move wins, a missed mate costs nothing. There is no price
     for being mated, because it would lower the reward of illegal moves everywhere (`Scheme.penalty`).
     """
-    if inputs.played is None:
-        raise ValueError("the score of the move is not known")
-    mate = inputs.played.mate
+    mate = evidence.score.mate
     return 1 / mate if mate is not None and mate > 0 else 0.0
 
 
-def _truth(inputs: TermInput) -> float:
-    """True claims of the reasoning against false ones."""
-    if inputs.truth is None:
-        raise ValueError("the reasoning was not read")
-    return inputs.truth
-
-
 def _length(allowed: int) -> Term:
-    def value(inputs: TermInput) -> float:
-        return -min(1.0, max(0, len(inputs.response) - allowed) / allowed)
+    def value(evidence: Evidence) -> float:
+        return -min(1.0, max(0, len(evidence.response) - allowed) / allowed)
 
-    return Term(f"length({allowed})", 1, low=-1.0, high=0.0, value=value, judges_move=False)
+    return Term(f"length({allowed})", 1, low=-1.0, high=0.0, value=value, uses="response")
 
 
 def _candidates(count: int) -> Term:
@@ -254,15 +246,14 @@ def _candidates(count: int) -> Term:
     with fewer legal moves, all of them are enough.
     """
 
-    def value(inputs: TermInput) -> float:
-        if not inputs.wins_named:
+    def value(evidence: Evidence) -> float:
+        if not (wins := evidence.wins_named):
             return 0.0
-        share = min(1.0, len(inputs.wins_named) / min(count, inputs.legal_moves))
-        return share * (1.0 - max(0.0, inputs.win_best - max(inputs.wins_named)))
+        share = min(1.0, len(wins) / min(count, evidence.legal_moves))
+        return share * (1.0 - max(0.0, evidence.win_best - max(wins)))
 
-    return Term(
-        f"candidates({count})", 2, low=0.0, high=1.0, value=value, judges_move=False, candidates=count
-    )
+    name = f"candidates({count})"
+    return Term(name, 2, low=0.0, high=1.0, value=value, uses="wins_named", candidates=count)
 
 
 TERMS: Mapping[str, Term] = MappingProxyType(
@@ -270,14 +261,14 @@ TERMS: Mapping[str, Term] = MappingProxyType(
         term.name: term
         for term in (
             # Not -regret: the best move earns 0.0, never -0.0.
-            Term("delta", 1, low=-1.0, high=0.0, value=lambda inputs: 0.0 - inputs.regret),
-            Term("best", 2, low=0.0, high=1.0, value=lambda inputs: float(inputs.regret == 0.0)),
+            Term("delta", 1, low=-1.0, high=0.0, value=lambda evidence: 0.0 - evidence.regret),
+            Term("best", 2, low=0.0, high=1.0, value=lambda evidence: float(evidence.regret == 0.0)),
             Term("accuracy", 1, low=0.0, high=1.0, value=_accuracy),
-            Term("minmax", 1, low=0.0, high=1.0, value=_minmax, needs_worst=True),
-            Term("model", 1, low=0.0, high=1.0, value=_model, needs_model=True),
-            Term("mate", 1, low=0.0, high=1.0, value=_mate, judges_move=False, needs_score=True),
-            Term("format", 1, low=0.0, high=1.0, value=_format, judges_move=False),
-            Term("truth", 1, low=-1.0, high=1.0, value=_truth, judges_move=False, needs_reading=True),
+            Term("minmax", 1, low=0.0, high=1.0, value=_minmax, uses="win_worst"),
+            Term("model", 1, low=0.0, high=1.0, value=attrgetter("model"), uses="model"),
+            Term("mate", 1, low=0.0, high=1.0, value=_mate, uses="score"),
+            Term("format", 1, low=0.0, high=1.0, value=_format, uses="response"),
+            Term("truth", 1, low=-1.0, high=1.0, value=attrgetter("truth"), uses="truth"),
         )
     }
 )

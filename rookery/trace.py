@@ -1,15 +1,21 @@
 """The records that pass between services, from a position to a scored group of completions.
 
-They are frozen dataclasses. `rookery.codec` converts them to protobuf and back.
+They are frozen dataclasses. `rookery.codec` converts them to protobuf and back; pydantic makes an HTTP API of
+`ScoreItem` and `Verdict` from what is said here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict, StrictBool
 
 TRACE_VERSION = 1
 """Incremented with every incompatible change of `TraceGroup`. Readers refuse other versions."""
+
+_IN_JSON = ConfigDict(use_attribute_docstrings=True, json_schema_serialization_defaults_required=True)
+"""Of records that the HTTP API answers with: all fields are there, and OpenAPI has their descriptions."""
 
 
 class Phase(StrEnum):
@@ -146,6 +152,29 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreItem:
+    """A position, what a model answered, and what it was asked."""
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    fen: str
+    """The position, of chess or Chess960. It must be possible and have a legal move."""
+    response: str
+    """The completion only, without the prompt."""
+    _: KW_ONLY
+    task: str = ""
+    """What was asked: `move` (or empty), `game` (the first line is the move), or RookWorld's `P` or `A`."""
+    scheme: str = ""
+    """`delta`, `best`, `accuracy`, `minmax`, `model`, or a sum: `delta+0.1*format`. Empty: the default."""
+    truncated: StrictBool = False
+    """The completion was cut at its token limit."""
+    move: str = ""
+    """Task `A` only: the move that the model was asked about, in UCI."""
+    target: str = ""
+    """Tasks `P` and `A` only: the right answer, to judge by it instead of by the engine and the rules."""
+
+
+@dataclass(frozen=True, slots=True)
 class Move:
     """A legal move in both notations."""
 
@@ -157,40 +186,48 @@ class Move:
 class Evaluation:
     """Engine score for the side to move: exactly one of `cp` (centipawns) and `mate` (moves) is set."""
 
+    __pydantic_config__: ClassVar = _IN_JSON
+
     cp: int | None = None
     mate: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStamp:
-    """The engine behind a verdict, and the nodes it searched for it."""
+    """The engine that judged the answer."""
 
     id: str
     nodes: int
+    """Nodes searched for this verdict; 0 if it needed no search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a text says about the board at `text[start:end]`. `true` is None if only an engine could tell.
+    """What a text says about the board at `text[start:end]`. Places count Unicode code points."""
 
-    `weight`, from 0 to 1, is how much the claim counts in the term `truth` if it is true: 0 for what the
-    prompt or the answer states anyway. None in records without weights, where each claim counts 1.
-    """
+    __pydantic_config__: ClassVar = _IN_JSON
 
     concept: str
+    """The kind of claim, such as `passed pawn`."""
     start: int
     end: int
     true: bool | None = None
+    """Not known if only an engine could tell."""
     weight: float | None = None
+    """What it counts for in the term `truth` if it is true, from 0 to 1: 0 for what the prompt or the answer
+    states anyway. Older records have no weights: there each claim counts 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence at `text[start:end]`. If it was `read`, `claims` has its claims; there may be none."""
+    """A sentence of the text before the answer, at `text[start:end]`."""
+
+    __pydantic_config__: ClassVar = _IN_JSON
 
     start: int
     end: int
     read: bool
+    """Whether all of it was understood."""
     claims: tuple[Claim, ...] = ()
 
 
@@ -205,26 +242,35 @@ class ProcessReward:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement of one completion. Win probabilities and regret are in [0, 1], for the side to move.
+    """The judgement of one completion. Win probabilities and regret are in [0, 1], for the side to move."""
 
-    `sentences` are those of the completion before its answer, if the reward depends on what they say.
-    `process_rewards` are those of the moves named there, if the scheme looks at them.
-    """
+    __pydantic_config__: ClassVar = _IN_JSON
 
     reward: float
+    """The sum of the components."""
     outcome: Outcome
     reward_version: str
+    """Names all that the reward depends on besides the item. Compare rewards only if it is equal."""
     move: Move | None = None
+    """The answer, if it is a legal move."""
     best: Move | None = None
+    """The engine's best move, if the answer is a legal one."""
     win_before: float | None = None
+    """Win probability after the engine's best move."""
     win_after: float | None = None
+    """Win probability after the answer."""
     regret: float | None = None
+    """`win_before - win_after`, at least 0."""
     eval_before: Evaluation | None = None
     eval_after: Evaluation | None = None
     components: Mapping[str, float] = field(default_factory=dict)
+    """The weighted terms of the scheme."""
     engine: EngineStamp | None = None
     sentences: tuple[Sentence, ...] = ()
+    """What the text before the answer says. Empty unless the scheme has `truth` and the answer is legal."""
     process_rewards: tuple[ProcessReward, ...] = ()
+    """Those of the moves named before the answer; `reward` does not contain them. Empty unless the scheme has
+    `candidates` and the answer is legal."""
 
 
 @dataclass(frozen=True, slots=True)

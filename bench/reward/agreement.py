@@ -19,9 +19,8 @@ from rich.table import Table
 
 from bench.usage import Result, Usage, measure
 from rookery.config.reward import RewardSettings
-from rookery.trace import Verdict
+from rookery.trace import ScoreItem, Verdict
 from services.reward import LocalScorer
-from services.reward.scorer import Item
 
 LEAST_VALUES = 5
 """Distinct ones among the moves of a position: fewer cannot be ranked."""
@@ -104,7 +103,7 @@ def scored(settings: RewardSettings, work: Callable[[LocalScorer], Result]) -> t
 
 def compare(scorer: LocalScorer, reference: Reference) -> Compared:
     """The rewards of all moves of one position beside the reference's."""
-    items = [Item(reference.fen, rf"\boxed{{{move}}}", scheme="delta") for move in reference.wins]
+    items = [ScoreItem(reference.fen, rf"\boxed{{{move}}}", scheme="delta") for move in reference.wins]
     verdicts = [_verdict(one) for one in scorer.score_batch(items)]
     best = max(reference.wins.values())
     pairs = [

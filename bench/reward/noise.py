@@ -27,9 +27,8 @@ from bench.reward.agreement import scored
 from bench.reward.workload import positions
 from rookery.advantages import group_advantages
 from rookery.config.reward import RewardSettings
-from rookery.trace import Verdict
+from rookery.trace import ScoreItem, Verdict
 from services.reward import LocalScorer
-from services.reward.scorer import Item
 
 GROUP = 8
 TEMPERATURE = 0.05
@@ -73,7 +72,7 @@ def drawn_groups(fens: Sequence[str], scorer: LocalScorer) -> dict[str, list[Gro
 
 def rewards(scorer: LocalScorer, fen: str, moves: Sequence[str]) -> list[float]:
     """The rewards of `moves`, from one request."""
-    results = scorer.score_batch([Item(fen, f"\\boxed{{{move}}}", scheme="delta") for move in moves])
+    results = scorer.score_batch([ScoreItem(fen, f"\\boxed{{{move}}}", scheme="delta") for move in moves])
     verdicts = [result for result in results if isinstance(result, Verdict)]
     if len(verdicts) < len(moves):
         raise RuntimeError(f"{fen}: no verdict in {results!r}")

@@ -28,8 +28,7 @@ from commentary import read
 from commentary.concept import position_findings
 from commentary.naming import Naming
 from rookery.config.reward import RewardSettings
-from rookery.trace import Verdict
-from services.reward.scorer import Item
+from rookery.trace import ScoreItem, Verdict
 from services.reward.truth import READ_CHARS, read_reasoning
 
 SOURCE = Path("samples/lichess.pgn.zst")
@@ -125,7 +124,7 @@ def _row(asked: list[tuple[str, str]], search_ms: float) -> tuple[str, ...]:
 def _search_ms(fens: list[str], nodes: int) -> float:
     """The processor time of the engine for so many nodes."""
     moves = [next(iter(chess.Board(fen).legal_moves)).uci() for fen in fens]
-    items = [Item(fen, rf"\boxed{{{move}}}") for fen, move in zip(fens, moves, strict=True)]
+    items = [ScoreItem(fen, rf"\boxed{{{move}}}") for fen, move in zip(fens, moves, strict=True)]
     settings = RewardSettings(engines=1, nodes=nodes)
     verdicts, usage = scored(settings, lambda scorer: scorer.score_batch(items))
     searched = sum(v.engine.nodes for v in verdicts if isinstance(v, Verdict) and v.engine)

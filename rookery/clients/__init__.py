@@ -6,6 +6,6 @@ Every call has a timeout and a limited number of attempts. It raises `PeerFault`
 
 from rookery.clients.inference import Generation, InferenceClient
 from rookery.clients.reward import RewardClient
-from rookery.clients.score_items import ScoreItem
+from rookery.trace import ScoreItem
 
 __all__ = ["Generation", "InferenceClient", "RewardClient", "ScoreItem"]

@@ -10,11 +10,11 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rookery.access import OPEN, Access
-from rookery.clients.score_items import TRIES, ItemFault, PendingScores, ScoreItem, raise_refusal, reason_of
+from rookery.clients.score_items import TRIES, ItemFault, PendingScores, raise_refusal, reason_of
 from rookery.clients.score_stream import Groups, ScoreStream, Slots
 from rookery.errors import InvalidInput, PeerFault, RookeryError
 from rookery.retries import PAUSES_S, retry
-from rookery.trace import Verdict
+from rookery.trace import ScoreItem, Verdict
 from rookery.v1 import reward_pb2, reward_pb2_grpc
 
 logger = logging.getLogger(__name__)

@@ -1,19 +1,18 @@
-"""Answers to score, and the state of a request for them.
+"""The state of a request to score answers.
 
 An item that the service refuses is final: a retry would be refused again. Only items that met a fault are
 retried.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 
 import grpc
 
 from rookery.access import REMEDY
-from rookery.codec import verdict_from_proto
+from rookery.codec import item_to_proto, verdict_from_proto
 from rookery.errors import InvalidInput, PeerFault, RookeryError, SetupError
 from rookery.retries import PAUSES_S
-from rookery.trace import Verdict
+from rookery.trace import ScoreItem, Verdict
 from rookery.v1 import reward_pb2
 
 TRIES = len(PAUSES_S) + 1
@@ -26,23 +25,6 @@ _REFUSALS: dict[grpc.StatusCode, type[RookeryError]] = {
 """Status codes that a retry cannot change."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreItem:
-    """One answer to score. `truncated` means that it was cut at the token limit.
-
-    Empty `task` and `scheme` mean the service's defaults. `move` is the move that task `A` is about. `target`
-    is the right answer to task `P` or `A`; if it is empty, engine and rules judge.
-    """
-
-    fen: str
-    response: str
-    truncated: bool = False
-    task: str = ""
-    scheme: str = ""
-    move: str = ""
-    target: str = ""
-
-
 class ItemFault(PeerFault):
     """The service answered, but some items met a fault."""
 
@@ -51,9 +33,7 @@ class PendingScores:
     """Items with their verdicts and faults so far."""
 
     def __init__(self, items: Sequence[ScoreItem], *, scheme: str = "") -> None:
-        self._requests = [
-            reward_pb2.ScoreRequest(**asdict(item) | {"scheme": item.scheme or scheme}) for item in items
-        ]
+        self._requests = [item_to_proto(item, scheme=scheme) for item in items]
         self._slots: dict[int, Verdict | RookeryError] = {}
         self._open = list(range(len(items)))
 

@@ -16,9 +16,8 @@ from collections.abc import (
 )
 from typing import Any, Generic, Protocol, TypeVar
 
-from rookery.clients.score_items import ScoreItem
 from rookery.errors import RookeryError
-from rookery.trace import Verdict
+from rookery.trace import ScoreItem, Verdict
 
 Key = TypeVar("Key")
 Groups = Iterable[tuple[Key, Sequence[ScoreItem]]] | AsyncIterable[tuple[Key, Sequence[ScoreItem]]]

@@ -62,7 +62,7 @@ class RewardSettings(PresetSettings, AccessSettings):
             scheme = find_scheme(self.scheme)
         except InvalidInput as error:
             raise ValueError(f"scheme: {error}") from error
-        if scheme.needs_model and not self.model_url:
+        if "model" in scheme.uses and not self.model_url:
             raise ValueError(
                 f"scheme {self.scheme!r} needs a reward model: set model_url, or give `rookery up` its "
                 "directory (--reward-model)"

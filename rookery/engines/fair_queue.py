@@ -113,10 +113,15 @@ Answer: TypeAlias = (
 
 
 class RequestQueue:
-    """The searches of one request. Queues with work take turns at the engines."""
+    """The searches of one request. Queues with work take turns at the engines.
 
-    def __init__(self, answer: Answer) -> None:
+    `many_moves` is held while many moves of a position are searched: by so few positions at once that no
+    request fills the pool's queue.
+    """
+
+    def __init__(self, answer: Answer, *, positions: int = 1) -> None:
         self._answer = answer
+        self.many_moves = asyncio.Semaphore(positions)
         self.jobs: deque[Job] = deque()
 
     async def search(self, query: Query) -> Analysis:

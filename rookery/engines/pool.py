@@ -28,6 +28,9 @@ PAUSES_S = (0.0, 0.1, 0.5, 2.0, 5.0)
 MAX_WAIT_S = 60.0
 """How long a search may wait for an engine before its caller gets `Unavailable`."""
 
+MAX_LEGAL_MOVES = 218
+"""Most legal moves of a position: R6R/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KB1 w - - 0 1 (N. Petrovic)."""
+
 _STOPPING = "the engines are stopping"
 _UNANSWERED = Unavailable("not answered yet")
 
@@ -78,7 +81,7 @@ class EnginePool:
 
     def queue(self) -> RequestQueue:
         """A new queue for the searches of one request."""
-        return RequestQueue(self.answer)
+        return RequestQueue(self.answer, positions=max(1, self._limit // (2 * MAX_LEGAL_MOVES)))
 
     async def search(self, query: Query) -> Analysis:
         """Like `RequestQueue.search`, for a request with a single search."""

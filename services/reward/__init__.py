@@ -15,13 +15,14 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rookery.trace import ScoreItem
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from rookery.config.reward import RewardSettings
     from rookery.errors import RookeryError
     from rookery.trace import Verdict
-    from services.reward.scorer import Item
 
 __all__ = ["LocalScorer", "reward", "verdict"]
 
@@ -42,23 +43,9 @@ def reward(board_state: str, model_response: str, *, scheme: str = "", truncated
     return verdict(board_state, model_response, scheme=scheme, truncated=truncated).reward
 
 
-def verdict(
-    board_state: str,
-    model_response: str,
-    *,
-    scheme: str = "",
-    truncated: bool = False,
-    task: str = "",
-    move: str = "",
-    target: str = "",
-) -> Verdict:
-    """The full verdict behind `reward`. Raises the same exceptions."""
-    from services.reward.scorer import Item
-
-    item = Item(
-        board_state, model_response, task, scheme=scheme, truncated=truncated, move=move, target=target
-    )
-    return shared_scorer().score(item)
+def verdict(board_state: str, model_response: str, **fields: Any) -> Verdict:
+    """The full verdict behind `reward`, with all `fields` of `ScoreItem`. Raises the same exceptions."""
+    return shared_scorer().score(ScoreItem(board_state, model_response, **fields))
 
 
 class LocalScorer:
@@ -77,11 +64,11 @@ class LocalScorer:
             self._stop()
             raise
 
-    def score(self, item: Item) -> Verdict:
+    def score(self, item: ScoreItem) -> Verdict:
         """The verdict of one answer. Raises the same exceptions as `Scorer.score`."""
         return self._run(self._scorer.score(item))
 
-    def score_batch(self, items: Sequence[Item]) -> list[Verdict | RookeryError]:
+    def score_batch(self, items: Sequence[ScoreItem | RookeryError]) -> list[Verdict | RookeryError]:
         """Verdicts in the order of `items`. An item that cannot be judged gets an error in its place."""
         return self._run(self._scorer.score_batch(items))
 

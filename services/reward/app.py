@@ -4,26 +4,30 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from fastapi import Body, FastAPI, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
 
 from rookery import __version__
-from rookery.errors import InvalidInput, RookeryError, validation_message
+from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError
 from rookery.serving import add_probes, add_problem_handlers
-from rookery.trace import Outcome, Verdict
+from rookery.trace import Outcome, ScoreItem, Verdict
 from services.reward.requests import (
     MAX_ITEMS,
     BatchRequest,
     BatchResponse,
-    ScoreRequest,
-    VerdictBody,
+    ScoreBody,
     batch_json,
     counted,
+    read_item,
     verdict_json,
     while_connected,
 )
-from services.reward.scorer import QUOTED, Item, Scorer
+from services.reward.scorer import Scorer
 
+_EXAMPLE = {
+    "fen": "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4",
+    "response": r"<think>f7 is weak.</think> \boxed{Qxf7#}",
+}
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -44,38 +48,22 @@ def create_app(scorer: Scorer) -> FastAPI:
     add_problem_handlers(app)
     add_probes(app, ready=scorer.unavailable_reason)
 
-    @app.post("/v1/score", response_model=VerdictBody, responses=_PROBLEMS, tags=["reward"])
-    async def score(body: ScoreRequest, request: Request) -> Response:
+    @app.post("/v1/score", response_model=Verdict, responses=_PROBLEMS, tags=["reward"])
+    async def score(item: Annotated[ScoreBody, Body(examples=[_EXAMPLE])], request: Request) -> Response:
         """Judges one answer."""
         with counted("http"):
-            verdict = await while_connected(request, scorer.score(body.item()))
+            verdict = await while_connected(request, scorer.score(item))
         return _json(verdict_json(verdict))
 
     @app.post("/v1/score/batch", response_model=BatchResponse, responses=_PROBLEMS, tags=["reward"])
     async def score_batch(body: BatchRequest, request: Request) -> Response:
         """Judges many answers. The verdicts are in the order of the items."""
         with counted("http"):
-            work = _score_all(scorer, [_item(raw) for raw in body.items])
-            verdicts = await while_connected(request, work)
+            verdicts = await while_connected(request, scorer.score_batch(body.items))
         return _json(batch_json(verdicts))
 
     _add_trainer_routes(app, scorer)
     return app
-
-
-async def _score_all(scorer: Scorer, items: Sequence[Item | InvalidInput]) -> list[Verdict | RookeryError]:
-    """Scores the well-formed items. The errors of malformed ones stay in their places."""
-    verdicts = iter(await scorer.score_batch([item for item in items if isinstance(item, Item)]))
-    return [next(verdicts) if isinstance(item, Item) else item for item in items]
-
-
-def _item(raw: object) -> Item | InvalidInput:
-    try:
-        return ScoreRequest.model_validate(raw).item()
-    except ValidationError as error:
-        first = error.errors(include_url=False)[:1]
-        message = validation_message(first, root="item", quote=lambda value: repr(value)[:QUOTED])
-        return InvalidInput(message)
 
 
 def _json(body: bytes) -> Response:
@@ -85,10 +73,12 @@ def _json(body: bytes) -> Response:
 Texts = Annotated[list[str], Field(max_length=MAX_ITEMS)]
 
 
-class SlimeRequest(BaseModel):
-    """A sample, as slime's `--rm-type remote_rm` sends it. Other fields are not read."""
-
+class _Described(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class SlimeRequest(_Described):
+    """A sample, as slime's `--rm-type remote_rm` sends it. Other fields are not read."""
 
     response: str
     """The completion only."""
@@ -96,10 +86,8 @@ class SlimeRequest(BaseModel):
     """A FEN, or an object with the fields of `/v1/score`, also as JSON text."""
 
 
-class OpenRlhfRequest(BaseModel):
+class OpenRlhfRequest(_Described):
     """A batch, as OpenRLHF's `--remote_rm_url` sends it. Other fields are not read."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     query: Texts
     """Prompts with their completions, special tokens included."""
@@ -109,10 +97,8 @@ class OpenRlhfRequest(BaseModel):
     """For each prompt a FEN, or JSON with the fields of `/v1/score`."""
 
 
-class OpenRlhfRewards(BaseModel):
+class OpenRlhfRewards(_Described):
     """Lists in the order of the queries."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     rewards: list[float]
     scores: list[float]
@@ -147,7 +133,7 @@ def _add_trainer_routes(app: FastAPI, scorer: Scorer) -> None:
         )
 
 
-def _items(body: OpenRlhfRequest) -> Sequence[Item]:
+def _items(body: OpenRlhfRequest) -> Sequence[ScoreItem]:
     lengths = len(body.query), len(body.prompts), len(body.labels)
     if len(set(lengths)) > 1:
         raise InvalidInput("{} queries, {} prompts and {} labels".format(*lengths))
@@ -155,23 +141,26 @@ def _items(body: OpenRlhfRequest) -> Sequence[Item]:
     for number, (query, prompt, label) in enumerate(zip(body.query, body.prompts, body.labels, strict=True)):
         # A prompt may show an example of a box, so it must never be read as a part of the completion.
         if not prompt or prompt not in query:
-            raise InvalidInput(f"query.{number}: prompt {prompt[:QUOTED]!r} is empty or not in the query")
+            raise InvalidInput(
+                f"query.{number}: prompt {prompt[:QUOTED_CHARS]!r} is empty or not in the query"
+            )
         response = query.partition(prompt)[2]
         items.append(_labelled(label, response, place=f"labels.{number}"))
     return items
 
 
-def _labelled(label: str | dict[str, Any], response: str, *, place: str) -> Item:
+def _labelled(label: str | dict[str, Any], response: str, *, place: str) -> ScoreItem:
     try:
         fields = label
         if isinstance(fields, str):
             fields = json.loads(fields) if fields.lstrip().startswith("{") else {"fen": fields}
-        return ScoreRequest.model_validate({**fields, "response": response}).item()
-    except ValidationError as error:
-        message = validation_message(error.errors(include_url=False)[:1], root=place)
-        raise InvalidInput(f"{place}: {message}") from error
+        return read_item({**fields, "response": response}, place=place)
+    except InvalidInput as error:
+        raise InvalidInput(f"{place}: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{place} {str(label)[:QUOTED]!r} is neither a FEN nor JSON: {error}") from error
+        raise InvalidInput(
+            f"{place} {str(label)[:QUOTED_CHARS]!r} is neither a FEN nor JSON: {error}"
+        ) from error
 
 
 def _verdict(result: Verdict | RookeryError) -> Verdict:

@@ -4,23 +4,23 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
-from pydantic import Field, PositiveInt, ValidationError, model_validator
+from pydantic import Field, PositiveInt, model_validator
+from pydantic_core import from_json
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.table import Table
 
 from rookery.config.reward import RewardSettings
-from rookery.errors import InvalidInput, RookeryError, problem, validation_message
+from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError, problem
 from rookery.settings import Settings
 from rookery.terminal import SafeConsole
-from rookery.trace import Evaluation, Move, Verdict
+from rookery.trace import Evaluation, Move, ScoreItem, Verdict
 from services.reward import LocalScorer
-from services.reward.requests import ScoreRequest
-from services.reward.scorer import Item
+from services.reward.requests import read_item
 
 _CHUNK = 256
 
@@ -88,8 +88,7 @@ def score(settings: ScoreSettings) -> int:
 
 def _score_one(scorer: LocalScorer, options: ScoreSettings) -> int:
     response = sys.stdin.read() if options.response == "-" else options.response or ""
-    more = options.model_dump(include={"scheme", "truncated", "move", "target"})
-    verdict = scorer.score(Item(options.fen or "", response, options.task, **more))
+    verdict = scorer.score(ScoreItem(options.fen or "", response, **_fields(options)))
     if options.json_:
         sys.stdout.write(_json(verdict) + "\n")
     else:
@@ -97,16 +96,17 @@ def _score_one(scorer: LocalScorer, options: ScoreSettings) -> int:
     return 0
 
 
+def _fields(options: ScoreSettings) -> dict[str, Any]:
+    """The fields of an item, besides the two, that the command line sets."""
+    return {field.name: getattr(options, field.name) for field in fields(ScoreItem) if field.kw_only}
+
+
 def _score_file(scorer: LocalScorer, options: ScoreSettings) -> int:
-    names = {"scheme", "task", "move", "target", "truncated"}
-    defaults = options.model_dump(include=names) | {"task": options.task or "move"}
     failed = done = 0
     with _open(options.file or Path("-")) as lines:
-        parsed = _items(lines, defaults)
-        while items := list(islice(parsed, _CHUNK)):
-            sound = iter(scorer.score_batch([item for item in items if isinstance(item, Item)]))
-            for item in items:
-                result = next(sound) if isinstance(item, Item) else item
+        read = _items(lines, _fields(options))
+        while items := list(islice(read, _CHUNK)):
+            for result in scorer.score_batch(items):
                 failed += not isinstance(result, Verdict)
                 sys.stdout.write(_json(result) + "\n")
             done += len(items)
@@ -123,20 +123,16 @@ def _open(path: Path) -> BinaryIO:
         raise InvalidInput(f"cannot read {str(path)!r}: {error.strerror}") from error
 
 
-def _items(lines: Iterable[bytes], defaults: dict[str, object]) -> Iterator[Item | InvalidInput]:
+def _items(lines: Iterable[bytes], defaults: dict[str, Any]) -> Iterator[ScoreItem | InvalidInput]:
     for number, line in enumerate(lines, start=1):
         try:
-            request = ScoreRequest.model_validate_json(line)
-            missing = {
-                name: value for name, value in defaults.items() if name not in request.model_fields_set
-            }
-            yield request.model_copy(update=missing).item()
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            if not first["loc"]:
-                first["input"] = line.decode(errors="backslashreplace")
-            message = validation_message([first], root="line")
-            yield InvalidInput(f"line {number}: {message}")
+            try:
+                raw = from_json(line)
+            except ValueError as error:
+                raise InvalidInput(f"not JSON: {error} (got {line[:QUOTED_CHARS]!r})") from error
+            yield read_item({**defaults, **raw} if isinstance(raw, dict) else raw, place="line")
+        except InvalidInput as error:
+            yield InvalidInput(f"line {number}: {error}")
 
 
 def _json(result: Verdict | RookeryError) -> str:

@@ -25,7 +25,7 @@ import inspect
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ import httpx
 
 from rookery.errors import PeerFault, SetupError, cause_message
 from rookery.http_pool import HttpPool
-from rookery.schemes import TERMS, Term, TermInput
+from rookery.schemes import TERMS, Term
 
 GROUP = "rookery.reward_schemes"
 """The group of entry points."""
@@ -47,7 +47,23 @@ Asked = Callable[[dict[str, list[str]]], Awaitable[Any]]
 _SPEC = re.compile(r"(?:([a-z][a-z0-9_]*)=)?(https?://.+|[\w.]+:\w+|[a-z][a-z0-9_]*)")
 
 
-async def load_terms(specs: str) -> tuple[Term, ...]:
+async def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomTerm(Term):
+    """A user's function. `ask` gives its values for a FEN, completions and their moves.
+
+    `unavailable_reason` says why a user's server cannot be asked now. `close` closes the connections to it.
+    """
+
+    ask: Callable[[str, Sequence[str], Sequence[str]], Awaitable[list[float]]]
+    unavailable_reason: Callable[[], Awaitable[str | None]] = _nothing
+    close: Callable[[], Awaitable[None]] = _nothing
+
+
+async def load_terms(specs: str) -> tuple[CustomTerm, ...]:
     """The terms that `--schemes` names.
 
     Raises:
@@ -61,7 +77,7 @@ async def load_terms(specs: str) -> tuple[Term, ...]:
     return tuple(terms)
 
 
-async def _load(spec: str) -> Term:
+async def _load(spec: str) -> CustomTerm:
     match = _SPEC.fullmatch(spec)
     if match is None:
         raise SetupError(
@@ -80,7 +96,7 @@ async def _load(spec: str) -> Term:
     return _of_function(name, place)
 
 
-def _of_function(name: str, place: str) -> Term:
+def _of_function(name: str, place: str) -> CustomTerm:
     module_name, _, function_name = place.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -104,7 +120,7 @@ def _of_function(name: str, place: str) -> Term:
     return _term(name or function_name, {"version": hashlib.sha256(source).hexdigest()[:12]} | card, ask)
 
 
-async def _of_server(name: str, url: str) -> Term:
+async def _of_server(name: str, url: str) -> CustomTerm:
     http = HttpPool(url, timeout_s=TIMEOUT_S)
 
     async def call(method: str, body: object = None) -> dict[str, Any]:
@@ -136,7 +152,7 @@ async def _of_server(name: str, url: str) -> Term:
     return replace(_term(name, card, ask), unavailable_reason=unavailable_reason, close=http.aclose)
 
 
-def _term(name: str, card: dict[str, Any], ask: Asked) -> Term:
+def _term(name: str, card: dict[str, Any], ask: Asked) -> CustomTerm:
     try:
         low, high, version = float(card.get("low", 0)), float(card.get("high", 1)), str(card["version"])
     except (TypeError, ValueError) as error:
@@ -159,7 +175,6 @@ def _term(name: str, card: dict[str, Any], ask: Asked) -> Term:
             )
         return rewards
 
-    def value(inputs: TermInput) -> float:
-        return inputs.custom[name]
-
-    return Term(name, version, low, high, value, ask=values)
+    return CustomTerm(
+        name, version, low, high, value=lambda evidence: evidence.custom[name], uses="custom", ask=values
+    )

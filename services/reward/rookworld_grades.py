@@ -7,7 +7,7 @@
 *  0.8  nearly everything is right
 *  1.0  perfect
 
-Nothing is searched here. To grade a `P:` answer, the caller passes the engine's results as a `PolicyTruth`.
+Nothing is searched here. To grade a `P:` answer, the caller passes the engine's results.
 
 A `P:` answer has three fields: best move, candidates and evaluations. Each is right or wrong. If the best
 move is not legal, the grade is 0.2. If it is legal, the grade is 0.4 with at most one field right, 0.6 with
@@ -26,7 +26,7 @@ say, because those are the same in 99 lines of 100. The grade then falls by 0.2 
 an illegal move the FEN does not change and could be copied, so the `truncated` flag must be right too.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import chess
@@ -34,11 +34,10 @@ import chess
 from rookery import rookworld, rookworld_env
 from rookery.answers import after_reasoning
 from rookery.trace import Evaluation, Outcome
+from rookery.winprob import LICHESS_K, win_probability
 
 VERSION = 2
 """Increased whenever a grade changes."""
-
-TASKS = ("P", "A")
 
 INVALID = -0.3
 FORMAT = 0.2
@@ -81,19 +80,6 @@ class PolicyAnswer:
         return tuple(_distinct((*self.moves, self.best)))
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyTruth:
-    """The engine's results as win probabilities of the side to move, all from one engine and node limit.
-
-    `top` has the engine's five best moves, or all legal moves if there are fewer. `wins` has at least the
-    other moves that the answer names. `win` converts an evaluation in the answer to a win probability.
-    """
-
-    top: Mapping[chess.Move, float]
-    wins: Mapping[chess.Move, float]
-    win: Callable[[Evaluation], float]
-
-
 def read_policy(response: str, board: chess.Board) -> PolicyAnswer | None:
     """The `P:` answer in `response`, after its reasoning, or None if there is no well-formed one."""
     answer = rookworld.read_policy_answer(after_reasoning(response))
@@ -106,27 +92,33 @@ def read_policy(response: str, board: chess.Board) -> PolicyAnswer | None:
     )
 
 
-def refuse_policy(answer: PolicyAnswer | None) -> Grade | None:
-    """The grade of an answer that needs no search, or None if it needs one."""
+def grade_policy(
+    answer: PolicyAnswer | None,
+    wins: Mapping[chess.Move, float],
+    *,
+    top: Collection[chess.Move],
+    k: float = LICHESS_K,
+) -> Grade:
+    """The grade of a `P:` answer, or of a text that is none. Without a legal best move, it needs no search.
+
+    `wins` are the win probabilities of the moves that the answer names and of `top`: the engine's five
+    best moves, or all legal moves if there are fewer. All are from one engine and node limit.
+    """
     if answer is None:
         return Grade(INVALID, Outcome.UNPARSABLE, {"format": 0.0})
     if answer.best is None:
         return Grade(FORMAT, Outcome.ILLEGAL, {"format": 1.0})
-    return None
-
-
-def grade_policy(answer: PolicyAnswer, truth: PolicyTruth) -> Grade:
-    """The grade of a `P:` answer whose best move is legal.
-
-    Raises:
-        ValueError: the best move is not legal. Use `refuse_policy`.
-    """
-    if answer.best is None:
-        raise ValueError(f"an answer without a legal best move: {answer!r}")
-    wins = {**truth.wins, **truth.top}  # `top` wins over `wins`, so that the engine's best move has no regret
-    regret = max(0.0, max(truth.top.values()) - wins[answer.best])
-    loss = _candidates_loss(answer, truth.top, wins)
-    sound = _sound_evaluations(answer, truth, wins)
+    ranked = sorted((wins[move] for move in top), reverse=True)
+    places = max(len(ranked), len(answer.moves))
+    regret = max(0.0, ranked[0] - wins[answer.best])
+    named = _distinct(answer.moves)
+    answered = sorted((wins[move] for move in named), reverse=True)
+    losses = [max(0.0, best - win) for best, win in zip(ranked, answered, strict=False)]
+    loss = (sum(losses) + places - len(losses)) / places
+    # Of a move that is named twice, the first evaluation counts.
+    evals = dict(zip(reversed(answer.moves), reversed(answer.evals), strict=True))
+    claimed = {move: win_probability(evals[move], k=k) for move in named}
+    sound = sum(abs(claimed[move] - wins[move]) <= TOLERANCE for move in named) / places
     components = {"format": 1.0, "best": 1.0 - regret, "candidates": 1.0 - loss, "evaluations": sound}
     return Grade(_step(regret, loss, sound), Outcome.LEGAL, components)
 
@@ -137,26 +129,6 @@ def _step(regret: float, loss: float, sound: float) -> float:
     # With no field right the step is still SOME, because the best move is legal.
     right = (regret <= TOLERANCE) + (loss <= TOLERANCE) + (sound >= SOUND_SHARE)
     return (SOME, SOME, MOST, NEAR)[right]
-
-
-def _candidates_loss(
-    answer: PolicyAnswer, top: Mapping[chess.Move, float], wins: Mapping[chess.Move, float]
-) -> float:
-    """The mean loss of win probability against the engine's list, over the places of the longer list."""
-    ranked = sorted(top.values(), reverse=True)
-    answered = sorted((wins[move] for move in _distinct(answer.moves)), reverse=True)
-    losses = [max(0.0, best - win) for best, win in zip(ranked, answered, strict=False)]
-    places = max(len(ranked), len(answer.moves))
-    return (sum(losses) + places - len(losses)) / places
-
-
-def _sound_evaluations(answer: PolicyAnswer, truth: PolicyTruth, wins: Mapping[chess.Move, float]) -> float:
-    """The share of the same places that have a legal move with a right evaluation."""
-    first = dict(zip(reversed(answer.moves), reversed(answer.evals), strict=True))
-    sound = [
-        move for move in _distinct(answer.moves) if abs(truth.win(first[move]) - wins[move]) <= TOLERANCE
-    ]
-    return len(sound) / max(len(truth.top), len(answer.moves))
 
 
 def grade_state(fen: str, move: str, response: str) -> Grade:

@@ -26,7 +26,7 @@ import chess
 
 from rookery import rookworld
 from rookery.answers import after_reasoning
-from rookery.errors import InvalidInput
+from rookery.errors import QUOTED_CHARS, InvalidInput
 from rookery.rookworld import StateAnswer
 from rookery.trace import Outcome
 from rookery.winprob import win_probability
@@ -37,8 +37,6 @@ VERSION = 1
 
 EVALUATION_SPAN = 0.2
 """An evaluation that is wrong by this much win probability earns nothing. Near equality: two pawns."""
-
-MAX_QUOTED = 200
 
 
 def grade_target(task: str, board: chess.Board, response: str, target: str, *, k: float) -> Grade:
@@ -56,7 +54,9 @@ def grade_target(task: str, board: chess.Board, response: str, target: str, *, k
 def _grade_policy(board: chess.Board, response: str, target: str, k: float) -> Grade | None:
     truth, answer = read_policy(target, board), read_policy(response, board)
     if truth is None or truth.best is None:
-        raise InvalidInput(f"target {target[:MAX_QUOTED]!r} is not an answer to task 'P' in {board.fen()!r}")
+        raise InvalidInput(
+            f"target {target[:QUOTED_CHARS]!r} is not an answer to task 'P' in {board.fen()!r}"
+        )
     if answer is None:
         return None
     if answer.best is None:
@@ -93,7 +93,7 @@ def _grade_state(response: str, truth: StateAnswer) -> Grade | None:
 def _state(target: str) -> StateAnswer:
     truth = rookworld.read_state_answer(target)
     if truth is None:
-        raise InvalidInput(f"target {target[:MAX_QUOTED]!r} is not an answer to task 'A'")
+        raise InvalidInput(f"target {target[:QUOTED_CHARS]!r} is not an answer to task 'A'")
     return truth
 
 

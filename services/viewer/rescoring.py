@@ -5,11 +5,12 @@ Schemes that need scores, further searches, a reward model or the reading of the
 """
 
 from collections import Counter
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from rookery.errors import InvalidInput
-from rookery.schemes import Scheme, TermInput, find_scheme
+from rookery.schemes import Evidence, Scheme, find_scheme
 from rookery.trace import Outcome
 from services.viewer.filters import Filter
 from services.viewer.index import Index, Row
@@ -23,6 +24,15 @@ _NOISE = 1e-9
 """Advantages smaller than this are rounding errors and count as zero."""
 
 
+@dataclass
+class _Archived(Evidence):
+    """What the archive has of an answer with a legal move."""
+
+    win_best: float
+    win_played: float
+    response: str
+
+
 def rescore(index: Index, run: str, chosen: Filter, scheme_text: str) -> dict[str, Any]:
     """How advantages change their signs. An advantage is relative to the mean of the group, as in GRPO.
 
@@ -30,14 +40,7 @@ def rescore(index: Index, run: str, chosen: Filter, scheme_text: str) -> dict[st
         InvalidInput: there is no such scheme, or it needs more than the archive has.
     """
     scheme = find_scheme(scheme_text)
-    unknown = (
-        scheme.needs_worst,
-        scheme.needs_model,
-        scheme.needs_reading,
-        scheme.needs_score,
-        scheme.candidates,
-    )
-    if any(unknown):
+    if not scheme.uses <= {"regret", "response"}:
         raise InvalidInput(
             f"scheme {scheme_text!r} needs more than the archive's win probabilities: use `rookery rescore`"
         )
@@ -91,7 +94,8 @@ def _reward(scheme: Scheme, row: Row) -> float:
     outcome = Outcome(row["outcome"])
     if outcome is not Outcome.LEGAL:
         return scheme.penalty(outcome)
-    return sum(scheme.components(TermInput(row["win_before"], row["win_after"], row["text"])).values())
+    answer = _Archived(row["win_before"], row["win_after"], row["text"])
+    return sum(scheme.components(answer).values())
 
 
 def _centred(rewards: list[float]) -> list[float]:

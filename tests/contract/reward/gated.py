@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import astuple
 
-from rookery.trace import Outcome, Verdict
-from services.reward.scorer import Item
+from rookery.trace import Outcome, ScoreItem, Verdict
 
 
 class GatedScorer:
@@ -24,7 +24,7 @@ class GatedScorer:
     async def unavailable_reason(self) -> str | None:
         return None
 
-    async def score_batch(self, items: Sequence[Item]) -> list[Verdict]:
+    async def score_batch(self, items: Sequence[ScoreItem]) -> list[Verdict]:
         if not items:
             return []
         self.begun.append(items[0].response)
@@ -49,7 +49,6 @@ class GatedScorer:
                 wait.cancel()
 
 
-def verdict_of(item: Item) -> Verdict:
+def verdict_of(item: ScoreItem) -> Verdict:
     """What `GatedScorer` says of an item: everything the wire carried, to compare."""
-    words = (item.fen, item.response, item.task, item.scheme, str(item.truncated), item.move)
-    return Verdict(reward=-0.25, outcome=Outcome.LEGAL, reward_version="|".join(words))
+    return Verdict(reward=-0.25, outcome=Outcome.LEGAL, reward_version="|".join(map(str, astuple(item))))

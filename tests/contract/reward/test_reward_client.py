@@ -12,7 +12,6 @@ from rookery.clients.score_items import TRIES
 from rookery.errors import EngineFault, InvalidInput, PeerFault, RookeryError
 from rookery.trace import Verdict
 from services.reward.requests import MAX_ITEMS
-from services.reward.scorer import Item
 from services.reward.servicer import RewardServicer
 from tests.conftest import free_port
 from tests.contract.reward.gated import GatedScorer, verdict_of
@@ -50,7 +49,7 @@ def groups(count: int, *, size: int = 1) -> list[tuple[int, list[ScoreItem]]]:
 
 
 def expected(count: int, *, size: int = 1) -> dict[int, list[Verdict]]:
-    return {number: [verdict_of(Item(f"fen {number}", str(number)))] * size for number in range(count)}
+    return {number: [verdict_of(ScoreItem(f"fen {number}", str(number)))] * size for number in range(count)}
 
 
 async def collected(stream: AsyncIterator[tuple[int, list[Verdict | RookeryError]]]) -> dict[int, list]:
@@ -94,11 +93,8 @@ async def test_groups_come_back_as_they_are_judged(gated: GatedScorer) -> None:
 
 async def test_every_field_of_an_item_travels(gated: GatedScorer) -> None:
     gated.all_open.set()
-    items = [ScoreItem("f", "r", truncated=True, task="A", scheme="own", move="e2e4"), ScoreItem("g", "s")]
-    judged = [
-        verdict_of(Item("f", "r", "A", "own", True, move="e2e4")),
-        verdict_of(Item("g", "s", "", "all")),
-    ]
+    full = ScoreItem("f", "r", truncated=True, task="A", scheme="own", move="e2e4", target="t")
+    items, judged = [full, ScoreItem("g", "s")], [*map(verdict_of, (full, ScoreItem("g", "s", scheme="all")))]
     async with client_on(gated) as client:
         assert await client.score(items, scheme="all") == judged
         assert await collected(client.stream([(0, items)], scheme="all")) == {0: judged}
@@ -137,11 +133,11 @@ class FaultyScorer:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    async def score_batch(self, items: Sequence[Item]) -> list[Verdict | RookeryError]:
+    async def score_batch(self, items: Sequence[ScoreItem]) -> list[Verdict | RookeryError]:
         self.asked.append([item.response for item in items])
         return [self._judge(item) for item in items]
 
-    def _judge(self, item: Item) -> Verdict | RookeryError:
+    def _judge(self, item: ScoreItem) -> Verdict | RookeryError:
         kind, _, times = item.response.partition(" ")
         before = sum(item.response in responses for responses in self.asked) - 1
         if kind == "bad":
@@ -158,9 +154,9 @@ async def test_only_items_that_met_a_fault_are_asked_again() -> None:
     scorer = FaultyScorer()
     async with client_on(scorer) as client:
         good, second, bad, first = (await collected(client.stream([(0, MIXED)])))[0]
-        assert good == verdict_of(Item("f", "good"))
-        assert second == verdict_of(Item("f", "fault 2"))
-        assert first == verdict_of(Item("f", "fault 1"))
+        assert good == verdict_of(ScoreItem("f", "good"))
+        assert second == verdict_of(ScoreItem("f", "fault 2"))
+        assert first == verdict_of(ScoreItem("f", "fault 1"))
         assert isinstance(bad, InvalidInput)
         assert str(bad) == "Invalid input: no fen 'f'"
         assert scorer.asked == [["good", "fault 2", "bad", "fault 1"], ["fault 2", "fault 1"], ["fault 2"]]

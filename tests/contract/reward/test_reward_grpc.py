@@ -18,7 +18,7 @@ from rookery.errors import InvalidInput, PeerFault
 from rookery.trace import Outcome
 from rookery.v1 import reward_pb2, reward_pb2_grpc
 from services.reward.requests import MAX_ITEMS
-from services.reward.scorer import Item, Scorer
+from services.reward.scorer import Scorer
 from services.reward.servicer import SERVICE_NAME, RewardServicer
 from tests.contract.running_service import RunningService
 from tests.servers import serve_reward
@@ -44,7 +44,7 @@ async def stub(target: str) -> AsyncIterator[reward_pb2_grpc.RewardServiceStub]:
 async def test_score_is_the_scorers_verdict(stub: reward_pb2_grpc.RewardServiceStub, scorer: Scorer) -> None:
     for answer in ANSWERS:
         response = await stub.Score(reward_pb2.ScoreRequest(fen=FEN, response=answer))
-        assert verdict_from_proto(response.verdict) == await scorer.score(Item(FEN, answer))
+        assert verdict_from_proto(response.verdict) == await scorer.score(ScoreItem(FEN, answer))
 
 
 async def test_the_sentences_of_a_verdict_come_over(
@@ -53,7 +53,7 @@ async def test_the_sentences_of_a_verdict_come_over(
     answer = r"<think>White's king is in check. Hm!</think> I play \boxed{a3}"
     request = reward_pb2.ScoreRequest(fen=FEN, response=answer, scheme="delta+truth")
     verdict = verdict_from_proto((await stub.Score(request)).verdict)
-    assert verdict == await scorer.score(Item(FEN, answer, scheme="delta+truth"))
+    assert verdict == await scorer.score(ScoreItem(FEN, answer, scheme="delta+truth"))
     assert [sentence.read for sentence in verdict.sentences][:2] == [True, False]
     assert [claim.true for claim in verdict.sentences[0].claims] == [False]
 
@@ -90,7 +90,7 @@ async def test_the_typed_client(target: str, scorer: Scorer) -> None:
         assert [v.outcome for v in verdicts] == [
             Outcome.LEGAL, Outcome.LEGAL, Outcome.ILLEGAL, Outcome.TRUNCATED,
         ]  # fmt: skip
-        assert verdicts[1] == await scorer.score(Item(FEN, ANSWERS[1]))
+        assert verdicts[1] == await scorer.score(ScoreItem(FEN, ANSWERS[1]))
         with pytest.raises(InvalidInput, match="nonsense"):
             await client.score([ScoreItem("nonsense", "")])
         await scorer.close()

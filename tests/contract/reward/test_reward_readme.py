@@ -1,5 +1,6 @@
 """The product page tells the truth: every command of it is executed, every field of it exists."""
 
+import dataclasses
 import json
 import re
 import shlex
@@ -16,15 +17,16 @@ from rookery.answers import MAX_BOX_CHARS
 from rookery.config.reward import RewardSettings
 from rookery.middleware import MAX_BODY_BYTES
 from rookery.schemes import TERMS, find_scheme
-from rookery.trace import Outcome
+from rookery.trace import Outcome, ScoreItem, Verdict
 from services.reward import shared_scorer
-from services.reward.requests import MAX_ITEMS, ScoreRequest, VerdictBody
+from services.reward.requests import MAX_ITEMS
 from tests.curl import run_curl
 
 pytestmark = pytest.mark.stockfish
 
 README = Path(__file__).resolve().parents[3] / "services" / "reward" / "README.md"
 TEXT = README.read_text()
+VERDICT_FIELDS = {field.name for field in dataclasses.fields(Verdict)}
 CURLS = re.findall(r"^curl (?:[^'#\n]|'[^']*')*", TEXT, re.MULTILINE)
 JSON = [re.sub(r"\s+//.*", "", block) for block in re.findall(r"```jsonc\n(.*?)```", TEXT, re.DOTALL)]
 
@@ -44,7 +46,7 @@ def test_every_curl_is_found() -> None:
 def test_score(curl) -> None:
     verdict = json.loads(curl(CURLS[0]))
     shown = json.loads(JSON[0])
-    assert verdict.keys() == shown.keys() == VerdictBody.model_fields.keys()
+    assert verdict.keys() == shown.keys() == VERDICT_FIELDS
     for field in ("outcome", "move", "best"):
         assert verdict[field] == shown[field]
     for field in ("engine", "components", "eval_before"):
@@ -64,7 +66,7 @@ def test_truth(curl) -> None:
 def test_rookworlds_tasks(curl, number: int) -> None:
     verdict = json.loads(curl(CURLS[number]))
     shown = json.loads(JSON[number])
-    assert verdict.keys() == VerdictBody.model_fields.keys()
+    assert verdict.keys() == VERDICT_FIELDS
     assert verdict["components"].keys() == shown["components"].keys()
     assert verdict["outcome"] == shown["outcome"]
     if number > 2:
@@ -145,7 +147,7 @@ def rows(first_cell: str) -> list[list[str]]:
 
 def test_the_tables() -> None:
     fields = [row[0].strip("`") for row in rows("`[a-z]+` \\| (string|boolean)")]
-    assert fields == list(ScoreRequest.model_fields)
+    assert fields == [field.name for field in dataclasses.fields(ScoreItem)]
     prices = {row[0].strip("`"): row[1] for row in rows("`[a-z_]+` \\| -1\\.\\d")}
     assert prices == {
         outcome.value: f"{find_scheme('delta').penalty(outcome):g}"

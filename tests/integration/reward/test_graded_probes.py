@@ -18,9 +18,8 @@ from chess_datasets.tasks.rookworld import RookworldMix, labelled_line
 from rookery.config.reward import RewardSettings
 from rookery.engines import EnginePool
 from rookery.rookworld import PolicyAnswer, PolicyLine, policy_answer, policy_prompt
-from rookery.trace import Verdict
+from rookery.trace import ScoreItem, Verdict
 from services.reward import LocalScorer
-from services.reward.scorer import Item
 
 pytestmark = pytest.mark.stockfish
 
@@ -52,7 +51,7 @@ def grader(stockfish_path: str) -> Iterator[LocalScorer]:
 
 
 def rewards(grader: LocalScorer, labels: list[PolicyLine], write: Callable[[PolicyLine], str]) -> list[float]:
-    items = [Item(line.fen, write(line), task="P") for line in labels]
+    items = [ScoreItem(line.fen, write(line), task="P") for line in labels]
     verdicts = grader.score_batch(items)
     assert all(isinstance(verdict, Verdict) for verdict in verdicts)
     return [verdict.reward for verdict in verdicts if isinstance(verdict, Verdict)]

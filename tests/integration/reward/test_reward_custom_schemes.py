@@ -13,9 +13,9 @@ import pytest
 from rookery.config.reward import RewardSettings
 from rookery.errors import InvalidInput, PeerFault, SetupError
 from rookery.http_pool import HttpPool
-from rookery.trace import Verdict
+from rookery.trace import ScoreItem, Verdict
 from services.reward import custom_schemes
-from services.reward.scorer import Item, Scorer
+from services.reward.scorer import Scorer
 
 pytestmark = pytest.mark.stockfish
 
@@ -77,7 +77,7 @@ async def start(stockfish_path: str) -> AsyncIterator[Start]:
 
 
 async def _verdicts(scorer: Scorer, *responses: str, scheme: str = "") -> list[Verdict]:
-    results = await scorer.score_batch([Item(FEN, response, scheme=scheme) for response in responses])
+    results = await scorer.score_batch([ScoreItem(FEN, response, scheme=scheme) for response in responses])
     assert all(isinstance(result, Verdict) for result in results), results
     return [result for result in results if isinstance(result, Verdict)]
 
@@ -113,8 +113,8 @@ async def test_the_version_is_the_declared_one_or_that_of_the_source(
 @pytest.mark.parametrize("name", ["broken", "stops", "exits", "short", "beyond", "nothing"])
 async def test_what_is_no_reward_is_a_fault(start: Start, module: str, name: str) -> None:
     scorer = await start(f"{module}:{name}")
-    items = [Item(FEN, f"\\boxed{{{move}}}", scheme=f"delta+{name}") for move in ("h3", "a3")]
-    items += [Item(FEN, "\\boxed{h3}"), Item(FEN, "no box", scheme=name)]
+    items = [ScoreItem(FEN, f"\\boxed{{{move}}}", scheme=f"delta+{name}") for move in ("h3", "a3")]
+    items += [ScoreItem(FEN, "\\boxed{h3}"), ScoreItem(FEN, "no box", scheme=name)]
     first, second, plain, none = await scorer.score_batch(items)
     assert isinstance(first, PeerFault)
     assert name in str(first)
@@ -147,7 +147,7 @@ async def test_the_default_scheme_must_be_among_them(start: Start, module: str) 
         await start(f"{module}:brevity", scheme="levity")
     scorer = await start(f"{module}:brevity")
     with pytest.raises(InvalidInput, match=r"choose from delta.*, brevity"):
-        await scorer.score(Item(FEN, "\\boxed{h3}", scheme="levity"))
+        await scorer.score(ScoreItem(FEN, "\\boxed{h3}", scheme="levity"))
 
 
 async def test_an_entry_point_names_a_function(
@@ -205,14 +205,14 @@ async def test_a_server_gives_rewards_until_its_version_changes(
     assert await scorer.unavailable_reason() is None
     monkeypatch.setattr(Server, "version", "b")
     with pytest.raises(PeerFault, match="version 'b', but it was 'a'"):
-        await scorer.score(Item(FEN, "\\boxed{h3}"))
+        await scorer.score(ScoreItem(FEN, "\\boxed{h3}"))
     assert "'version': 'b'" in (await scorer.unavailable_reason() or "")
     clients = [client for pool in pools for client in pool._clients]
     assert clients and not any(client.is_closed for client in clients)
     server.shutdown()
     server.server_close()
     with pytest.raises(PeerFault, match="scheme 'long'"):
-        await scorer.score(Item(FEN, "\\boxed{h3}"))
+        await scorer.score(ScoreItem(FEN, "\\boxed{h3}"))
     assert "scheme 'long'" in (await scorer.unavailable_reason() or "")
     await scorer.close()
     assert all(client.is_closed for client in clients)

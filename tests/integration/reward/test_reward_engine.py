@@ -17,9 +17,9 @@ from rookery.config.reward import RewardSettings
 from rookery.engines import EnginePool, find_engine
 from rookery.engines.fair_queue import MAX_CRASHES
 from rookery.errors import EngineFault, Quarantined, RookeryError, SetupError, Unavailable
-from rookery.trace import Outcome, Verdict
+from rookery.trace import Outcome, ScoreItem, Verdict
 from rookery.uci import Analysis, Query
-from services.reward.scorer import Item, Scorer
+from services.reward.scorer import Scorer
 from tests.boards import random_boards
 from tests.waiting import eventually, until
 
@@ -191,7 +191,7 @@ async def test_no_request_alone_overruns_the_queue(stockfish_path: str) -> None:
     settings = RewardSettings(engine_path=Path(stockfish_path), engines=1, nodes=50, queue=40)
     board, items = chess.Board(), []
     for move in ("e4", "e5", "Nf3", "Nc6", "Bb5", "a6"):
-        items.append(Item(board.fen(), rf"\boxed{{{move}}}", scheme="minmax"))
+        items.append(ScoreItem(board.fen(), rf"\boxed{{{move}}}", scheme="minmax"))
         board.push_san(move)
     async with await Scorer.start(settings) as scorer:
         results = await scorer.score_batch(items)
@@ -293,7 +293,7 @@ async def test_an_engine_without_what_the_win_model_needs_spoils_only_what_needs
     settings = RewardSettings(engine_path=path, engines=1, win_model="wdl")
     async with await Scorer.start(settings) as scorer:
         fault, illegal = await scorer.score_batch(
-            [Item(SHORT.fen, r"\boxed{e4}"), Item(chess.STARTING_FEN, r"\boxed{e5}")]
+            [ScoreItem(SHORT.fen, r"\boxed{e4}"), ScoreItem(chess.STARTING_FEN, r"\boxed{e5}")]
         )
     assert isinstance(fault, EngineFault) and "set --win-model lichess" in str(fault)
     assert isinstance(illegal, Verdict) and illegal.outcome is Outcome.ILLEGAL

@@ -18,10 +18,9 @@ import zstandard
 from rookery.answers import extract
 from rookery.errors import InvalidInput
 from rookery.notation import read_move
-from rookery.trace import Outcome, Verdict
+from rookery.trace import Outcome, ScoreItem, Verdict
 from services.reward import LocalScorer
 from services.reward.position import Position, read_position
-from services.reward.scorer import Item
 from tests.babble import completions, fens
 from tests.conftest import NEIGHBOURS
 
@@ -118,8 +117,8 @@ def test_no_accepted_position_kills_a_bare_engine(
 def test_every_accepted_position_is_judged(accepted: list[Position], scorer: LocalScorer) -> None:
     chosen = accepted[::2][:300]
     moves = [max(position.board.legal_moves, key=lambda move: move.uci()) for position in chosen]
-    items = [Item(p.board.fen(), rf"\boxed{{{m.uci()}}}") for p, m in zip(chosen, moves, strict=True)]
-    known = Item(chess.STARTING_FEN, r"\boxed{e4}")
+    items = [ScoreItem(p.board.fen(), rf"\boxed{{{m.uci()}}}") for p, m in zip(chosen, moves, strict=True)]
+    known = ScoreItem(chess.STARTING_FEN, r"\boxed{e4}")
     before = scorer.score(known)
     for item, verdict in zip(items, scorer.score_batch(items), strict=True):
         assert isinstance(verdict, Verdict), (item, verdict)

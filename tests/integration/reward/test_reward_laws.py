@@ -12,10 +12,10 @@ import pytest
 
 import services.reward
 from rookery.config.reward import RewardSettings
-from rookery.trace import Evaluation, Outcome, Verdict
+from rookery.trace import Evaluation, Outcome, ScoreItem, Verdict
 from services.reward import LocalScorer
 from services.reward.app import create_app
-from services.reward.scorer import Item, Scorer
+from services.reward.scorer import Scorer
 from tests.boards import random_boards
 
 pytestmark = pytest.mark.stockfish
@@ -29,7 +29,7 @@ def boxed(text: str) -> str:
 
 
 def judge(scorer: LocalScorer, fen: str, text: str) -> Verdict:
-    return scorer.score(Item(fen, boxed(text)))
+    return scorer.score(ScoreItem(fen, boxed(text)))
 
 
 def mirror(uci: str) -> str:
@@ -38,7 +38,7 @@ def mirror(uci: str) -> str:
 
 def judge_all(scorer: LocalScorer, board: chess.Board) -> list[Verdict]:
     """The verdict of every legal move."""
-    verdicts = scorer.score_batch([Item(board.fen(), boxed(move.uci())) for move in board.legal_moves])
+    verdicts = scorer.score_batch([ScoreItem(board.fen(), boxed(move.uci())) for move in board.legal_moves])
     assert all(isinstance(verdict, Verdict) for verdict in verdicts)
     return verdicts
 
@@ -93,7 +93,7 @@ def test_every_move_comes_back_as_it_was_answered(judged: Judged) -> None:
 def test_colour_does_not_matter_for_any_move(judged: Judged, scorer: LocalScorer) -> None:
     for board, verdicts in judged:
         moves = [mirror(verdict.move.uci) for verdict in verdicts]
-        twins = scorer.score_batch([Item(board.mirror().fen(), boxed(uci)) for uci in moves])
+        twins = scorer.score_batch([ScoreItem(board.mirror().fen(), boxed(uci)) for uci in moves])
         for verdict, twin in zip(verdicts, twins, strict=True):
             assert mirror(twin.best.uci) == verdict.best.uci
             for field in FIELDS:
@@ -106,27 +106,27 @@ def test_colour_does_not_matter_to_an_engine_that_never_saw_the_other(
     here, there = [], []
     for board in random_boards(15, seed=42, plies=(4, 100)):
         move = max(board.legal_moves, key=lambda move: move.uci())
-        here.append(Item(board.fen(), boxed(move.uci())))
-        there.append(Item(board.mirror().fen(), boxed(mirror(move.uci()))))
+        here.append(ScoreItem(board.fen(), boxed(move.uci())))
+        there.append(ScoreItem(board.mirror().fen(), boxed(mirror(move.uci()))))
     verdicts, twins = fresh(engine_settings, here), fresh(engine_settings, there)
     for verdict, twin in zip(verdicts, twins, strict=True):
         assert [getattr(verdict, field) for field in FIELDS] == [getattr(twin, field) for field in FIELDS]
 
 
-def fresh(settings: RewardSettings, items: list[Item]) -> list[Verdict]:
+def fresh(settings: RewardSettings, items: list[ScoreItem]) -> list[Verdict]:
     """Verdicts of a scorer that has seen nothing yet, one by one."""
     with closing(LocalScorer(settings)) as scorer:
         return [scorer.score(item) for item in items]
 
 
-def mixed_items() -> list[Item]:
+def mixed_items() -> list[ScoreItem]:
     """Legal and refused answers, with repetitions."""
     rng = random.Random(43)
     items = []
     for board in random_boards(14, seed=44, plies=(4, 100)):
         moves = list(board.legal_moves)
         texts = [board.san(rng.choice(moves)), rng.choice(moves).uci(), "e9", "--", ""]
-        items += [Item(board.fen(), boxed(text)) for text in texts]
+        items += [ScoreItem(board.fen(), boxed(text)) for text in texts]
     return items + rng.sample(items, 20)
 
 
@@ -171,14 +171,14 @@ def test_the_plain_function_gives_the_same_bits(
 
 
 def test_asking_again_gives_the_same_bits(scorer: LocalScorer) -> None:
-    item = Item(MATE_OR_NOT, boxed("Nh3"))
+    item = ScoreItem(MATE_OR_NOT, boxed("Nh3"))
     assert len({repr(scorer.score(item)) for _ in range(50)}) == 1
 
 
 def test_a_spelling_does_not_matter(scorer: LocalScorer) -> None:
     answers = ("Nh3", "g1h3", "Ng1-h3!?", r"\text{4. Nh3}", "**Nh3**", "Nh3 (g1h3)")
     assert len({repr(judge(scorer, MATE_OR_NOT, text)) for text in answers}) == 1
-    long = Item(MATE_OR_NOT, f"<think>{boxed('a3')}</think> So: {boxed('Nh3')}", truncated=True)
+    long = ScoreItem(MATE_OR_NOT, f"<think>{boxed('a3')}</think> So: {boxed('Nh3')}", truncated=True)
     assert scorer.score(long) == judge(scorer, MATE_OR_NOT, "Nh3")
 
 
@@ -267,7 +267,7 @@ def test_castling_needs_its_right(scorer: LocalScorer) -> None:
 def test_castling_rights_are_part_of_the_question(engine_settings: RewardSettings) -> None:
     board = "r3k2r/pbppqppp/1pn2n2/4p3/4P3/1PN2N2/PBPPQPPP/R3K2R w"
     fens = [f"{board} {rights} - 0 1" for rights in ("KQkq", "KQ", "kq", "-")]
-    verdicts = fresh(engine_settings, [Item(fen, boxed("d3")) for fen in fens])
+    verdicts = fresh(engine_settings, [ScoreItem(fen, boxed("d3")) for fen in fens])
     assert len({verdict.eval_after for verdict in verdicts}) > 2
 
 
@@ -288,7 +288,7 @@ def test_chess960_is_judged_like_chess(scorer: LocalScorer) -> None:
         board = board.copy(stack=False)
         verdicts = judge_all(scorer, board)
         twins = scorer.score_batch(
-            [Item(board.mirror().fen(), boxed(mirror(verdict.move.uci))) for verdict in verdicts]
+            [ScoreItem(board.mirror().fen(), boxed(mirror(verdict.move.uci))) for verdict in verdicts]
         )
         for move, verdict, twin in zip(board.legal_moves, verdicts, twins, strict=True):
             assert (verdict.move.uci, verdict.move.san) == (board.uci(move), board.san(move))

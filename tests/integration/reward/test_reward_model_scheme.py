@@ -17,9 +17,9 @@ from rookery.config.reward import RewardSettings
 from rookery.errors import InvalidInput, PeerFault, SetupError
 from rookery.prompt import render
 from rookery.serving import Service
-from rookery.trace import Outcome, Verdict
+from rookery.trace import Outcome, ScoreItem, Verdict
 from services.reward.app import create_app
-from services.reward.scorer import Item, Scorer
+from services.reward.scorer import Scorer
 from tests.builders import position
 from tests.conftest import free_port
 from tests.processes import started
@@ -114,11 +114,11 @@ async def served(stockfish_path: str, served_port: int) -> AsyncIterator[Scorer]
         yield scorer
 
 
-def _item(move: str, fen: str = FEN, scheme: str = "") -> Item:
-    return Item(fen, f"<think>So many words about it.</think> \\boxed{{{move}}}", scheme=scheme)
+def _item(move: str, fen: str = FEN, scheme: str = "") -> ScoreItem:
+    return ScoreItem(fen, f"<think>So many words about it.</think> \\boxed{{{move}}}", scheme=scheme)
 
 
-async def _verdicts(scorer: Scorer, items: list[Item]) -> list[Verdict]:
+async def _verdicts(scorer: Scorer, items: list[ScoreItem]) -> list[Verdict]:
     results = await scorer.score_batch(items)
     assert all(isinstance(result, Verdict) for result in results), results
     return [result for result in results if isinstance(result, Verdict)]
@@ -147,13 +147,13 @@ async def test_colour_and_words_do_not_matter(served: Scorer) -> None:
     ]
     ours = await _verdicts(served, [_item(move) for move in MOVES])
     theirs = await _verdicts(served, [_item(move, board.mirror().fen()) for move in mirrored])
-    bare = await _verdicts(served, [Item(FEN, f"\\boxed{{{move}}}") for move in reversed(MOVES)])
+    bare = await _verdicts(served, [ScoreItem(FEN, f"\\boxed{{{move}}}") for move in reversed(MOVES)])
     assert [v.reward for v in ours] == [v.reward for v in theirs] == [v.reward for v in reversed(bare)]
 
 
 async def test_what_is_no_legal_move_is_strictly_below_all_that_are(served: Scorer) -> None:
     legal = [_item(move.uci()) for move in chess.Board(FEN).legal_moves]
-    wrong = [_item("e1e8"), _item("--"), Item(FEN, "no box"), Item(FEN, "x", truncated=True)]
+    wrong = [_item("e1e8"), _item("--"), ScoreItem(FEN, "no box"), ScoreItem(FEN, "x", truncated=True)]
     least = min(v.reward for v in await _verdicts(served, legal))
     refused = await _verdicts(served, wrong)
     assert least > 0.0 > max(v.reward for v in refused)

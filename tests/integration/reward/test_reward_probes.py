@@ -21,9 +21,8 @@ import zstandard
 
 from bench.reward.reading import written
 from rookery.prompt import STYLES, render
-from rookery.trace import Outcome, Verdict
+from rookery.trace import Outcome, ScoreItem, Verdict
 from services.reward import LocalScorer
-from services.reward.scorer import Item
 from tests.builders import position
 
 pytestmark = pytest.mark.stockfish
@@ -72,7 +71,8 @@ class Table:
 
     def verdicts(self, answer: Callable[[chess.Board], str], *, truncated: bool = False) -> list[Verdict]:
         items = [
-            Item(board.fen(), answer(board), scheme=self.scheme, truncated=truncated) for board in self.boards
+            ScoreItem(board.fen(), answer(board), scheme=self.scheme, truncated=truncated)
+            for board in self.boards
         ]
         verdicts = self.scorer.score_batch(items)
         assert all(isinstance(verdict, Verdict) for verdict in verdicts)
@@ -92,7 +92,9 @@ def table(request: pytest.FixtureRequest, scorer: LocalScorer, boards: tuple[che
     rewards = []
     for board in boards:
         moves = [move.uci() for move in board.legal_moves]
-        verdicts = scorer.score_batch([Item(board.fen(), boxed(uci), scheme=request.param) for uci in moves])
+        verdicts = scorer.score_batch(
+            [ScoreItem(board.fen(), boxed(uci), scheme=request.param) for uci in moves]
+        )
         rewards.append({uci: verdict.reward for uci, verdict in zip(moves, verdicts, strict=True)})
     table = Table(scorer, request.param, boards, tuple(rewards))
     report(table, "random legal move", table.random_mean)
@@ -241,7 +243,9 @@ def test_stalemating_a_won_position_is_worse_than_chance(scorer: LocalScorer, sc
     rewards, chance = [], []
     for board, stalemate in stalemates(20):
         moves = list(board.legal_moves)
-        verdicts = scorer.score_batch([Item(board.fen(), boxed(move.uci()), scheme=scheme) for move in moves])
+        verdicts = scorer.score_batch(
+            [ScoreItem(board.fen(), boxed(move.uci()), scheme=scheme) for move in moves]
+        )
         scores = {move: verdict.reward for move, verdict in zip(moves, verdicts, strict=True)}
         rewards.append(scores[stalemate])
         chance.append(fmean(scores.values()))
@@ -292,7 +296,7 @@ def candidates_earned(
     scorer: LocalScorer, boards: Sequence[chess.Board], name: Callable[[chess.Board], list[str]]
 ) -> list[float]:
     items = [
-        Item(
+        ScoreItem(
             board.fen(),
             f"<think>{' '.join(name(board))}</think> {boxed(first_uci(board))}",
             scheme="delta+candidates",
@@ -315,7 +319,7 @@ def test_the_best_move_among_different_legal_candidates_earns_everything(
     scorer: LocalScorer, boards: tuple[chess.Board, ...]
 ) -> None:
     def with_best(board: chess.Board) -> list[str]:
-        best = scorer.score(Item(board.fen(), boxed(first_uci(board)))).best
+        best = scorer.score(ScoreItem(board.fen(), boxed(first_uci(board)))).best
         others = [move.uci() for move in board.legal_moves if best and move.uci() != best.uci]
         return [best.uci, *others[:2]] if best else []
 
@@ -325,9 +329,9 @@ def test_the_best_move_among_different_legal_candidates_earns_everything(
 def test_each_candidate_is_rewarded_as_if_it_were_the_answer(scorer: LocalScorer) -> None:
     fen, scheme = "6k1/5ppp/8/8/8/8/r4PPP/1R4K1 w - - 0 30", "delta+0.2*candidates(4)+0.5*mate"
     text = r"<think>b1b7, maybe Rb8#, not b1b7 or a1a8</think> \boxed{h2h3}"
-    verdict = scorer.score(Item(fen, text, scheme=scheme))
+    verdict = scorer.score(ScoreItem(fen, text, scheme=scheme))
     alone = {
-        move: scorer.score(Item(fen, boxed(move), scheme="delta+0.5*mate")).reward
+        move: scorer.score(ScoreItem(fen, boxed(move), scheme="delta+0.5*mate")).reward
         for move in ("b1b7", "b1b8")
     }
     assert alone["b1b8"] == 0.5
@@ -342,8 +346,11 @@ def test_each_candidate_is_rewarded_as_if_it_were_the_answer(scorer: LocalScorer
         "+length",
         "+0.1*format+truth",
     ):  # the least and the most of terms about the text do not count
-        assert scorer.score(Item(fen, text, scheme=scheme + more)).process_rewards == verdict.process_rewards
-    assert not scorer.score(Item(fen, text, scheme="delta")).process_rewards
+        assert (
+            scorer.score(ScoreItem(fen, text, scheme=scheme + more)).process_rewards
+            == verdict.process_rewards
+        )
+    assert not scorer.score(ScoreItem(fen, text, scheme="delta")).process_rewards
 
 
 def empty_square(board: chess.Board) -> str:
@@ -436,7 +443,9 @@ def truth_earned(
     scorer: LocalScorer, boards: Sequence[chess.Board], text: Callable[[chess.Board], str]
 ) -> list[float]:
     items = [
-        Item(board.fen(), f"<think>{text(board)}</think> {boxed(first_uci(board))}", scheme="delta+truth")
+        ScoreItem(
+            board.fen(), f"<think>{text(board)}</think> {boxed(first_uci(board))}", scheme="delta+truth"
+        )
         for board in boards
     ]
     return [verdict.components["truth"] for verdict in scorer.score_batch(items)]
@@ -474,13 +483,13 @@ def test_no_reasoning_makes_up_for_a_missing_move(
     for board in boards:
         moves = [boxed(move.uci()) for move in board.legal_moves]
         hacks = [f"<think>{REASONING[scheme](board)}</think> {text}" for text in refused]
-        items = [Item(board.fen(), answer, scheme=scheme) for answer in moves + hacks]
+        items = [ScoreItem(board.fen(), answer, scheme=scheme) for answer in moves + hacks]
         rewards = [verdict.reward for verdict in scorer.score_batch(items)]
         assert min(rewards[: len(moves)]) > max(rewards[len(moves) :])
 
 
 def test_losing_by_illegal_moves_is_not_cheaper_than_losing(scorer: LocalScorer) -> None:
     lost = "4k3/8/8/8/8/8/qq6/4K3 w - - 0 1"
-    moves = [scorer.score(Item(lost, boxed(move.uci()))) for move in chess.Board(lost).legal_moves]
+    moves = [scorer.score(ScoreItem(lost, boxed(move.uci()))) for move in chess.Board(lost).legal_moves]
     assert max(verdict.win_after for verdict in moves) < 0.03
-    assert scorer.score(Item(lost, boxed("e1e3"))).reward < min(verdict.reward for verdict in moves)
+    assert scorer.score(ScoreItem(lost, boxed("e1e3"))).reward < min(verdict.reward for verdict in moves)

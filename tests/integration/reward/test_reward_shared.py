@@ -8,12 +8,13 @@ import redis.asyncio
 from rookery import metrics, shared_cache
 from rookery.config.reward import RewardSettings
 from rookery.errors import EngineFault
-from services.reward.scorer import Item, Scorer
+from rookery.trace import ScoreItem
+from services.reward.scorer import Scorer
 
 pytestmark = [pytest.mark.stockfish, pytest.mark.redis]
 
 FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"
-ITEMS = [Item(FEN, rf"\boxed{{{move}}}") for move in ("Nxg5", "h3", "Bxg5", "a3", "Ke2", "nonsense")]
+ITEMS = [ScoreItem(FEN, rf"\boxed{{{move}}}") for move in ("Nxg5", "h3", "Bxg5", "a3", "Ke2", "nonsense")]
 
 
 def searched() -> float:
@@ -28,13 +29,13 @@ def settings(stockfish_path: str, redis_url: str, monkeypatch: pytest.MonkeyPatc
     return RewardSettings(engine_path=Path(stockfish_path), engines=1, nodes=700, redis_url=redis_url)
 
 
-async def score(settings: RewardSettings, items: list[Item]) -> list[object]:
+async def score(settings: RewardSettings, items: list[ScoreItem]) -> list[object]:
     async with await Scorer.start(settings) as scorer:  # closing it writes what is still to be written
         return await scorer.score_batch(items)
 
 
 async def test_a_second_replica_searches_nothing(settings: RewardSettings) -> None:
-    several_lines = Item(FEN, "M: f3g5 f1c4 b1c3 c1e3 h2h4 E: 7.4 2 2 2 2 B: f3g5", task="P")
+    several_lines = ScoreItem(FEN, "M: f3g5 f1c4 b1c3 c1e3 h2h4 E: 7.4 2 2 2 2 B: f3g5", task="P")
     items = [*ITEMS, several_lines]
     alone = await score(settings.model_copy(update={"redis_url": ""}), items)
     first = await score(settings, items)

@@ -4,9 +4,8 @@ import chess
 import pytest
 
 from rookery.errors import InvalidInput
-from rookery.trace import Outcome
+from rookery.trace import Outcome, ScoreItem
 from services.reward import LocalScorer
-from services.reward.scorer import Item
 
 pytestmark = pytest.mark.stockfish
 
@@ -14,13 +13,15 @@ FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"
 
 
 def policy(scorer: LocalScorer, response: str, fen: str = FEN, **how: str):
-    return scorer.score(Item(fen, response, task="P", **how))
+    return scorer.score(ScoreItem(fen, response, task="P", **how))
 
 
 def engine_answer(scorer: LocalScorer, fen: str) -> str:
     """What the engine itself would answer, move by move through the service."""
     board = chess.Board(fen)
-    judged = [(scorer.score(Item(fen, rf"\boxed{{{move.uci()}}}")), move.uci()) for move in board.legal_moves]
+    judged = [
+        (scorer.score(ScoreItem(fen, rf"\boxed{{{move.uci()}}}")), move.uci()) for move in board.legal_moves
+    ]
     judged.sort(key=lambda item: -(item[0].win_after or 0.0))
     best = [(verdict, uci) for verdict, uci in judged[:5]]
     evals = " ".join(f"{(verdict.eval_after.cp or 0) / 100}" for verdict, _ in best if verdict.eval_after)
@@ -45,12 +46,12 @@ def test_colour_does_not_matter(scorer: LocalScorer) -> None:
 
 
 def test_the_first_line_continues_a_game(scorer: LocalScorer) -> None:
-    boxed = scorer.score(Item(FEN, r"\boxed{Nxg5}"))
-    assert scorer.score(Item(FEN, "Nxg5\ne4\n", task="game")) == boxed
-    assert scorer.score(Item(FEN, "f3g5", task="game")) == boxed
-    outcomes = [scorer.score(Item(FEN, text, task="game")).outcome for text in ("Nxg6", "", "a\nNxg5")]
+    boxed = scorer.score(ScoreItem(FEN, r"\boxed{Nxg5}"))
+    assert scorer.score(ScoreItem(FEN, "Nxg5\ne4\n", task="game")) == boxed
+    assert scorer.score(ScoreItem(FEN, "f3g5", task="game")) == boxed
+    outcomes = [scorer.score(ScoreItem(FEN, text, task="game")).outcome for text in ("Nxg6", "", "a\nNxg5")]
     assert outcomes == [Outcome.ILLEGAL, Outcome.NO_BOX, Outcome.UNPARSABLE]
-    cut = scorer.score(Item(FEN, "Nx", task="game", truncated=True))
+    cut = scorer.score(ScoreItem(FEN, "Nx", task="game", truncated=True))
     assert cut.outcome is Outcome.TRUNCATED
 
 
@@ -59,13 +60,13 @@ def test_one_batch_holds_all_tasks_and_each_keeps_its_place(scorer: LocalScorer)
     after.push_uci("f3g5")
     move, bad, state, illegal, text, again, none = scorer.score_batch(
         [
-            Item(FEN, r"\boxed{Nxg5}"),
-            Item(FEN, "nonsense", task="P"),
-            Item(FEN, f"{after.fen()}+0.001+0+0", task="A", move="f3g5"),
-            Item(FEN, "M: f3g5 E: 7 B: e1e5", task="P"),
-            Item(FEN, "M: f3g5 f1c4 b1c3 c1e3 h2h4 E: 7.4 2 2 2 2 B: f3g5", task="P"),
-            Item(FEN, "anything", task="A", move="nowhere"),
-            Item("8/8/8/8/8/8/8/8 w - - 0 1", "M:", task="P"),
+            ScoreItem(FEN, r"\boxed{Nxg5}"),
+            ScoreItem(FEN, "nonsense", task="P"),
+            ScoreItem(FEN, f"{after.fen()}+0.001+0+0", task="A", move="f3g5"),
+            ScoreItem(FEN, "M: f3g5 E: 7 B: e1e5", task="P"),
+            ScoreItem(FEN, "M: f3g5 f1c4 b1c3 c1e3 h2h4 E: 7.4 2 2 2 2 B: f3g5", task="P"),
+            ScoreItem(FEN, "anything", task="A", move="nowhere"),
+            ScoreItem("8/8/8/8/8/8/8/8 w - - 0 1", "M:", task="P"),
         ]
     )
     assert (move.reward, move.outcome) == (0.0, Outcome.LEGAL)
@@ -80,14 +81,14 @@ def test_one_batch_holds_all_tasks_and_each_keeps_its_place(scorer: LocalScorer)
 @pytest.mark.parametrize(
     ("item", "why"),
     [
-        (Item(FEN, "", task="Q"), "no task 'Q'"),
-        (Item(FEN, "", task="P", scheme="delta"), "scheme 'delta' judges moves"),
-        (Item(FEN, "", scheme="graded"), "graded judges tasks P and A"),
-        (Item(FEN, "", move="e2e4"), "move 'e2e4' is only for task 'A'"),
-        (Item(FEN, "", task="A"), "not a move in UCI: ''"),
+        (ScoreItem(FEN, "", task="Q"), "no task 'Q'"),
+        (ScoreItem(FEN, "", task="P", scheme="delta"), "scheme 'delta' judges moves"),
+        (ScoreItem(FEN, "", scheme="graded"), "graded judges tasks P and A"),
+        (ScoreItem(FEN, "", move="e2e4"), "move 'e2e4' is only for task 'A'"),
+        (ScoreItem(FEN, "", task="A"), "not a move in UCI: ''"),
     ],
 )
-def test_a_task_that_does_not_fit_is_refused(scorer: LocalScorer, item: Item, why: str) -> None:
+def test_a_task_that_does_not_fit_is_refused(scorer: LocalScorer, item: ScoreItem, why: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         scorer.score(item)
     assert why in str(caught.value)

@@ -5,11 +5,13 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import httpx
 import pytest
 
+from rookery.trace import ScoreItem
 from rookery_bridges import Answer, RewardClient, RewardFault, client, trl
 from rookery_bridges.questions import read_questions
 from tests.conftest import ROOT
@@ -55,6 +57,11 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     monkeypatch.setattr(client.time, "sleep", service.slept.append)
     trl._last_verdicts.cache_clear()
     return service
+
+
+def test_an_answer_has_the_fields_of_an_item_of_the_service() -> None:
+    answer, item = ([(each.name, each.default) for each in fields(record)] for record in (Answer, ScoreItem))
+    assert answer == item
 
 
 def test_one_request_with_token_and_scheme(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

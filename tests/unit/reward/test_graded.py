@@ -14,12 +14,9 @@ from services.reward.rookworld_grades import (
     FORMAT,
     INVALID,
     Grade,
-    PolicyAnswer,
-    PolicyTruth,
     grade_policy,
     grade_state,
     read_policy,
-    refuse_policy,
 )
 
 # White is a little better; seven legal moves are judged, the engine lists five of them.
@@ -36,20 +33,12 @@ def win(cp: int) -> float:
     return win_probability(Evaluation(cp=cp))
 
 
-TRUTH = PolicyTruth(
-    top={chess.Move.from_uci(move): win(CP[move]) for move in TOP},
-    wins={chess.Move.from_uci(move): win(cp) for move, cp in CP.items() if move not in TOP},
-    win=win_probability,
-)
+WINS = {chess.Move.from_uci(move): win(cp) for move, cp in CP.items()}
 
 
-def grade(text: str, board: chess.Board = BOARD, truth: PolicyTruth = TRUTH) -> Grade:
-    answer = read_policy(text, board)
-    refused = refuse_policy(answer)
-    if refused is not None:
-        return refused
-    assert answer is not None
-    return grade_policy(answer, truth)
+def grade(text: str, board: chess.Board = BOARD, wins: dict[chess.Move, float] = WINS) -> Grade:
+    """The grade if the first five of `wins` are the engine's."""
+    return grade_policy(read_policy(text, board), wins, top=list(wins)[:5])
 
 
 def test_the_engine_s_own_answer_is_perfect() -> None:
@@ -110,11 +99,6 @@ def test_reasoning_is_not_the_answer() -> None:
     assert grade(f"<think>{PERFECT_TEXT}").reward == INVALID
 
 
-def test_grading_an_answer_without_a_move_is_a_mistake_of_the_caller() -> None:
-    with pytest.raises(ValueError, match="without a legal best move"):
-        grade_policy(PolicyAnswer((None,), (Evaluation(cp=0),), None), TRUTH)
-
-
 def test_the_engine_must_be_asked_about_each_legal_move_once() -> None:
     answer = read_policy("M: f1b5 a2a3 f1b5 e2e5 E: 0 0 0 0 B: f3g1", BOARD)
     assert answer is not None
@@ -129,21 +113,18 @@ def test_a_move_named_twice_counts_with_its_first_evaluation() -> None:
 def test_few_legal_moves_are_a_whole_list() -> None:
     lone = chess.Board("7k/8/8/8/8/8/6r1/7K w - - 0 1")
     [take] = lone.legal_moves
-    truth = PolicyTruth(top={take: 0.5}, wins={}, win=win_probability)
-    assert grade("M: h1g2 E: 0.0 B: h1g2", lone, truth).reward == 1.0
-    assert grade("M: h1g2 h1h2 E: 0.0 0.0 B: h1g2", lone, truth).reward == 0.4
+    assert grade("M: h1g2 E: 0.0 B: h1g2", lone, {take: 0.5}).reward == 1.0
+    assert grade("M: h1g2 h1h2 E: 0.0 0.0 B: h1g2", lone, {take: 0.5}).reward == 0.4
 
 
 def test_mate_is_an_evaluation_and_a_delivered_mate_is_certain() -> None:
     board = chess.Board(MATE[0])
     moves = [chess.Move.from_uci(move) for move in ("a1a8", "g1f2", "g1g2", "g1h2", "a1a7")]
-    truth = PolicyTruth(
-        top=dict(zip(moves, (1.0, 0.9, 0.9, 0.89, 0.88), strict=True)), wins={}, win=win_probability
-    )
+    wins = dict(zip(moves, (1.0, 0.9, 0.9, 0.89, 0.88), strict=True))
     text = "M: a1a8 g1f2 g1g2 g1h2 a1a7 E: 999.99 6.0 6.0 5.8 5.5 B: a1a8"
-    assert grade(text, board, truth).reward == 1.0
-    assert grade(text.replace("999.99", "12.0"), board, truth).reward == 1.0  # as sure as a win gets
-    assert grade(text.replace("999.99", "-999.99"), board, truth).reward == 0.8
+    assert grade(text, board, wins).reward == 1.0
+    assert grade(text.replace("999.99", "12.0"), board, wins).reward == 1.0  # as sure as a win gets
+    assert grade(text.replace("999.99", "-999.99"), board, wins).reward == 0.8
 
 
 @pytest.mark.parametrize(
@@ -169,14 +150,10 @@ def test_policy_hacks_earn_at_most(hack: str, most: float) -> None:
 
 
 def test_constant_evaluations_lose_a_step_unless_they_are_true() -> None:
-    sharp = PolicyTruth(
-        top={move: win_probability(Evaluation(cp=150 + 10 * n)) for n, move in enumerate(TRUTH.top)},
-        wins=TRUTH.wins,
-        win=win_probability,
-    )
-    assert grade(PERFECT_TEXT, truth=sharp).reward == 0.6
+    sharp = WINS | {chess.Move.from_uci(move): win(150 + 10 * n) for n, move in enumerate(TOP)}
+    assert grade(PERFECT_TEXT, wins=sharp).reward == 0.6
     zeros = policy_answer(Fields(TOP, (0.0,) * 5, "f1b5"))
-    assert grade(zeros, truth=sharp).reward == 0.6
+    assert grade(zeros, wins=sharp).reward == 0.6
 
 
 _UCI = st.sampled_from([*CP, "e2e5", "a1a1", "h1h3"])
@@ -194,12 +171,9 @@ def _mirror(uci: str) -> str:
 
 @given(_ANSWERS, _UCI)
 def test_colour_does_not_matter(named: list[tuple[str, int]], best: str) -> None:
-    def mirrored(wins: dict[chess.Move, float]) -> dict[chess.Move, float]:
-        return {chess.Move.from_uci(_mirror(move.uci())): value for move, value in wins.items()}
-
-    truth = PolicyTruth(mirrored(dict(TRUTH.top)), mirrored(dict(TRUTH.wins)), TRUTH.win)
+    mirrored = {chess.Move.from_uci(_mirror(move.uci())): value for move, value in WINS.items()}
     text = _text([(_mirror(move), cp) for move, cp in named], _mirror(best))
-    assert grade(text, BOARD.mirror(), truth) == grade(_text(named, best))
+    assert grade(text, BOARD.mirror(), mirrored) == grade(_text(named, best))
 
 
 @given(_ANSWERS, _UCI)

@@ -2,6 +2,8 @@
 
 import math
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import chess
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from commentary import read
 from rookery.errors import InvalidInput
-from rookery.schemes import TERMS, TermInput, find_scheme
+from rookery.schemes import TERMS, Evidence, find_scheme
 from rookery.trace import Evaluation, Outcome
 from services.reward.truth import truth_of
 
@@ -19,7 +21,7 @@ TIDY = r"<think>The rook hangs.</think> I take it: \boxed{Rxa8}"
 
 wins = st.floats(0.0, 1.0)
 JUDGES = sorted(name for name, term in TERMS.items() if term.judges_move)
-BY_ENGINE = [name for name in JUDGES if not TERMS[name].needs_model]
+BY_ENGINE = [name for name in JUDGES if TERMS[name].uses != "model"]
 moves = st.sampled_from(JUDGES)
 weights = st.sampled_from(["", "0.1*", "2*", "1000*", ".5*"])
 sums = st.builds(
@@ -30,15 +32,35 @@ SAID = ("White is to move.", "Material is level.", "White has a passed pawn on e
 texts = st.sampled_from(["", TIDY, *SAID, " ".join(SAID), "x" * 50, "x" * 150, "x" * 5000])
 
 
-def evidence(best: float, played: float, response: str = "", worst: float = 0.0) -> TermInput:
-    best, played, worst = max(best, played, worst), max(played, worst), worst
-    return TermInput(
-        *(best, played, response, worst),
+EVEN = Evaluation(cp=0)
+
+
+@dataclass
+class Known(Evidence):
+    """Evidence that a test chooses."""
+
+    win_best: float = 0.5
+    win_played: float = 0.5
+    response: str = ""
+    win_worst: float = 0.0
+    score: Evaluation = EVEN
+    wins_named: Sequence[float] = ()
+    legal_moves: int = 20
+    truth: float = 0.0
+    model: float = 0.0
+
+
+def evidence(best: float, played: float, response: str = "", worst: float = 0.0) -> Known:
+    played = max(played, worst)
+    return Known(
+        max(best, played),
+        played,
+        response,
+        worst,
         model=played,
         wins_named=(worst, played),
-        legal_moves=20,
         truth=truth_of(read(chess.STARTING_FEN, response)),
-        played=Evaluation(mate=1) if played == 1 else Evaluation(cp=0),
+        score=Evaluation(mate=1) if played == 1 else EVEN,
     )
 
 
@@ -59,7 +81,7 @@ def test_less_regret_is_never_worse(name: str, best: float, one: float, other: f
     best = max(best, high)
     worst = min(worst, low)
     value = TERMS[name].value
-    assert value(TermInput(best, high, "", worst)) >= value(TermInput(best, low, "", worst))
+    assert value(Known(best, high, "", worst)) >= value(Known(best, low, "", worst))
 
 
 @pytest.mark.parametrize("name", BY_ENGINE)
@@ -83,13 +105,13 @@ def test_the_best_move_earns_the_most(name: str) -> None:
     ],
 )
 def test_values(name: str, best: float, played: float, worst: float, value: float) -> None:
-    assert TERMS[name].value(TermInput(best, played, "", worst)) == pytest.approx(value, abs=1e-4)
+    assert TERMS[name].value(Known(best, played, "", worst)) == pytest.approx(value, abs=1e-4)
 
 
 @pytest.mark.parametrize(("mate", "value"), [(1, 1.0), (4, 0.25), (None, 0.0), (-1, 0.0), (-3, 0.0)])
 def test_mate_is_worth_more_the_nearer_it_is(mate: int | None, value: float) -> None:
-    played = Evaluation(mate=mate) if mate else Evaluation(cp=900)
-    assert TERMS["mate"].value(TermInput(0.9, 0.9, "", played=played)) == value
+    score = Evaluation(mate=mate) if mate else Evaluation(cp=900)
+    assert TERMS["mate"].value(Known(score=score)) == value
 
 
 @pytest.mark.parametrize(
@@ -114,7 +136,7 @@ def test_mate_is_worth_more_the_nearer_it_is(mate: int | None, value: float) -> 
     ],
 )
 def test_format_is_one_thought_then_one_box(response: str, value: float) -> None:
-    assert TERMS["format"].value(TermInput(0.5, 0.5, response)) == value
+    assert TERMS["format"].value(Known(response=response)) == value
 
 
 def test_format_takes_time_in_proportion_to_the_text() -> None:
@@ -122,7 +144,7 @@ def test_format_takes_time_in_proportion_to_the_text() -> None:
         texts = ("<think>" * (size // 7), "<think>" + "x" * size + "<", "<think>" + " " * size, " " * size)
         begin = time.process_time()
         for text in texts:
-            TERMS["format"].value(TermInput(0.5, 0.5, text))
+            TERMS["format"].value(Known(response=text))
         return time.process_time() - begin
 
     assert seconds(1_000_000) < 100 * max(seconds(100_000), 1e-3)
@@ -132,7 +154,7 @@ def test_length_costs_beyond_what_is_allowed() -> None:
     scheme = find_scheme("delta + 0.2*length(100)")
 
     def price(chars: int) -> float:
-        return scheme.components(TermInput(0.5, 0.5, "x" * chars))["length(100)"]
+        return scheme.components(Known(response="x" * chars))["length(100)"]
 
     assert [price(chars) for chars in (0, 100, 150, 200, 10_000)] == pytest.approx([0, 0, -0.1, -0.2, -0.2])
 
@@ -152,8 +174,8 @@ def test_candidates_are_the_share_that_is_legal_and_different_times_the_best(
     wins_named: tuple[float, ...], legal_moves: int, value: float
 ) -> None:
     ((_, term),) = (pair for pair in find_scheme("delta+candidates").terms if pair[1].candidates)
-    inputs = TermInput(0.9, 0.1, "", wins_named=wins_named, legal_moves=legal_moves)
-    assert term.value(inputs) == pytest.approx(value)
+    known = Known(0.9, 0.1, wins_named=wins_named, legal_moves=legal_moves)
+    assert term.value(known) == pytest.approx(value)
 
 
 def test_a_scheme_names_its_versions() -> None:

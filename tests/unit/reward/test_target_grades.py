@@ -17,7 +17,7 @@ from rookery.rookworld import PolicyAnswer, StateAnswer, parse_policy_line, poli
 from rookery.rookworld_env import step
 from rookery.trace import Outcome
 from services.reward.rookworld_grades import FORMAT, INVALID, Grade, grade_state
-from services.reward.rookworld_judge import judged_by_target
+from services.reward.rookworld_task import judged_by_target
 from services.reward.target_grades import EVALUATION_SPAN, grade_target
 
 K = 0.00368208
