@@ -7,7 +7,6 @@ model chooses actions in a dialogue (see the board, list the legal moves, move);
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import chess
 
@@ -20,31 +19,12 @@ _WRONG_MOVES = frozenset({Outcome.ILLEGAL, Outcome.AMBIGUOUS, Outcome.NULL_MOVE}
 _VALUES = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9}
 
 
-@dataclass(frozen=True, slots=True)
-class LlmChess:
-    """The counts of llm_chess. Moves are those of both sides; averages of material are weighted by them."""
+def count(games: Sequence[Game]) -> dict[str, float] | None:
+    """The counts over `games`, in all of which the model is Black; None without games.
 
-    total_games: int
-    black_llm_wins: int
-    white_rand_wins: int
-    draws: int
-    win_loss: float
-    """(wins - losses) / games / 2 + 1/2, from 0 to 1."""
-    game_duration: float
-    """Mean share of the 200 plies that the games lasted; 1 for those that ran out of them."""
-    llm_total_moves: int
-    llm_wrong_actions: int
-    llm_wrong_moves: int
-    wrong_actions_per_100moves: float
-    wrong_moves_per_100moves: float
-    average_moves: float
-    llm_avg_material: float
-    rand_avg_material: float
-    material_diff_llm_minus_rand: float
-
-
-def count(games: Sequence[Game]) -> LlmChess | None:
-    """The counts over `games`, in all of which the model is Black; None without games."""
+    Moves are those of both sides; averages of material are weighted by them. `win_loss` is from 0 to 1.
+    `game_duration` is the mean share of the 200 plies that the games lasted; 1 for those that reached them.
+    """
     if not games:
         return None
     moves = [len(game.turns) for game in games]
@@ -64,23 +44,23 @@ def count(games: Sequence[Game]) -> LlmChess | None:
         1.0 if game.termination == PLY_LIMIT else n / RULES.max_plies
         for game, n in zip(games, moves, strict=True)
     ]
-    return LlmChess(
-        total_games=len(games),
-        black_llm_wins=wins,
-        white_rand_wins=losses,
-        draws=len(games) - wins - losses,
-        win_loss=(wins - losses) / len(games) / 2 + 0.5,
-        game_duration=sum(durations) / len(games),
-        llm_total_moves=total,
-        llm_wrong_actions=wrong_actions,
-        llm_wrong_moves=wrong_moves,
-        wrong_actions_per_100moves=100 * wrong_actions / total,
-        wrong_moves_per_100moves=100 * wrong_moves / total,
-        average_moves=total / len(games),
-        llm_avg_material=material[chess.BLACK],
-        rand_avg_material=material[chess.WHITE],
-        material_diff_llm_minus_rand=material[chess.BLACK] - material[chess.WHITE],
-    )
+    return {
+        "total_games": len(games),
+        "black_llm_wins": wins,
+        "white_rand_wins": losses,
+        "draws": len(games) - wins - losses,
+        "win_loss": (wins - losses) / len(games) / 2 + 0.5,
+        "game_duration": sum(durations) / len(games),
+        "llm_total_moves": total,
+        "llm_wrong_actions": wrong_actions,
+        "llm_wrong_moves": wrong_moves,
+        "wrong_actions_per_100moves": 100 * wrong_actions / total,
+        "wrong_moves_per_100moves": 100 * wrong_moves / total,
+        "average_moves": total / len(games),
+        "llm_avg_material": material[chess.BLACK],
+        "rand_avg_material": material[chess.WHITE],
+        "material_diff_llm_minus_rand": material[chess.BLACK] - material[chess.WHITE],
+    }
 
 
 def _material(game: Game, colour: chess.Color) -> int:

@@ -8,7 +8,6 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from arena.matches.game import ILLEGAL_MOVE, Game, Rules
-from arena.matches.llm_chess import LlmChess
 from arena.matches.tournament import Unplayed
 from arena.players.player import Player
 from arena.strength.fit import Ratings
@@ -89,7 +88,7 @@ class MatchReport:
     encounters: tuple[Encounter, ...]
     ratings: Ratings | None
     sprt: SprtResult | None
-    llm_chess: LlmChess | None
+    llm_chess: Mapping[str, float] | None
     terminations: Mapping[str, int]
     unplayed: tuple[Unplayed, ...]
     seconds: float

@@ -226,7 +226,7 @@ class _Session:
         schedule: str,
         ratings: Ratings | None = None,
         sprt: SprtResult | None = None,
-        counts: llm_chess.LlmChess | None = None,
+        counts: Mapping[str, float] | None = None,
     ) -> MatchReport:
         """The content of match.json, which it also writes."""
         book = self._settings.openings

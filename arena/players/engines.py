@@ -31,8 +31,10 @@ MOVE_S = 600.0
 
 _EXACT_SCORE = re.compile(rb"info .*\bscore (cp|mate) (-?\d++)(?! (?:lower|upper)bound)")
 
+FULL_SKILL = 20
+"""Of Stockfish and Fairy-Stockfish."""
+
 _STOP_S = 3.0
-_FULL_SKILL = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,65 +187,10 @@ def inspect(path: Path) -> Binary:
         raise SetupError(f"{str(path)!r} is not a UCI engine: {error or type(error).__name__}") from error
 
 
-def _binary(path: Path | None, *, setting: str, engine: str = "stockfish") -> Binary:
+def find_binary(path: Path | None, *, setting: str = "path=", engine: str = "stockfish") -> Binary:
+    """The engine at `path`, or else the one of this machine. Raises `SetupError` if there is none."""
     binary = inspect(find_engine(path, setting=setting, engine=engine))
     return replace(binary, sha256=hashlib.sha256(path.read_bytes()).hexdigest()) if path else binary
-
-
-def stockfish(
-    name: str,
-    *,
-    limit: chess.engine.Limit,
-    skill: int | None = None,
-    elo: int | None = None,
-    hash_mb: int = 1,
-    path: Path | None = None,
-) -> EnginePlayer:
-    """Stockfish at a limit, at full strength, a skill level or a `UCI_Elo`.
-
-    Raises:
-        SetupError: there is no Stockfish.
-        InvalidInput: its version does not have this skill or Elo.
-    """
-    binary = _binary(path, setting="path=")
-    weaker: dict[str, chess.engine.ConfigValue] = {}
-    if skill is not None:
-        weaker["Skill Level"] = skill
-    if elo is not None:
-        weaker |= {"UCI_LimitStrength": True, "UCI_Elo": elo}
-    full = elo is None and skill in (None, _FULL_SKILL)
-    options = {"Threads": 1, "Hash": hash_mb, **weaker}
-    return EnginePlayer(name, binary, limit=limit, options=options, reproducible=full and limit.time is None)
-
-
-def fairy(name: str, *, level: int, path: Path | None = None) -> EnginePlayer:
-    """Fairy-Stockfish at Lichess's `level`, 1 to 8, without the clock.
-
-    Raises:
-        SetupError: there is no Fairy-Stockfish.
-    """
-    skill, depth = LICHESS_LEVELS[level - 1]
-    return EnginePlayer(
-        name,
-        _binary(path, setting="path=", engine="fairy-stockfish"),
-        limit=chess.engine.Limit(depth=depth),
-        options={"Threads": 1, "Hash": 16, "Skill Level": skill},
-        reproducible=skill == _FULL_SKILL,
-    )
-
-
-def uci(
-    name: str, path: Path, *, limit: chess.engine.Limit, options: Mapping[str, chess.engine.ConfigValue]
-) -> EnginePlayer:
-    """Any UCI engine, with one thread unless `options` say otherwise.
-
-    Raises:
-        SetupError: `path` is not a UCI engine.
-        InvalidInput: the engine has no such option, or not with this value.
-    """
-    binary = _binary(path, setting="uci:PATH")
-    single = {"Threads": 1} if "Threads" in binary.options else {}
-    return EnginePlayer(name, binary, limit=limit, options={**single, **options}, reproducible=False)
 
 
 def _checked_options(

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 import chess.engine
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from arena.players import engines
+from arena.players.engines import FULL_SKILL, LICHESS_LEVELS, EnginePlayer, find_binary
 from arena.players.model import ModelPlayer
 from arena.players.player import EpsilonRandomPlayer, FirstLegalPlayer, Player, RandomPlayer
 from rookery.access import AccessSettings
@@ -126,7 +126,7 @@ class _Limited(_Spec):
 
 
 class _Stockfish(_Limited):
-    skill: Annotated[int, Field(ge=0, le=20)] | None = None
+    skill: Annotated[int, Field(ge=0, le=FULL_SKILL)] | None = None
     elo: PositiveInt | None = None
     hash: PositiveInt = 1
     path: Path | None = None
@@ -134,37 +134,57 @@ class _Stockfish(_Limited):
     def player(self) -> Player:
         if self.skill is not None and self.elo is not None:
             raise InvalidInput("skill= and elo= exclude each other: both set Stockfish's skill")
-        return engines.stockfish(
-            self.player_name,
-            limit=self.limit,
-            skill=self.skill,
-            elo=self.elo,
-            hash_mb=self.hash,
-            path=self.path,
-        )
+        options: dict[str, chess.engine.ConfigValue] = {"Threads": 1, "Hash": self.hash}
+        if self.skill is not None:
+            options["Skill Level"] = self.skill
+        if self.elo is not None:
+            options |= {"UCI_LimitStrength": True, "UCI_Elo": self.elo}
+        full = self.elo is None and self.skill in (None, FULL_SKILL) and not self.movetime
+        binary = find_binary(self.path)
+        return EnginePlayer(self.player_name, binary, limit=self.limit, options=options, reproducible=full)
 
 
 class _Fairy(_Spec):
+    """Fairy-Stockfish at a level of Lichess, without the clock."""
+
     level: int = Field(ge=1, le=8)
     path: Path | None = None
 
     def player(self) -> Player:
-        return engines.fairy(self.player_name, level=self.level, path=self.path)
+        skill, depth = LICHESS_LEVELS[self.level - 1]
+        return EnginePlayer(
+            self.player_name,
+            find_binary(self.path, engine="fairy-stockfish"),
+            limit=chess.engine.Limit(depth=depth),
+            options={"Threads": 1, "Hash": 16, "Skill Level": skill},
+            reproducible=skill == FULL_SKILL,
+        )
 
 
 class _Uci(_Limited):
+    """Any UCI engine, with one thread unless an option says otherwise."""
+
     has_place: ClassVar[bool] = True
     option: dict[str, str] = Field(default_factory=dict)
 
     def player(self) -> Player:
-        return engines.uci(self.player_name, Path(self.place), limit=self.limit, options=self.option)
+        binary = find_binary(Path(self.place), setting="uci:PATH")
+        single: dict[str, str | int] = {"Threads": 1} if "Threads" in binary.options else {}
+        options = single | self.option
+        return EnginePlayer(self.player_name, binary, limit=self.limit, options=options, reproducible=False)
 
 
 class _EpsilonRandom(_Limited):
     share: float = Field(ge=0, le=1)
 
     def player(self) -> Player:
-        engine = engines.stockfish(f"{self.player_name}-engine", limit=self.limit)
+        engine = EnginePlayer(
+            f"{self.player_name}-engine",
+            find_binary(None),
+            limit=self.limit,
+            options={"Threads": 1, "Hash": 1},
+            reproducible=not self.movetime,
+        )
         return EpsilonRandomPlayer(engine, self.share, self.player_name)
 
 

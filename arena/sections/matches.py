@@ -6,6 +6,8 @@ Their folders are in the folder of the report and are named `matches` or `matche
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +62,8 @@ def _elo(elo: Mapping[str, float | None] | None) -> Estimate:
     return Estimate(elo["value"], (-math.inf if low is None else low, math.inf if high is None else high))
 
 
-def _count(key: str) -> Callable[[Any], Estimate]:
-    return lambda item: Estimate(float(item[key]), None)
-
-
-def _pair_count(index: int) -> Callable[[Any], Estimate]:
-    return lambda item: Estimate(float(item["pairs"]["counts"][index]), None)
+def _count(*place: str | int) -> Callable[[Any], Estimate]:
+    return lambda item: Estimate(float(reduce(getitem, place, item)), None)
 
 
 def _first_try_legality(player: Any) -> Estimate:
@@ -77,6 +75,8 @@ def _whole(name: str, title: str, explanation: str = "") -> Metric:
     return Metric(name, title, explanation, "whole", "neither")
 
 
+_GAMES = tuple((_whole(name, name.capitalize()), _count(name)) for name in ("wins", "draws", "losses"))
+
 _RESULTS: Iterable[tuple[Metric, Callable[[Any], Estimate]]] = (
     (_whole("elo", "Elo", "difference in strength"), lambda e: _elo(e["elo"])),
     (
@@ -85,11 +85,9 @@ _RESULTS: Iterable[tuple[Metric, Callable[[Any], Estimate]]] = (
     ),
     (_whole("normalised_elo", "Normalised Elo"), lambda e: _elo(e["normalised_elo"])),
     (Metric("superiority", "Superiority", "likelihood that it is stronger"), _count("superiority")),
-    (_whole("wins", "Wins"), _count("wins")),
-    (_whole("draws", "Draws"), _count("draws")),
-    (_whole("losses", "Losses"), _count("losses")),
+    *_GAMES,
     *(
-        (_whole(f"pairs_{points}", f"Pairs with {points}", "points"), _pair_count(i))
+        (_whole(f"pairs_{points}", f"Pairs with {points}", "points"), _count("pairs", "counts", i))
         for i, points in enumerate(_PAIRS)
     ),
 )
@@ -100,9 +98,7 @@ _PLAYERS: Iterable[tuple[Metric, Callable[[Any], Estimate]]] = (
         Metric("first_try_legality", "Legal at once", "share of turns whose first answer is legal"),
         _first_try_legality,
     ),
-    (_whole("wins", "Wins"), _count("wins")),
-    (_whole("draws", "Draws"), _count("draws")),
-    (_whole("losses", "Losses"), _count("losses")),
+    *_GAMES,
     (_whole("forfeits", "Forfeits", "games lost by an illegal move"), _count("forfeits")),
     (_whole("replaced", "Replaced moves", "random legal moves instead of illegal ones"), _count("replaced")),
 )

@@ -226,12 +226,14 @@ def test_the_counts_of_llm_chess(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     games, counts = read_games(tmp_path / "games.jsonl"), report.llm_chess
     assert {(game.white, game.black, game.opening) for game in games} == {("random", "model", START)}
     assert report.rules == llm_chess.RULES
-    assert (counts.total_games, counts.white_rand_wins + counts.black_llm_wins + counts.draws) == (12, 12)
-    assert counts.llm_total_moves == sum(len(game.turns) for game in games)
+    assert (
+        counts["total_games"] == counts["white_rand_wins"] + counts["black_llm_wins"] + counts["draws"] == 12
+    )
+    assert counts["llm_total_moves"] == sum(len(game.turns) for game in games)
     failed = [outcome for game in games for turn in game.turns[1::2] for outcome in turn.outcomes]
-    assert counts.llm_wrong_moves == failed.count("illegal") > 0
-    assert counts.llm_wrong_actions == 0
-    assert 0 < counts.game_duration <= 1
+    assert counts["llm_wrong_moves"] == failed.count("illegal") > 0
+    assert counts["llm_wrong_actions"] == 0
+    assert 0 < counts["game_duration"] <= 1
     assert report.encounters[0].elo.value is None
 
 
