@@ -156,7 +156,6 @@ def _squares(context: Context, tokens: list[Token]) -> list[chess.Square]:
 
 _PIECE, _PIECES, _MOVE = _mark("pi"), rf"{_mark_list('pg')}|{_mark('i')}", _mark("mlq")
 
-
 _ALL = (
     SlotType("piece", _PIECE, Naming.piece, lambda s, t: s.piece(t[0]), "piece", squares=True),
     SlotType("before", _PIECE, lambda n, v: n.piece(v, n.before), _read_before, squares=True),

@@ -33,7 +33,6 @@ _ASSIGNED = re.compile(
 )
 """A quoted value, with its escapes, ends at the same quotation mark or with the line."""
 
-
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )

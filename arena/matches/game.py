@@ -132,7 +132,6 @@ class Game:
 SCORES = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}
 """White's score of each result."""
 
-
 Play: TypeAlias = Callable[[Fixture], Awaitable[Game]]
 """Plays a game between players and by rules that it knows: `play` here, or a worker elsewhere."""
 

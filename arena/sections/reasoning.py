@@ -22,7 +22,6 @@ _NOTE = (
     "of them. Claims about the board are checked in the sentences that the commentary library understands."
 )
 
-
 _GAIN_NOTE = (
     "Regret of greedy answers at the positions where all three moves are legal: the move in the box, the "
     "candidate named first, and the move of an answer that begins with the box. A gain is the regret that "

@@ -37,7 +37,6 @@ PART_SIZE = 128
 SHARD_SIZE = 8
 """The number of positions that a worker gets at a time, and does again if it dies."""
 
-
 RareKind: TypeAlias = Literal["mate-in-one", "check"]
 
 

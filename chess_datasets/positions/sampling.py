@@ -29,7 +29,6 @@ T = TypeVar("T")
 _SPARE = 64
 """Extra positions kept per phase, because a position may have different phases in different games."""
 
-
 _NO_LIMIT = 1 << 64
 _FIRST_ROOM = 1 << 12
 _SIZE_BYTES = 4

@@ -15,7 +15,6 @@ from commentary.context import Context, Unknown, Unresolved
 concept = of_topic("given", weight=0.1)
 move_concept = of_topic("given", about_moves=True, weight=0.1)
 
-
 _JUDGED = (
     "((currently|already|now|still|somewhat|quite|relatively|fairly|rather|well|actively|also) )?"
     "((located|placed|positioned|posted|exposed|active|safe|developed|vulnerable) )?"

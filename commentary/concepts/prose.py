@@ -10,7 +10,6 @@ from commentary.context import Context, Unknown
 concept = of_topic("prose")
 move_concept = of_topic("prose", about_moves=True)
 
-
 move_concept(
     "captures with a piece",
     holds=lambda context, victim, piece: context.victim == victim and piece == context.origin,

@@ -27,7 +27,6 @@ move_concept(
     "||~end the game( on the spot)?",
 )
 
-
 move_concept(
     "stalemates",
     detect=when(lambda step: step.after.is_stalemate()),
@@ -180,7 +179,6 @@ move_concept("threatens mate", detect=_threatens_mate, holds=would_mate, weight=
     "||~(prepare mate|threaten checkmate) with {foe}",
     "||~threaten " + AT_ONCE,
 )
-
 
 move_concept("threatens a move", holds=is_threat).says(
     "||~(threaten|carry the threat of) (to play )?{foe}( next)?"

@@ -38,7 +38,6 @@ VOICES = {
 }
 """By name: jotted notes, a book's annotator, a coach who says we, a player who thinks aloud."""
 
-
 _LEAST_WITH_CANDIDATES = 60
 
 

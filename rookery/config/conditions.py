@@ -152,7 +152,6 @@ Precision: TypeAlias = Literal["auto", "fp32", "bf16"]
 LrSchedule: TypeAlias = Literal["constant", "linear", "cosine"]
 """The learning rate's schedule after the warm-up."""
 
-
 ADAPTER_CONDITIONS = {name: When("lora_rank", but=(0,)) for name in ("lora_alpha", "lora_targets")}
 """Conditions of the settings of an adapter."""
 

@@ -36,10 +36,8 @@ MiniMax-M1 (2506.13585) gives none. gspo's paper (2507.18071, section 5.1) clips
 batch of rollouts. Groups of earlier versions have larger ratios; README.md has the measurement.
 """
 
-
 _CLIPPING = When("objective", ("grpo", "dr-grpo", "dapo", "gspo", "ppo"))
 _PENALISED = When("kl", ("k1", "k2", "k3", "policy_reference", "reference_policy", "symmetric"))
-
 
 KL_ALIASES = {"forward": "policy_reference", "reverse": "reference_policy"}
 """RookWorld's names of the divergences, still accepted. Earlier versions recorded them."""

@@ -45,7 +45,6 @@ MAX_AHEAD = 24
 _KILLED_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 """Exit codes of an engine that was killed from outside. No position can cause them."""
 
-
 _USUAL_PLACES = ("/usr/games", "/usr/local/games", "/usr/local/bin", "/opt/homebrew/bin")
 _OPTIONS = "setoption name Threads value 1\nsetoption name UCI_ShowWDL value true\n"
 _END_OF_ANSWER = b"\nbestmove "

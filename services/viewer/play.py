@@ -24,7 +24,6 @@ ENGINE = "engine"
 """The player that is not a version of the policy."""
 MAX_MOVES = 600
 
-
 _UCI = re.compile(r"[a-h][1-8][a-h][1-8][qrbn]?")
 
 

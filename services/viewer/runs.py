@@ -32,7 +32,6 @@ groups, unless a step takes more than 81."""
 _TAIL_BYTES = 1 << 16
 """Many times the length of a step's line."""
 
-
 _COPIED_AT_ONCE = re.compile(r"[^/]+\.(json|jsonl|toml)|adapters/[^/]+/state\.json")
 """The files of a run's folder that are copied from a store at once. Archive and ratios follow one by one."""
 
