@@ -254,12 +254,7 @@ class Parser:
                 yield from self._clause(concept, template, part, match, subject)
 
     def _clause(
-        self,
-        concept: Concept,
-        template: Template,
-        part: _Part,
-        match: re.Match[str],
-        subject: Token | None,
+        self, concept: Concept, template: Template, part: _Part, match: re.Match[str], subject: Token | None
     ) -> Iterator[Clause]:
         slots: list[tuple[str, Any]] = []
         groups = match.groupdict()
@@ -280,13 +275,7 @@ class Parser:
         if subject is None and template.subject:
             subject = dict(slots)[template.subject.name][-1]
         yield Clause(
-            concept,
-            template,
-            part.text,
-            start=part.start,
-            end=part.end,
-            slots=tuple(slots),
-            subject=subject,
+            concept, template, part.text, start=part.start, end=part.end, slots=tuple(slots), subject=subject
         )
 
     @staticmethod

@@ -142,10 +142,7 @@ INTRODUCTIONS: tuple[tuple[Subject, re.Pattern[str]], ...] = (
             r"is designed|is there) to )?"
         ),
     ),
-    (
-        "move",
-        re.compile(rf"^(?:«i\d+»|this|that|which|{_REFERENCE}) (?:(?:aims|serves|helps|wants) to )?"),
-    ),
+    ("move", re.compile(rf"^(?:«i\d+»|this|that|which|{_REFERENCE}) (?:(?:aims|serves|helps|wants) to )?")),
     ("line", re.compile(r"^«l\d+»,? ")),
     ("piece", re.compile(r"^«[p]\d+»,? ")),
     ("piece", re.compile(r"^(?:«i\d+»|which|that) ")),

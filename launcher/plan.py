@@ -249,10 +249,7 @@ def _command(name: str, plan: Plan) -> Command:
         service.argv,
         plan.run_dir / "logs" / f"{name}.log",
         probe_url=f"{plan.url(name)}/readyz",
-        env={
-            **plan.settings[name].child_environment(),
-            CONFIG_VARIABLE: str(plan.settings_file(name)),
-        },
+        env={**plan.settings[name].child_environment(), CONFIG_VARIABLE: str(plan.settings_file(name))},
         addresses=tuple((HOST, port) for port in plan.ports[name].values()),
     )
 

@@ -16,14 +16,7 @@ import chess
 import chess.engine
 
 from arena.players.player import Player, Reply
-from arena.uci.commands import (
-    DECLARATIONS,
-    Options,
-    UciSearch,
-    parse_go,
-    parse_option,
-    parse_position,
-)
+from arena.uci.commands import DECLARATIONS, Options, UciSearch, parse_go, parse_option, parse_position
 from rookery import __version__
 from rookery.errors import InvalidInput, RookeryError
 

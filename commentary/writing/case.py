@@ -38,10 +38,7 @@ STRONG = 1.5
 
 _AIMED = ("attacks", "forks", "adds an attacker", "targets a weakness", "captures", "pawn strikes", "pins")
 _FAINT = ("covers squares", "centralises", "denies a square", "takes a file")
-STATES = (
-    *("checks", "discovers check"),
-    *("mates", "stalemates", "promotes", "leaves check"),
-)
+STATES = ("checks", "discovers check", "mates", "stalemates", "promotes", "leaves check")
 """Deeds that are no purpose: a move is check, it does not aim to be."""
 
 
@@ -173,14 +170,7 @@ def _candidate(
     loss = Loss.NOTHING if line is best else Loss.of(best.score, line.score)
     back = taken is not None and step.victim == taken
     return Candidate(
-        step.move,
-        line.score,
-        step,
-        full=play,
-        loss=loss,
-        is_best=line is best,
-        threat=feared,
-        retakes=back,
+        step.move, line.score, step, full=play, loss=loss, is_best=line is best, threat=feared, retakes=back
     )
 
 
