@@ -52,11 +52,9 @@ def same_question(fen: str) -> str:
 def read_jsonl(path: Path, *, report: FenReport | None = None) -> list[Position]:
     """The positions of a file with one per line, as `rookery data sample` writes them.
 
-    With a `report`, lines that are no possible position are left out and listed in it.
-
-    Raises:
-        InvalidInput: the file cannot be read, or without a `report`, a line is no possible position. The
-            message names the line.
+    With a `report`, lines that are no possible position are left out and listed in it. Raises `InvalidInput`
+    if the file cannot be read, or without a `report`, a line is no possible position. The message names the
+    line.
     """
     try:
         lines = path.read_text(encoding=encoding_of(path)).split("\n")

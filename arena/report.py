@@ -113,11 +113,8 @@ def replace_file(path: Path, content: bytes) -> None:
 def learning_curve(folder: Path, *, theme: Theme = "light", random_regret: float | None = None) -> bytes:
     """The curves of the run in `folder` as PNG, with the strength of its versions if it was measured.
 
-    `random_regret` is the regret of a random legal move, drawn for comparison.
-
-    Raises:
-        NotFound: it has no metrics.
-        InvalidInput: its files cannot be read.
+    `random_regret` is the regret of a random legal move, drawn for comparison. Raises `NotFound` if it has no
+    metrics, `InvalidInput` if its files cannot be read.
     """
     reference = {} if random_regret is None else {"regret_random": random_regret}
     steps = [{**step, **reference} for step in read_metrics(folder / METRICS_FILE)]

@@ -28,14 +28,11 @@ _LONGEST_TEXT = 20_000
 def read(position: str | Study, text: str) -> Reading:
     """Reads a text about a position: every sentence, understood or not, with its claims and their truth.
 
-    `position` is a FEN, or a `Study` with an engine's lines and scores. Without them claims about scores,
-    and lines of play, are neither true nor false. The move in the last `\\boxed{}` is the one that the text
-    chooses. Any text can be read. Nothing is guessed: a sentence counts as read only when all of it
-    is understood. Beyond 20,000 characters of text, and in sentences of more than 600, nothing is read, nor
-    once a text has cost as much work as five long ones.
-
-    Raises:
-        ValueError: the position is broken.
+    `position` is a FEN, or a `Study` with an engine's lines and scores. Without them claims about scores, and
+    lines of play, are neither true nor false. The move in the last `\\boxed{}` is the one that the text
+    chooses. Any text can be read. Nothing is guessed: a sentence counts as read only when all of it is
+    understood. Beyond 20,000 characters of text, and in sentences of more than 600, nothing is read, nor once
+    a text has cost as much work as five long ones. Raises `ValueError` if the position is broken.
     """
     study = Study(position) if isinstance(position, str) else position
     root = sound_board(study.fen)

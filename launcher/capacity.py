@@ -137,10 +137,7 @@ def predict(settings: CapacitySettings) -> dict[str, float | str]:
     """Figures of the run by name, in the order in which they are printed.
 
     Generation, training and searches go on at the same time, and the slowest decides. Without GPUs they share
-    the cores, and the trainer has one of them at most.
-
-    Raises:
-        SetupError: no GPU is left to serve.
+    the cores, and the trainer has one of them at most. Raises `SetupError` if no GPU is left to serve.
     """
     points = settings.points()
     servers = settings.gpus - settings.training_gpus if settings.gpus else 1

@@ -28,13 +28,10 @@ def count_gpus() -> int:
 def place(device: str, *, preferred: int, gpus: int) -> str:
     """The device setting of a service. `auto` becomes the preferred GPU if it exists, else the last GPU.
 
-    Without a GPU, `auto` is kept and the service chooses.
+    Without a GPU, `auto` is kept and the service chooses. Raises `SetupError` if there is no such GPU.
 
     >>> [place("auto", preferred=1, gpus=gpus) for gpus in (0, 1, 2)]
     ['auto', '0', '1']
-
-    Raises:
-        SetupError: there is no such GPU.
     """
     if device == "auto":
         return str(min(preferred, gpus - 1)) if gpus else "auto"

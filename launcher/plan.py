@@ -203,10 +203,8 @@ def _check_redis(url: str, run: str) -> None:
 def _resolve_model(name: str) -> str:
     """The model's directory, or a copy of that at a URL; else `name`, an id of the Hugging Face Hub.
 
-    The path is absolute, because vLLM would read a relative path as a Hub id.
-
-    Raises:
-        SetupError: `name` is a path without a model, or there is none at the URL.
+    The path is absolute, because vLLM would read a relative path as a Hub id. Raises `SetupError` if `name`
+    is a path without a model, or there is none at the URL.
     """
     path = local_folder(name)
     if (path / "config.json").is_file():

@@ -93,10 +93,8 @@ def serve_until_eof(settings: PlayersSettings) -> int:
 def batches(specs: Sequence[str]) -> list[list[str]]:
     """The specs in groups, each of which needs one server at most. Those without a server come first.
 
-    Serve the groups one after the other if there is no memory for several servers at a time.
-
-    Raises:
-        SetupError: there is no such model, run or version, or two of them have the same name.
+    Serve the groups one after the other if there is no memory for several servers at a time. Raises
+    `SetupError` if there is no such model, run or version, or two of them have the same name.
     """
     serverless = [spec for spec in specs if not _is_served(spec)]
     groups = _groups(specs)
@@ -117,11 +115,8 @@ def serve(specs: Sequence[str], *, device: str = "auto", logs: Path | None = Non
     """The specs in the same order, those of models and runs replaced by that of their endpoint.
 
     All servers run at the same time, and are stopped at the end of the `with` block. `auto` gives each server
-    a GPU of its own while there are enough.
-
-    Raises:
-        SetupError: there is no such model, run or version, or a server does not start.
-        RookeryError: a server refuses a version.
+    a GPU of its own while there are enough. Raises `SetupError` if there is no such model, run or version, or
+    a server does not start; `RookeryError` if a server refuses a version.
     """
     groups = _groups(specs)
     if not groups:

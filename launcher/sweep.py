@@ -111,11 +111,7 @@ class SweptRun:
         return (self.settings.runs_dir / self.settings.run / REPORT_FILE).exists()
 
     def check(self) -> None:
-        """Resolves the settings of all services.
-
-        Raises:
-            SetupError: one of them is wrong.
-        """
+        """Resolves the settings of all services. Raises `SetupError` if one of them is wrong."""
         try:
             with Ports(HOST) as ports:
                 make_plan(self.settings, ports)

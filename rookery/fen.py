@@ -33,16 +33,14 @@ _COUNTER_DIGITS = 9
 def read_fen(fen: object, *, dropped: Counter[str] | None = None, chess960: bool = False) -> chess.Board:
     """The board of a FEN. `dropped` counts what is dropped from it.
 
-    With `chess960`, castling flags that all exist in Chess960 alone give a board of Chess960.
+    With `chess960`, castling flags that all exist in Chess960 alone give a board of Chess960. Raises
+    `InvalidInput` if `fen` is not a FEN, or the position is impossible.
 
     >>> dropped = Counter()
     >>> read_fen("4k3/8/8/8/8/8/4P3/4K3 w KQ e6 0 1", dropped=dropped).fen()
     '4k3/8/8/8/8/8/4P3/4K3 w - - 0 1'
     >>> dict(dropped)
     {'castling flags': 1, 'en-passant squares': 1}
-
-    Raises:
-        InvalidInput: `fen` is not a FEN, or the position is impossible.
     """
     text = _bounded(fen)
     try:

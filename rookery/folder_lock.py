@@ -16,10 +16,8 @@ LOCK_FILE = "lock"
 def locked(folder: Path, *, command: str = "rookery up") -> Iterator[None]:
     """Locks a folder of outputs, so that no other process writes to it.
 
-    Children inherit the lock if they inherit file descriptors at all.
-
-    Raises:
-        SetupError: another `command` holds the lock; the message names its process.
+    Children inherit the lock if they inherit file descriptors at all. Raises `SetupError` if another
+    `command` holds the lock; the message names its process.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK_FILE).open("a+") as lock:

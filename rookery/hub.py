@@ -159,10 +159,8 @@ def weights_digest(folder: Path) -> str | None:
 
     The SHA-256 over the name, type and shape of every tensor and three blocks of 16 KiB of its bytes: the
     first, the middle and the last. It is cheap at any size, and does not depend on how tensors are spread
-    over files. Three blocks are enough, because training changes all of a tensor.
-
-    Raises:
-        SetupError: a file is damaged.
+    over files. Three blocks are enough, because training changes all of a tensor. Raises `SetupError` if a
+    file is damaged.
     """
     paths = weight_files(folder)
     if not all(path.is_file() for path in paths):
@@ -197,10 +195,8 @@ def text_digest(folder: Path) -> str:
 def weight_files(folder: Path) -> list[Path]:
     """The files of a model's weights, whether they exist or not: a single file or else those of its index.
 
-    transformers chooses them in the same way.
-
-    Raises:
-        SetupError: the index is damaged, or names a file that is not in the same folder.
+    transformers chooses them in the same way. Raises `SetupError` if the index is damaged, or names a file
+    that is not in the same folder.
     """
     index, whole = folder / _INDEX_FILE, folder / WEIGHTS_FILE
     if whole.is_file() or not index.is_file():

@@ -64,10 +64,8 @@ def shorten_decode_error(record: logging.LogRecord) -> bool:
 def configure(service: str, *, level: str = "INFO") -> None:
     """Logs to stderr: text in a terminal, JSON elsewhere; `ROOKERY_LOGS=json|text` overrides this.
 
-    On SIGUSR1, the process writes the stacks of its threads there.
-
-    Raises:
-        SetupError: ROOKERY_LOG_LEVEL is no level.
+    On SIGUSR1, the process writes the stacks of its threads there. Raises `SetupError` if ROOKERY_LOG_LEVEL
+    is no level.
     """
     level = os.environ.get("ROOKERY_LOG_LEVEL") or level
     if level not in logging.getLevelNamesMapping():

@@ -113,10 +113,8 @@ def parse(row: Mapping[str, str | None]) -> Puzzle:
 def playable(puzzle: Puzzle, *, dropped: Counter[str] | None = None) -> Puzzle:
     """Checks all moves of a parsed puzzle, and returns it with the opponent's first move played.
 
-    `dropped` counts what is dropped from its position, as for `read_fen`.
-
-    Raises:
-        Unsound: the position or a move is not legal, or the last move is not the solver's.
+    `dropped` counts what is dropped from its position, as for `read_fen`. Raises `Unsound` if the position or
+    a move is not legal, or the last move is not the solver's.
     """
     try:
         board = read_fen(puzzle.fen, dropped=dropped)

@@ -107,11 +107,8 @@ def local_folder(place: str) -> Path:
 def local_file(place: str, beside: str) -> Path:
     """The path `place`, shipped or not, or a copy of the file at that URL. A process asks the store once.
 
-    The file `beside` it in the same folder is copied too, if it exists.
-
-    Raises:
-        SetupError: there is no such file, or the protocol is not supported.
-        Unavailable: the store does not answer.
+    The file `beside` it in the same folder is copied too, if it exists. Raises `SetupError` if there is no
+    such file, or the protocol is not supported; `Unavailable` if the store does not answer.
     """
     if not is_url(place):
         return shipped(place)

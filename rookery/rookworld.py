@@ -147,11 +147,7 @@ def parse_policy_line(text: str) -> PolicyLine:
 
 
 def parse_policy_prompt(text: str) -> str:
-    """The FEN of a `P:` prompt, with any padding.
-
-    Raises:
-        InvalidInput: there is no FEN.
-    """
+    """The FEN of a `P:` prompt, with any padding. Raises `InvalidInput` if there is no FEN."""
     fen = text.strip().removeprefix("P:").strip()
     if not is_fen(fen):
         raise InvalidInput(f"no FEN in the P: prompt {text[:MAX_ANSWER_CHARS]!r}")
@@ -190,11 +186,7 @@ def state_answer(answer: StateAnswer) -> str:
 
 
 def parse_state_line(text: str) -> StateLine:
-    """Parses a line with or without `A:`.
-
-    Raises:
-        InvalidInput: `text` is not an `A:` line.
-    """
+    """Parses a line with or without `A:`. Raises `InvalidInput` if `text` is not an `A:` line."""
     parts = text.split("+")
     state = read_state_answer("+".join(parts[3:]))
     if state is None:

@@ -21,15 +21,13 @@ ILLEGAL_REWARD = -1.0
 def step(fen: str, move: str, *, recent: Sequence[str] = ()) -> rookworld.StateLine:
     """Plays `move` on `fen`, after the moves `recent`; returns the `A:` line of the step.
 
-    An illegal move leaves the board unchanged, gets `ILLEGAL_REWARD` and truncates the game. The reward of
-    a legal move is from the view of the side that played it.
+    An illegal move leaves the board unchanged, gets `ILLEGAL_REWARD` and truncates the game. The reward of a
+    legal move is from the view of the side that played it. Raises `InvalidInput` if `fen` is not a FEN of a
+    possible position, or `move` is not in UCI.
 
     >>> line = step("6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", "a1a8")
     >>> line.next_fen, line.reward, line.terminated, line.truncated
     ('R5k1/5ppp/8/8/8/8/8/6K1 b - - 1 1', 1.0, True, False)
-
-    Raises:
-        InvalidInput: `fen` is not a FEN of a possible position, or `move` is not in UCI.
     """
     if not rookworld.is_fen(fen):
         raise InvalidInput(f"not a FEN: {fen[: rookworld.MAX_ANSWER_CHARS]!r}")

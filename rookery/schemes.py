@@ -281,10 +281,8 @@ _TERM = re.compile(r"(?:(\d+(?:\.\d+)?|\.\d+)\*)?([a-z][a-z0-9_]*)(?:\((\d{1,7})
 def find_scheme(text: str, custom: tuple[Term, ...] = ()) -> Scheme:
     """The scheme of `text`: a term, or a weighted sum such as `delta+0.1*format+0.2*length(2000)`.
 
-    `custom` are the terms of users' functions.
-
-    Raises:
-        InvalidInput: `text` is not a scheme, names a term twice, or has no term that judges the move.
+    `custom` are the terms of users' functions. Raises `InvalidInput` if `text` is not a scheme, names a term
+    twice, or has no term that judges the move.
     """
     if len(text) > MAX_SCHEME_CHARS:
         raise InvalidInput(f"a scheme cannot have {len(text)} characters: {text[:MAX_SCHEME_CHARS]!r}...")

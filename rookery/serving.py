@@ -209,9 +209,7 @@ async def serve(service: Service) -> None:
     """Serves until SIGINT or SIGTERM, then accepts no new requests and finishes those in flight.
 
     The service also stops when a background task ends. If the task raised an exception, it is raised here.
-
-    Raises:
-        SetupError: a port is taken; the message names the setting that changes it.
+    Raises `SetupError` if a port is taken; the message names the setting that changes it.
     """
     raise_descriptor_limit()
     if not service.public:

@@ -77,12 +77,10 @@ class Analysis:
 def analysis_of(output: bytes, query: Query) -> Analysis:
     """Parses the lines of the last finished iteration.
 
-    A search that runs out of nodes may end on lines that carry a bound instead of a score, or on lines
-    of two depths. Those are skipped, and `bestmove` is not used, because it may name a move without a
-    score. If not even the first iteration finished, its incomplete lines are returned.
-
-    Raises:
-        EngineFault: the output holds no score.
+    A search that runs out of nodes may end on lines that carry a bound instead of a score, or on lines of two
+    depths. Those are skipped, and `bestmove` is not used, because it may name a move without a score. If not
+    even the first iteration finished, its incomplete lines are returned. Raises `EngineFault` if the output
+    holds no score.
     """
     nodes = 0
     block: list[re.Match[bytes]] = []

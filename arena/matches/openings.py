@@ -52,10 +52,8 @@ def read_openings(path: Path = BUILT_IN, *, plies: int = 16) -> list[Opening]:
 
     A `.tsv` has the columns of the built-in one, or those of lichess-org/chess-openings: eco, name and pgn.
 
-    Of a PGN's games, at most the first `plies` moves are taken.
-
-    Raises:
-        InvalidInput: the file cannot be read, has no opening, or one whose game is already over.
+    Of a PGN's games, at most the first `plies` moves are taken. Raises `InvalidInput` if the file cannot be
+    read, has no opening, or one whose game is already over.
     """
     reader = _READERS.get(Path(path.name.removesuffix(".gz")).suffix)
     if reader is None:

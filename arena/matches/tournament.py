@@ -43,10 +43,8 @@ def fixtures(
 ) -> list[Fixture]:
     """The games of every pairing from every opening, with both colours or with the first player as White.
 
-    The openings come one after the other, so that the results of all pairings grow together.
-
-    Raises:
-        InvalidInput: two players have the same name and would be confused, or one plays against itself.
+    The openings come one after the other, so that the results of all pairings grow together. Raises
+    `InvalidInput` if two players have the same name and would be confused, or one plays against itself.
     """
     terms = {"rules": asdict(rules), "seed": seed, "referee": dict(referee.describe()) if referee else None}
     described = {name: dict(player.describe()) for name, player in players.items()}
@@ -98,10 +96,8 @@ async def play_all(
 
     `enough` may end the tournament early. It is called once for each game in the order of the schedule, never
     in the order in which games end: short games end first, and their results differ from those of long ones.
-    Games after the one that was enough are stopped and not counted.
-
-    Raises:
-        Unavailable: more games in a row than `concurrency` had no result.
+    Games after the one that was enough are stopped and not counted. Raises `Unavailable` if more games in a
+    row than `concurrency` had no result.
     """
     state = _State(schedule, journal, finished=finished, enough=enough, patience=concurrency)
 

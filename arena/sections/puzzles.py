@@ -116,10 +116,8 @@ class Puzzles:
     def read(cls, path: Path, *, count: int, seed: int) -> "Puzzles":
         """At most `count` sound puzzles of a Lichess CSV, or of a PGN whose games start at the solver's turn.
 
-        Which ones are drawn depends only on the seed and their ids.
-
-        Raises:
-            InvalidInput: the file cannot be read, is not a table of puzzles, or has no sound puzzle.
+        Which ones are drawn depends only on the seed and their ids. Raises `InvalidInput` if the file cannot
+        be read, is not a table of puzzles, or has no sound puzzle.
         """
         report = FenReport()
         try:

@@ -71,9 +71,7 @@ class UciEngine:
         """Handles lines until `quit`, or until None, the end of the input.
 
         After `quit`, nothing more is written. At the end of the input, all searches are answered first.
-
-        Raises:
-            RookeryError: the player could not be opened for an `isready`.
+        Raises `RookeryError` if the player could not be opened for an `isready`.
         """
         try:
             while not self._failure.done():

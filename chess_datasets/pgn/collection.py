@@ -146,10 +146,8 @@ class GameCollection:
     def find(self, id: str) -> tuple[Game, str]:
         """A game and its text, by its id (a hash of its moves) or by source and number (`8999067f:102`).
 
-        The id of a position, `8999067f:102:9`, names its game too.
-
-        Raises:
-            NotFound: there is no such game, or it is broken.
+        The id of a position, `8999067f:102:9`, names its game too. Raises `NotFound` if there is no such
+        game, or it is broken.
         """
         number = self._by_number(id) if ":" in id else self._by_hash(id)
         if number is None:

@@ -86,11 +86,7 @@ class Piece:
 
 
 def pieces_of(location: str | Path) -> list[Piece]:
-    """The pieces of a file, in order.
-
-    Raises:
-        SetupError: the file does not exist or cannot be read.
-    """
+    """The pieces of a file, in order. Raises `SetupError` if the file does not exist or cannot be read."""
     name = str(location)
     if name == STANDARD_INPUT:
         return [Piece(name)]

@@ -61,10 +61,8 @@ class Handler(Protocol[F_co]):
 def read_raw_games(location: str | Path, watch: Watch | None = None) -> Iterator[RawGame]:
     """The games of a file, in order. `watch` is called with the stored bytes.
 
-    At damage, yields what could be read, then one `RawGame` with the defect `DAMAGED_FILE`.
-
-    Raises:
-        SetupError: the file cannot be read.
+    At damage, yields what could be read, then one `RawGame` with the defect `DAMAGED_FILE`. Raises
+    `SetupError` if the file cannot be read.
     """
     yield from _read(Scanner(), pieces_of(location), watch)
 
@@ -80,10 +78,8 @@ def handle_file(
 
     A file of one piece is read in this process, and only the chosen games go to the workers. A file of
     several pieces is read by the workers; then `measure` is called with the plain size of each piece. At the
-    end, `identified` is called with the size and SHA-256 of the file.
-
-    Raises:
-        SetupError: the file cannot be read.
+    end, `identified` is called with the size and SHA-256 of the file. Raises `SetupError` if the file cannot
+    be read.
     """
     pieces = pieces_of(location)
     if len(pieces) == 1:

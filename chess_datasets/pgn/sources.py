@@ -25,10 +25,7 @@ def find_sources(names: Iterable[str | Path]) -> list[str]:
     """The files that the names stand for, sorted within each name and without duplicates.
 
     A folder stands for the PGN files in it and its subfolders. A name with `*`, `?` or `[...]` is a pattern;
-    in a URL, only the end may be one. `-` is standard input.
-
-    Raises:
-        SetupError: no file matches a name.
+    in a URL, only the end may be one. `-` is standard input. Raises `SetupError` if no file matches a name.
     """
     return list(dict.fromkeys(file for name in names for file in _files_of(str(name).strip())))
 

@@ -59,10 +59,8 @@ def read_positions(
 ) -> Iterator[Position]:
     """The positions of a file that `write_positions` or another program wrote: Parquet, or JSON lines.
 
-    Rows that are no possible position are left out and listed in `report`.
-
-    Raises:
-        InvalidInput: the file is neither, or has another kind of record.
+    Rows that are no possible position are left out and listed in `report`. Raises `InvalidInput` if the file
+    is neither, or has another kind of record.
     """
     from_parquet = is_parquet(folder, name)
     rows = read_values(folder, name, POSITIONS) if from_parquet else read_jsonl(folder, name)
@@ -92,11 +90,8 @@ def write_positions(
     """Writes `positions.parquet` (or `.jsonl`, `.jsonl.zst`) and `manifest.json`. Returns the manifest.
 
     `sources` may be files, folders, patterns, URLs and `-`. Positions that occur in a file of `exams` are
-    left out.
-
-    Raises:
-        SetupError: a file cannot be read, or the games have no suitable position.
-        InvalidInput: an exam has no positions, or the form is unknown.
+    left out. Raises `SetupError` if a file cannot be read, or the games have no suitable position;
+    `InvalidInput` if an exam has no positions, or the form is unknown.
     """
     if form not in FORMS:
         raise InvalidInput(f"form {form!r}: choose from {', '.join(FORMS)}")
@@ -161,10 +156,8 @@ def write_games(
 ) -> dict[str, Any]:
     """Writes the file that `NAMES` has for the form, and `manifest.json`. Returns the manifest.
 
-    With `compress`, the name ends in `.zst`.
-
-    Raises:
-        SetupError: a file cannot be read, or no game can be taken.
+    With `compress`, the name ends in `.zst`. Raises `SetupError` if a file cannot be read, or no game can be
+    taken.
     """
     findings = CandidateFindings[bytes]()
     identified: list[Source] = []

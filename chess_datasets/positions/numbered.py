@@ -56,10 +56,8 @@ class PositionOrder:
     def position(self, number: int, *, seed: int, split: Split | None = None) -> Position:
         """Position number `number` for a seed. `split` overrides the order's own.
 
-        If the drawn phase hardly occurs in the games, a position of another phase is returned.
-
-        Raises:
-            SetupError: no game of the split has a suitable position.
+        If the drawn phase hardly occurs in the games, a position of another phase is returned. Raises
+        `SetupError` if no game of the split has a suitable position.
         """
         position = self._draw(number, seed, split or self.split)
         POSITIONS_SAMPLED.labels(position.phase.value).inc()

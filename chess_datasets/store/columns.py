@@ -43,11 +43,7 @@ def adapter(record: type) -> TypeAdapter[Any]:
 
 
 def schema_of(record: type) -> pa.Schema:
-    """The Arrow schema of a dataclass.
-
-    Raises:
-        TypeError: a field has a type that is not supported.
-    """
+    """The Arrow schema of a dataclass. Raises `TypeError` if a field has a type that is not supported."""
     hints = get_type_hints(record)
     columns = []
     for name in (field.name for field in dataclasses.fields(record)):

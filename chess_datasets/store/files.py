@@ -94,11 +94,7 @@ class Fingerprint:
 
 
 def identify(location: str | Path) -> Source:
-    """Size and SHA-256 of a file.
-
-    Raises:
-        SetupError: the file does not exist or cannot be read.
-    """
+    """Size and SHA-256 of a file. Raises `SetupError` if the file does not exist or cannot be read."""
     fingerprint = Fingerprint(location)
     with open_bytes(location) as file:
         for chunk in read_chunks(file, 1 << 20):

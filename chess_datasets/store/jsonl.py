@@ -103,11 +103,7 @@ def read_json(folder: Folder, name: str) -> Any:
 
 
 def parse_json(text: bytes, place: str) -> Any:
-    """The value in a JSON text, which is at `place`.
-
-    Raises:
-        InvalidInput: it is not JSON.
-    """
+    """The value in a JSON text, which is at `place`. Raises `InvalidInput` if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError as error:

@@ -165,21 +165,13 @@ def is_parquet(folder: Folder, name: str) -> bool:
 
 
 def describe(folder: Folder, name: str) -> ParquetDescription:
-    """Reads the metadata of a file.
-
-    Raises:
-        InvalidInput: the file is not Parquet.
-    """
+    """Reads the metadata of a file. Raises `InvalidInput` if the file is not Parquet."""
     with folder.read(name) as raw:
         return _describe(open_parquet(raw, folder.place(name)))
 
 
 def open_parquet(raw: IO[bytes], place: str) -> pq.ParquetFile:
-    """The Parquet file at `place`.
-
-    Raises:
-        InvalidInput: it is not Parquet, or damaged.
-    """
+    """The Parquet file at `place`. Raises `InvalidInput` if it is not Parquet, or damaged."""
     try:
         return pq.ParquetFile(raw)
     except (pa.ArrowInvalid, OSError) as error:  # OSError: metadata that do not decode

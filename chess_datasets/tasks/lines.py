@@ -63,10 +63,8 @@ class Lines:
     def position(self, row: int) -> Position:
         """The position of a line, counted from 0; of the next sound one if that line is faulty.
 
-        Messages count from 1. Empty lines are not counted.
-
-        Raises:
-            SetupError: more than `MAX_FAULTY` lines in a row are faulty; the message quotes the last.
+        Messages count from 1. Empty lines are not counted. Raises `SetupError` if more than `MAX_FAULTY`
+        lines in a row are faulty; the message quotes the last.
         """
         for step in range(MAX_FAULTY + 1):
             at = (row + step) % len(self)

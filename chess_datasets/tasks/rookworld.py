@@ -88,10 +88,8 @@ def policy_query(fen: str, *, nodes: int) -> Query:
 def policy_line(fen: str, analysis: Analysis, rng: random.Random) -> PolicyLine:
     """The `P:` line from the answer to `policy_query`: moves in random order, with their evaluations.
 
-    Evaluations are in pawns for the side to move.
-
-    Raises:
-        EngineFault: the answer lacks moves, because the search was too short.
+    Evaluations are in pawns for the side to move. Raises `EngineFault` if the answer lacks moves, because the
+    search was too short.
     """
     board = chess.Board(fen)
     line_count = min(rookworld.CANDIDATES, board.legal_moves.count())

@@ -48,11 +48,7 @@ class Play:
 
     @classmethod
     def of(cls, board: chess.Board, line: Sequence[str], *, longest: int) -> Self:
-        """Replays at most `longest` moves of a line.
-
-        Raises:
-            ValueError: a move cannot be played.
-        """
+        """Replays at most `longest` moves of a line. Raises `ValueError` if a move cannot be played."""
         boards, moves = [board], []
         for uci in line[:longest]:
             following = boards[-1].copy(stack=False)

@@ -53,10 +53,8 @@ def write(
     """A text about a studied position in which every sentence can be read and every claim is true.
 
     `voice` is one of `VOICES`; `length` is short, medium, long, or a number of tokens. The same arguments
-    give the same text. None when none of a few drafts is without a false claim.
-
-    Raises:
-        ValueError: no such voice or length, a broken position, a study without lines.
+    give the same text. None when none of a few drafts is without a false claim. Raises `ValueError` for an
+    unknown voice or length, a broken position, or a study without lines.
     """
     for number in range(_DRAFTS):
         text = draft(study, voice=voice, length=length, seed=f"{seed}:{number}", box=box)

@@ -54,10 +54,8 @@ class Length:
     def of(cls, length: str | int) -> Self:
         """`short`, `medium`, `long`, or about so many tokens.
 
-        Below 60 tokens no other candidates are weighed: remarks, then what the best move does.
-
-        Raises:
-            ValueError: neither a name of a length nor a sensible number.
+        Below 60 tokens no other candidates are weighed: remarks, then what the best move does. Raises
+        `ValueError` if it is neither a name of a length nor a sensible number.
         """
         tokens = LENGTHS.get(length) if isinstance(length, str) else length
         if tokens is None and str(length).isdecimal():

@@ -153,10 +153,8 @@ def compare(
     """Compares means over the last steps of each run. `window` is the share of its steps that count.
 
     The intervals are over seeds if every configuration has two or more runs, else over steps. Runs of the
-    same seed are compared in pairs if all configurations have the same seeds.
-
-    Raises:
-        InvalidInput: no requested statistic is in all of the runs.
+    same seed are compared in pairs if all configurations have the same seeds. Raises `InvalidInput` if no
+    requested statistic is in all of the runs.
     """
     chosen = _shared([run for configuration in configurations for run in configuration.runs], window, keys)
     several = all(len(configuration.runs) > 1 for configuration in configurations)
@@ -179,10 +177,8 @@ def effects(runs: Sequence[Run], changes: Mapping[str, Sequence[bool]], *, keys:
     """What each change does, from runs that make several changes at once.
 
     Ordinary least squares: a statistic is the sum of a mean, an effect of each seed, and one of each change.
-    The intervals are Student's. `changes` says by which runs each is made.
-
-    Raises:
-        InvalidInput: the runs do not tell the changes apart, or no statistic is in all of them.
+    The intervals are Student's. `changes` says by which runs each is made. Raises `InvalidInput` if the runs
+    do not tell the changes apart, or no statistic is in all of them.
     """
     import numpy as np
 

@@ -93,11 +93,7 @@ class ServerSettings(RunSettings, AccessSettings):
     """Let POST /sleep free the GPU's memory while a trainer on the same GPU makes a step."""
 
     def further_routes(self, known: Set[str]) -> Set[str]:
-        """The routes of `open_routes`.
-
-        Raises:
-            SetupError: one is not among the `known` ones.
-        """
+        """The routes of `open_routes`. Raises `SetupError` if one is not among the `known` ones."""
         routes = {route.strip() for route in self.open_routes.split(",") if route.strip()}
         if routes - known:
             raise SetupError(f"vLLM has no route {', '.join(sorted(routes - known))} (open_routes)")

@@ -53,11 +53,7 @@ class EnginePool:
         self.engine_id = ""
 
     async def start(self) -> Self:
-        """Starts the engines, all at once.
-
-        Raises:
-            EngineFault: one of them does not start.
-        """
+        """Starts the engines, all at once. Raises `EngineFault` if one of them does not start."""
         started = await asyncio.gather(*(self._start_engine() for _ in self._slots), return_exceptions=True)
         for slot, engine in zip(self._slots, started, strict=True):
             if isinstance(engine, Engine):

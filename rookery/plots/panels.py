@@ -176,10 +176,8 @@ def choose(
 ) -> list[Panel]:
     """The panels that have any of `keys`, with their patterns resolved.
 
-    With `asked`, which may contain patterns, there is one panel for each matching key instead.
-
-    Raises:
-        InvalidInput: there is no such panel; the message lists the keys.
+    With `asked`, which may contain patterns, there is one panel for each matching key instead. Raises
+    `InvalidInput` if there is no such panel; the message lists the keys.
     """
     if asked:
         panels = [Panel(key, (key,)) for key in matching(keys, asked)]

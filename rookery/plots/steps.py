@@ -21,12 +21,9 @@ Step: TypeAlias = dict[str, float]
 def read_metrics(path: Path) -> list[Step]:
     """The steps in order, each with its finite numbers.
 
-    A step that was trained again after a restart is returned once, with its last values.
-    An incomplete last line, left by a trainer killed while writing, is ignored.
-
-    Raises:
-        NotFound: there is no such file.
-        InvalidInput: another line is not a JSON object with a step number.
+    A step that was trained again after a restart is returned once, with its last values. An incomplete last
+    line, left by a trainer killed while writing, is ignored. Raises `NotFound` if there is no such file,
+    `InvalidInput` if another line is not a JSON object with a step number.
     """
     try:
         lines = path.read_text(errors="replace").split("\n")
@@ -94,10 +91,8 @@ def read_strength(folder: Path) -> list[dict[str, Any]]:
     """The lines of `folder`'s strength.jsonl by version; none if there is no such file.
 
     Lines with other settings than the last one are left out, because their figures cannot be compared. So is
-    a line that has an equal or lower version after it: the run went back, and made its version again.
-
-    Raises:
-        InvalidInput: a line is not one that the arena wrote.
+    a line that has an equal or lower version after it: the run went back, and made its version again. Raises
+    `InvalidInput` if a line is not one that the arena wrote.
     """
     path = folder / STRENGTH_FILE
     lines = path.read_text().splitlines() if path.exists() else []

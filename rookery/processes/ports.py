@@ -41,10 +41,8 @@ class Ports:
     def choose(self, default: int, *, asked: int | None = None, setting: str = "") -> int:
         """Returns `asked` if given (0: any free port), else `default` if it is free, else any free port.
 
-        Another call with the same `default` returns the same port.
-
-        Raises:
-            SetupError: `asked` is in use; the message names `setting`.
+        Another call with the same `default` returns the same port. Raises `SetupError` if `asked` is in use;
+        the message names `setting`.
         """
         if default in self._chosen:
             return self._chosen[default]

@@ -61,10 +61,8 @@ def extent(index: Index, run: str) -> Row:
 def page(index: Index, run: str, chosen: Filter, *, sort: Sort, descending: bool, number: int) -> list[Row]:
     """Groups of a page, each with its answers; `matched` says whether an answer passes the filter.
 
-    By `component`, they are sorted by the mean of the component that the filter names.
-
-    Raises:
-        InvalidInput: they are to be sorted by a component, and the filter names none.
+    By `component`, they are sorted by the mean of the component that the filter names. Raises `InvalidInput`
+    if they are to be sorted by a component, and the filter names none.
     """
     where = chosen.groups(run)
     order = f"{_SORTS[sort]} {'DESC' if descending else 'ASC'} NULLS LAST, g DESC"

@@ -52,10 +52,8 @@ class DownloadingRules:
     ) -> None:
         """`names` are the files of a version, the weights last; the `keep` newest downloads stay on disk.
 
-        `stopping` ends a download, so that it does not delay the end of the process.
-
-        Raises:
-            SetupError: the store of `url` is unknown, or the package for it is missing.
+        `stopping` ends a download, so that it does not delay the end of the process. Raises `SetupError` if
+        the store of `url` is unknown, or the package for it is missing.
         """
         self._rules, self._url = rules, url.rstrip("/")
         self._root, self._names, self._keep = root.resolve(), names, keep

@@ -160,10 +160,8 @@ async def shut_down_on_signal(client: "AsyncLLM", state: "State", drainer: Reque
 
     vLLM itself stops its engine first and then waits for its clients. It answers requests in flight with 200
     and the finish reason "abort", or never, and the process stays until the last client gives up. Here open
-    requests end first, so every client gets its error at once, and the engine stops last.
-
-    Raises:
-        SystemExit: the engine has died (status 1), so that a supervisor restarts the process.
+    requests end first, so every client gets its error at once, and the engine stops last. Raises `SystemExit`
+    if the engine has died (status 1), so that a supervisor restarts the process.
     """
     server = await _started(state)
     server.config.http_protocol_class = bounded(server.config.http_protocol_class)

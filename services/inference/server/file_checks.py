@@ -28,10 +28,7 @@ def check_base(said: str, own: frozenset[str]) -> None:
     """Checks that a version's base model `said` is this server's, whose names are `own`.
 
     If both sides know the digest of the weights (`NAME@sha256:...`, see `rookery.hub`), digests are compared,
-    otherwise names.
-
-    Raises:
-        InvalidInput: it is another base model; the message quotes both.
+    otherwise names. Raises `InvalidInput` if it is another base model; the message quotes both.
     """
     name, _, digest = said.partition(f"@{DIGEST}")
     by_content = digest and any(name.startswith(DIGEST) for name in own)
@@ -42,10 +39,8 @@ def check_base(said: str, own: frozenset[str]) -> None:
 def resolve_inside(path: str, root: Path, *, names: Iterable[str]) -> Path:
     """Resolves the folder `path`, absolute or relative to `root`.
 
-    The folder, and the files `names` in it, must be inside `root` after links are resolved.
-
-    Raises:
-        InvalidInput: the folder or a file is outside `root`, or a file is missing.
+    The folder, and the files `names` in it, must be inside `root` after links are resolved. Raises
+    `InvalidInput` if the folder or a file is outside `root`, or a file is missing.
     """
     resolved_root = root.resolve()
     folder = (resolved_root / path).resolve()

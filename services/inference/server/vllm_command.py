@@ -34,11 +34,7 @@ PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor
 
 
 def vllm_is_cpu_build() -> bool:
-    """Whether the installed vLLM was built for the CPU.
-
-    Raises:
-        SetupError: vLLM is not installed.
-    """
+    """Whether the installed vLLM was built for the CPU. Raises `SetupError` if vLLM is not installed."""
     if importlib.util.find_spec("vllm") is None:
         raise SetupError(
             "vLLM is not installed: pip install 'rookery[inference]' for a GPU, "
@@ -50,11 +46,7 @@ def vllm_is_cpu_build() -> bool:
 
 
 def runs_on_cpu(device: str, *, cpu_build: bool) -> bool:
-    """Whether the model runs on the CPU.
-
-    Raises:
-        SetupError: the installed vLLM cannot use `device`.
-    """
+    """Whether the model runs on the CPU. Raises `SetupError` if the installed vLLM cannot use `device`."""
     if device == "auto" or (device == "cpu") == cpu_build:
         return cpu_build
     have, extra = ("CPU", "inference") if cpu_build else ("GPU", "inference-cpu")
@@ -106,11 +98,7 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
 
 
 def _switches(settings: ServerSettings, *, cpu: bool) -> list[str]:
-    """The flags without a value.
-
-    Raises:
-        SetupError: the server shall sleep, on a CPU.
-    """
+    """The flags without a value. Raises `SetupError` if the server shall sleep, on a CPU."""
     switches = ["--enable-prefix-caching", "--disable-uvicorn-access-log", "--no-enable-prompt-embeds"]
     switches.append("--no-trust-remote-code")
     if not settings.full_weights:
