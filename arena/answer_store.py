@@ -20,11 +20,8 @@ ANSWERS_FILE = "answers.jsonl"
 
 @contextmanager
 def open_append_only(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file of lines for this process alone, or creates it. An incomplete last line is cut off.
-
-    Raises:
-        Conflict: another process writes to it.
-    """
+    """Opens a file of lines for this process alone, or creates it. An incomplete last line is cut off. Raises
+    `Conflict` if another process writes to it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         try:

@@ -76,10 +76,7 @@ _ANSWER = TypeAdapter(Answer)
 
 def answer_from_json(value: Any) -> Answer:
     """The answer that was written with `dataclasses.asdict`. Older ones lack fields that have defaults.
-
-    Raises:
-        InvalidInput: `value` is not an answer.
-    """
+    Raises `InvalidInput` if `value` is not an answer."""
     try:
         return _ANSWER.validate_python(value)
     except ValidationError as error:

@@ -262,11 +262,8 @@ def _move_in(text: str) -> str:
 
 
 def _require_finite(verdict: Verdict, item: ScoreItem) -> Verdict:
-    """Returns `verdict`.
-
-    Raises:
-        WireError: its reward, or the regret of its move, is not finite, which would spoil every mean.
-    """
+    """Returns `verdict`. Raises `WireError` if its reward, or the regret of its move, is not finite, which
+    would spoil every mean."""
     judges_move = verdict.outcome is Outcome.LEGAL and item.task != STATE_TASK
     judged = (verdict.reward, verdict.regret if judges_move else 0.0)
     if any(value is None or not math.isfinite(value) for value in judged):

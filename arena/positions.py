@@ -117,10 +117,7 @@ def choose(
     pool: Sequence[Position], *, count: int, seed: int, seen: Iterable[Position] = ()
 ) -> list[Position]:
     """`count` different positions of `pool`, none of them in `seen`. The same seed draws the same ones.
-
-    Raises:
-        InvalidInput: there are fewer.
-    """
+    Raises `InvalidInput` if there are fewer."""
     taken = {same_question(position.fen) for position in seen}
     fresh = []
     for position in pool:

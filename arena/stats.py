@@ -94,11 +94,8 @@ class Bootstrap(Generic[Key]):
     """
 
     def __init__(self, ratios: Mapping[Key, Ratio], *, seed: int, resamples: int = RESAMPLES) -> None:
-        """Draws the resamples.
-
-        Raises:
-            ValueError: the ratios have different numbers of positions, or none.
-        """
+        """Draws the resamples. Raises `ValueError` if the ratios have different numbers of positions, or
+        none."""
         sizes = {column.shape for ratio in ratios.values() for column in (ratio.sums, ratio.counts)}
         if len(sizes) != 1 or sizes == {(0,)}:
             raise ValueError(f"ratios of unequal or no positions: {sorted(sizes)}")

@@ -51,10 +51,7 @@ class Watcher:
 
     async def run(self) -> None:
         """Watches until cancelled. Errors are logged, and tried again: training must not end with them.
-
-        Raises:
-            SetupError: a service demands another token.
-        """
+        Raises `SetupError` if a service demands another token."""
         if rows := read_strength(self._settings.run_dir):
             _show(rows[-1])
             await asyncio.to_thread(_send_to_mlflow, self._settings.run_dir)
@@ -89,11 +86,8 @@ class Watcher:
         self._done, self._newest = due, newest
 
     async def _evaluate_newest(self, due: int, newest: int) -> None:
-        """Evaluates `due`, or `newest` if the former is no longer served.
-
-        Raises:
-            NotFound: the server does not serve them, or not any more.
-        """
+        """Evaluates `due`, or `newest` if the former is no longer served. Raises `NotFound` if the server
+        does not serve them, or not any more."""
         try:
             await self._evaluate_leased(due)
         except NotFound as error:

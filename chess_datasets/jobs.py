@@ -94,11 +94,8 @@ class WorkerEngine:
     name: str = ""
 
     def run(self, work: Callable[[EnginePool], Coroutine[Any, Any, R]]) -> R:
-        """What `work` returns, given this process's engine.
-
-        Raises:
-            SetupError: this machine has no engine, or another one.
-        """
+        """What `work` returns, given this process's engine. Raises `SetupError` if this machine has no
+        engine, or another one."""
         runner, engines = kept(_running_engine, self.path)
         if self.name and engines.engine_id != self.name:
             raise SetupError(

@@ -266,11 +266,8 @@ class Context:
     # -- evidence --------------------------------------------------------------------------------
 
     def evidence(self) -> Line:
-        """The engine's line that the moves played so far are the beginning of.
-
-        Raises:
-            Unknown: there is none.
-        """
+        """The engine's line that the moves played so far are the beginning of. Raises `Unknown` if there is
+        none."""
         ucis = tuple(move.uci() for move in self.moves)
         if self.is_threat:
             line = self.study.threat

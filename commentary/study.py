@@ -89,11 +89,8 @@ class Study:
 
 
 def sound_board(fen: str) -> chess.Board:
-    """The board of a FEN.
-
-    Raises:
-        ValueError: the FEN is broken, or the position cannot come about in a game.
-    """
+    """The board of a FEN. Raises `ValueError` if the FEN is broken, or the position cannot come about in a
+    game."""
     try:
         board = chess.Board(fen)
     except ValueError as error:

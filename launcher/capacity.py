@@ -99,11 +99,8 @@ class CapacitySettings(Settings):
     """Price of a CPU core for an hour."""
 
     def points(self) -> Mapping[str, float]:
-        """The measured points: those given, those of the run `like`, else the defaults.
-
-        Raises:
-            SetupError: the run has too few steps.
-        """
+        """The measured points: those given, those of the run `like`, else the defaults. Raises `SetupError`
+        if the run has too few steps."""
         defaults = {"overhead_s": 0.06, **(GPU_POINTS if self.gpus else CPU_POINTS)}
         points = defaults | (_points_of(self.like) if self.like else {})
         flags = {name: value for name in points if (value := getattr(self, name)) is not None}

@@ -106,11 +106,8 @@ def _play(settings: EvaluateSettings) -> None:
 
 @contextmanager
 def reward_service(log: Path, **flags: object) -> Iterator[tuple[Child, Mapping[str, int]]]:
-    """A reward service that runs meanwhile, and its ports by the names of their settings.
-
-    Raises:
-        SetupError: it does not start.
-    """
+    """A reward service that runs meanwhile, and its ports by the names of their settings. Raises `SetupError`
+    if it does not start."""
     with Ports(HOST) as free:
         ports = {name: free.choose(default) for name, default in SERVICES["reward"].ports.items()}
         command = Command(

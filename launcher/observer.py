@@ -134,11 +134,8 @@ class Observer:
         self._run.close()
 
     def look(self) -> Snapshot:
-        """Queries all services once. Values of a service that does not answer are left out.
-
-        Raises:
-            SetupError: Redis refuses the user or password.
-        """
+        """Queries all services once. Values of a service that does not answer are left out. Raises
+        `SetupError` if Redis refuses the user or password."""
         rollouts = self._samples("rollouts", {*IDLE_COUNTERS, WAITING})
         trainer = self._samples("trainer", {SERVER_BEHIND, WAITING})
         fault, version, overview = self._redis()

@@ -93,11 +93,8 @@ class Plan:
 
 
 def make_plan(settings: UpSettings, ports: Ports) -> Plan:
-    """Checks the settings as far as possible before anything starts, and chooses ports.
-
-    Raises:
-        SetupError: a file is missing, a port is taken, Redis does not answer, or `--set` contradicts the run.
-    """
+    """Checks the settings as far as possible before anything starts, and chooses ports. Raises `SetupError`
+    if a file is missing, a port is taken, Redis does not answer, or `--set` contradicts the run."""
     _resolve_model(settings.model)
     if not (settings.generated or is_url(settings.source) or shipped(settings.source).exists()):
         raise SetupError(f"no such file: {settings.source!r} (--source)")
@@ -253,11 +250,8 @@ def _command(name: str, plan: Plan) -> Command:
 
 
 def _resolve(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) -> ServiceSettings:
-    """The settings of one service.
-
-    Raises:
-        SetupError: one is wrong, or `--set` has one that the run decides.
-    """
+    """The settings of one service. Raises `SetupError` if one is wrong, or `--set` has one that the run
+    decides."""
     decided, assigned = _decided_settings(name, settings, plan), overrides.values(name)
     defaults: dict[str, tuple[object, str]] = {}
     if name == "inference" and not decided.get("full_weights"):

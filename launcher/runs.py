@@ -95,11 +95,8 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def write_held_out(path: Path, *, source: str, count: int, seed: int) -> Path:
-    """Writes positions of the held-out games of `source`, which no feed uses, and returns the file.
-
-    Raises:
-        SetupError: `rookery data sample` failed; the message quotes it.
-    """
+    """Writes positions of the held-out games of `source`, which no feed uses, and returns the file. Raises
+    `SetupError` if `rookery data sample` failed; the message quotes it."""
     command = [sys.executable, "-m", "chess_datasets", "sample", "--source", source]
     command += ["--split", "heldout", "--distinct", "--count", str(count), "--seed", str(seed)]
     with path.open("w") as file:

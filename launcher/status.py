@@ -78,11 +78,8 @@ class StatusSettings(RunPlace):
 
 
 def status(settings: StatusSettings, console: Console | None = None) -> int:
-    """Prints the state of the run and returns the exit status.
-
-    Raises:
-        SetupError: there is no such run.
-    """
+    """Prints the state of the run and returns the exit status. Raises `SetupError` if there is no such
+    run."""
     console = console or SafeConsole()
     place = settings.place()
     observer = Observer(

@@ -215,11 +215,8 @@ def _stop(wave: Sequence[Member], *, hurry: Callable[[], bool], tick: Callable[[
 
 @contextmanager
 def running(command: Command) -> Iterator[Child]:
-    """Starts a service, waits until it is ready, and stops it at the end.
-
-    Raises:
-        SetupError: it ended, or was not ready in time; the message names its log.
-    """
+    """Starts a service, waits until it is ready, and stops it at the end. Raises `SetupError` if it ended, or
+    was not ready in time; the message names its log."""
     with closing(Watchdog()) as watchdog:
         child = Child(command, watchdog)
         try:

@@ -153,11 +153,8 @@ def sweep(settings: SweepSettings, console: Console | None = None) -> int:
 
 
 def print_runs(settings: SweepSettings) -> None:
-    """Prints what each run changes, for --dry-run.
-
-    Raises:
-        SetupError: a setting of a run or of its services is wrong.
-    """
+    """Prints what each run changes, for --dry-run. Raises `SetupError` if a setting of a run or of its
+    services is wrong."""
     for run in plan_runs(settings):
         sys.stdout.write(f"{run}\n")
         sys.stdout.flush()
@@ -165,11 +162,8 @@ def print_runs(settings: SweepSettings) -> None:
 
 
 def plan_runs(settings: SweepSettings) -> list[SweptRun]:
-    """The runs of the settings parsed last: what the demo makes of the same flags, and the changes.
-
-    Raises:
-        SetupError: a setting is wrong, or there are too many changes or seeds.
-    """
+    """The runs of the settings parsed last: what the demo makes of the same flags, and the changes. Raises
+    `SetupError` if a setting is wrong, or there are too many changes or seeds."""
     flags = {name for name, origin in last_origins().items() if origin in ("flag", "argument")}
     flag_values = {
         name: getattr(settings, name) for name in flags & DemoSettings.model_fields.keys() - _DECIDED
@@ -201,11 +195,8 @@ def plan_runs(settings: SweepSettings) -> list[SweptRun]:
 
 
 def _design(settings: SweepSettings) -> list[tuple[int, list[str]]]:
-    """The seed and the changes of each run.
-
-    Raises:
-        SetupError: no design has enough runs for all changes and seeds.
-    """
+    """The seed and the changes of each run. Raises `SetupError` if no design has enough runs for all changes
+    and seeds."""
     if not settings.together:
         configurations = [[], *([change] for change in settings.vary)]
         return [(seed, changes) for changes in configurations for seed in settings.seeds]
@@ -249,11 +240,8 @@ def _configurations(swept: Sequence[SweptRun], recorded: Sequence[Run]) -> list[
 
 
 def _check_name(file: Path, settings_by_run: Mapping[str, Mapping[str, Any]]) -> None:
-    """Compares the settings of all runs with those of the sweep that has used the name before, if any.
-
-    Raises:
-        SetupError: they differ, or other runs have these names.
-    """
+    """Compares the settings of all runs with those of the sweep that has used the name before, if any. Raises
+    `SetupError` if they differ, or other runs have these names."""
     if not file.exists():
         if taken := [run for run in settings_by_run if (file.parent / run).exists()]:
             raise SetupError(f"there is a run {taken[0]!r} already: choose another name (--run)")

@@ -55,11 +55,8 @@ def up(requested: UpSettings, console: Console | None = None) -> int:
 
 
 def print_services(requested: UpSettings) -> None:
-    """Prints the run's settings, then those of each of its services.
-
-    Raises:
-        SetupError: a setting of the run or of a service is wrong.
-    """
+    """Prints the run's settings, then those of each of its services. Raises `SetupError` if a setting of the
+    run or of a service is wrong."""
     given_now = last_origins()
     settings, stored = settle_settings(requested), kept_origins(requested)
     changed = {"run": "a new name", **dict.fromkeys(("style", "max_tokens"), "the model")}

@@ -73,11 +73,8 @@ class Access:
         return {"key-env": TOKEN_VARIABLE} if self.token else {}
 
     def with_key(self, variable: str, file: Path | None) -> "Access":
-        """This access with another token: that in the environment variable or the file, or none.
-
-        Raises:
-            SetupError: the variable is empty, or the file cannot be read.
-        """
+        """This access with another token: that in the environment variable or the file, or none. Raises
+        `SetupError` if the variable is empty, or the file cannot be read."""
         key = os.environ.get(variable, "") if variable else ""
         if variable and not key:
             raise SetupError(f"the environment variable {variable!r} is empty (key-env)")
@@ -202,12 +199,8 @@ class AccessSettings(Settings):
 
     @property
     def access(self) -> Access:
-        """The token and the certificates.
-
-        Raises:
-            SetupError: a file cannot be read or is not a PEM file, the key is not the certificate's, or the
-                token is not one.
-        """
+        """The token and the certificates. Raises `SetupError` if a file cannot be read or is not a PEM file,
+        the key is not the certificate's, or the token is not one."""
         for path in (self.tls_cert, self.tls_key, self.tls_ca):
             if path and not os.access(path, os.R_OK):
                 raise SetupError(f"cannot read {str(path)!r} (--tls-cert, --tls-key, --tls-ca)")

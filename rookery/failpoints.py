@@ -43,11 +43,8 @@ _hits: Path | None = None
 
 
 def arm(environment: Mapping[str, str]) -> None:
-    """Reads the two variables. Importing this module does it for the process's environment.
-
-    Raises:
-        SetupError: a place or an action is unknown.
-    """
+    """Reads the two variables. Importing this module does it for the process's environment. Raises
+    `SetupError` if a place or an action is unknown."""
     global _hits
     _passages.clear()
     _armed.clear()

@@ -141,11 +141,8 @@ def identity(model: str) -> str:
 
 
 def check_allowed(model: str, allowed: str) -> None:
-    """Checks a base model against a list of names and digests (`sha256:...`), separated by commas.
-
-    Raises:
-        SetupError: there is a list, and it has neither the name nor the digest of the weights.
-    """
+    """Checks a base model against a list of names and digests (`sha256:...`), separated by commas. Raises
+    `SetupError` if there is a list, and it has neither the name nor the digest of the weights."""
     names = {name.strip() for name in allowed.split(",")} - {""}
     if not names or model in names:
         return

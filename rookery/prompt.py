@@ -55,11 +55,8 @@ GAME_TASK = "game"
 
 
 def render(position: Position, *, style: str) -> Prompt:
-    """The prompt of `position` in the named style.
-
-    Raises:
-        InvalidInput: no such style, or the position has no sound FEN.
-    """
+    """The prompt of `position` in the named style. Raises `InvalidInput` if there is no such style, or the
+    position has no sound FEN."""
     try:
         write = STYLES[style]
     except KeyError:

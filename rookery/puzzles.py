@@ -84,11 +84,8 @@ class Unsound(Exception):
 
 
 def parse(row: Mapping[str, str | None]) -> Puzzle:
-    """Parses a row of the table. `fen` is still the position before the opponent's move.
-
-    Raises:
-        Unsound: a column is empty or not a number.
-    """
+    """Parses a row of the table. `fen` is still the position before the opponent's move. Raises `Unsound` if
+    a column is empty or not a number."""
     name, fen, moves, rating, deviation, popularity, plays, themes, url = (row[name] for name in COLUMNS)
     if url is None or not name or not fen or not moves:
         raise Unsound("short_row", repr(list(row.values())))

@@ -191,10 +191,7 @@ def upload(folder: Path, names: Iterable[str], url: str) -> None:
 
 def open_store(url: str) -> tuple[Any, str]:
     """The file system of a URL and the path there. It does not cache listings, because others write too.
-
-    Raises:
-        SetupError: the protocol is not supported, or its package is missing.
-    """
+    Raises `SetupError` if the protocol is not supported, or its package is missing."""
     s3 = url.startswith("s3://")
     try:
         from fsspec.core import url_to_fs

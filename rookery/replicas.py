@@ -17,11 +17,8 @@ _NAME = re.compile(r"dns:///(?P<host>[^:/\[\]]+|\[[0-9a-fA-F:]+\]):(?P<port>[0-9
 
 
 def split_urls(urls: str) -> tuple[str, ...]:
-    """The URLs of a setting, which commas separate.
-
-    Raises:
-        ValueError: one is neither `http://...`, `https://...` nor `dns:///NAME:PORT`.
-    """
+    """The URLs of a setting, which commas separate. Raises `ValueError` if one is neither `http://...`,
+    `https://...` nor `dns:///NAME:PORT`."""
     parts = tuple(url.strip() for url in urls.split(",") if url.strip())
     for url in parts:
         if not (url.startswith(("http://", "https://")) or _NAME.fullmatch(url)):

@@ -134,11 +134,8 @@ def policy_answer(answer: PolicyAnswer, *, layout: str = "published") -> str:
 
 
 def parse_policy_line(text: str) -> PolicyLine:
-    """Parses a line of any layout, with or without `P:`.
-
-    Raises:
-        InvalidInput: `text` is not a `P:` line.
-    """
+    """Parses a line of any layout, with or without `P:`. Raises `InvalidInput` if `text` is not a `P:`
+    line."""
     fen, mark, fields = text.partition("M:")
     answer = read_policy_answer(mark + fields)
     if answer is None:
@@ -204,11 +201,8 @@ def parse_state_line(text: str) -> StateLine:
 
 
 def parse_state_prompt(text: str) -> tuple[str, str, tuple[str, ...]]:
-    """The FEN, move and recent moves of a prompt, with or without `A:` and the last `+`.
-
-    Raises:
-        InvalidInput: `text` is not an `A:` prompt.
-    """
+    """The FEN, move and recent moves of a prompt, with or without `A:` and the last `+`. Raises
+    `InvalidInput` if `text` is not an `A:` prompt."""
     parts = text.strip().removeprefix("A:").strip().removesuffix("+").split("+")
     if len(parts) == 3 and is_fen(parts[0]) and is_move(parts[1]):
         recent = tuple(parts[2].split())

@@ -44,11 +44,8 @@ class WinModel:
         return f"lichess-k{self.k!r}" if self.name == "lichess" else "wdl"
 
     def win(self, line: Line) -> float:
-        """The win probability of the side to move.
-
-        Raises:
-            EngineFault: the model is `wdl`, and the engine does not report wins, draws and losses.
-        """
+        """The win probability of the side to move. Raises `EngineFault` if the model is `wdl`, and the engine
+        does not report wins, draws and losses."""
         if self.name == "lichess":
             return win_probability(line.evaluation, k=self.k)
         if line.wdl is None:

@@ -144,11 +144,8 @@ async def play(
     referee: Player | None = None,
     backoff_s: float = 1.0,
 ) -> Game:
-    """Plays the game to its end. The result depends only on the fixture, the players and the rules.
-
-    Raises:
-        Unavailable: a player did not answer in `FAULT_TRIES` attempts. The game has no result.
-    """
+    """Plays the game to its end. The result depends only on the fixture, the players and the rules. Raises
+    `Unavailable` if a player did not answer in `FAULT_TRIES` attempts; the game then has no result."""
     board = fixture.opening.board()
     sides = {chess.WHITE: players[fixture.white], chess.BLACK: players[fixture.black]}
     turns: list[Turn] = []

@@ -52,11 +52,8 @@ def open_journal(path: Path) -> Iterator[Journal]:
 
 
 def read_games(path: Path) -> list[Game]:
-    """The games of the file, without a cut-off last line.
-
-    Raises:
-        InvalidInput: there is no such file, or a line is not a game.
-    """
+    """The games of the file, without a cut-off last line. Raises `InvalidInput` if there is no such file, or
+    a line is not a game."""
     try:
         *lines, _ = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError as error:

@@ -115,11 +115,8 @@ async def run_tournament(settings: TournamentSettings, *, console: Console | Non
 
 
 def run_elo(settings: EloSettings, *, console: Console | None = None) -> Ratings:
-    """Prints and returns the ratings of all players of the file.
-
-    Raises:
-        InvalidInput: one of the files cannot be read, or has no game.
-    """
+    """Prints and returns the ratings of all players of the file. Raises `InvalidInput` if one of the files
+    cannot be read, or has no game."""
     console = console or SafeConsole()
     games = read_games(settings.games)
     if not games:

@@ -84,11 +84,8 @@ class EnginePlayer:
         }
 
     async def play(self, board: chess.Board, *, seed: int) -> Reply:
-        """The engine's move. See `Player.play`.
-
-        Raises:
-            EngineFault: the engine died, hung, or answered with no legal move. The next call starts another.
-        """
+        """The engine's move. See `Player.play`. Raises `EngineFault` if the engine died, hung, or answered
+        with no legal move; the next call starts another."""
         del seed
         started = time.monotonic()
         async with self._slots:
@@ -175,11 +172,8 @@ class _Process:
 
 @functools.cache
 def inspect(path: Path) -> Binary:
-    """Starts the engine once and reads its name and options.
-
-    Raises:
-        SetupError: it does not start, or does not speak UCI.
-    """
+    """Starts the engine once and reads its name and options. Raises `SetupError` if it does not start, or
+    does not speak UCI."""
     try:
         with chess.engine.SimpleEngine.popen_uci(str(path), timeout=START_S, setpgrp=True) as engine:
             return Binary(path, engine.id.get("name", path.name), dict(engine.options))

@@ -24,11 +24,8 @@ _NOTE = (
 
 
 def match_sections(folder: Path) -> list[Section]:
-    """A section for every match beside the report in `folder`.
-
-    Raises:
-        InvalidInput: a file is not the report of a match.
-    """
+    """A section for every match beside the report in `folder`. Raises `InvalidInput` if a file is not the
+    report of a match."""
     return [_section(path) for path in sorted(folder.glob(_FILES))]
 
 

@@ -44,11 +44,8 @@ class Suite:
 
     @classmethod
     def read(cls, path: Path, *, seed: int) -> "Suite":
-        """Reads a file with one EPD per line. Empty lines and comments (`#`) do not matter.
-
-        Raises:
-            InvalidInput: the file cannot be read, or no line has a problem.
-        """
+        """Reads a file with one EPD per line. Empty lines and comments (`#`) do not matter. Raises
+        `InvalidInput` if the file cannot be read, or no line has a problem."""
         try:
             text = decode(path.read_bytes())
         except OSError as error:

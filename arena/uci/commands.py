@@ -75,11 +75,8 @@ def parse_go(words: Sequence[str]) -> Go:
 
 
 def parse_position(words: Sequence[str]) -> chess.Board:
-    """The board that the words after `position` describe, with the moves on its stack.
-
-    Raises:
-        InvalidInput: the FEN cannot be read, the position is impossible, or a move is illegal.
-    """
+    """The board that the words after `position` describe, with the moves on its stack. Raises `InvalidInput`
+    if the FEN cannot be read, the position is impossible, or a move is illegal."""
     start, moves = list(words), list[str]()
     if "moves" in start:
         at = start.index("moves")
@@ -131,11 +128,8 @@ class Options:
     overhead_ms: int = 100
 
     def set(self, name: str, value: str) -> "Options":
-        """The options after `setoption`.
-
-        Raises:
-            InvalidInput: there is no such option, or the value is wrong. The options stay as they are.
-        """
+        """The options after `setoption`. Raises `InvalidInput` if there is no such option, or the value is
+        wrong. The options stay as they are."""
         match name.lower():
             case "temperature":
                 from_spec = value.lower() in (OWN, "", "<empty>")

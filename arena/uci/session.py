@@ -21,11 +21,8 @@ _SERVED = ("model:", "run:")
 
 
 async def run(settings: UciSettings) -> None:
-    """Answers commands until `quit` or the end of the input.
-
-    Raises:
-        RookeryError: the player could not be opened.
-    """
+    """Answers commands until `quit` or the end of the input. Raises `RookeryError` if the player could not be
+    opened."""
     lines: asyncio.Queue[str | None] = asyncio.Queue()
     _read_lines(lines)
     server = Server(settings)
@@ -57,10 +54,7 @@ class Server:
 
     async def open_player(self) -> Player:
         """The player, after a trial move: engines start with it, and an endpoint that is down is noticed.
-
-        Raises:
-            RookeryError: there is no such player, it cannot be served, or it does not answer.
-        """
+        Raises `RookeryError` if there is no such player, it cannot be served, or it does not answer."""
         player = await asyncio.to_thread(self._player)
         try:
             await player.play(chess.Board(), seed=0)

@@ -35,10 +35,7 @@ def annotate_shard(
     recipe: AnnotationRecipe, engine: WorkerEngine, shard: Shard
 ) -> list[tuple[int, Annotation | None]]:
     """The annotation of each position, None where no text passes the check; with this process's engine.
-
-    Raises:
-        Unavailable: the engine is away.
-    """
+    Raises `Unavailable` if the engine is away."""
 
     async def work(engines: EnginePool) -> list[tuple[int, Annotation | None]]:
         annotator = Annotator(engines, recipe.style, recipe.manner, recipe.effort)

@@ -44,11 +44,8 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How annotations are written. `any` draws the voice or the length for each position.
-
-    Raises:
-        InvalidInput: no such voice or length.
-    """
+    """How annotations are written. `any` draws the voice or the length for each position. Raises
+    `InvalidInput` if there is no such voice or length."""
 
     voice: str = ANY
     length: str = ANY

@@ -84,11 +84,8 @@ async def study(fen: str, engines: Engines, effort: Effort, *, last: str | None 
 
 
 def decidable(fen: str) -> chess.Board:
-    """The board of a FEN in which there is something to decide.
-
-    Raises:
-        InvalidInput: the FEN is broken, or the game is over there.
-    """
+    """The board of a FEN in which there is something to decide. Raises `InvalidInput` if the FEN is broken,
+    or the game is over there."""
     try:
         board = sound_board(fen)
     except ValueError as error:

@@ -63,11 +63,8 @@ class PairPolicy:
     sampling: Sampling
 
     async def answers(self, number: int, position: Position, recipe: PairRecipe) -> tuple[Completion, ...]:
-        """The policy's completions for a position.
-
-        Raises:
-            PeerFault: the server does not answer, even after retries.
-        """
+        """The policy's completions for a position. Raises `PeerFault` if the server does not answer, even
+        after retries."""
         server = self.servers[number % len(self.servers)]
         prompt = render(position, style=recipe.asked_style)
         seed = (recipe.seed << 32) + number * self.completions
@@ -228,11 +225,8 @@ class PairMaker:
             self._finish(part)
 
     def _note(self, pair: Pair) -> None:
-        """Notes the position of a pair.
-
-        Raises:
-            SetupError: it was judged in another way than earlier pairs, such as by another engine.
-        """
+        """Notes the position of a pair. Raises `SetupError` if it was judged in another way than earlier
+        pairs, such as by another engine."""
         self._reward_version = self._reward_version or pair.reward_version
         if pair.reward_version != self._reward_version:
             raise SetupError(

@@ -95,11 +95,8 @@ class SpooledFile:
 
 
 class GameCollection:
-    """The games of files, numbered from 0. Thread-safe.
-
-    Raises:
-        SetupError: a file cannot be read, or its index belongs to another file.
-    """
+    """The games of files, numbered from 0. Thread-safe. Raises `SetupError` if a file cannot be read, or its
+    index belongs to another file."""
 
     def __init__(self, paths: Sequence[str | Path]) -> None:
         self._files = [find_index(str(path)) or SpooledFile(str(path)) for path in paths]

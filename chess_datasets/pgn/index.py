@@ -92,11 +92,8 @@ def index_location(location: str) -> str:
 
 
 def find_index(location: str) -> "GameIndex | None":
-    """The index beside a file, or None if there is none.
-
-    Raises:
-        SetupError: the index cannot be read, or belongs to another file and must be made again.
-    """
+    """The index beside a file, or None if there is none. Raises `SetupError` if the index cannot be read, or
+    belongs to another file and must be made again."""
     if location == STANDARD_INPUT:
         return None
     try:

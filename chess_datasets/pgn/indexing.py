@@ -40,11 +40,8 @@ _SCHEMA = pa.schema(
 
 
 def write_index(location: str, *, jobs: int = 1) -> IndexHeader:
-    """Writes the index beside a file. Returns the index's description of the file.
-
-    Raises:
-        SetupError: the file cannot be read, or the index cannot be written.
-    """
+    """Writes the index beside a file. Returns the index's description of the file. Raises `SetupError` if the
+    file cannot be read, or the index cannot be written."""
     pieces, sizes = pieces_of(location), [0]
     sources: list[Source] = []
     folder, name = open_file(index_location(location))

@@ -105,11 +105,8 @@ def pieces_of(location: str | Path) -> list[Piece]:
 
 
 def _unpack_json_list(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The games of a JSON list of PGN strings, which is read as a whole. Any other text is unchanged.
-
-    Raises:
-        DamagedFile: it begins like a list of strings and is none.
-    """
+    """The games of a JSON list of PGN strings, which is read as a whole. Any other text is unchanged. Raises
+    `DamagedFile` if it begins like a list of strings and is none."""
     first = next(blocks, b"")
     if not _LIST.match(first):
         yield first

@@ -31,11 +31,8 @@ def find_sources(names: Iterable[str | Path]) -> list[str]:
 
 
 def setting_sources(sources: str) -> list[str]:
-    """The files that the setting `sources` names: like `find_sources`, separated by commas.
-
-    Raises:
-        SetupError: no file matches a name.
-    """
+    """The files that the setting `sources` names: like `find_sources`, separated by commas. Raises
+    `SetupError` if no file matches a name."""
     try:
         return find_sources(sources.split(","))
     except SetupError as error:

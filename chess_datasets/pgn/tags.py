@@ -138,10 +138,7 @@ CHESS960 = "chess960"
 @dataclass(frozen=True, slots=True)
 class Filters:
     """Bounds are inclusive; None or an empty value is no bound. A game whose tag is missing fails a bound.
-
-    Raises:
-        InvalidInput: a lower bound is above its upper bound.
-    """
+    Raises `InvalidInput` if a lower bound is above its upper bound."""
 
     elo_min: int | None = None
     """Bounds for the rating of each player."""

@@ -53,11 +53,8 @@ class PositionGenerator:
     least_moves: int = 1
 
     def position(self, number: int) -> Position:
-        """Position number `number`.
-
-        Raises:
-            SetupError: no walk from the openings led to a position of its phase.
-        """
+        """Position number `number`. Raises `SetupError` if no walk from the openings led to a position of its
+        phase."""
         rng = random.Random(f"{self.seed}:{number}")
         phase = self.shares.draw(rng)
         for _ in range(_TRIES):

@@ -41,11 +41,8 @@ RareKind: TypeAlias = Literal["mate-in-one", "check"]
 
 
 class PositionOrder:
-    """The numbered positions of some games. Thread-safe.
-
-    Raises:
-        SetupError: the split has nothing to sample; the message names the files and the skipped games.
-    """
+    """The numbered positions of some games. Thread-safe. Raises `SetupError` if the split has nothing to
+    sample; the message names the files and the skipped games."""
 
     def __init__(self, games: GameCollection, *, shares: Shares, split: Split) -> None:
         self.split = split
@@ -168,11 +165,8 @@ class Rounds:
 
 
 def fixed_pool(position: Callable[[int], Position], size: int, *, seed: int) -> Rounds:
-    """The first `size` different positions, in endless rounds. Mirrored positions count as the same.
-
-    Raises:
-        SetupError: there are not so many.
-    """
+    """The first `size` different positions, in endless rounds. Mirrored positions count as the same. Raises
+    `SetupError` if there are not so many."""
     pool = list(islice(distinct_positions(map(position, count())), size))
     if len(pool) < size:
         raise SetupError(

@@ -13,11 +13,8 @@ from rookery.trace import Phase, Split
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """The weight of each phase among the positions drawn. The weights need not add up to one.
-
-    Raises:
-        InvalidInput: a weight is negative or not finite, or all are 0.
-    """
+    """The weight of each phase among the positions drawn. The weights need not add up to one. Raises
+    `InvalidInput` if a weight is negative or not finite, or all are 0."""
 
     opening: float = 0.2
     middlegame: float = 0.6
@@ -93,11 +90,8 @@ Form = Literal["pgn", "json", "moves"]
 
 @dataclass(frozen=True, slots=True)
 class GamesRecipe:
-    """The settings that determine a set of games, besides its files. `style` is for the form `moves`.
-
-    Raises:
-        InvalidInput: the style is not one of whole games.
-    """
+    """The settings that determine a set of games, besides its files. `style` is for the form `moves`. Raises
+    `InvalidInput` if the style is not one of whole games."""
 
     count: int = 1 << 40
     seed: int = 0

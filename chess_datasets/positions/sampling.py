@@ -144,11 +144,8 @@ class PositionSampler:
             reservoir.close()
 
     def run(self, *, jobs: int) -> None:
-        """Reads the files and keeps the best-ranked candidates.
-
-        Raises:
-            SetupError: a file cannot be read, or no game has a suitable position.
-        """
+        """Reads the files and keeps the best-ranked candidates. Raises `SetupError` if a file cannot be read,
+        or no game has a suitable position."""
         finders = [PositionFinder(self._recipe, location) for location in self._locations]
         for number, findings in find_candidates(finders, self.sources, jobs=jobs):
             self._add(number, findings)

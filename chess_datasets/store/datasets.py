@@ -55,11 +55,8 @@ def write_manifest(
 
 
 class Parts(Generic[R]):
-    """The parts of one data set. `done` has the numbers of those that are written.
-
-    Raises:
-        SetupError: existing parts were made under other terms. The message names the differences.
-    """
+    """The parts of one data set. `done` has the numbers of those that are written. Raises `SetupError` if
+    existing parts were made under other terms. The message names the differences."""
 
     def __init__(self, folder: Folder, kind: Kind[R], *, terms: Mapping[str, Any]) -> None:
         self.folder = folder

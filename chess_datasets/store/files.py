@@ -54,11 +54,8 @@ class Source:
 
 @contextmanager
 def open_bytes(location: str | Path) -> Iterator[IO[bytes]]:
-    """Opens a path, a URL such as `s3://bucket/games.pgn.zst`, or `-` for standard input.
-
-    Raises:
-        SetupError: the file does not exist or cannot be read.
-    """
+    """Opens a path, a URL such as `s3://bucket/games.pgn.zst`, or `-` for standard input. Raises `SetupError`
+    if the file does not exist or cannot be read."""
     if str(location) == STANDARD_INPUT:
         yield sys.stdin.buffer
         return
@@ -103,11 +100,8 @@ def identify(location: str | Path) -> Source:
 
 
 def plain_text(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The plain text of a file, compressed or not, from its chunks.
-
-    Raises:
-        DamagedFile: the bytes after those already yielded cannot be decompressed.
-    """
+    """The plain text of a file, compressed or not, from its chunks. Raises `DamagedFile` if the bytes after
+    those already yielded cannot be decompressed."""
     rest = iter(chunks)
     first = next(rest, b"")
     while len(first) < 4 and (more := next(rest, b"")):
@@ -169,11 +163,8 @@ _CODECS: dict[bytes, Callable[[], _Codec]] = {
 
 
 def split_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a text, without line ends.
-
-    Raises:
-        InvalidInput: one is longer than `MAX_LINE_BYTES`.
-    """
+    """The lines of a text, without line ends. Raises `InvalidInput` if one is longer than
+    `MAX_LINE_BYTES`."""
     tail: list[bytes] = []
     size = 0
     for block in blocks:

@@ -248,11 +248,8 @@ class RemoteFolder(Folder):
 
 
 def open_folder(url: str | Path) -> Folder:
-    """The folder at a path or URL. It need not exist yet.
-
-    Raises:
-        SetupError: the protocol is not supported.
-    """
+    """The folder at a path or URL. It need not exist yet. Raises `SetupError` if the protocol is not
+    supported."""
     text = str(url)
     if text.startswith("file://"):
         return LocalFolder(Path(text.removeprefix("file://")))

@@ -26,11 +26,8 @@ class Format(StrEnum):
 
 
 def format_of(folder: Folder, name: str) -> Format:
-    """The format of a file, from its first bytes.
-
-    Raises:
-        SetupError: the file does not exist or cannot be read.
-    """
+    """The format of a file, from its first bytes. Raises `SetupError` if the file does not exist or cannot be
+    read."""
     if is_parquet(folder, name):
         return Format.PARQUET
     with text_blocks(folder, name) as blocks:

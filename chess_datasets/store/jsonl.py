@@ -58,11 +58,8 @@ def write_jsonl(folder: Folder, name: str, values: Iterable[Mapping[str, Any]]) 
 
 
 def read_jsonl(folder: Folder, name: str) -> Iterator[Any]:
-    """The values of a file, compressed or not. Empty lines are skipped.
-
-    Raises:
-        InvalidInput: a line is not JSON.
-    """
+    """The values of a file, compressed or not. Empty lines are skipped. Raises `InvalidInput` if a line is
+    not JSON."""
     for number, line in enumerate(text_lines(folder, name), start=1):
         if not line.strip():
             continue
@@ -86,11 +83,8 @@ def text_blocks(folder: Folder, name: str) -> Iterator[Iterator[bytes]]:
 
 
 def read_json(folder: Folder, name: str) -> Any:
-    """The value in a file, which is read as a whole.
-
-    Raises:
-        InvalidInput: it is not JSON, or too large.
-    """
+    """The value in a file, which is read as a whole. Raises `InvalidInput` if it is not JSON, or too
+    large."""
     parts, size = [], 0
     with text_blocks(folder, name) as blocks:
         for block in blocks:

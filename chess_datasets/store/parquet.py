@@ -111,11 +111,8 @@ def write_records(
 
 
 def read_records(folder: Folder, name: str, kind: Kind[R]) -> Iterator[R]:
-    """The records of a file, in order.
-
-    Raises:
-        InvalidInput: the file is not Parquet, has another kind of record, or a row is not one.
-    """
+    """The records of a file, in order. Raises `InvalidInput` if the file is not Parquet, has another kind of
+    record, or a row is not one."""
     records = adapter(kind.record)
     for number, row in enumerate(read_values(folder, name, kind), start=1):
         try:
@@ -127,11 +124,8 @@ def read_records(folder: Folder, name: str, kind: Kind[R]) -> Iterator[R]:
 
 
 def read_values(folder: Folder, name: str, kind: Kind[R]) -> Iterator[dict[str, Any]]:
-    """The rows of a file of one kind, which may have missing or wrong values.
-
-    Raises:
-        InvalidInput: the file is not Parquet, or has another kind of record.
-    """
+    """The rows of a file of one kind, which may have missing or wrong values. Raises `InvalidInput` if the
+    file is not Parquet, or has another kind of record."""
     with folder.read(name) as raw:
         file = open_parquet(raw, folder.place(name))
         description = _describe(file)

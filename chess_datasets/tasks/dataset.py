@@ -64,11 +64,8 @@ def needs_engine(task: str) -> bool:
 def task_shard(
     recipe: TaskRecipe, engine: WorkerEngine | None, shard: Shard
 ) -> list[tuple[int, Example | None]]:
-    """The example of each position; None for one that kills engines.
-
-    Raises:
-        Unavailable: the engine is away.
-    """
+    """The example of each position; None for one that kills engines. Raises `Unavailable` if the engine is
+    away."""
 
     async def work(engines: Searcher | None) -> list[tuple[int, Example | None]]:
         return [(number, await _example(position, recipe, engines)) for number, position in shard]

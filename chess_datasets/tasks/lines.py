@@ -39,11 +39,8 @@ MAX_QUOTED = 200
 
 
 class Lines:
-    """The lines of a file, as positions. `position` is thread-safe.
-
-    Raises:
-        SetupError: the file cannot be read, is not such a file, or has no line.
-    """
+    """The lines of a file, as positions. `position` is thread-safe. Raises `SetupError` if the file cannot be
+    read, is not such a file, or has no line."""
 
     def __init__(self, place: str) -> None:
         self.place = place

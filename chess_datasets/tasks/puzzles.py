@@ -41,11 +41,8 @@ NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class PuzzleFilter:
-    """Which puzzles to take. A puzzle needs at least one of `themes`, if any, and none of `without`.
-
-    Raises:
-        InvalidInput: the lowest rating is above the highest.
-    """
+    """Which puzzles to take. A puzzle needs at least one of `themes`, if any, and none of `without`. Raises
+    `InvalidInput` if the lowest rating is above the highest."""
 
     min_rating: int = 0
     max_rating: int = 9999

@@ -65,11 +65,8 @@ async def rescored(
 
 
 def rescored_rows(group: TraceGroup, verdicts: Sequence[Verdict]) -> Iterator[Rescored]:
-    """The answers of a group under both schemes.
-
-    Raises:
-        InvalidInput: a reward of the archive is NaN or infinite, which would make every figure so.
-    """
+    """The answers of a group under both schemes. Raises `InvalidInput` if a reward of the archive is NaN or
+    infinite, which would make every figure so."""
     for trace in group.traces:
         if not math.isfinite(trace.verdict.reward):
             raise InvalidInput(

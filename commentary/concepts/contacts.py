@@ -136,11 +136,8 @@ def _is_pressed(context: Context, piece: int, times: int, guards: int) -> bool:
     "||{piece} ~be (only |just )?attacked (only |just )?{times}",
 )
 def _is_counted(context: Context, piece: int, **counted: int) -> bool:
-    """Whether the piece is attacked or defended exactly as often as claimed.
-
-    Raises:
-        Unknown: it depends on whether pieces count that stand behind others on a line.
-    """
+    """Whether the piece is attacked or defended exactly as often as claimed. Raises `Unknown` if it depends
+    on whether pieces count that stand behind others on a line."""
     ((what, number),) = counted.items()
     if number == 0 or predicates.name_at(context.board, piece) == "king":
         raise Unknown("says next to nothing")

@@ -18,11 +18,8 @@ _THEN = "(then |now |simply |just |at once |calmly )?"
 
 
 def is_evident(context: Context) -> bool:
-    """True where the line just played is the beginning of one of the engine's.
-
-    Raises:
-        Unknown: it is not.
-    """
+    """True where the line just played is the beginning of one of the engine's. Raises `Unknown` if it is
+    not."""
     context.evidence()
     return True
 
@@ -88,11 +85,8 @@ concept("threat", holds=_is_line, weight=2.0).says(
 
 
 def brings(context: Context, side: chess.Color, won: Counter[str], lost: Counter[str]) -> bool:
-    """Whether the moves so far bring `side` just this for just that; a knight may count as a bishop.
-
-    Raises:
-        Unknown: no move was played, so the text speaks of play that nobody can see.
-    """
+    """Whether the moves so far bring `side` just this for just that; a knight may count as a bishop. Raises
+    `Unknown` if no move was played, so the text speaks of play that nobody can see."""
     if not context.moves:
         raise Unknown("no line")
     change = {name: more(context.board, side, name) - more(context.start, side, name) for name in KINDS}
@@ -182,11 +176,8 @@ def _costs_the_exchange(context: Context) -> bool:
     "||queens (come off|disappear|leave the board|are exchanged|are traded)( the board)?",
 )
 def _queens_gone(context: Context) -> bool:
-    """Whether both sides had a queen where the text began, and no queen is left.
-
-    Raises:
-        Unknown: a queen can be taken, so that the queens may come off; or they came off before.
-    """
+    """Whether both sides had a queen where the text began, and no queen is left. Raises `Unknown` if a queen
+    can be taken, so that the queens may come off; or they came off before."""
     initial_queens = [all_of(context.start, side, "queen") for side in chess.COLORS]
     remaining_queens = [square for side in chess.COLORS for square in all_of(context.board, side, "queen")]
     if any(attackers(context.board, square) for square in remaining_queens) or not any(initial_queens):

@@ -162,11 +162,8 @@ concept("more material", holds=lambda c, side: _lead(c, side) > 0, weight=0.2).s
     "||{other:side} ~have fewer pieces( than {side:object})?( left| on the board)?",
 )
 def _has_more(context: Context, side: bool, kind: int = 0, n: int | None = None) -> bool:
-    """Whether a side has more of a kind, or of all pieces.
-
-    Raises:
-        Unknown: "no more" is claimed, or of all pieces it depends on whether pawns count.
-    """
+    """Whether a side has more of a kind, or of all pieces. Raises `Unknown` if "no more" is claimed, or of
+    all pieces it depends on whether pawns count."""
     board = context.board
     if n == 0:
         raise Unknown("no more may mean none")
@@ -197,11 +194,8 @@ def _has_for(context: Context, side: bool, more: Counter[str], less: Counter[str
     "the material is unbalanced: {even:side} ~have {more:units} for {less:units}",
 )
 def _has_against(context: Context, more: Counter[str], less: Counter[str], **sides: bool) -> bool:
-    """What one side has more of than the other, or with all pawns: "a rook and two against a bishop and four".
-
-    Raises:
-        Unknown: pawns are counted, and pieces are there of which nothing is said.
-    """
+    """What one side has more of than the other, or with all pawns: "a rook and two against a bishop and
+    four". Raises `Unknown` if pawns are counted, and pieces are there of which nothing is said."""
     (side,) = sides.values()
     armies = list(_with_all_pawns(context.board, side))
     right = _has_for(context, side, more, less) or any(fits(more, o) and fits(less, t) for o, t in armies)

@@ -41,11 +41,8 @@ def _mate_next(board: chess.Board) -> Iterator[Values]:
 
 
 def is_threat(context: Context, foe: Foe, side: bool | None = None) -> bool:
-    """Whether a move, if it were that side's turn, mates, queens or takes what is loose or worth more.
-
-    Raises:
-        Unknown: it could be played, but whether it gains anything is for an engine to say.
-    """
+    """Whether a move, if it were that side's turn, mates, queens or takes what is loose or worth more. Raises
+    `Unknown` if it could be played, but whether it gains anything is for an engine to say."""
     board = context.board if side == context.board.turn else context.passed(context.board)
     move = foe(board)
     prey = captured(board, move)

@@ -89,11 +89,8 @@ def _takes(context: Context, own: int | None = None, **slots: int) -> bool:
 
 
 def is_gain(context: Context) -> bool:
-    """Whether what the move takes is gained: it is loose, or worth more than what takes it.
-
-    Raises:
-        Unknown: it may be an exchange.
-    """
+    """Whether what the move takes is gained: it is loose, or worth more than what takes it. Raises `Unknown`
+    if it may be an exchange."""
     before, victim = context.before, context.victim
     if victim is None:
         return False
@@ -108,11 +105,8 @@ def is_gain(context: Context) -> bool:
     "~(recapture|take back) on {here:square}",
 )
 def _retakes(context: Context) -> bool:
-    """Whether the move captures a piece that has just captured on that square.
-
-    Raises:
-        Unknown: the move before is not known, and it may have been a capture.
-    """
+    """Whether the move captures a piece that has just captured on that square. Raises `Unknown` if the move
+    before is not known, and it may have been a capture."""
     before, square = context.before, context.victim
     if square is None or before.halfmove_clock or before.ep_square is not None or context.is_threat:
         return False  # the move before was no capture

@@ -102,11 +102,8 @@ class Case:
 
     @classmethod
     def of(cls, study: Study) -> Self:
-        """Makes the case of a study.
-
-        Raises:
-            ValueError: a broken position, a study without lines, or a line that cannot be played.
-        """
+        """Makes the case of a study. Raises `ValueError` if the position is broken, the study has no lines,
+        or a line cannot be played."""
         board, best = sound_board(study.fen), study.best
         if best is None:
             raise ValueError(f"no line to write about in {study.fen!r}")

@@ -41,11 +41,8 @@ def position_statements(board: chess.Board, rng: random.Random, *, voice: str) -
 def move_statements(
     board: chess.Board, move: chess.Move, rng: random.Random, *, voice: str
 ) -> list[Statement]:
-    """What speaks for a legal move, as sentences without their subject: "attacks the pawn on e5."
-
-    Raises:
-        KeyError: no such voice.
-    """
+    """What speaks for a legal move, as sentences without their subject: "attacks the pawn on e5." Raises
+    `KeyError` if there is no such voice."""
     step = Step.of(board, move)
     statements = []
     for finding in move_findings(step):

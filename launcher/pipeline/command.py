@@ -147,11 +147,8 @@ def _run(step: Step, state: PipelineState, *, environment: Mapping[str, str]) ->
 
 
 def _command(step: Step, environment: Mapping[str, str]) -> int:
-    """Runs the step's command in this terminal, and serves its model meanwhile.
-
-    Raises:
-        KeyboardInterrupt: this process got SIGINT or SIGTERM, and has passed it on.
-    """
+    """Runs the step's command in this terminal, and serves its model meanwhile. Raises `KeyboardInterrupt` if
+    this process got SIGINT or SIGTERM, and has passed it on."""
     interrupts: list[int] = []
     served, watchdog = {}, Watchdog()
     with ExitStack() as exits:

@@ -96,11 +96,8 @@ class Pipeline:
 
     @classmethod
     def read(cls, path: Path, *, settings: Mapping[str, str], out: Path | None) -> Self:
-        """Reads a pipeline file. `settings` take precedence over those of the file.
-
-        Raises:
-            SetupError: the file is invalid, or a setting or a reference has no such name.
-        """
+        """Reads a pipeline file. `settings` take precedence over those of the file. Raises `SetupError` if
+        the file is invalid, or a setting or a reference has no such name."""
         try:
             table = _PipelineTable.model_validate(tomllib.loads(path.read_text()))
         except ValidationError as error:

@@ -95,11 +95,8 @@ class PipelineState:
 
 
 def _read(path: Path) -> _File:
-    """What a `pipeline.json` has; nothing if there is no such file.
-
-    Raises:
-        SetupError: the file is damaged.
-    """
+    """What a `pipeline.json` has; nothing if there is no such file. Raises `SetupError` if the file is
+    damaged."""
     if not path.exists():
         return {"steps": {}}
     try:
@@ -144,12 +141,8 @@ class PipelineStore:
     """
 
     def __init__(self, url: str, out: Path) -> None:
-        """Reads the records that the store has of the steps.
-
-        Raises:
-            SetupError: the URL is unknown, the package for it is missing, there is no such bucket, or the
-                records are damaged.
-        """
+        """Reads the records that the store has of the steps. Raises `SetupError` if the URL is unknown, the
+        package for it is missing, there is no such bucket, or the records are damaged."""
         self._url, self._out = url, out
         self.records: dict[str, Record] = {}
         if not url:

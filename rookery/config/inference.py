@@ -101,11 +101,8 @@ class ServerSettings(RunSettings, AccessSettings):
 
     @property
     def local_model(self) -> Path | None:
-        """The model's directory, or the copy of that at a URL; None for a Hugging Face id.
-
-        Raises:
-            SetupError: `model` is neither.
-        """
+        """The model's directory, or the copy of that at a URL; None for a Hugging Face id. Raises
+        `SetupError` if `model` is neither."""
         path = local_folder(self.model)
         if (path / "config.json").is_file():
             return path.resolve()
@@ -118,11 +115,8 @@ class ServerSettings(RunSettings, AccessSettings):
 
     @property
     def model_dir(self) -> Path:
-        """The base model's directory; a Hugging Face id is downloaded if needed.
-
-        Raises:
-            SetupError: `model` is neither a model directory nor an id that can be downloaded.
-        """
+        """The base model's directory; a Hugging Face id is downloaded if needed. Raises `SetupError` if
+        `model` is neither a model directory nor an id that can be downloaded."""
         return self.local_model or model_folder(self.model)
 
     @property

@@ -54,11 +54,8 @@ _NAME = re.compile(rb"^id name (.*\S)", re.MULTILINE)
 
 
 def find_engine(path: Path | None, *, setting: str, engine: str = "stockfish") -> Path:
-    """The engine's binary: `path` if given, else the first on the PATH or in the usual directories.
-
-    Raises:
-        SetupError: there is none; the message names `setting` or says how to install the engine.
-    """
+    """The engine's binary: `path` if given, else the first on the PATH or in the usual directories. Raises
+    `SetupError` if there is none; the message names `setting` or says how to install the engine."""
     if path is not None:
         if not os.access(path, os.X_OK) or path.is_dir():
             raise SetupError(f"{setting} is not a program: {str(path)!r}")
@@ -112,11 +109,8 @@ class Engine:
 
     @classmethod
     async def start(cls, path: Path, *, hash_mb: int) -> "Engine":
-        """Starts the binary and waits until it has answered a trial search.
-
-        Raises:
-            EngineFault: the binary does not start, or does not speak UCI.
-        """
+        """Starts the binary and waits until it has answered a trial search. Raises `EngineFault` if the
+        binary does not start, or does not speak UCI."""
         loop = asyncio.get_running_loop()
         pipe = Pipe()
         try:

@@ -73,11 +73,8 @@ def overview(steps: Sequence[Step], strength: Sequence[Step] = (), *, theme: The
 def draw(
     curves: Sequence[Curve], panels: Sequence[Panel], *, theme: Theme = "light", kind: str = "png"
 ) -> bytes:
-    """Draws the picture and returns its bytes. `kind` is one of `FORMATS`.
-
-    Raises:
-        InvalidInput: the format is unknown.
-    """
+    """Draws the picture and returns its bytes. `kind` is one of `FORMATS`. Raises `InvalidInput` if the
+    format is unknown."""
     if kind not in FORMATS:
         raise InvalidInput(f"no picture format {kind!r}: choose from {', '.join(FORMATS)}")
     import matplotlib as mpl

@@ -57,11 +57,8 @@ class Ports:
         return port
 
     def replace(self, port: int) -> None:
-        """Gives up a port that another process listens on. The next `choose` returns another one.
-
-        Raises:
-            SetupError: the user asked for this port.
-        """
+        """Gives up a port that another process listens on. The next `choose` returns another one. Raises
+        `SetupError` if the user asked for this port."""
         if port in self._settings:
             raise self._taken_error(port)
         self._chosen = {default: chosen for default, chosen in self._chosen.items() if chosen != port}
@@ -102,11 +99,8 @@ def is_listening(host: str, port: int) -> bool:
 
 
 def bind(host: str, port: int, *, setting: str) -> socket.socket:
-    """A listening socket on `port`. 0 picks a free port.
-
-    Raises:
-        SetupError: the port is taken, or the address cannot be used.
-    """
+    """A listening socket on `port`. 0 picks a free port. Raises `SetupError` if the port is taken, or the
+    address cannot be used."""
     # IPPROTO_TCP is needed: asyncio sets TCP_NODELAY only then, and answers would else be delayed by 40 ms.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

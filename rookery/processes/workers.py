@@ -88,11 +88,8 @@ def _uninterrupted() -> Iterator[None]:
 
 
 class RayPool(Executor):
-    """Makes calls as tasks of the Ray cluster at `address`, each with one CPU.
-
-    Raises:
-        SetupError: Ray is not installed, or no cluster answers.
-    """
+    """Makes calls as tasks of the Ray cluster at `address`, each with one CPU. Raises `SetupError` if Ray is
+    not installed, or no cluster answers."""
 
     def __init__(self, address: str) -> None:
         try:

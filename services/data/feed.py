@@ -84,10 +84,7 @@ class Feed:
 @contextmanager
 def numbered_positions(settings: FeedSettings) -> Iterator[Callable[[int], Position]]:
     """Yields the positions of the settings by number. The same settings and files give the same positions.
-
-    Raises:
-        SetupError: a source cannot be read, or has too few positions.
-    """
+    Raises `SetupError` if a source cannot be read, or has too few positions."""
     size, seed, shares = settings.max_positions, settings.seed, Shares(*settings.shares)
     with ExitStack() as files:
         if settings.sources == GENERATED:

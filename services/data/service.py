@@ -78,11 +78,8 @@ class DataServicer(data_pb2_grpc.DataServiceServicer):
 
 
 async def run(settings: DataSettings) -> None:
-    """Serves until SIGINT or SIGTERM. Then streams end and open requests are completed.
-
-    Raises:
-        SetupError: there is nothing to sample, or a port is taken.
-    """
+    """Serves until SIGINT or SIGTERM. Then streams end and open requests are completed. Raises `SetupError`
+    if there is nothing to sample, or a port is taken."""
     with closing(GameCollection(setting_sources(settings.sources))) as games:
         order = PositionOrder(games, shares=Shares(*settings.shares), split=settings.split)
         await serve(data_service(order, settings))

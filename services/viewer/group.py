@@ -22,10 +22,7 @@ READ_CHARS = 4000
 
 def whole_group(index: Index, run: RunFolder, id: str) -> Row:
     """A group with, for each answer, its advantage, candidates, claims and tokens, and what became of it.
-
-    Raises:
-        NotFound: the run has no such group.
-    """
+    Raises `NotFound` if the run has no such group."""
     row = index.whole(run.name, id)
     advantages = index.query(
         "SELECT advantage, surprise FROM answers WHERE g = ? ORDER BY i", [row.pop("number")]

@@ -240,11 +240,8 @@ class Index:
         run_index.commit = newest
 
     def whole(self, run: str, group: str) -> Row:
-        """A group as it is in the archive, with `number` (its place here), `step` and `age`.
-
-        Raises:
-            NotFound: the run has no such group, or its file is gone.
-        """
+        """A group as it is in the archive, with `number` (its place here), `step` and `age`. Raises
+        `NotFound` if the run has no such group, or its file is gone."""
         rows = self.query(
             "SELECT g, step, age, path FROM groups JOIN files ON file = g // ? "
             "WHERE groups.run = ? AND id = ?",

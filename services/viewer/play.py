@@ -35,11 +35,8 @@ class Line(StrictBody):
     moves: list[str] = Field(default=[], max_length=MAX_MOVES)
 
     def board(self) -> chess.Board:
-        """The board with its moves.
-
-        Raises:
-            InvalidInput: the FEN, the PGN or a move is not valid; the message quotes it.
-        """
+        """The board with its moves. Raises `InvalidInput` if the FEN, the PGN or a move is not valid; the
+        message quotes it."""
         if self.pgn.strip():
             board = self._end_of_pgn()
         else:

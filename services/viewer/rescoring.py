@@ -35,10 +35,7 @@ class _Archived(Evidence):
 
 def rescore(index: Index, run: str, chosen: Filter, scheme_text: str) -> dict[str, Any]:
     """How advantages change their signs. An advantage is relative to the mean of the group, as in GRPO.
-
-    Raises:
-        InvalidInput: there is no such scheme, or it needs more than the archive has.
-    """
+    Raises `InvalidInput` if there is no such scheme, or it needs more than the archive has."""
     scheme = find_scheme(scheme_text)
     if not scheme.uses <= {"regret", "response"}:
         raise InvalidInput(

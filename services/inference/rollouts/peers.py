@@ -79,11 +79,8 @@ class Peers:
         return max((s.adapter.version.number for s in self.servers if s.adapter), default=None)
 
     def pick(self) -> tuple[InferenceServer, Adapter]:
-        """The least busy of the servers with the newest version, and that version.
-
-        Raises:
-            Unavailable: none is ready.
-        """
+        """The least busy of the servers with the newest version, and that version. Raises `Unavailable` if
+        none is ready."""
         newest = self.version
         candidates = [
             (server, server.adapter)

@@ -40,11 +40,8 @@ class AdapterRules:
     """Machine epsilon of the engine's data type (the distance from 1 to the next number); here float32's."""
 
     def verify(self, adapter: Adapter) -> Adapter:
-        """Returns the adapter with its path resolved. Reads the whole file.
-
-        Raises:
-            InvalidInput: a check fails; the message quotes the value.
-        """
+        """Returns the adapter with its path resolved. Reads the whole file. Raises `InvalidInput` if a check
+        fails; the message quotes the value."""
         file_checks.check_base(adapter.base_model, self.base_names)
         try:
             folder = file_checks.resolve_inside(adapter.path, self.root, names=(CONFIG_FILE, WEIGHTS_FILE))

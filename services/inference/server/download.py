@@ -119,11 +119,8 @@ class DownloadingRules:
         return {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines)}
 
     def _download(self, url: str, path: Path, *, limit: int | None) -> None:
-        """Appends what is missing to `path`. Gives up when several attempts in a row add nothing.
-
-        Raises:
-            InvalidInput: the file has more than `limit` bytes, of which no more are written.
-        """
+        """Appends what is missing to `path`. Gives up when several attempts in a row add nothing. Raises
+        `InvalidInput` if the file has more than `limit` bytes, of which no more are written."""
         failures, size = 0, -1
         while True:
             try:

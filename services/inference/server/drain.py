@@ -74,11 +74,8 @@ class RequestDrainer:
 
     @asynccontextmanager
     async def drained(self, *, within_s: float) -> AsyncIterator[None]:
-        """Holds back new requests, and runs the block once none is in flight.
-
-        Raises:
-            Unavailable: requests were still in flight after `within_s`. New requests no longer wait.
-        """
+        """Holds back new requests, and runs the block once none is in flight. Raises `Unavailable` if
+        requests were still in flight after `within_s`; new requests then no longer wait."""
         self._open.clear()
         try:
             try:
@@ -94,11 +91,8 @@ class RequestDrainer:
 
     @asynccontextmanager
     async def cancellable(self) -> AsyncIterator[None]:
-        """Registers the current task as a request during the block, so that `close` can cancel it.
-
-        Raises:
-            Closed: `close` was called before, or cancelled the block.
-        """
+        """Registers the current task as a request during the block, so that `close` can cancel it. Raises
+        `Closed` if `close` was called before, or cancelled the block."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - always so in a coroutine
         if self._closed:

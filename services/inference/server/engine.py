@@ -52,11 +52,8 @@ class VllmEngine:
         self._canary_ids = tuple(client.get_tokenizer().encode(CANARY_TEXT))
 
     async def load(self, adapter: Adapter) -> None:
-        """Reads an adapter into memory. It has no name yet, so no request uses it.
-
-        Raises:
-            InvalidInput: the engine cannot load it.
-        """
+        """Reads an adapter into memory. It has no name yet, so no request uses it. Raises `InvalidInput` if
+        the engine cannot load it."""
         name, sha256 = adapter.version.name, adapter.version.sha256
         if self._first.setdefault(name, sha256) != sha256:
             # After a rollback a number has new bytes. It needs a new name, because vLLM keys its prefix
@@ -232,11 +229,8 @@ class FullWeightsVllmEngine(VllmEngine):
         return None
 
     async def wait_until_idle(self) -> None:
-        """Waits for cancelled requests, which stay in vLLM for a step or two.
-
-        Raises:
-            Unavailable: something is still generated after some seconds.
-        """
+        """Waits for cancelled requests, which stay in vLLM for a step or two. Raises `Unavailable` if
+        something is still generated after some seconds."""
         for _ in range(IDLE_TRIES):
             if not self._client.output_processor.has_unfinished_requests():
                 return

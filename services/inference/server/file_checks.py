@@ -55,11 +55,8 @@ def resolve_inside(path: str, root: Path, *, names: Iterable[str]) -> Path:
 
 
 def read_header(path: Path) -> dict[str, Tensor]:
-    """Returns the tensors in the header of a safetensors file. Their bytes are all in the file.
-
-    Raises:
-        InvalidInput: it is not a safetensors file, or it is cut short.
-    """
+    """Returns the tensors in the header of a safetensors file. Their bytes are all in the file. Raises
+    `InvalidInput` if it is not a safetensors file, or it is cut short."""
     try:
         with safe_open(path, framework="np") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no mapping
@@ -69,21 +66,15 @@ def read_header(path: Path) -> dict[str, Tensor]:
 
 
 def check_dtype(where: str, tensor: Tensor) -> None:
-    """Checks that a tensor holds numbers of a type that vLLM loads as weights.
-
-    Raises:
-        InvalidInput: it is another type.
-    """
+    """Checks that a tensor holds numbers of a type that vLLM loads as weights. Raises `InvalidInput` if it
+    does not."""
     if tensor.dtype not in _DTYPES:
         raise InvalidInput(f"{where} has dtype {tensor.dtype}: it must be one of {', '.join(_DTYPES)}")
 
 
 def check_sha256(path: Path, expected: str) -> None:
-    """Checks a file's SHA-256. Reads the whole file.
-
-    Raises:
-        InvalidInput: the file has another checksum.
-    """
+    """Checks a file's SHA-256. Reads the whole file. Raises `InvalidInput` if the file has another
+    checksum."""
     with path.open("rb") as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
     if actual != expected:

@@ -51,11 +51,8 @@ class FullWeightsRules:
             raise SetupError(f"base model {str(self.base)!r}: {error}") from error
 
     def verify(self, adapter: Adapter) -> Adapter:
-        """Returns the version with its path resolved. Reads the whole file.
-
-        Raises:
-            InvalidInput: a check fails; the message quotes the value.
-        """
+        """Returns the version with its path resolved. Reads the whole file. Raises `InvalidInput` if a check
+        fails; the message quotes the value."""
         file_checks.check_base(adapter.base_model, self.base_names)
         try:
             folder = file_checks.resolve_inside(adapter.path, self.root, names=(CONFIG_FILE, WEIGHTS_FILE))

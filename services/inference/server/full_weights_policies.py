@@ -50,11 +50,8 @@ class FullWeightsPolicies(Policies):
         return None  # the engine has only the served version, for which there is no reload
 
     async def _undo_load(self, adapter: Adapter, cause: BaseException) -> None:
-        """Restores the weights of the version served before, or of the base model.
-
-        Raises:
-            EngineFault: that failed too. No version is served any more.
-        """
+        """Restores the weights of the version served before, or of the base model. Raises `EngineFault` if
+        that failed too; then no version is served any more."""
         before = self.served
         try:
             await (self._engine.load(before) if before else self._engine.restore())

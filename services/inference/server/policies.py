@@ -35,11 +35,8 @@ class Rules(Protocol):
     """The checks that a version on disk must pass."""
 
     def verify(self, adapter: Adapter) -> Adapter:
-        """Returns the version with its path resolved. Slow: reads the weights.
-
-        Raises:
-            InvalidInput: the version fails a check.
-        """
+        """Returns the version with its path resolved. Slow: reads the weights. Raises `InvalidInput` if the
+        version fails a check."""
         ...
 
     def must_differ(self, adapter: Adapter) -> bool:

@@ -55,20 +55,14 @@ class Sleeper:
             self._asleep = stack.pop_all()
 
     async def wake_up(self) -> None:
-        """Wakes up, and lets the requests go on. Does nothing if it is awake.
-
-        Raises:
-            Unavailable: vLLM failed, for example because others have the GPU's memory. It stays asleep.
-        """
+        """Wakes up, and lets the requests go on. Does nothing if it is awake. Raises `Unavailable` if vLLM
+        failed, for example because others have the GPU's memory; it then stays asleep."""
         async with self._lock:
             await self._wake_up()
 
     async def reload(self, adapter: Adapter, *, rollback: bool = False, wake: bool = True) -> ReloadResult:
-        """Wakes up, and serves a version. See `Policies.reload` for the other errors.
-
-        Raises:
-            Unavailable: it sleeps, and must not `wake`.
-        """
+        """Wakes up, and serves a version. See `Policies.reload` for the other errors. Raises `Unavailable` if
+        it sleeps, and must not `wake`."""
         async with self._lock:
             if self._asleep and not wake:
                 raise Unavailable("asleep during the trainer's step")

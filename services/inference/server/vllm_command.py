@@ -115,11 +115,8 @@ def _switches(settings: ServerSettings, *, cpu: bool) -> list[str]:
 
 
 def _versions(settings: ServerSettings) -> dict[str, str | int]:
-    """The arguments that let vLLM load new versions.
-
-    Raises:
-        SetupError: with `full_weights`, there is no such base model.
-    """
+    """The arguments that let vLLM load new versions. Raises `SetupError` if, with `full_weights`, there is no
+    such base model."""
     if settings.full_weights:
         _ = settings.model_dir  # raises SetupError now, not later in vLLM's process
         return {"worker-extension-cls": WORKER_EXTENSION}
