@@ -40,10 +40,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of one player to one position: a greedy one and several sampled ones.
-
-    `fen` is the board on which they are read. It is mirrored if the player's prompt style mirrors it.
-    """
+    """The answers of one player to one position: a greedy one and several sampled ones. `fen` is the board on
+    which they are read. It is mirrored if the player's prompt style mirrors it."""
 
     position: Position
     fen: str
@@ -57,10 +55,8 @@ class Answers:
 
 
 def read_claims(answer: Answer, fen: str) -> Reading | None:
-    """What the text before the box claims about the board `fen`, if there is text.
-
-    None also for a `P:` line, which has no sentences, and in Chess960, which the reader does not know.
-    """
+    """What the text before the box claims about the board `fen`, if there is text. None also for a `P:` line,
+    which has no sentences, and in Chess960, which the reader does not know."""
     move = answer.verdict.move
     text = text_to_read(answer.text, move.uci if move else "", chars=READ_CHARS)
     if not text.strip() or read_policy_answer(answer.text):

@@ -146,10 +146,8 @@ class Asker:
         return record
 
     async def continues(self, player: Player) -> bool:
-        """Whether the player can continue the beginning of an answer. Of models, only those on vLLM can.
-
-        The store keeps what a server said, because the server may be gone later.
-        """
+        """Whether the player can continue the beginning of an answer. Of models, only those on vLLM can. The
+        store keeps what a server said, because the server may be gone later."""
         if not isinstance(player, ModelPlayer):
             return True
 
@@ -160,9 +158,7 @@ class Asker:
 
     async def each(self, work: Callable[[Item], Awaitable[Result]], items: Sequence[Item]) -> list[Result]:
         """Calls `work` with each item, `concurrency` at a time. Returns the results in the order of `items`.
-
-        Raises the first error.
-        """
+        Raises the first error."""
         slots = asyncio.Semaphore(self.concurrency)
 
         async def limited(item: Item) -> Result:
@@ -247,10 +243,8 @@ async def reward_version_of(reward: RewardClient) -> str:
 
 
 def seed_of(position: Position, *, seed: int) -> int:
-    """The seed of the position's first sample. It depends only on the position and `seed`.
-
-    It has 30 bits, so that the seeds of the further samples, which count up from it, fit into 31.
-    """
+    """The seed of the position's first sample. It depends only on the position and `seed`. It has 30 bits, so
+    that the seeds of the further samples, which count up from it, fit into 31."""
     digest = hashlib.sha256(f"{seed}:{position.id}:{position.fen}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 2
 

@@ -123,11 +123,8 @@ def render_page(
     report: Mapping[str, Any],
     curves: Mapping[Theme, bytes],
 ) -> str:
-    """The page of an evaluation.
-
-    `answers` are those to the positions, by player and reference; some are shown. `report` is the content of
-    report.json, `curves` has PNGs by theme.
-    """
+    """The page of an evaluation. `answers` are those to the positions, by player and reference; some are
+    shown. `report` is the content of report.json, `curves` has PNGs by theme."""
     players = list(report["players"])
     parts = [
         f'<h2>{escape(section.title)}</h2><p class="soft">{escape(section.note)}</p>'

@@ -21,10 +21,8 @@ BEST, RANDOM = "engine's best", "random legal move"
 def piece_table(
     sides: Mapping[str, Sequence[Answers]], best: Sequence[Answers], *, players: Sequence[str], seed: int
 ) -> Table:
-    """The shares of each piece among legal moves, by player, with the distances from the references.
-
-    `best` has the engine's best moves. The shares of a random move are exact, not sampled.
-    """
+    """The shares of each piece among legal moves, by player, with the distances from the references. `best`
+    has the engine's best moves. The shares of a random move are exact, not sampled."""
     drawn = {name: _shares_of_answers(side, sampled) for name, side in sides.items()}
     first = {name: _shares_of_answers(side, greedy) for name, side in sides.items()}
     drawn |= {BEST: _shares_of_answers(best, greedy), RANDOM: _shares_of_legal_moves(best)}

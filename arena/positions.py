@@ -29,9 +29,7 @@ _PAGE = 1_000
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """The positions of an evaluation and their source. `file_sha256` is None if they come from a service.
-
-    `excluded` is how many others were left out because `--exclude` has them.
-    """
+    `excluded` is how many others were left out because `--exclude` has them."""
 
     positions: tuple[Position, ...]
     source: str

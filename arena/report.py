@@ -38,11 +38,8 @@ _SHOWN = ("seed", "samples", "temperature", "styles", "puzzle_count")
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """The result of an evaluation.
-
-    `players` has the description of each player by name, the baseline first. `answers` are those to the
-    positions, of players and references.
-    """
+    """The result of an evaluation. `players` has the description of each player by name, the baseline first.
+    `answers` are those to the positions, of players and references."""
 
     settings: EvaluateSettings
     chosen: Chosen | None

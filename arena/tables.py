@@ -114,10 +114,8 @@ class Section:
 def compared(
     measured: Iterable[tuple[Metric, Mapping[str, Ratio]]], *, players: Sequence[str], seed: int
 ) -> list[Row]:
-    """Rows with intervals. The first of `players` is the baseline of the others; all else are references.
-
-    A player without an answer that counts has no cell, and a metric without cells is left out.
-    """
+    """Rows with intervals. The first of `players` is the baseline of the others; all else are references. A
+    player without an answer that counts has no cell, and a metric without cells is left out."""
     counted = [(metric, {n: r for n, r in by_name.items() if r.counts.any()}) for metric, by_name in measured]
     rows = [row for row in counted if row[1]]
     ratios = {(row, name): ratio for row, (_, by_name) in enumerate(rows) for name, ratio in by_name.items()}

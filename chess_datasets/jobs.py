@@ -85,10 +85,8 @@ _DEADLINE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerEngine:
-    """The engine that every worker must have: the path of its binary (None: the usual one), and its name.
-
-    It is kept between calls and runs in an event loop of its own, which is only active during a call.
-    """
+    """The engine that every worker must have: the path of its binary (None: the usual one), and its name. It
+    is kept between calls and runs in an event loop of its own, which is only active during a call."""
 
     path: Path | None
     name: str = ""

@@ -32,10 +32,8 @@ class Unknown(LookupError):
 
 @dataclass(slots=True)
 class Context:
-    """`board` is the position spoken of; `start` and `moves` say how the text came to it.
-
-    While a claim about a move is decided, `before` is the board before it and `move` the move itself.
-    """
+    """`board` is the position spoken of; `start` and `moves` say how the text came to it. While a claim about
+    a move is decided, `before` is the board before it and `move` the move itself."""
 
     study: Study
     root: chess.Board

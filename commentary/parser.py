@@ -87,10 +87,8 @@ Entry = tuple[Concept, Template]
 
 @dataclass(frozen=True)
 class Grammar:
-    """All templates: those matched with a whole clause, and those about something by its kind.
-
-    What the writer writes comes before what is only read.
-    """
+    """All templates: those matched with a whole clause, and those about something by its kind. What the
+    writer writes comes before what is only read."""
 
     bare: tuple[Entry, ...]
     about: Mapping[Subject, tuple[Entry, ...]]
@@ -130,10 +128,8 @@ class Parser:
         self._subjects.clear()
 
     def clauses(self, sentence: Lexed) -> tuple[list[Clause], bool]:
-        """The clauses of a sentence, and whether they are all of it.
-
-        Of a sentence with a part that fits no template, only those before a joint that lets them stand alone.
-        """
+        """The clauses of a sentence, and whether they are all of it. Of a sentence with a part that fits no
+        template, only those before a joint that lets them stand alone."""
         self._lexed, text = sentence, sentence.text
         begin = len(text) - len(text.lstrip(' "“”(*-'))
         end = len(text.rstrip(' .!?;:"“”)*'))

@@ -23,10 +23,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence, `text[start:end]`.
-
-    `talk` is read and claims nothing; `unread` was not understood, or `partly`: its claims are what was.
-    """
+    """One sentence, `text[start:end]`. `talk` is read and claims nothing; `unread` was not understood, or
+    `partly`: its claims are what was."""
 
     words: str
     start: int

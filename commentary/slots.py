@@ -25,10 +25,8 @@ _ORDINALS = {"second": 2, "third": 3, "fourth": 4}
 
 @dataclass(frozen=True, slots=True)
 class SlotType:
-    """`pattern` matches what the slot holds in a lexed text.
-
-    `read` gets its words when `plain`, else its tokens.
-    """
+    """`pattern` matches what the slot holds in a lexed text. `read` gets its words when `plain`, else its
+    tokens."""
 
     name: str
     pattern: str

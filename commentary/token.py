@@ -21,9 +21,7 @@ NAMES = {chess.piece_name(kind): kind for kind in chess.PIECE_TYPES}
 @dataclass(frozen=True, slots=True, eq=False)
 class Token:
     """One mention in a text. `words` is what stood there; the other fields are what could be read from it.
-
-    Two of the same words are not equal, because they may mean different pieces.
-    """
+    Two of the same words are not equal, because they may mean different pieces."""
 
     kind: Kind
     words: str

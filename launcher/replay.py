@@ -149,10 +149,8 @@ def _await_version(
     newest: int,
     batch: int,
 ) -> None:
-    """Waits until the trainer has committed version `newest`, and shows how far it is.
-
-    Its `max_steps` stays the recorded one, because the learning rates depend on it.
-    """
+    """Waits until the trainer has committed version `newest`, and shows how far it is. Its `max_steps` stays
+    the recorded one, because the learning rates depend on it."""
     stalled_at = -1
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("steps", total=newest)
@@ -174,10 +172,8 @@ def _await_version(
 
 
 def compare_versions(recorded: dict[int, str], replayed: dict[int, str], console: Console) -> int:
-    """Prints whether each version of both has the same bytes.
-
-    Returns 1 if one differs, or if no version after 0 is in both.
-    """
+    """Prints whether each version of both has the same bytes. Returns 1 if one differs, or if no version
+    after 0 is in both."""
     shared = [number for number in recorded if number in replayed]
     for number in shared:
         same = recorded[number] == replayed[number]

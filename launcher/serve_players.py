@@ -61,10 +61,8 @@ class PlayersSettings(Settings):
 
 
 def serve_until_eof(settings: PlayersSettings) -> int:
-    """Serves the players and prints their specs, one a line, until the standard input ends.
-
-    If it ends while a model loads, the servers are stopped at once.
-    """
+    """Serves the players and prints their specs, one a line, until the standard input ends. If it ends while
+    a model loads, the servers are stopped at once."""
     waits = any(map(_is_served, settings.specs))
     ended = False
 
@@ -295,10 +293,8 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
 
 
 async def _load(group: Sequence[_Player], url: str, device: str) -> dict[str, str]:
-    """Has the server at `url` load the versions. Returns the new spec of each player.
-
-    Versions are numbered anew, because those of several runs may have the same numbers.
-    """
+    """Has the server at `url` load the versions. Returns the new spec of each player. Versions are numbered
+    anew, because those of several runs may have the same numbers."""
     resolved = {}
     names: dict[Path, str] = {}
     async with InferenceClient(url, access=AccessSettings().access, timeout_s=_RELOAD_S) as inference:

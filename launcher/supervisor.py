@@ -116,10 +116,8 @@ class Supervisor:
                 return
 
     def stop(self, *names: str, hurry: Callable[[], bool], tick: Callable[[], None] = lambda: None) -> None:
-        """Stops the named services, or all if none is named, from the last stage to the first.
-
-        Services are killed once `hurry` returns True, or after `STOP_S`. `tick` is called while waiting.
-        """
+        """Stops the named services, or all if none is named, from the last stage to the first. Services are
+        killed once `hurry` returns True, or after `STOP_S`. `tick` is called while waiting."""
         for wave in self._stop_order():
             _stop([m for m in wave if not names or m.command.name in names], hurry=hurry, tick=tick)
 

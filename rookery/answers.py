@@ -149,10 +149,8 @@ def after_reasoning(response: str) -> str:
 
 
 def before_answer(response: str) -> str:
-    """The beginning of `response`, up to the last box. Without a box, only a text with `<think>` counts.
-
-    The marks are those of `with_think_tags`.
-    """
+    """The beginning of `response`, up to the last box. Without a box, only a text with `<think>` counts. The
+    marks are those of `with_think_tags`."""
     response = with_think_tags(response)
     boxes = [match.start() for match in _OPEN_BOX.finditer(response)]
     if boxes:

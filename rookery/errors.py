@@ -31,10 +31,8 @@ MESSAGE_CHARS = 10_000
 
 
 class RookeryError(Exception):
-    """Base of all: carries its HTTP status, gRPC code name and log level once, for every transport.
-
-    As text, it is cut at `MESSAGE_CHARS`, the passwords of URLs are masked, and control characters escaped.
-    """
+    """Base of all: carries its HTTP status, gRPC code name and log level once, for every transport. As text,
+    it is cut at `MESSAGE_CHARS`, the passwords of URLs are masked, and control characters escaped."""
 
     http_status: ClassVar[int] = 500
     grpc_code: ClassVar[str] = "INTERNAL"
@@ -179,11 +177,8 @@ def cause_message(error: BaseException) -> str:
 
 
 def free_frames(*errors: object) -> None:
-    """Drops the tracebacks of those that are exceptions, and of their causes.
-
-    Variables of their frames hold an error and the request, which would otherwise stay in memory until the
-    garbage collector runs.
-    """
+    """Drops the tracebacks of those that are exceptions, and of their causes. Variables of their frames hold
+    an error and the request, which would otherwise stay in memory until the garbage collector runs."""
     for error in errors:
         while isinstance(error, BaseException):
             error.__traceback__ = None

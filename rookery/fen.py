@@ -121,10 +121,8 @@ def _flaws(board: chess.Board) -> list[str]:
 
 
 class _Board(chess.Board):
-    """A board that reads a valid piece placement in one pass.
-
-    python-chess sets each piece by itself, which takes as long as everything else in this module together.
-    """
+    """A board that reads a valid piece placement in one pass. python-chess sets each piece by itself, which
+    takes as long as everything else in this module together."""
 
     def _set_board_fen(self, fen: str) -> None:
         pieces = _bitboards(fen)

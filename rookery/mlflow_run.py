@@ -74,10 +74,8 @@ def refuses(error: Exception) -> bool:
 
 
 def source_tags(*, parent: str = "") -> Mapping[str, str]:
-    """Returns tags for MLflow. Those that begin with `mlflow.` are names that MLflow itself uses.
-
-    `parent` is the run below which MLflow shows this one; the default is that of `PARENT_VARIABLE`.
-    """
+    """Returns tags for MLflow. Those that begin with `mlflow.` are names that MLflow itself uses. `parent` is
+    the run below which MLflow shows this one; the default is that of `PARENT_VARIABLE`."""
     commit, parent = _git_commit(), parent or os.environ.get(PARENT_VARIABLE, "")
     return {
         "rookery.version": rookery.__version__,

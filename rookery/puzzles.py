@@ -51,10 +51,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Puzzle:
-    """A puzzle, from the position that the solver sees. Moves are UCI.
-
-    `start` is the position before the opponent's move. Without an opponent's move, both are the same.
-    """
+    """A puzzle, from the position that the solver sees. Moves are UCI. `start` is the position before the
+    opponent's move. Without an opponent's move, both are the same."""
 
     id: str
     fen: str

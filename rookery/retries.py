@@ -26,10 +26,8 @@ async def retry(
     pauses_s: Sequence[float],
     failed: Callable[[Exception, int], None] = lambda error, failures: None,
 ) -> T:
-    """The result of `call`, which is repeated after each of `pauses_s` if it raises one of `on`.
-
-    `failed` is called before each pause, with the error and the number of failures. The last error is raised.
-    """
+    """The result of `call`, which is repeated after each of `pauses_s` if it raises one of `on`. `failed` is
+    called before each pause, with the error and the number of failures. The last error is raised."""
     for failures, pause_s in enumerate(pauses_s, start=1):
         try:
             return await call()

@@ -212,10 +212,8 @@ def parse_state_prompt(text: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def read_state_answer(text: str) -> StateAnswer | None:
-    """The state in a model's completion. None unless it consists of exactly four well-formed fields.
-
-    A leading `+` is allowed: the model writes it if the prompt has no `+` at its end.
-    """
+    """The state in a model's completion. None unless it consists of exactly four well-formed fields. A
+    leading `+` is allowed: the model writes it if the prompt has no `+` at its end."""
     parts = [part.strip() for part in _completion(text).removeprefix("+").split("+")]
     if len(parts) != 4 or not is_fen(parts[0]) or not _NUMBER.fullmatch(parts[1]):
         return None

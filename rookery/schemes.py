@@ -74,10 +74,8 @@ class Evidence:
 
     @property
     def regret(self) -> float:
-        """The win probability that the move loses, in [0, 1].
-
-        Never negative: if the move scores above the best one, that is noise between two searches.
-        """
+        """The win probability that the move loses, in [0, 1]. Never negative: if the move scores above the
+        best one, that is noise between two searches."""
         return max(0.0, self.win_best - self.win_played)
 
     @property

@@ -152,10 +152,8 @@ def background_service(
 
 
 def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-    """Limits the size of request bodies, and returns all errors as RFC 9457 problem documents.
-
-    A problem document quotes the invalid value.
-    """
+    """Limits the size of request bodies, and returns all errors as RFC 9457 problem documents. A problem
+    document quotes the invalid value."""
     from fastapi import Request
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse

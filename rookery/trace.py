@@ -77,11 +77,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A position as the model sees it.
-
-    `fen` is the board on which the answer is read. It differs from the position's FEN if the style
-    mirrors the board so that the side to move is White.
-    """
+    """A position as the model sees it. `fen` is the board on which the answer is read. It differs from the
+    position's FEN if the style mirrors the board so that the side to move is White."""
 
     style: str
     messages: tuple[Message, ...]
@@ -112,10 +109,8 @@ def policy_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A committed LoRA adapter on disk: `path` is the directory that holds its safetensors.
-
-    `base_model` is what it was trained on, by name and content: see `rookery.hub.identity`.
-    """
+    """A committed LoRA adapter on disk: `path` is the directory that holds its safetensors. `base_model` is
+    what it was trained on, by name and content: see `rookery.hub.identity`."""
 
     version: PolicyVersion
     path: str
@@ -134,10 +129,8 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A completion. `logprobs[i]` is log p(token_ids[i]) under the policy that sampled it.
-
-    If the prompt ends with a mark that opens reasoning, such as `<think>`, `text` begins with it.
-    """
+    """A completion. `logprobs[i]` is log p(token_ids[i]) under the policy that sampled it. If the prompt ends
+    with a mark that opens reasoning, such as `<think>`, `text` begins with it."""
 
     text: str
     token_ids: tuple[int, ...]

@@ -20,10 +20,8 @@ _INFO = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A search of `nodes` nodes from `fen`, restricted to `move` if it is given.
-
-    `lines` is MultiPV. With `chess960`, castling is written as the king capturing its rook.
-    """
+    """A search of `nodes` nodes from `fen`, restricted to `move` if it is given. `lines` is MultiPV. With
+    `chess960`, castling is written as the king capturing its rook."""
 
     fen: str
     nodes: int
@@ -46,10 +44,8 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of play in UCI and its score for the side to move.
-
-    `wdl` is the engine's estimate of wins, draws and losses per mille, if it reports one.
-    """
+    """A line of play in UCI and its score for the side to move. `wdl` is the engine's estimate of wins, draws
+    and losses per mille, if it reports one."""
 
     evaluation: Evaluation
     pv: tuple[str, ...]

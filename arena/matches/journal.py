@@ -87,9 +87,7 @@ _TAG = str.maketrans('"\\', "'/")
 
 def as_pgn(game: Game, versions: Mapping[str, Mapping[str, object]]) -> str:
     """The game as PGN text that ends with an empty line: each move with its evaluation and the answer's text.
-
-    `versions` are the players' descriptions by name, for the tags WhiteVersion and BlackVersion.
-    """
+    `versions` are the players' descriptions by name, for the tags WhiteVersion and BlackVersion."""
     tree = chess.pgn.Game()
     tags = {
         "Event": "Rookery arena",

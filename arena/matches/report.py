@@ -47,10 +47,8 @@ class PlayerSummary:
 
 @dataclass(frozen=True, slots=True)
 class Encounter:
-    """The games of `player` against `opponent`, from the player's point of view.
-
-    `strict_elo` is the difference if the first illegal move of each game had lost it.
-    """
+    """The games of `player` against `opponent`, from the player's point of view. `strict_elo` is the
+    difference if the first illegal move of each game had lost it."""
 
     player: str
     opponent: str

@@ -134,10 +134,8 @@ def rate(games: Sequence[Game], anchors: Mapping[str, float]) -> Ratings:
 
 
 def read_anchors(path: Path | None) -> dict[str, float]:
-    """The ratings to hold, by name: those of a match.json, or of a JSON object of names and numbers.
-
-    The path `ladder` stands for `LADDER`. Raises `InvalidInput` if the file is neither.
-    """
+    """The ratings to hold, by name: those of a match.json, or of a JSON object of names and numbers. The path
+    `ladder` stands for `LADDER`. Raises `InvalidInput` if the file is neither."""
     if path is None:
         return {}
     try:

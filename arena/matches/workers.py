@@ -42,9 +42,7 @@ def playing(
     ray: str | None, specs: Sequence[str], judge: str | None, cast: Cast, rules: Rules
 ) -> Iterator[Play]:
     """What plays a game by `rules`: `cast` in this process, or the workers of the Ray cluster at `ray`.
-
-    `specs` are the players' specifications, and `judge` is the referee's.
-    """
+    `specs` are the players' specifications, and `judge` is the referee's."""
     players, referee = cast
     if ray is None:
         yield partial(play, players=players, rules=rules, referee=referee)

@@ -59,10 +59,8 @@ _UNLISTED = Metric("legal_rate_unlisted", "Legal, moves not listed", "greedy, th
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """The positions and how they are asked: `samples` sampled answers besides the greedy one.
-
-    With `unreasoned`, language models on vLLM also answer with the box alone.
-    """
+    """The positions and how they are asked: `samples` sampled answers besides the greedy one. With
+    `unreasoned`, language models on vLLM also answer with the box alone."""
 
     chosen: Sequence[Position]
     samples: int

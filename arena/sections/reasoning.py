@@ -36,10 +36,8 @@ def reasoning_section(
     seed: int,
     without: Mapping[str, Sequence[Answers]] = MappingProxyType({}),
 ) -> Section:
-    """The tables of `sides`: the answers of each language model to the same positions.
-
-    `without` has the answers of those that were also asked to answer without reasoning.
-    """
+    """The tables of `sides`: the answers of each language model to the same positions. `without` has the
+    answers of those that were also asked to answer without reasoning."""
     rows = [
         (metric, {name: mean(value, lambda answers: answers.every)(side) for name, side in sides.items()})
         for metric, value in _ANSWER_METRICS.items()
@@ -80,10 +78,8 @@ def reasoning_section(
 
 
 def _regrets(answers: Answers, without: Answers) -> tuple[float, float, float] | None:
-    """The regrets of the move in the box, the first candidate and the move without reasoning.
-
-    None if one of them is not legal.
-    """
+    """The regrets of the move in the box, the first candidate and the move without reasoning. None if one of
+    them is not legal."""
     answer = answers.greedy
     scores, before = _candidate_scores(answer), answer.verdict.win_before
     first = max(scores, key=lambda move: scores[move]) if scores else ""

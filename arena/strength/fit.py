@@ -44,11 +44,8 @@ class Rating:
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """All players, the strongest first.
-
-    `superiority[a][b]` is the share of simulated tournaments in which a was rated above b: the likelihood
-    that a is stronger.
-    """
+    """All players, the strongest first. `superiority[a][b]` is the share of simulated tournaments in which a
+    was rated above b: the likelihood that a is stronger."""
 
     players: tuple[Rating, ...]
     superiority: Mapping[str, Mapping[str, float]]
@@ -148,10 +145,8 @@ def _simulated(fitted: Floats, games: Floats, draws: int, free: Bools, *, count:
 
 
 def _unbounded(scores: Floats, held: Bools) -> tuple[Bools, Bools]:
-    """The players without an upper bound, and those without a lower one.
-
-    A player has no upper bound if no points went from them to an anchor, be it through others.
-    """
+    """The players without an upper bound, and those without a lower one. A player has no upper bound if no
+    points went from them to an anchor, be it through others."""
     takes = (scores > 0) | np.outer(held, held) | np.eye(len(held), dtype=bool)
     for _ in range(len(held)):
         takes = takes @ takes
@@ -159,10 +154,8 @@ def _unbounded(scores: Floats, held: Bools) -> tuple[Bools, Bools]:
 
 
 def _bound(games: Floats, ratings: Floats, *, above: bool, below: bool) -> Elo:
-    """The one-sided 95% bound of a player who won, or lost, all `games` against the rated players.
-
-    Up to it, the probability of so many wins in a row is below 5%. A draw less is not counted as likely.
-    """
+    """The one-sided 95% bound of a player who won, or lost, all `games` against the rated players. Up to it,
+    the probability of so many wins in a row is below 5%. A draw less is not counted as likely."""
     if above == below or not games.sum():
         return Elo(None, None, None)
     low, high = _LOWEST, _HIGHEST

@@ -21,11 +21,8 @@ ELO = 400 / math.log(10)
 
 @dataclass(frozen=True, slots=True)
 class Elo:
-    """A difference in Elo and its 95% interval.
-
-    `value` is None where the results allow no number: at a score of 0% or 100%. Then one of `low` and `high`
-    is a one-sided 95% bound. A bound that is None is infinite.
-    """
+    """A difference in Elo and its 95% interval. `value` is None where the results allow no number: at a score
+    of 0% or 100%. Then one of `low` and `high` is a one-sided 95% bound. A bound that is None is infinite."""
 
     value: float | None
     low: float | None

@@ -31,10 +31,8 @@ _LARGEST_NORMALISED = 200.0
 
 @dataclass(frozen=True, slots=True)
 class Sprt:
-    """H0: the player is at most `elo0` stronger. H1: at least `elo1`.
-
-    `alpha` is the probability to accept H1 although H0 holds, `beta` that to accept H0 although H1 holds.
-    """
+    """H0: the player is at most `elo0` stronger. H1: at least `elo1`. `alpha` is the probability to accept H1
+    although H0 holds, `beta` that to accept H0 although H1 holds."""
 
     elo0: float
     elo1: float

@@ -192,10 +192,8 @@ class UciSearch:
         return self.go.infinite or (self.go.ponder and not self.ponder_hit.is_set())
 
     async def wait(self, answer: "asyncio.Future[chess.Move | None]", *, overhead_ms: int) -> None:
-        """Returns when `answer` is done, the time is up or the search was stopped.
-
-        While the search is infinite or ponders, only `stop` (or `ponderhit`) ends it.
-        """
+        """Returns when `answer` is done, the time is up or the search was stopped. While the search is
+        infinite or ponders, only `stop` (or `ponderhit`) ends it."""
         stopped = asyncio.ensure_future(self.stopped.wait())
         hit = asyncio.ensure_future(self.ponder_hit.wait())
         try:

@@ -81,9 +81,7 @@ class PairPolicy:
 @dataclass
 class FinishedParts:
     """Counts the finished parts up to the first unfinished one, and the distinct positions that have pairs.
-
-    Parts after `MAX_PARTS_WITHOUT_PAIR` parts in a row without a new pair are not counted.
-    """
+    Parts after `MAX_PARTS_WITHOUT_PAIR` parts in a row without a new pair are not counted."""
 
     parts: int = 0
     without_pair: int = 0

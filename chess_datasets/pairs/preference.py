@@ -75,10 +75,8 @@ class PairRecipe:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One comparison. `prompt`, `chosen` and `rejected` are the columns that preference trainers read.
-
-    Win probabilities are for the side to move on `fen`, the board that the prompt shows.
-    """
+    """One comparison. `prompt`, `chosen` and `rejected` are the columns that preference trainers read. Win
+    probabilities are for the side to move on `fen`, the board that the prompt shows."""
 
     prompt: tuple[Message, ...]
     chosen: tuple[Message, ...]

@@ -37,10 +37,8 @@ GAMES_KEPT = 1 << 16
 
 
 class SpooledFile:
-    """A file without an index, with the methods of a `GameIndex`. Thread-safe.
-
-    Its text is copied to a temporary file. Takes 32 bytes of memory per game.
-    """
+    """A file without an index, with the methods of a `GameIndex`. Thread-safe. Its text is copied to a
+    temporary file. Takes 32 bytes of memory per game."""
 
     def __init__(self, location: str) -> None:
         self.broken: list[RawGame] = []

@@ -53,10 +53,8 @@ class Games:
 
 
 def run_of_short(text: bytes, at: int) -> list[int]:
-    """The ends of games from `at` on that have all their moves on one line, in a text without CR.
-
-    Most have, and comments make the line long: its end is found faster than all lines are looked at.
-    """
+    """The ends of games from `at` on that have all their moves on one line, in a text without CR. Most have,
+    and comments make the line long: its end is found faster than all lines are looked at."""
     ends: list[int] = []
     while tags := _TAGS.match(text, at):
         line = text.find(b"\n", tags.end())

@@ -186,10 +186,8 @@ def _handle(handler: Handler[F], games: Iterable[RawGame]) -> F:
 
 
 class _PieceReader(Generic[F]):
-    """Reads the games that begin in a piece, except the last, which may end in the next piece.
-
-    If `has_beginning` is false, no game certainly begins in the piece: all of it is `head`.
-    """
+    """Reads the games that begin in a piece, except the last, which may end in the next piece. If
+    `has_beginning` is false, no game certainly begins in the piece: all of it is `head`."""
 
     def __init__(self, handler: Handler[F], piece: Piece) -> None:
         self.size = 0

@@ -68,10 +68,8 @@ LONG_BYTES = 1500
 
 
 class Scanner:
-    """Splits blocks into games. Numbers begin at 1 and offsets at 0, unless `rebase` shifts them.
-
-    With `keep`, it yields only the games that are chosen by their first bytes, and counts the others.
-    """
+    """Splits blocks into games. Numbers begin at 1 and offsets at 0, unless `rebase` shifts them. With
+    `keep`, it yields only the games that are chosen by their first bytes, and counts the others."""
 
     def __init__(self, keep: Keep | None = None) -> None:
         self._keep = keep
@@ -154,10 +152,8 @@ class Scanner:
             self._splitter.rebase(games=games, size=size)
 
     def _find_beginning(self) -> bool:
-        """Skips to where a game begins for certain, and returns whether there is such a place.
-
-        If not, the last bytes are kept: they may be the first half of such a place.
-        """
+        """Skips to where a game begins for certain, and returns whether there is such a place. If not, the
+        last bytes are kept: they may be the first half of such a place."""
         at = beginning(self._buffer, self._at)
         self._lost = at < 0
         self._skip((at if at >= 0 else max(self._at, len(self._buffer) - _OVERLAP_BYTES)) - self._at)

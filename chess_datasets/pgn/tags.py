@@ -26,10 +26,8 @@ _SHORT_BYTES = 1 << 14
 
 
 class Speed(StrEnum):
-    """Lichess's classes of time control, by the seconds that one player has for forty moves.
-
-    Source: scalachess, `core/src/main/scala/Speed.scala`.
-    """
+    """Lichess's classes of time control, by the seconds that one player has for forty moves. Source:
+    scalachess, `core/src/main/scala/Speed.scala`."""
 
     ULTRABULLET = "ultrabullet"
     BULLET = "bullet"

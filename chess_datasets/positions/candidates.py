@@ -35,9 +35,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Candidate(Generic[T]):
     """A position or a game that may be taken, what identifies it, and the number of its game in the file.
-
-    `key` is the `position_key` of a position, and the id of a game.
-    """
+    `key` is the `position_key` of a position, and the id of a game."""
 
     key: int
     number: int
@@ -76,10 +74,8 @@ class CandidateFindings(Generic[T]):
 
 
 class GameSubset:
-    """Chooses a share of all games by their tickets (see `tickets_of`).
-
-    Multiply-shift hashing (Dietzfelbinger and others, 1997) chooses different games for each seed.
-    """
+    """Chooses a share of all games by their tickets (see `tickets_of`). Multiply-shift hashing
+    (Dietzfelbinger and others, 1997) chooses different games for each seed."""
 
     def __init__(self, part: float, seed: int) -> None:
         self._factor = np.uint64(splitmix64(seed, 0) | 1)

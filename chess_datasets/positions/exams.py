@@ -191,10 +191,8 @@ def _fens_in(item: Any, place: str | None) -> Iterator[str]:
 
 
 def _fens_of_line(fen: Any, moves: Any, place: str | None, *, quoted: str = "") -> Iterator[str]:
-    """A position, and those after each of the moves, which are a text or a list.
-
-    At a word that is no legal move, a list ends, and a text is refused.
-    """
+    """A position, and those after each of the moves, which are a text or a list. At a word that is no legal
+    move, a list ends, and a text is refused."""
     try:
         board = read_fen(fen, chess960=True)
         yield board.fen()

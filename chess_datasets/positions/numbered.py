@@ -61,10 +61,8 @@ class PositionOrder:
         return position
 
     def rare(self, kind: RareKind, number: int, *, seed: int) -> Position | None:
-        """Position number `number` of a kind that games rarely have.
-
-        It is one of a game, or after a random move in a game. None if the games hardly have any.
-        """
+        """Position number `number` of a kind that games rarely have. It is one of a game, or after a random
+        move in a game. None if the games hardly have any."""
         # Another text would draw other positions.
         rng = random.Random(f"{seed}:{number}:{kind.partition('-')[0]}")
         count = self.games.count(self.split)
@@ -144,9 +142,7 @@ def _mates(board: chess.Board, move: chess.Move) -> bool:
 
 class Rounds:
     """Finitely many positions, in endless rounds. Each round has every position once, in an order of its own.
-
-    The orders depend only on the seed and the number of positions.
-    """
+    The orders depend only on the seed and the number of positions."""
 
     def __init__(self, position: Callable[[int], Position], size: int, *, seed: int) -> None:
         self._position, self._size, self._seed = position, size, seed

@@ -108,10 +108,8 @@ class GamesRecipe:
 
 
 def splitmix64(seed: int, number: int) -> int:
-    """A pseudo-random 64-bit number. For each seed, it is a permutation of the 64-bit numbers.
-
-    The finalizer of SplitMix64 (Steele, Lea and Flood, 2014), after an odd step for the seed.
-    """
+    """A pseudo-random 64-bit number. For each seed, it is a permutation of the 64-bit numbers. The finalizer
+    of SplitMix64 (Steele, Lea and Flood, 2014), after an odd step for the seed."""
     mixed = (number + (2 * seed + 1) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
     mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
     mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF

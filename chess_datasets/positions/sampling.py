@@ -108,10 +108,8 @@ class Reservoir:
 def find_candidates(
     finders: Sequence[CandidateFinder[T]], sources: list[Source], *, jobs: int
 ) -> Iterator[tuple[int, CandidateFindings[T]]]:
-    """Yields what each finder finds in its file, in portions, with the finder's index.
-
-    The files are added to `sources`.
-    """
+    """Yields what each finder finds in its file, in portions, with the finder's index. The files are added to
+    `sources`."""
     with Progress() as progress, Workers(jobs) as workers:
         for number, finder in enumerate(finders):
             progress.begin(f"read {finder.location.rpartition('/')[2]}", unit="games")

@@ -105,11 +105,8 @@ def write_tasks(
     jsonl: str | None = None,
     text: str | None = None,
 ) -> dict[str, Any]:
-    """Writes the examples and the manifest, and returns the manifest.
-
-    `jsonl` names a second file with the conversations and what they are about, `text` one with plain lines
-    like RookWorld's own files.
-    """
+    """Writes the examples and the manifest, and returns the manifest. `jsonl` names a second file with the
+    conversations and what they are about, `text` one with plain lines like RookWorld's own files."""
     by_task: Counter[str] = Counter()
     with ExitStack() as files:
         table = files.enter_context(record_writer(folder, PARQUET, EXAMPLES))

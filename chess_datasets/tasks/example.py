@@ -41,11 +41,8 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A prompt and its right answer.
-
-    `fen` is the board that the question is about. `move` is the move that it is about, or empty.
-    `alternatives` are soft targets for `rookery sft`.
-    """
+    """A prompt and its right answer. `fen` is the board that the question is about. `move` is the move that
+    it is about, or empty. `alternatives` are soft targets for `rookery sft`."""
 
     id: str
     task: str

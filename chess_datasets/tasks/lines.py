@@ -73,10 +73,8 @@ class Lines:
         raise SetupError(f"more than {MAX_FAULTY} faulty lines in a row: {fault}")
 
     def warn_of_labels(self, most: int = 1000) -> None:
-        """Warns if `P:` lines name a best move other than the one with the highest evaluation.
-
-        The published lines do, whenever Black is to move: see `chess_datasets.tasks.rookworld`.
-        """
+        """Warns if `P:` lines name a best move other than the one with the highest evaluation. The published
+        lines do, whenever Black is to move: see `chess_datasets.tasks.rookworld`."""
         count = wrong = 0
         for text in self._texts[:most].to_pylist():
             with suppress(InvalidInput):

@@ -119,10 +119,8 @@ def write_moves(
 
 
 def pick_plies(games: Sequence[Game], *, count: int, seed: int, shares: Shares) -> list[list[int]]:
-    """For each game, the plies drawn from it, in order. Fewer than `count` in all if a phase runs out.
-
-    Every ply of a phase is equally likely, whatever game it is in.
-    """
+    """For each game, the plies drawn from it, in order. Fewer than `count` in all if a phase runs out. Every
+    ply of a phase is equally likely, whatever game it is in."""
     picked: list[list[int]] = [[] for _ in games]
     for phase, phase_count in shares.split(count).items():
         plies = [game.plies(phase) for game in games]

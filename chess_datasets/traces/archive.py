@@ -102,10 +102,8 @@ class TraceArchive:
         return sum(describe(self.folder, file.name).rows for file in self.files(run=run))
 
     def groups(self, *, run: str | None = None) -> Iterator[TraceGroup]:
-        """Yields every group in stream order, run after run.
-
-        If two archivers shared a run, its files overlap. Even then, each entry is yielded once and in order.
-        """
+        """Yields every group in stream order, run after run. If two archivers shared a run, its files
+        overlap. Even then, each entry is yielded once and in order."""
         for cluster in _clusters(self.files(run=run)):
             if len(cluster) == 1:
                 yield from read_records(self.folder, cluster[0].name, GROUPS)

@@ -82,10 +82,8 @@ def would_mate(
     piece: int | None = None,
     goal: int | None = None,
 ) -> bool:
-    """Whether the move, or one that fits, would be mate if `side` had the turn.
-
-    Without `side` and `piece`, it is the side that is not to move.
-    """
+    """Whether the move, or one that fits, would be mate if `side` had the turn. Without `side` and `piece`,
+    it is the side that is not to move."""
     side = side if piece is None else context.owner(piece)
     board = context.board if side == context.board.turn else context.passed(context.board)
     mates = mates_on(board)

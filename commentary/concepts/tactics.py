@@ -73,10 +73,8 @@ def _lines_through(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Squ
 
 
 def pins_on(board: chess.Board, *, opposed: bool = False) -> Iterator[Values]:
-    """Behind the pinned piece stands its king, or something worth more than it and the pinner.
-
-    What can take a pinner that is worth as much opposes it: it is left out unless `opposed` is set.
-    """
+    """Behind the pinned piece stands its king, or something worth more than it and the pinner. What can take
+    a pinner that is worth as much opposes it: it is left out unless `opposed` is set."""
     for slider, first, second in _lines_through(board):
         attacker, front, prize = (worth(board, square) for square in (slider, first, second))
         same_side = board.color_at(first) == board.color_at(second)

@@ -28,10 +28,8 @@ class Statement:
 
 
 def position_statements(board: chess.Board, rng: random.Random, *, voice: str) -> list[Statement]:
-    """All findings about a position, as sentences that stand alone: "The pawn on d5 is isolated."
-
-    `rng` chooses among the names of a piece. Raises `KeyError` if there is no such voice.
-    """
+    """All findings about a position, as sentences that stand alone: "The pawn on d5 is isolated." `rng`
+    chooses among the names of a piece. Raises `KeyError` if there is no such voice."""
     return [
         Statement(finding, tuple(map(sentence, _clauses(finding, _naming(board, rng, voice)))))
         for finding in position_findings(board)

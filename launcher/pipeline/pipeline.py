@@ -63,10 +63,8 @@ class _PipelineTable(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step whose references are resolved, except those to its server.
-
-    `reads` are the paths that it reads. `folder` is its own, and `outputs` are the paths in it that count.
-    """
+    """A step whose references are resolved, except those to its server. `reads` are the paths that it reads.
+    `folder` is its own, and `outputs` are the paths in it that count."""
 
     number: int
     name: str

@@ -107,10 +107,8 @@ def _read(path: Path) -> _File:
 
 
 def digest_of(path: str | Path, *, known: Digest | None = None) -> Digest:
-    """The digest of a file or a folder, "" if there is none or if it is a URL or an id of a hub.
-
-    `known` is returned if the sizes and times of all files are as they were.
-    """
+    """The digest of a file or a folder, "" if there is none or if it is a URL or an id of a hub. `known` is
+    returned if the sizes and times of all files are as they were."""
     files = sorted(_files(Path(path)))
     if not files:
         return Digest("", 0, "")
@@ -136,9 +134,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 class PipelineStore:
     """A copy of the pipeline's folder behind a URL (`s3://bucket/prefix`, or a path). With "" there is none.
-
-    All methods raise `SetupError` if the store refuses something, and `Unavailable` if it does not answer.
-    """
+    All methods raise `SetupError` if the store refuses something, and `Unavailable` if it does not answer."""
 
     def __init__(self, url: str, out: Path) -> None:
         """Reads the records that the store has of the steps. Raises `SetupError` if the URL is unknown, the

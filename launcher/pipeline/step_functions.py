@@ -38,11 +38,8 @@ _RETRY = [
 def state_machine(
     pipeline: Pipeline, file: Path, settings: Sequence[str], *, timeout_h: int
 ) -> dict[str, Any]:
-    """The definition in Amazon States Language.
-
-    `file` is where the image has the pipeline file, `settings` are SETTING=VALUE assignments. A step may take
-    `timeout_h` hours.
-    """
+    """The definition in Amazon States Language. `file` is where the image has the pipeline file, `settings`
+    are SETTING=VALUE assignments. A step may take `timeout_h` hours."""
     names = [f"{step.number} {step.name}" for step in pipeline.steps]
     states = {
         name: _job(step, file, settings, after, timeout_h=timeout_h)

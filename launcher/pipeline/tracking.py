@@ -25,10 +25,8 @@ logger = logging.getLogger(__name__)
 
 
 class PipelineRun:
-    """The MLflow run of a pipeline; nothing is recorded unless `enabled`.
-
-    If MLflow does not answer, a warning is logged and the pipeline goes on. Use it as a context manager.
-    """
+    """The MLflow run of a pipeline; nothing is recorded unless `enabled`. If MLflow does not answer, a
+    warning is logged and the pipeline goes on. Use it as a context manager."""
 
     def __init__(self, pipeline: Pipeline, *, enabled: bool) -> None:
         self._pipeline = pipeline

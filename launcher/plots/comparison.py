@@ -128,10 +128,8 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result of a comparison. `method` describes how the intervals were computed.
-
-    For `effects`, the configurations are `NO_CHANGE` and each change alone, as estimated.
-    """
+    """The result of a comparison. `method` describes how the intervals were computed. For `effects`, the
+    configurations are `NO_CHANGE` and each change alone, as estimated."""
 
     configurations: tuple[str, ...]
     window_steps: tuple[int, ...]

@@ -26,9 +26,7 @@ KL_ALIASES = {"forward": "policy_reference", "reverse": "reference_policy"}
 @dataclass(frozen=True, slots=True)
 class Run:
     """The recorded steps of a run, the last one with the figures of its evaluation, if the run has a report.
-
-    `settings` is empty if its folder has no settings file.
-    """
+    `settings` is empty if its folder has no settings file."""
 
     name: str
     folder: Path
@@ -82,10 +80,8 @@ def _read(folder: Path) -> Run:
 
 
 def _evaluation(report: Path) -> Step:
-    """The held-out figures of the run's last policy in the demo's report, as `evaluation_NAME`.
-
-    Empty if there is no report, or if it is that of a reward model.
-    """
+    """The held-out figures of the run's last policy in the demo's report, as `evaluation_NAME`. Empty if
+    there is no report, or if it is that of a reward model."""
     try:
         sections = json.loads(report.read_text()).get("sections", {}).values() if report.exists() else ()
         metrics = {name: row for section in sections for name, row in section.get("metrics", {}).items()}
@@ -122,10 +118,8 @@ def _current(name: str, value: Any) -> Any:
 
 
 def group_seeds(runs: Sequence[Run]) -> list[Configuration]:
-    """Groups runs whose settings are equal except for the `INCIDENTAL` ones, such as the seed.
-
-    The groups are in the order of their first runs. A run without settings is a group of its own.
-    """
+    """Groups runs whose settings are equal except for the `INCIDENTAL` ones, such as the seed. The groups are
+    in the order of their first runs. A run without settings is a group of its own."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         compared = {k: v for k, v in run.settings.items() if k.split(".")[-1] not in INCIDENTAL}

@@ -222,10 +222,8 @@ class TrainerSettings(
 
     @cached_property
     def base_identity(self) -> str:
-        """The base model by name and content, as servers compare it.
-
-        Computed once, because this process does not train on what is written there later.
-        """
+        """The base model by name and content, as servers compare it. Computed once, because this process does
+        not train on what is written there later."""
         return identity(str(self.model))
 
     def fingerprint(self) -> dict[str, str]:

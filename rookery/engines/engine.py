@@ -75,11 +75,8 @@ class Search(Protocol):
     query: Query
 
     def done(self, result: Analysis | EngineFault | None) -> None:
-        """Called once, with the answer, the fault of this search, or None.
-
-        None means that the engine died before it reached the query, was killed from outside, or that the
-        search was abandoned.
-        """
+        """Called once, with the answer, the fault of this search, or None. None means that the engine died
+        before it reached the query, was killed from outside, or that the search was abandoned."""
 
 
 class Engine:

@@ -139,7 +139,5 @@ class RequestQueue:
 
     async def search_all(self, queries: Sequence[Query]) -> list[Analysis | RookeryError]:
         """The answers to `queries` in their order, an error in the place of one that `search` would raise.
-
-        Cancelling this call abandons all of them.
-        """
+        Cancelling this call abandons all of them."""
         return await self._answer(queries, self)

@@ -37,10 +37,8 @@ class Pipe(asyncio.SubprocessProtocol):
     def listen(
         self, end_of_answer: bytes, on_answer: Callable[[bytes], None], on_end: Callable[[], None]
     ) -> None:
-        """Sets the callbacks: `on_answer` for each answer, and `on_end` once, when the process has ended.
-
-        An answer ends with the line that contains `end_of_answer`.
-        """
+        """Sets the callbacks: `on_answer` for each answer, and `on_end` once, when the process has ended. An
+        answer ends with the line that contains `end_of_answer`."""
         self._end_of_answer, self._on_answer, self._on_end = end_of_answer, on_answer, on_end
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -36,10 +36,8 @@ def split(data: bytes) -> Iterator[RawGame]:
 
 
 class Splitter:
-    """Decides line by line where one game ends and the next begins.
-
-    `number` and `offset` are those of the first game that it returns.
-    """
+    """Decides line by line where one game ends and the next begins. `number` and `offset` are those of the
+    first game that it returns."""
 
     def __init__(self, *, number: int = 1, offset: int = 0) -> None:
         self._next_number = number

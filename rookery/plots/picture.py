@@ -60,11 +60,8 @@ class _Line:
 
 
 def overview(steps: Sequence[Step], strength: Sequence[Step] = (), *, theme: Theme = "light") -> bytes:
-    """The learning curve of one run (the panels in `OVERVIEW`), as PNG.
-
-    `strength` has its evaluated versions, which get panels of their own. Raises `InvalidInput` if no step has
-    any of the statistics.
-    """
+    """The learning curve of one run (the panels in `OVERVIEW`), as PNG. `strength` has its evaluated
+    versions, which get panels of their own. Raises `InvalidInput` if no step has any of the statistics."""
     panels = choose(keys_of(steps), panels=OVERVIEW)
     panels += choose(keys_of(strength), panels=STRENGTH) if strength else []
     return draw([Curve("", ([*steps, *strength],))], panels, theme=theme)

@@ -67,9 +67,7 @@ def _end_with_parent() -> None:  # pragma: no cover - runs in the pool's process
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Delays Ctrl-C until the end of the block, and until processes that are started in the block have begun.
-
-    A process whose parent is interrupted before it has said what to run ends with a traceback.
-    """
+    A process whose parent is interrupted before it has said what to run ends with a traceback."""
     handler = signal.getsignal(signal.SIGINT)
     if handler is None or threading.current_thread() is not threading.main_thread():
         yield  # the handler is not Python's, or this is a thread that Ctrl-C does not interrupt
@@ -176,9 +174,7 @@ class Workers:
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """The results, in the order of the items. Only a few items are taken ahead of the result awaited.
-
-        Items are worked on again if a process dies.
-        """
+        Items are worked on again if a process dies."""
         if self._pool is None:
             yield from map(function, items)
             return

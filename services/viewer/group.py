@@ -101,10 +101,8 @@ def _tokenizer(model: str) -> Tokenizer | None:
 
 
 def _token_texts(tokenizer: Tokenizer | None, token_ids: Sequence[int]) -> list[str]:
-    """The text of each token; its number in angle brackets without a tokenizer.
-
-    The bytes of one character may be in several tokens: the last of them has the character.
-    """
+    """The text of each token; its number in angle brackets without a tokenizer. The bytes of one character
+    may be in several tokens: the last of them has the character."""
     if tokenizer is None:
         return [f"<{token}>" for token in token_ids]
     stream = DecodeStream(skip_special_tokens=False)

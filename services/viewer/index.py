@@ -156,10 +156,8 @@ class Index:
                 run_index.job.result(WAIT_S)
 
     def refresh(self, run: RunFolder) -> None:
-        """Adds the files that are new, and notes which groups have been trained on since.
-
-        The boundary of the indexing: a failure is logged, and `problem` says it.
-        """
+        """Adds the files that are new, and notes which groups have been trained on since. The boundary of the
+        indexing: a failure is logged, and `problem` says it."""
         run_index = self._runs[run.name]
         with self._writing:
             try:

@@ -98,11 +98,8 @@ def with_answers(index: Index, groups: list[Row], passes: Condition) -> list[Row
 
 
 def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
-    """Counts, outcomes and the histogram of rewards.
-
-    The outcomes ignore the filter's outcomes, and the histogram its range of rewards, so that both also show
-    what could be chosen instead.
-    """
+    """Counts, outcomes and the histogram of rewards. The outcomes ignore the filter's outcomes, and the
+    histogram its range of rewards, so that both also show what could be chosen instead."""
     (ends,) = index.query(
         "SELECT min(reward_min) AS low, max(reward_max) AS high, sum(size) AS answers "
         "FROM groups WHERE run = ?",

@@ -38,10 +38,8 @@ _COPIED_AT_ONCE = re.compile(r"[^/]+\.(json|jsonl|toml)|adapters/[^/]+/state\.js
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """A run on this disk. All Parquet files below `archive`, which may not exist, are the run's.
-
-    Both folders may be local copies of stores.
-    """
+    """A run on this disk. All Parquet files below `archive`, which may not exist, are the run's. Both folders
+    may be local copies of stores."""
 
     name: str
     path: Path
@@ -85,10 +83,8 @@ class RunFolder:
         return dict(settings.get("trainer", {}))
 
     def service_url(self, name: str) -> str:
-        """The address of a service, as `rookery up` chose it; empty unless the run is up.
-
-        The ports of a run that has ended may be another run's.
-        """
+        """The address of a service, as `rookery up` chose it; empty unless the run is up. The ports of a run
+        that has ended may be another run's."""
         if not is_locked(self.path):
             return ""
         probe = str(self.read_json("endpoints.json").get("probes", {}).get(name, ""))

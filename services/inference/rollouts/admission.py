@@ -93,10 +93,8 @@ class Admission:
         return max(0, min(self.max_inflight - running, self._bound(version) - ahead))
 
     def to_read(self, counts: RunCounts, *, version: int, held: int) -> int:
-        """How many more positions may be read from the stream, if this process holds `held` already.
-
-        The pending positions of all replicas count as running.
-        """
+        """How many more positions may be read from the stream, if this process holds `held` already. The
+        pending positions of all replicas count as running."""
         ahead = self._accepted(counts, version) + max(counts.pending, held)
         return max(0, min(self.max_inflight - held, self._bound(version) - ahead))
 
@@ -117,10 +115,8 @@ class _Held:
 
 
 class InFlight:
-    """The positions that this process holds, by entry id, oldest first: in work, or until they are due.
-
-    It uses neither Redis nor a clock, and guarantees that no entry is in work twice at once.
-    """
+    """The positions that this process holds, by entry id, oldest first: in work, or until they are due. It
+    uses neither Redis nor a clock, and guarantees that no entry is in work twice at once."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Held] = {}

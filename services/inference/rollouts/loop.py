@@ -98,10 +98,8 @@ class Loop:
             raise self._failure
 
     async def keep(self, stopping: asyncio.Event) -> None:
-        """Keeps the held entries alive, and takes over idle ones.
-
-        An idle entry belongs to a dead consumer, or Redis gave it to this process in a reply that was lost.
-        """
+        """Keeps the held entries alive, and takes over idle ones. An idle entry belongs to a dead consumer,
+        or Redis gave it to this process in a reply that was lost."""
         while not await pause(stopping, KEEP_ALIVE_S):
             try:
                 self._in_flight.add(await asyncio.to_thread(self._keep, self._in_flight.ids))

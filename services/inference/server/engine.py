@@ -39,10 +39,8 @@ _WARM_UP_PROMPTS, _WARM_UP_SAMPLES, _WARM_UP_TOKENS = 8, 8, 16
 
 
 class VllmEngine:
-    """The adapters of one vLLM engine. Routed names are keys of vLLM's own table.
-
-    Methods raise `Unavailable` if the engine fails.
-    """
+    """The adapters of one vLLM engine. Routed names are keys of vLLM's own table. Methods raise `Unavailable`
+    if the engine fails."""
 
     def __init__(self, client: "AsyncLLM", models: "OpenAIServingModels") -> None:
         self._client = client
@@ -66,10 +64,8 @@ class VllmEngine:
         self._loaded[adapter.version] = request
 
     async def canary(self, adapter: Adapter | None) -> tuple[float, ...]:
-        """Log-probabilities of the 5 likeliest tokens at each of 4 greedy steps after a fixed text.
-
-        They are those under a loaded adapter, or under the base model for None.
-        """
+        """Log-probabilities of the 5 likeliest tokens at each of 4 greedy steps after a fixed text. They are
+        those under a loaded adapter, or under the base model for None."""
         # No prompt_logprobs: with an adapter and other requests in the batch, vLLM's CPU punica
         # wrapper mixes up the rows of the two and the engine dies.
         params = SamplingParams(
@@ -88,10 +84,8 @@ class VllmEngine:
         return tuple(logprob for row in ranked for logprob in row[:_CANARY_RANKS])
 
     async def warm_up(self, adapter: Adapter) -> None:
-        """Makes the first real requests as fast as later ones.
-
-        Sends a burst of requests as rollouts do, then one with truncated sampling, as people do.
-        """
+        """Makes the first real requests as fast as later ones. Sends a burst of requests as rollouts do, then
+        one with truncated sampling, as people do."""
         lora = self._lora(adapter)
         burst = [
             self._generate([*self._canary_ids[i:], *self._canary_ids[:i]], _rollout_params(i), lora)
@@ -109,10 +103,8 @@ class VllmEngine:
             await self._generate(list(self._canary_ids), truncated, lora)
 
     def route(self, model: str, adapter: Adapter) -> None:
-        """Lets a loaded adapter answer new requests for `model`.
-
-        vLLM resolves a request's model once, on arrival, so requests in flight keep theirs.
-        """
+        """Lets a loaded adapter answer new requests for `model`. vLLM resolves a request's model once, on
+        arrival, so requests in flight keep theirs."""
         request = self._loaded[adapter.version]
         for name in (model, request.lora_name):  # `/v1/models` lists the latter
             self._models.lora_requests[name] = request

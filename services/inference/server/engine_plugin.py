@@ -44,10 +44,8 @@ def exit_on_signals_while_starting() -> None:
 
 
 def allow_several_greedy_answers() -> None:
-    """Lets a request at temperature 0 ask for several answers, which are equal, as in OpenAI's API.
-
-    vLLM refuses it, although nothing in its engine depends on it.
-    """
+    """Lets a request at temperature 0 ask for several answers, which are equal, as in OpenAI's API. vLLM
+    refuses it, although nothing in its engine depends on it."""
     from vllm.sampling_params import SamplingParams
 
     SamplingParams._verify_greedy_sampling = lambda _: None
@@ -81,9 +79,7 @@ def add_lora_linear(
     **_: Any,
 ) -> None:
     """Adds `scale * x @ A.T @ B.T` of each token's adapter to y, for each slice of y's last dimension.
-
-    Shapes: x [..., in], y [..., out], A [slots, 1, rank, in], B [slots, 1, out of the slice, rank].
-    """
+    Shapes: x [..., in], y [..., out], A [slots, 1, rank, in], B [slots, 1, out of the slice, rank]."""
     outputs, inputs = y.view(-1, y.shape[-1]), x.view(-1, x.shape[-1])
     for slot, tokens in tokens_by_slot(self.token_lora_indices):
         part, start = inputs[tokens], 0

@@ -268,10 +268,8 @@ class RookeryPlugin:
     required_tasks = ("generate",)
 
     def attach_router(self, app: FastAPI) -> None:
-        """Adds the routes and the middleware, and removes those of vLLM's routes that are not open.
-
-        vLLM adds its error handlers later, for its own errors.
-        """
+        """Adds the routes and the middleware, and removes those of vLLM's routes that are not open. vLLM adds
+        its error handlers later, for its own errors."""
         settings = ServerSettings()
         is_open = VLLM_ROUTES | settings.further_routes({getattr(route, "path", "") for route in app.routes})
         app.router.routes[:] = [route for route in app.routes if getattr(route, "path", "") in is_open]
