@@ -124,7 +124,7 @@ def test_a_run_has_the_settings_that_the_demo_would_have(
     assert sweep(tmp_path, *given, "--vary", "model=models/rook-tiny", "--seeds", "0") == 0
     small, tiny = demos.runs
     assert (small.preset, small.style, small.staleness) == ("rook-small", "mover-twice", 1)
-    assert (tiny.preset, tiny.style, tiny.staleness) == (None, "mover-squares", 2)
+    assert (tiny.preset, tiny.style, tiny.staleness) == (None, None, 2)
     for run in demos.runs:
         assert (run.steps, run.nodes, run.set) == (7, 500, ("rollouts.stop=a b",))
 

@@ -161,7 +161,7 @@ async def inference(
     real = httpx.AsyncClient
 
     def client_on_the_server(**kwargs: Any) -> httpx.AsyncClient:
-        return real(**kwargs, transport=httpx.MockTransport(server))
+        return real(**{**kwargs, "transport": httpx.MockTransport(server)})
 
     monkeypatch.setattr(httpx, "AsyncClient", client_on_the_server)
     async with InferenceClient("http://inference:8000/", access=access, **options) as client:
