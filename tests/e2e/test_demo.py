@@ -67,4 +67,4 @@ def test_the_demo_is_bounded() -> None:
         "mover-twice",
     )
     other = DemoSettings.parse(["--model", "models/rook-tiny"], prog="rookery demo")
-    assert (other.preset, other.style) == (None, "mover-squares"), "its settings are for its own model"
+    assert (other.preset, other.style) == (None, None), "its settings are for its own model"

@@ -178,5 +178,5 @@ def test_an_archive_that_cannot_be_written_ends_the_archiver(
     flags = ("--redis-url", redis_url, "--run", "r1", "--out", str(tmp_path / "archive"))
     archiver = start_data("services.data.archiver", *flags, "--file-age-s", "0.1")
     assert archiver.process.wait(START_S) == 2
-    assert "error: cannot write" in archiver.stop()[1]
+    assert "archive' is not a folder" in archiver.stop()[1]
     assert streams.overview().unarchived == 1

@@ -66,7 +66,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [
         sys.executable,
         "-m",
-        "services.data",
+        "chess_datasets",
         "tasks",
         "rookworld",
         "--count",

@@ -98,7 +98,10 @@ def test_only_positions_in_check_and_the_manifest_says_so(stockfish_path: str, t
     ("flags", "complaint"),
     [
         ([], "--only check needs --source"),
-        (["--source", "samples/lichess.pgn.zst", "--random-moves", "0.5"], "--random-moves 0.5: choose one"),
+        (
+            ["--source", "samples/lichess.pgn.zst", "--random-moves", "0.5"],
+            "--only, --random-moves: choose one",
+        ),
     ],
 )
 def test_only_takes_games_as_they_are(

@@ -46,7 +46,7 @@ def test_players_without_a_server_pass_through() -> None:
         ("rich.console", "up"),
         ("launcher.session", "up"),
         ("redis", "up"),
-        ("chess_datasets.commands.stats", "data stats"),
+        ("chess_datasets.commands.stats", "data stats OUT/games.pgn"),
         ("pyarrow", "data sample --count 1 --out OUT"),
         ("rookery.config.data", "serve data"),
         ("duckdb", "serve viewer --port 0"),

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.redis, pytest.mark.stockfish]
 def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
     """It ends as soon as everything is ready."""
     monkeypatch.setattr(plan_module, "STAGES", (("redis",), ("feed", "reward")))
-    monkeypatch.setattr(plan_module, "_check_together", lambda plan: None)
+    monkeypatch.setattr(plan_module, "_check_together", lambda plan, **options: None)
     return Session(settings(tmp_path), Console(quiet=True))
 
 
@@ -125,7 +125,7 @@ def test_a_password_is_in_no_command_line_and_in_no_file_for_others(
     tmp_path: Path, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_module, "STAGES", (("feed", "reward", "trainer"),))
-    monkeypatch.setattr(plan_module, "_check_together", lambda plan: None)
+    monkeypatch.setattr(plan_module, "_check_together", lambda plan, **options: None)
     with closing(redis.Redis.from_url(redis_server.url)) as client:
         client.config_set("requirepass", SECRET)
     url = redis_server.url.replace("//", f"//:{SECRET}@")
