@@ -48,9 +48,13 @@ def _convert(source: Path, model: Path) -> None:
 
     disable_progress_bar()
     [file] = source.glob("*.gguf")
-    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file.name, model_max_length=POSITIONS)
+    tokenizer = AutoTokenizer.from_pretrained(
+        source, gguf_file=file.name, model_max_length=POSITIONS, trust_remote_code=False
+    )
     tokenizer.save_pretrained(model)
-    quantised = AutoModelForCausalLM.from_pretrained(source, gguf_file=file.name, dtype=torch.float32)
+    quantised = AutoModelForCausalLM.from_pretrained(
+        source, gguf_file=file.name, dtype=torch.float32, trust_remote_code=False
+    )
     # A model that was read from GGUF cannot be saved: its weights go into a new one.
     about_the_file = {"quantization_config", "_name_or_path", "_model_name_or_path"}
     config = {name: v for name, v in quantised.config.to_dict().items() if name not in about_the_file}

@@ -207,13 +207,13 @@ class TrainerSettings(
         if not self.lora_rank and self.sharding != "none" and not is_gpt2(folder):
             raise SetupError(f"sharding with lora_rank=0 is for a GPT-2, and {self.model} is not a GPT-2")
         if self.lora_rank and self.base_bits and is_gpt2(folder):
-            raise SetupError("--base-bits: a GPT-2 is served merged, which needs the base's own weights")
+            raise SetupError("base_bits: a GPT-2 is served merged, which needs the base's own weights")
         if not self.lora_rank or self.lora_targets == "all-linear":
             return
         names = {f".{name.removesuffix('.weight')}" for name in tensor_names(folder)}
         for target in self.lora_targets.split(","):
             if names and not any(name.endswith(f".{target}") for name in names):
-                raise SetupError(f"--lora-targets {self.lora_targets}: {self.model} has no layer {target!r}")
+                raise SetupError(f"lora_targets={self.lora_targets}: {self.model} has no layer {target!r}")
 
     @property
     def adapters_dir(self) -> Path:
