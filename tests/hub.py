@@ -53,7 +53,8 @@ class _HubHandler(BaseHTTPRequestHandler):
             for line in map(json.loads, body.splitlines()):
                 if line["key"] == "file":
                     self.server.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
-            self._answer({"commitUrl": self.server.url, "commitOid": REVISION})
+            repo = self.path.removeprefix("/api/models/").removesuffix("/commit/main")
+            self._answer({"commitUrl": f"{self.server.url}/{repo}/commit/{REVISION}", "commitOid": REVISION})
         else:  # the check of the card
             self._answer({"errors": [], "warnings": []})
 

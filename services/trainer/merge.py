@@ -74,10 +74,14 @@ def run(settings: MergeSettings) -> None:
     base = _base(str(settings.base), name=name, digest=digest, version=version)
     if (trained_on := state["fingerprint"].get("base", "")).startswith("int"):
         logger.warning("%s was trained on %s weights; it is merged into the full ones", version, trained_on)
-    tuned = read_manifest(folder / "model")  # of `sft` and `dpo`; a run has none
+    of_base, tuned = (
+        read_manifest(base),
+        read_manifest(folder / "model"),
+    )  # of `sft` and `dpo`; a run has none
+    answers = {name: tuned.get(name) or of_base.get(name) for name in ("box", "answer_tokens")}
     manifest = {
         "style": settings.style or _style(folder) or prompt_style(base),
-        **{name: tuned.get(name) or read_manifest(base).get(name) for name in ("box", "answer_tokens")},
+        **{name: value for name, value in answers.items() if value},
         "base": f"{Path(name).name if Path(name).is_absolute() else name}@{weights_digest(base)}",
         "run": folder.resolve().name,
         "version": state["number"],
