@@ -69,6 +69,8 @@ def main(argv: list[str]) -> int:
             )
             rows.append(row)
     console.print(table(rows))
+    if never := [row.fault for row in rows if not row.injections]:
+        console.print(f"never injected: {', '.join(never)}")
     return int(any(row.lost or row.doubled or not row.injections for row in rows))
 
 
