@@ -18,7 +18,7 @@ from rookery.masking import mask_setting
 from rookery.model_defaults import model_defaults
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
-from rookery.remote import is_url, local_folder, shipped
+from rookery.remote import is_url, shipped
 from rookery.schemes import find_scheme
 from rookery.settings import CONFIG_VARIABLE, read_preset
 from rookery.streams import RunStreams
@@ -198,17 +198,10 @@ def _check_redis(url: str, run: str) -> None:
 
 
 def _resolve_model(name: str) -> str:
-    """The model's directory, or a copy of that at a URL; else `name`, an id of the Hugging Face Hub.
-
-    The path is absolute, because vLLM would read a relative path as a Hub id. Raises `SetupError` if `name`
-    is a path without a model, or there is none at the URL.
-    """
-    path = local_folder(name)
-    if (path / "config.json").is_file():
-        return str(path.resolve())
-    if path.exists() or path.is_absolute() or path.parent.is_dir():
-        raise SetupError(f"{name!r} is not a model directory: it has no config.json (--model)")
-    return str(hub.cached(name) or name)
+    """The model's directory, or `name` if it is an id of the Hub that is not in the cache. The path is
+    absolute, because vLLM would read a relative one as an id. Raises as `hub.local_model` does."""
+    folder = hub.local_model(name)
+    return str(folder.resolve() if folder else hub.cached(name) or name)
 
 
 def _check_evaluation(settings: UpSettings) -> None:

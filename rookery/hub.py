@@ -6,6 +6,7 @@ The Hub's cache is read directly. `huggingface_hub` is needed only to download.
 import hashlib
 import json
 import os
+import re
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ _IGNORED_FILES = ("*/*", "consolidated*")
 
 DIGEST = "sha256:"
 _BLOCK = 1 << 14
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _METADATA = "__metadata__"
 
 
@@ -38,12 +40,21 @@ def model_folder(model: str) -> Path:
         SetupError: it is neither a model directory nor an id or a URL that can be downloaded.
         Unavailable: the store of a URL does not answer.
     """
+    return local_model(model) or cached(model) or _download(model)
+
+
+def local_model(model: str) -> Path | None:
+    """The directory of `model`: the path itself, or the copy of what is at that URL; None for an id of the
+    Hugging Face Hub, in the cache or not. Raises as `model_folder` does, but for what cannot be downloaded."""
     folder = local_folder(model)
     if (folder / CONFIG_FILE).is_file():
         return folder
     if not _is_id(model):
-        raise SetupError(f"no model in {model!r} (--model): it has no {CONFIG_FILE}")
-    return cached(model) or _download(model)
+        raise SetupError(
+            f"no model in {model!r} (--model): it has no {CONFIG_FILE}, and is no Hugging Face id such as "
+            "Qwen/Qwen3-4B"
+        )
+    return None
 
 
 def cached(model: str) -> Path | None:
@@ -262,8 +273,4 @@ def cache_dir() -> Path:
 def _is_id(model: str) -> bool:
     """Whether `model` looks like an `owner/name` id and not like a path."""
     path = shipped(model)
-    return (
-        not is_url(model)
-        and not (path.is_absolute() or path.exists() or path.parent.is_dir())
-        and model.count("/") == 1
-    )
+    return bool(_ID.fullmatch(model)) and not (path.exists() or path.parent.is_dir())

@@ -4,7 +4,6 @@ The launcher reads them from flags, environment and TOML. It passes them to vLLM
 variables (plus `ROOKERY_REDIS_URL` and `ROOKERY_RUN`), where the plugin reads them again.
 """
 
-import re
 from collections.abc import Set
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,12 +13,9 @@ from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
 from rookery.errors import SetupError
-from rookery.hub import model_folder
+from rookery.hub import local_model, model_folder
 from rookery.prompt import StyleName
-from rookery.remote import local_folder
 from rookery.settings import Port, RunSettings
-
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 SamplingName = Literal["model", "qwen3-thinking", "qwen3-non-thinking", "neutral"]
 
@@ -101,17 +97,9 @@ class ServerSettings(RunSettings, AccessSettings):
 
     @property
     def local_model(self) -> Path | None:
-        """The model's directory, or the copy of that at a URL; None for a Hugging Face id. Raises
-        `SetupError` if `model` is neither."""
-        path = local_folder(self.model)
-        if (path / "config.json").is_file():
-            return path.resolve()
-        if path.exists() or path.parent.is_dir() or not _HUB_ID.fullmatch(self.model):
-            raise SetupError(
-                f"{self.model!r} is not a Hugging Face id, and as a directory its config.json is missing: "
-                "choose another with --model"
-            )
-        return None
+        """The model's absolute directory; None for a Hugging Face id. Raises as `rookery.hub.local_model`."""
+        folder = local_model(self.model)
+        return folder and folder.resolve()
 
     @property
     def model_dir(self) -> Path:

@@ -455,7 +455,7 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (["--set", "trainer.lr=\x1b[2J"], "set: .* has a control character"),
         (["--set", "reward.port=eighty"], "'eighty' is not a port"),
         (["--set", "reward.port=70000"], "'70000' is not a port"),
-        (["--model", "models/none"], "'models/none' is not a model directory"),
+        (["--model", "models/none"], "no model in 'models/none' .*: it has no config"),
         (["--source", "none.pgn"], "no such file: 'none.pgn'"),
         (["--trainer-device", "3"], "no GPU 3: this machine has 0"),
         (["--trainer-device", "tpu"], "index of a GPU"),

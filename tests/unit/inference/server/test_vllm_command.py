@@ -119,7 +119,7 @@ def test_nothing_is_compiled_where_no_compiler_is(tmp_path: Path) -> None:
 def test_a_model_that_is_neither_here_nor_on_the_hub_is_named(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="nowhere/at/all"):
         _ = settings("--model", "nowhere/at/all").served_name
-    with pytest.raises(SetupError, match=r"config\.json is missing"):
+    with pytest.raises(SetupError, match=r"it has no config\.json"):
         _ = settings("--model", str(tmp_path)).served_name
     assert settings("--model", "Qwen/Qwen3-4B").served_name == "Qwen/Qwen3-4B"
 
