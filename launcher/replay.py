@@ -1,7 +1,6 @@
 """`rookery replay`: trains on a recorded run's groups again, and compares the bytes of every version."""
 
 import json
-import sys
 import threading
 import time
 import tomllib
@@ -17,6 +16,7 @@ from rich.progress import Progress
 
 from launcher.redis_server import redis_argv, redis_url
 from launcher.services import SERVICES
+from rookery.commands import BY_NAME
 from rookery.errors import RookeryError, SetupError, Unavailable
 from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.remote import find_run
@@ -78,16 +78,17 @@ def replay(settings: ReplaySettings, console: Console | None = None) -> int:
     with closing(run), _starting(logs) as start, _redis_faults(logs):
         _await_redis(start("redis", *redis_argv(out / "redis")), run)
         console.print(f"logs and versions are in {out}")
-        feeding = start(
-            "republish", sys.executable, "-m", "launcher", "data", "republish",
-            settings.archive or str(folder / "archive"), "--to", "replay",
+        republish = [
+            *BY_NAME["data republish"].argv, settings.archive or str(folder / "archive"), "--to", "replay",
             "--run", settings.name or folder.resolve().name, "--redis-url", url,
-        )  # fmt: skip
-        training = start(
-            "trainer", *SERVICES["trainer"].argv, "--run-dir", str(out), "--redis-url", url,
-            "--run", "replay", "--inference-urls", "", "--adapter-store", "", "--store", "", "--no-mlflow",
-            "--no-rest", "--port", "0", env={CONFIG_VARIABLE: str(config)},
-        )  # fmt: skip
+        ]  # fmt: skip
+        feeding = start("republish", *republish)
+        train = [
+            *SERVICES["trainer"].argv, "--run-dir", str(out), "--redis-url", url, "--run", "replay",
+            "--inference-urls", "", "--adapter-store", "", "--store", "", "--no-mlflow", "--no-rest",
+            "--port", "0",
+        ]  # fmt: skip
+        training = start("trainer", *train, env={CONFIG_VARIABLE: str(config)})
         batch = int(tomllib.loads(config.read_text())["trainer"]["batch_groups"])
         _await_version(training, feeding, run, console, logs, newest=newest, batch=batch)
     return compare_versions(recorded, versions(out), console)

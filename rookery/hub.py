@@ -45,7 +45,7 @@ def model_folder(model: str) -> Path:
 
 def local_model(model: str) -> Path | None:
     """The directory of `model`: the path itself, or the copy of what is at that URL; None for an id of the
-    Hugging Face Hub, in the cache or not. Raises as `model_folder` does, but for what cannot be downloaded."""
+    Hugging Face Hub, in the cache or not. Raises as `model_folder` does, unless a download fails."""
     folder = local_folder(model)
     if (folder / CONFIG_FILE).is_file():
         return folder

@@ -110,7 +110,15 @@ class Service:
     def at(cls, settings: Address, name: str, app: "FastAPI", **options: Any) -> Self:
         """A service at the address of its settings. `options` are further fields."""
         setting = f"--port ({settings.variable('port')})"
-        return cls(name, app, settings.host, settings.port, setting, settings.access, **options)
+        return cls(
+            name,
+            app,
+            settings.host,
+            port=settings.port,
+            port_setting=setting,
+            access=settings.access,
+            **options,
+        )
 
 
 def add_probes(app: "FastAPI", *, ready: ReadyCheck | None = None) -> None:
@@ -224,14 +232,9 @@ async def serve(service: Service) -> None:
         raise
     tasks = [asyncio.create_task(_http(service, http_socket))]
     tasks += [asyncio.create_task(_guard(task, stopping)) for task in service.background]
-    logger.info(
-        "%s listens on %s://%s:%d%s",
-        service.name,
-        service.access.scheme,
-        service.host,
-        http_socket.getsockname()[1],
-        f" and grpc port {service.grpc_port}" if grpc_server else "",
-    )
+    url = f"{service.access.scheme}://{service.host}:{http_socket.getsockname()[1]}"
+    grpc_port = f" and grpc port {service.grpc_port}" if grpc_server else ""
+    logger.info("%s listens on %s%s", service.name, url, grpc_port)
     try:
         await stopping.wait()
     except asyncio.CancelledError:  # Ctrl-C came before the handlers; without an end, threads would go on

@@ -63,11 +63,9 @@ def find_largest(probe: Callable[[int], Profile], *, first: int, most: int) -> S
     size: int | None = min(first, most)
     while size is not None:
         profile = probe(size)
-        logger.info(
-            "positions %d x group %d, %d tokens per pass: peak %.2f GiB, %.1f%% of %.2f GiB, %s",
-            profile.positions, profile.group, profile.tokens, profile.peak / GIB,
-            100 * profile.share, profile.available / GIB, profile.result,
-        )  # fmt: skip
+        peak = f"{profile.peak / GIB:.2f} GiB, {profile.share:.1%} of {profile.available / GIB:.2f} GiB"
+        group = f"{profile.group}, {profile.tokens} tokens per pass"
+        logger.info("positions %d x group %s: peak %s, %s", profile.positions, group, peak, profile.result)
         tried.append(profile)
         if profile.result == "fits":
             best = profile

@@ -186,12 +186,17 @@ def _start_from(commit: Commit | None, trainer: PolicyTrainer, run: RunStreams) 
         dropped=run.counts().dropped,
         went_back_to=commit.version.number,
     )
+    moments = (commit.folder / commits.OPTIMIZER).exists()
     logger.warning(
-        "goes back to version %d, now numbered %d: versions after %d up to %d are discarded; the groups that "
-        "they were trained on stay counted as trained%s",
-        commit.version.number, copy.version.number, commit.version.number, newest.number,
-        "" if (commit.folder / commits.OPTIMIZER).exists() else "; Adam's moments start again from zero",
-    )  # fmt: skip
+        "goes back to version %(old)d, now numbered %(new)d: versions after %(old)d up to %(newest)d are "
+        "discarded; the groups that they were trained on stay counted as trained%(moments)s",
+        {
+            "old": commit.version.number,
+            "new": copy.version.number,
+            "newest": newest.number,
+            "moments": "" if moments else "; Adam's moments start again from zero",
+        },
+    )
     return copy
 
 

@@ -119,11 +119,9 @@ def _train(task: FinetuneTask[F], source: ExampleSource, tracker: Tracker) -> No
     step = output.restore_checkpoint(settings.out, weights, optimizer, fingerprint=identity)
     if any(state != [step, identity] for state in world.gather([[step, identity]])):
         raise SetupError(f"the processes of {task.name} differ: they need the same flags, data and --out")
-    logger.info(
-        "%s: %d examples, %d weights, %d steps of %d from step %d",
-        task.name, len(source), sum(weight.numel() for weight in weights.values()),
-        settings.steps, settings.batch_size, step,
-    )  # fmt: skip
+    sizes = f"{len(source)} examples, {sum(weight.numel() for weight in weights.values())} weights"
+    steps = f"{settings.steps} steps of {settings.batch_size} from step {step}"
+    logger.info("%s: %s, %s", task.name, sizes, steps)
     sums = torch.compile(task.sums, dynamic=True) if settings.compile else task.sums
     batches = shuffled_batches(source, batch_size=settings.batch_size, seed=settings.seed, skip=step)
     device = next(task.model.parameters()).device
