@@ -16,7 +16,7 @@ from pydantic_settings import SettingsConfigDict
 from launcher.services import SERVICES
 from rookery.access import AccessSettings
 from rookery.config.data import SAMPLE
-from rookery.errors import SetupError
+from rookery.errors import QUOTED_CHARS, SetupError
 from rookery.prompt import StyleName
 from rookery.remote import PathOrUrl, is_url, shipped
 from rookery.settings import HIGHEST_PORT, Assignments, PresetSettings, RedisUrl
@@ -141,7 +141,8 @@ class UpSettings(PresetSettings, AccessSettings):
         for assignment in assignments:
             if not _OVERRIDE.fullmatch(assignment):
                 raise ValueError(
-                    f"{assignment!r} is not SERVICE.SETTING=VALUE for one of {', '.join(_ASSIGNABLE)}"
+                    f"{assignment[:QUOTED_CHARS]!r} is not SERVICE.SETTING=VALUE for one of "
+                    f"{', '.join(_ASSIGNABLE)}"
                 )
         return assignments
 

@@ -29,9 +29,9 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from rookery.errors import InvalidInput, NotFound, RookeryError, SetupError
+from rookery.errors import QUOTED_CHARS, InvalidInput, NotFound, RookeryError, SetupError
 from rookery.flags import complete_help, explain_arguments, explain_values, protect, restore
-from rookery.masking import printable
+from rookery.masking import mask_setting, printable
 from rookery.origins import OriginRecorder, Origins, as_toml, last_origins, place_of_value
 
 CONFIG_VARIABLE = "ROOKERY_CONFIG"
@@ -254,13 +254,15 @@ def configured(table: str) -> dict[str, Any]:
         return {}
     try:
         tables: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # not TOML, not UTF-8, or too deep
         raise SetupError(f"{CONFIG_VARIABLE}={path!r}: {error}") from error
     values = tables.get(table, {})
     if not isinstance(values, dict):
-        raise SetupError(f"{CONFIG_VARIABLE}={path!r}: {table!r} is {values!r}, not a table: [{table}]")
-    if table not in tables and (meant := difflib.get_close_matches(table, tables, n=1, cutoff=0.8)):
-        raise SetupError(f"{CONFIG_VARIABLE}={path!r}: no table [{table}], but [{meant[0]}]")
+        value = repr(mask_setting(values))[:QUOTED_CHARS]
+        raise SetupError(f"{CONFIG_VARIABLE}={path!r}: {table!r} is {value}, not a table: [{table}]")
+    names = {name.lower(): name for name in tables}
+    if table not in tables and (meant := difflib.get_close_matches(table, names, n=1, cutoff=0.8)):
+        raise SetupError(f"{CONFIG_VARIABLE}={path!r}: no table [{table}], but [{names[meant[0]]}]")
     return values
 
 

@@ -100,7 +100,7 @@ class Pipeline:
             table = _PipelineTable.model_validate(tomllib.loads(path.read_text()))
         except ValidationError as error:
             raise SetupError(f"{path}: {validation_message(error.errors())}") from error
-        except (OSError, ValueError) as error:  # not TOML, or not UTF-8
+        except (OSError, ValueError, RecursionError) as error:  # not TOML, not UTF-8, or too deep
             raise SetupError(f"{path}: {error}") from error
         if unknown := settings.keys() - table.settings.keys():
             names = ", ".join(table.settings)

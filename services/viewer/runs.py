@@ -81,7 +81,7 @@ class RunFolder:
         """What the trainer was started with; None if unknown, as of an archive without its run."""
         try:
             settings = tomllib.loads((self.path / "trainer.toml").read_text())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return dict(settings.get("trainer", {}))
 

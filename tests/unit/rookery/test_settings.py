@@ -146,6 +146,8 @@ def test_a_broken_file_is_named(toml: Path) -> None:
     ("text", "said"),
     [
         ("[bakry]\nloaves = 3\n", r"no table \[bakery\], but \[bakry\]"),
+        ("[Bakery]\nloaves = 3\n", r"no table \[bakery\], but \[Bakery\]"),
+        ("loaves = " + "[" * 3000 + "]" * 3000, "maximum recursion depth exceeded"),
         ("bakery = 3\n", "'bakery' is 3, not a table"),
     ],
 )
