@@ -185,6 +185,19 @@ def free_frames(*errors: object) -> None:
             error = error.__cause__ or error.__context__
 
 
+def changed_settings(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
+    """Which settings differ, by name; empty if none does.
+
+    >>> changed_settings({"seed": 0, "count": 9}, {"seed": 1, "count": 9})
+    'seed was 0, is 1'
+    """
+    return "; ".join(
+        f"{name} was {stored.get(name)!r}, is {current.get(name)!r}"
+        for name in sorted({*stored, *current})
+        if stored.get(name) != current.get(name)
+    )
+
+
 def validation_message(
     errors: Sequence[Mapping[str, Any]],
     *,

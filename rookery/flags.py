@@ -66,10 +66,11 @@ def complete_help(
 
 
 def _wrapped(text: str, *, width: int) -> str:
-    """The paragraphs of a text, of which those with a line that is too long are filled anew."""
+    """The paragraphs of a text, of which those with a line that is too long are filled anew. Examples, which
+    are indented, stay as they are."""
     paragraphs = [
         textwrap.fill(" ".join(part.split()), width, break_long_words=False, break_on_hyphens=False)
-        if max(map(len, part.split("\n"))) > width
+        if max(map(len, part.split("\n"))) > width and "\n " not in part
         else part
         for part in text.split("\n\n")
     ]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chess_datasets.commands.positions import chosen_positions, report_exams
-from chess_datasets.commands.settings.shared import EngineWorkSettings, RewardSettings
+from chess_datasets.commands.settings.shared import EngineWorkSettings, RewardAddressSettings
 from chess_datasets.jobs import Progress, WorkerEngine, engine_name
 from chess_datasets.positions.numbered import SHARD_SIZE, PositionRecord, Shard, make_parts
 from chess_datasets.store.datasets import Parts
@@ -82,7 +82,7 @@ def made_parts(
 
 
 @asynccontextmanager
-async def scorer_of(settings: RewardSettings, *, nodes: int) -> AsyncIterator[Scorer]:
+async def scorer_of(settings: RewardAddressSettings, *, nodes: int) -> AsyncIterator[Scorer]:
     """The scorer that --reward and --ray ask for.
 
     Raises:

@@ -19,7 +19,7 @@ import chess
 import rookery
 from chess_datasets.store.folders import Folder, WrittenFile
 from chess_datasets.store.parquet import SUFFIX, Kind, describe, read_records, write_records
-from rookery.errors import SetupError
+from rookery.errors import SetupError, changed_settings
 
 MANIFEST = "manifest.json"
 
@@ -92,15 +92,9 @@ class Parts(Generic[R]):
         self.done = set()
 
     def _check_terms(self, stored: Mapping[str, Any], terms: Mapping[str, Any]) -> None:
-        current = json.loads(json.dumps(terms))
-        differing = [
-            f"{name} was {stored.get(name)!r}, is {current.get(name)!r}"
-            for name in sorted({*stored, *current})
-            if stored.get(name) != current.get(name)
-        ]
-        if differing:
+        if changes := changed_settings(stored, json.loads(json.dumps(terms))):
             raise SetupError(
-                f"{self.folder.place(_FOLDER)!r} was begun with other settings: {'; '.join(differing)}. "
+                f"{self.folder.place(_FOLDER)!r} was begun with other settings: {changes}. "
                 "Use the same settings, or choose another --out"
             )
 

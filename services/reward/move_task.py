@@ -26,7 +26,7 @@ from rookery.prompt import GAME_TASK
 from rookery.schemes import Evidence, Scheme, Source, find_scheme
 from rookery.trace import Evaluation, Outcome, ProcessReward, ScoreItem, Verdict
 from services.reward.custom_schemes import CustomTerm
-from services.reward.position import Position
+from services.reward.position import JudgedPosition
 from services.reward.reward_model import ModelScores, RewardModel
 from services.reward.searches import Result, Searches, Values
 from services.reward.truth import read_reasoning, reader_id, sentences_of, truth_of
@@ -44,7 +44,7 @@ class MoveAnswer:
     """
 
     item: ScoreItem
-    position: Position
+    position: JudgedPosition
     move: chess.Move
     scheme: Scheme
     reward_version: str
@@ -125,7 +125,7 @@ class MoveTask:
         self._custom = custom
         self._reward_model = reward_model
 
-    async def read(self, item: ScoreItem, position: Position) -> MoveAnswer | Verdict:
+    async def read(self, item: ScoreItem, position: JudgedPosition) -> MoveAnswer | Verdict:
         """The answer to be judged, or the verdict of one without a legal move.
 
         Raises:
@@ -179,7 +179,7 @@ class MoveTask:
         return version
 
     async def judge(
-        self, position: Position, answers: Sequence[MoveAnswer], queue: RequestQueue
+        self, position: JudgedPosition, answers: Sequence[MoveAnswer], queue: RequestQueue
     ) -> list[Result]:
         """The verdicts of `answers` to `position`, in their order. A failed search gives an error instead.
 
@@ -226,7 +226,7 @@ class MoveTask:
 _MANY_SEARCHES = frozenset[Source]({"win_worst", "wins_named"})
 
 
-def _looked_at(position: Position, answers: Sequence[MoveAnswer]) -> list[chess.Move]:
+def _looked_at(position: JudgedPosition, answers: Sequence[MoveAnswer]) -> list[chess.Move]:
     """The moves whose values the schemes look at."""
     if any("win_worst" in answer.scheme.uses for answer in answers):
         return list(position.board.legal_moves)

@@ -15,7 +15,7 @@ from rookery.trace import EngineStamp, Evaluation, Move, Verdict
 from rookery.uci import Analysis, Line, Query
 from rookery.winprob import CHECKMATE, DRAW, WinModel
 from services.reward.cache import AnalysisCache
-from services.reward.position import LegalMove, Position
+from services.reward.position import JudgedPosition, LegalMove
 
 if TYPE_CHECKING:
     from rookery.config.reward import RewardSettings
@@ -78,7 +78,7 @@ class Searches:
         self.version = f"{model.id}/nodes-{settings.nodes}/hash-{settings.hash_mb}/{engine}"
 
     async def values(
-        self, position: Position, moves: Sequence[chess.Move], queue: RequestQueue, *, lines: int = 1
+        self, position: JudgedPosition, moves: Sequence[chess.Move], queue: RequestQueue, *, lines: int = 1
     ) -> Values:
         """The values of the best `lines` moves by one search, and those of the other `moves` by one each.
 
@@ -112,7 +112,7 @@ class Searches:
                 results[move] = analysis
         return Values(top, root.nodes, results)
 
-    def _best_moves(self, position: Position, lines: Sequence[Line]) -> dict[chess.Move, MoveValue]:
+    def _best_moves(self, position: JudgedPosition, lines: Sequence[Line]) -> dict[chess.Move, MoveValue]:
         top = {}
         try:
             for line in lines:

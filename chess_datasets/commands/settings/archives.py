@@ -5,7 +5,7 @@ from typing import ClassVar
 from pydantic import Field, PositiveInt
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
-from chess_datasets.commands.settings.shared import CommandSettings, RewardSettings
+from chess_datasets.commands.settings.shared import CommandSettings, RewardAddressSettings
 from rookery.remote import OutputFile
 from rookery.settings import RedisUrl
 
@@ -36,7 +36,7 @@ class RepublishSettings(ArchiveSettings):
     """Redis of that run."""
 
 
-class RescoreSettings(ArchiveSettings, RewardSettings):
+class RescoreSettings(ArchiveSettings, RewardAddressSettings):
     """Score every answer of an archive again under another scheme, and show how rewards would change.
 
     Shows the advantages, too.

@@ -13,7 +13,7 @@ from chess_datasets.commands.settings.shared import (
     FileName,
     JobSettings,
     PositionSourceSettings,
-    RewardSettings,
+    RewardAddressSettings,
     Share,
 )
 from rookery.prompt import Notation, StyleName
@@ -212,7 +212,9 @@ class PolicySettings(CommandSettings):
         return self
 
 
-class PairsSettings(PositionSourceSettings, DataSetSettings, JobSettings, RewardSettings, PolicySettings):
+class PairsSettings(
+    PositionSourceSettings, DataSetSettings, JobSettings, RewardAddressSettings, PolicySettings
+):
     """Write preference pairs: the engine's move in a position is preferred to a weaker one.
 
     Both have their win probability. The weaker move is the policy's own (--inference) or else the best of

@@ -147,7 +147,7 @@ class EngineWorkSettings(PositionSourceSettings, DataSetSettings, RaySettings):
     """The Stockfish binary."""
 
 
-class RewardSettings(RaySettings):
+class RewardAddressSettings(RaySettings):
     """Where answers are scored."""
 
     help_group: ClassVar[str] = "work"

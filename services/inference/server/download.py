@@ -22,7 +22,7 @@ from rookery.remote import open_store
 from rookery.retries import PAUSES_S, pause_after
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import file_checks
-from services.inference.server.policies import Rules
+from services.inference.server.policies import VersionChecks
 
 SUMS = "SHA256SUMS"
 FOLDER = "fetched"
@@ -41,7 +41,7 @@ class DownloadingRules:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: VersionChecks,
         url: str,
         *,
         root: Path,

@@ -43,7 +43,7 @@ from services.inference.server.drain import DrainMiddleware, RequestDrainer, shu
 from services.inference.server.follower import POLL_S, PolicyFollower
 from services.inference.server.full_weights import FullWeightsRules
 from services.inference.server.full_weights_policies import FullWeightsPolicies
-from services.inference.server.policies import Policies, Rules
+from services.inference.server.policies import Policies, VersionChecks
 from services.inference.server.sleep import Sleeper
 
 if TYPE_CHECKING:
@@ -329,7 +329,7 @@ def _policies(
     )
 
 
-def _downloading(rules: Rules, settings: ServerSettings, stopping: threading.Event) -> Rules:
+def _downloading(rules: VersionChecks, settings: ServerSettings, stopping: threading.Event) -> VersionChecks:
     """The rules, which first download a version that is elsewhere if the settings say from where."""
     if not settings.adapter_url:
         return rules

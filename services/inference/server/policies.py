@@ -31,7 +31,7 @@ RETIRE_AFTER_S = 2.0
 may have looked up its version but not reached the engine yet."""
 
 
-class Rules(Protocol):
+class VersionChecks(Protocol):
     """The checks that a version on disk must pass."""
 
     def verify(self, adapter: Adapter) -> Adapter:
@@ -61,7 +61,7 @@ class ReloadResult:
 class Policies:
     """The versions in the engine, and which one is served. Reloads run one at a time."""
 
-    def __init__(self, engine: "VllmEngine", rules: Rules, *, keep: int, leases: int = 0) -> None:
+    def __init__(self, engine: "VllmEngine", rules: VersionChecks, *, keep: int, leases: int = 0) -> None:
         """`keep` is how many of the newest versions are served, `leases` how many others besides."""
         self._engine = engine
         self._rules = rules
