@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pydantic import Field, PositiveInt
-from pydantic_settings import SettingsConfigDict
 from rich.console import Console
 
 from launcher.plan import HOST
@@ -32,15 +31,13 @@ _SHARED = ("out", *(EvaluationSettings.model_fields.keys() - {"players", "positi
 """The settings that the arena has under the same names."""
 
 
-class EvaluateSettings(EvaluationSettings):
+class EvaluateSettings(EvaluationSettings, env_prefix="EVALUATE_"):
     """Evaluate one or several players, and write one page about them: OUT/report.html.
 
     A player is model:DIR_OR_HUB_ID, run:RUN[@VERSION], http://HOST:PORT#MODEL, stockfish,nodes=N,
     fairy,level=L, uci:PATH,nodes=N, random or first-legal. The first one is the baseline of the others. A
     killed evaluation continues where it stopped if it is started again.
     """
-
-    model_config = SettingsConfigDict(env_prefix="EVALUATE_")
 
     positions: Path | None = None
     """JSONL file with one position per line. Default: positions of held-out games of --source."""

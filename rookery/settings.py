@@ -53,8 +53,15 @@ class Settings(BaseSettings):
         nested_model_default_partial_update=True,
     )
 
-    help_group: ClassVar[str] = ""
-    """Title of the group of `--help` with the settings that the class declares."""
+    help_group: ClassVar[str]
+
+    def __init_subclass__(cls, *, env_prefix: str = "", help_group: str = "", **config: Any) -> None:
+        """`env_prefix` begins the names of the variables; by default that of the base. `help_group` is the
+        title of the group of `--help` with the settings that the class itself declares."""
+        super().__init_subclass__(**config)
+        cls.help_group = help_group
+        if env_prefix:
+            cls.model_config["env_prefix"] = env_prefix
 
     @classmethod
     def settings_customise_sources(
@@ -202,7 +209,7 @@ class Settings(BaseSettings):
         """Adds a flag to the group of the most basic class that declares the setting."""
         bases = [base for base in cls.__mro__ if issubclass(base, Settings)]
         declaring = [base for base in bases if options.get("dest") in base.model_fields]
-        title = declaring[-1].__dict__.get("help_group", "") if declaring else ""
+        title = declaring[-1].help_group if declaring else ""
         # argparse lists its groups here alone; the first two are its own.
         group = next((group for group in parser._action_groups[2:] if group.title == title), None)
         if group is None and title:
@@ -378,10 +385,8 @@ Specs = Annotated[tuple[str, ...], BeforeValidator(_rejoin_specs)]
 """Players, each as the spec that `arena.players.spec` reads."""
 
 
-class RunSettings(Settings):
+class RunSettings(Settings, help_group="run"):
     """Settings that all members of a run share. ROOKERY_REDIS_URL and ROOKERY_RUN set them for all."""
-
-    help_group: ClassVar[str] = "run"
 
     redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
     """Redis with the run's streams."""

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from pydantic import PositiveInt, model_validator
-from pydantic_settings import SettingsConfigDict
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from rookery.errors import SetupError
@@ -43,10 +42,8 @@ WORD = r" ?(?![KQkq]+ )[A-Za-z]+(?![a-h]?[1-8])|\d+|\.\.\."
 three dots."""
 
 
-class TinySettings(Settings):
+class TinySettings(Settings, env_prefix="TINY_"):
     """Write a randomly initialised rook-tiny model of the given shape."""
-
-    model_config = SettingsConfigDict(env_prefix="TINY_")
 
     out: Path
     """Directory to write."""

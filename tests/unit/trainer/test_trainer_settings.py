@@ -282,7 +282,7 @@ def test_whatever_is_set_is_read_or_refused(chosen: dict[str, str | bool]) -> No
     try:
         resolved = parse(" ".join(flags))
     except SetupError as error:
-        assert " has no effect with " in str(error) or "--keep 3: at least 8 adapters" in str(error)
+        assert " has no effect with " in str(error) or "keep=3: at least 8 adapters" in str(error)
         return
     assert not given_ & resolved.unread().keys()
     for name in resolved.unread():
