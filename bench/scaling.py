@@ -129,12 +129,8 @@ def run(settings: ScalingSettings) -> None:
 
 
 def read_run(folder: Path) -> SftRun:
-    """Reads the end of a run.
-
-    Raises:
-        NotFound: it has no metrics.jsonl.
-        InvalidInput: it was stopped before its end, or has no held-out examples or no model of one file.
-    """
+    """Reads the end of a run. Raises `NotFound` if it has no metrics.jsonl; `InvalidInput` if it was stopped
+    before its end, or has no held-out examples or no model of one file."""
     from safetensors import safe_open
 
     rows = read_metrics(folder / METRICS_FILE)
@@ -155,11 +151,8 @@ def read_run(folder: Path) -> SftRun:
 
 
 def fit(runs: Sequence[SftRun]) -> ScalingLaw:
-    """Returns the law with the smallest Huber loss of log L, from several starting points.
-
-    Raises:
-        InvalidInput: the loss does not fall with size and tokens.
-    """
+    """Returns the law with the smallest Huber loss of log L, from several starting points. Raises
+    `InvalidInput` if the loss does not fall with size and tokens."""
     import torch
 
     n, d, losses = (

@@ -116,11 +116,9 @@ class Context:
     ) -> chess.Square:
         """The square of the one piece that a name fits: of several the one named last, or that of `side`.
 
-        A name handed on to another clause, or to an `it`, keeps its piece and names nothing anew.
-
-        Raises:
-            Unresolved: it fits none, or on the board before a move neither what moves nor what is taken.
-            Unknown: it fits several, and nothing says which is meant.
+        A name handed on to another clause, or to an `it`, keeps its piece and names nothing anew. Raises
+        `Unresolved` if it fits none, or on the board before a move neither what moves nor what is taken;
+        `Unknown` if it fits several, and nothing says which is meant.
         """
         ambiguous = Unknown if board is None else Unresolved
         board = board or self.board

@@ -44,12 +44,9 @@ class AskSettings(AccessSettings, env_prefix="ASK_"):
 
 
 def ask(settings: AskSettings) -> int:
-    """Asks, and prints the board, the question, the answer and its verdict. Returns the exit status.
-
-    Raises:
-        InvalidInput: the FEN is not possible, or the game is over.
-        SetupError: there is no such model or run, or it cannot be served.
-    """
+    """Asks, and prints the board, the question, the answer and its verdict. Returns the exit status. Raises
+    `InvalidInput` if the FEN is not possible, or the game is over; `SetupError` if there is no such model or
+    run, or it cannot be served."""
     console = SafeConsole(highlight=False, soft_wrap=True)
     board = read_fen(settings.fen)
     if board.is_game_over():

@@ -117,11 +117,8 @@ class Checked:
 
 
 def check(settings: CheckSettings) -> int:
-    """Prints the text or the comments, marked, and returns the exit status: 1 if something is false.
-
-    Raises:
-        SetupError: there is no text or position, or the file cannot be read.
-    """
+    """Prints the text or the comments, marked, and returns the exit status: 1 if something is false. Raises
+    `SetupError` if there is no text or position, or the file cannot be read."""
     texts = (
         _comments(_content(settings.path)) if settings.is_pgn and settings.path else _single_text(settings)
     )

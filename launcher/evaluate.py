@@ -118,12 +118,8 @@ def reward_service(log: Path, **flags: object) -> Iterator[tuple[Child, Mapping[
 
 
 def arena(command: str, *players: str, flags: Mapping[str, object]) -> None:
-    """Runs the arena in this terminal.
-
-    Raises:
-        RookeryError: it failed, and has printed why.
-        SetupError: a player or a setting is wrong.
-    """
+    """Runs the arena in this terminal. Raises `RookeryError` if it failed, and has printed why; `SetupError`
+    if a player or a setting is wrong."""
     argv = [sys.executable, "-m", "launcher", "arena", command, *players, *as_flags(flags)]
     status = subprocess.run(argv, check=False).returncode
     if status:

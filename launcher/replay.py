@@ -121,11 +121,8 @@ def _redis_faults(logs: Path) -> Iterator[None]:
 
 
 def _await_redis(server: Child, run: RunStreams) -> None:
-    """Waits until Redis answers.
-
-    Raises:
-        Unavailable: it has ended, or does not answer within `START_S`.
-    """
+    """Waits until Redis answers. Raises `Unavailable` if it has ended, or does not answer within
+    `START_S`."""
     deadline = time.monotonic() + START_S
     while True:
         try:

@@ -117,11 +117,7 @@ class Session:
 
     def train(self) -> End:
         """Starts the services and waits until all steps are done, time is up, or Ctrl-C. Returns which.
-
-        Raises:
-            SetupError: a service cannot start.
-            RookeryError: a service crashed too often.
-        """
+        Raises `SetupError` if a service cannot start; `RookeryError` if a service crashed too often."""
         while not self.interrupts:
             try:
                 self._supervisor.step(self._observer.snapshot.probes)

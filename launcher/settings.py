@@ -193,11 +193,8 @@ class Overrides:
         return {key: value for key, value in values.items() if key not in ("port", "grpc_port")}
 
     def port(self, service: str, key: str) -> tuple[int | None, str]:
-        """The port that the user set for a service, or None, and how to set it, for error messages.
-
-        Raises:
-            SetupError: the value is not a port.
-        """
+        """The port that the user set for a service, or None, and how to set it, for error messages. Raises
+        `SetupError` if the value is not a port."""
         kind = SERVICES[service].settings_class
         setting = f"--set {service}.{key}=PORT or {kind.variable(key)}"
         value = self._values.get(service, {}).get(key) or kind.values_without_flags().get(key)

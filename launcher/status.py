@@ -38,11 +38,8 @@ class RunPlace(AccessSettings, env_prefix="STATUS_"):
     """With --redis-url: host of the services. {service} stands for the name of each, for containers."""
 
     def place(self) -> dict[str, Any]:
-        """The run's name, its folder, its Redis and the URLs of its probes.
-
-        Raises:
-            SetupError: there is no such run.
-        """
+        """The run's name, its folder, its Redis and the URLs of its probes. Raises `SetupError` if there is
+        no such run."""
         if self.redis_url is not None:
             hosts = {name: self.host.replace("{service}", name) for name in SERVICES}
             probes = {

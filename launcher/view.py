@@ -40,11 +40,8 @@ class ViewSettings(AccessSettings, env_prefix="VIEW_"):
 
 
 def view(settings: ViewSettings, console: Console | None = None) -> int:
-    """Serves until Ctrl-C. Returns the exit status.
-
-    Raises:
-        SetupError: there is no such run, the port is taken, or the viewer cannot start.
-    """
+    """Serves until Ctrl-C. Returns the exit status. Raises `SetupError` if there is no such run, the port is
+    taken, or the viewer cannot start."""
     console = console or SafeConsole(highlight=False, soft_wrap=True)
     run, place = settings.run, ["--runs-dir", settings.runs_dir]
     if is_url(run):

@@ -97,11 +97,8 @@ class Settings(BaseSettings):
 
     @classmethod
     def preset_values(cls, name: str) -> dict[str, Any]:
-        """The values that a preset has for these settings.
-
-        Raises:
-            SetupError: there is no such preset, or it has no table for this service.
-        """
+        """The values that a preset has for these settings. Raises `SetupError` if there is no such preset, or
+        it has no table for this service."""
         # `demo` subclasses `up`, and `autobatch` the trainer: use the nearest class with a table.
         names = [base.table() for base in cls.__mro__ if issubclass(base, Settings)]
         tables = read_preset(name)
@@ -251,11 +248,8 @@ class PresetFile(InitSettingsSource):
 
 
 def configured(table: str) -> dict[str, Any]:
-    """A table of the TOML file named by ROOKERY_CONFIG; empty if there is none.
-
-    Raises:
-        SetupError: the file cannot be read, or seems to have the table under another name.
-    """
+    """A table of the TOML file named by ROOKERY_CONFIG; empty if there is none. Raises `SetupError` if the
+    file cannot be read, or seems to have the table under another name."""
     path = os.environ.get(CONFIG_VARIABLE)
     if not path:
         return {}
@@ -282,11 +276,8 @@ def preset_names() -> list[str]:
 
 
 def read_preset(name: str) -> dict[str, dict[str, Any]]:
-    """The tables of a preset, one for each service.
-
-    Raises:
-        SetupError: there is no such preset; the message lists all.
-    """
+    """The tables of a preset, one for each service. Raises `SetupError` if there is no such preset; the
+    message lists all."""
     if name not in preset_names():
         raise SetupError(f"no preset {name!r}: choose from {', '.join(preset_names())}")
     return tomllib.loads((presets_dir() / f"{name}.toml").read_text())

@@ -125,11 +125,8 @@ def _same_work(samples: Round) -> None:
 
 
 def check(questions: Sequence[Question], judged: Sequence[Judged]) -> dict[str, str]:
-    """The engine's choice by FEN.
-
-    Raises:
-        RuntimeError: a verdict is missing, or says of a legal move that it is none, or the reverse.
-    """
+    """The engine's choice by FEN. Raises `RuntimeError` if a verdict is missing, or says of a legal move that
+    it is none, or the reverse."""
     asked = [(question.fen, answer) for question in questions for answer in question.answers]
     if len(asked) != len(judged):
         raise RuntimeError(f"{len(judged)} verdicts about {len(asked)} answers")

@@ -24,12 +24,9 @@ class Annotator:
     effort: Effort = field(default_factory=Effort)
 
     async def annotate(self, position: Position) -> Annotation | None:
-        """The annotation of one position; None when no text about it passes the check.
-
-        Raises:
-            InvalidInput: a broken position, a finished game, no such style.
-            Unavailable: no engine answers.
-        """
+        """The annotation of one position; None when no text about it passes the check. Raises `InvalidInput`
+        if the position is broken or its game over, or there is no such style; `Unavailable` if no engine
+        answers."""
         prompt = render(position, style=self.style)
         return compose(await self.study(position), prompt, self.manner, id_=position.id)
 

@@ -108,11 +108,7 @@ class Folder(ABC):
     @contextmanager
     def write(self, name: str) -> Iterator[OutputFile]:
         """Writes or replaces a file. It exists when the block ends, and is unchanged if the block raises.
-
-        Raises:
-            SetupError: the file cannot be written here.
-            Unavailable: the store does not answer.
-        """
+        Raises `SetupError` if the file cannot be written here; `Unavailable` if the store does not answer."""
 
     @abstractmethod
     @contextmanager

@@ -63,11 +63,8 @@ class CompareSettings(RunsSettings, env_prefix="COMPARE_"):
 
 
 def plot(settings: PlotSettings, console: Console | None = None) -> int:
-    """Writes the picture and prints its path. Returns the exit status.
-
-    Raises:
-        RookeryError: a run cannot be read, there is nothing to draw, or the picture format is unknown.
-    """
+    """Writes the picture and prints its path. Returns the exit status. Raises `RookeryError` if a run cannot
+    be read, there is nothing to draw, or the picture format is unknown."""
     console = console or SafeConsole()
     runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
     out = settings.out or (runs[0].folder / CURVES_FILE if len(runs) == 1 else Path(CURVES_FILE))
@@ -80,11 +77,9 @@ def plot(settings: PlotSettings, console: Console | None = None) -> int:
 
 
 def compare_runs(settings: CompareSettings, console: Console | None = None) -> int:
-    """Prints a table, or JSON, and writes a picture with --out. Returns the exit status.
-
-    Raises:
-        RookeryError: a run cannot be read, there is only one configuration, or the runs share no statistic.
-    """
+    """Prints a table, or JSON, and writes a picture with --out. Returns the exit status. Raises
+    `RookeryError` if a run cannot be read, there is only one configuration, or the runs share no
+    statistic."""
     console = console or SafeConsole()
     runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
     configurations = ungrouped(runs) if settings.separate else group_seeds(runs)

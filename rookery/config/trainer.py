@@ -191,11 +191,8 @@ class TrainerSettings(
         return self
 
     def check_model(self, folder: Path) -> None:
-        """Checks that these settings can train the base model in a folder, without loading it.
-
-        Raises:
-            SetupError: they cannot.
-        """
+        """Checks that these settings can train the base model in a folder, without loading it. Raises
+        `SetupError` if they cannot."""
         if not self.lora_rank and self.sharding != "none" and not is_gpt2(folder):
             raise SetupError(f"sharding with lora_rank=0 is for a GPT-2, and {self.model} is not a GPT-2")
         if self.lora_rank and self.base_bits and is_gpt2(folder):

@@ -170,10 +170,8 @@ def add_layers(model_dir: Path, layers: int, out: Path) -> Path:
     """Writes the model with `layers` layers to `out`, and returns `out`. It answers as before.
 
     Each added layer is a copy of the one before it whose two output projections are zero: it adds nothing to
-    the residual stream until it is trained. The copies are spread evenly, the last one at the end.
-
-    Raises:
-        SetupError: the model has that many layers or more, or fewer than half of them.
+    the residual stream until it is trained. The copies are spread evenly, the last one at the end. Raises
+    `SetupError` if the model has that many layers or more, or fewer than half of them.
     """
     import torch
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM

@@ -78,19 +78,13 @@ class Publisher:
 
     def wait(self) -> None:
         """Waits until the servers have answered: `FIRST_S` at most, or `GRACE_S` after one has loaded it.
-
-        Raises:
-            SetupError: a server demands another token.
-        """
+        Raises `SetupError` if a server demands another token."""
         self._run(self._wait_for_servers())
 
     def sleep(self) -> None:
         """Lets the servers free their GPUs, after the reloads under way, because a reload wakes a server.
-
-        Raises:
-            Conflict: a server was started without --sleep.
-            PeerFault: a server does not fall asleep.
-        """
+        Raises `Conflict` if a server was started without --sleep; `PeerFault` if a server does not fall
+        asleep."""
         self.wait()
         self._run(self._on_all_servers(_Server.sleep))
 
@@ -241,11 +235,8 @@ class _Server:
                 self._answered, self.late = sent, False
 
     async def _send_reload(self, adapter: Adapter) -> bool:
-        """Sends one reload. Returns whether the server answered, by loading or refusing the version.
-
-        Raises:
-            SetupError: the server demands another token.
-        """
+        """Sends one reload. Returns whether the server answered, by loading or refusing the version. Raises
+        `SetupError` if the server demands another token."""
         name, url = adapter.version.name, self._client.url
         try:
             stages = await self._client.reload(adapter)
