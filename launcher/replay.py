@@ -135,14 +135,7 @@ def _await_redis(server: Child, run: RunStreams) -> None:
 
 
 def _await_version(
-    training: Child,
-    feeding: Child,
-    run: RunStreams,
-    console: Console,
-    logs: Path,
-    *,
-    newest: int,
-    batch: int,
+    training: Child, feeding: Child, run: RunStreams, console: Console, logs: Path, *, newest: int, batch: int
 ) -> None:
     """Waits until the trainer has committed version `newest`, and shows how far it is. Its `max_steps` stays
     the recorded one, because the learning rates depend on it."""

@@ -20,12 +20,7 @@ CALM_CORES = 0.15
 OF_LIMIT = {("grpc", 10_000): 0.95, ("grpc", 1_000): 0.85, ("http", 10_000): 0.9}
 """Least part of the limit by route and nodes."""
 
-NAMES = {
-    "limit": "raw UCI pipes",
-    "grpc": "gRPC ScoreBatch",
-    "http": "HTTP batch",
-    "peer": "python-chess",
-}
+NAMES = {"limit": "raw UCI pipes", "grpc": "gRPC ScoreBatch", "http": "HTTP batch", "peer": "python-chess"}
 
 
 @dataclass(frozen=True, slots=True)

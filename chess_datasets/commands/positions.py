@@ -16,12 +16,7 @@ from chess_datasets.positions.dataset import read_positions
 from chess_datasets.positions.distinct import PositionKeys
 from chess_datasets.positions.exams import read_evaluation_files
 from chess_datasets.positions.generator import PositionGenerator
-from chess_datasets.positions.numbered import (
-    NumberedPositions,
-    PositionOrder,
-    RareKind,
-    after_random_moves,
-)
+from chess_datasets.positions.numbered import NumberedPositions, PositionOrder, RareKind, after_random_moves
 from chess_datasets.positions.recipe import Shares
 from chess_datasets.store.folders import open_file
 from rookery.errors import InvalidInput

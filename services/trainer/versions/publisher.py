@@ -40,12 +40,7 @@ class Publisher:
     """Publishes in order. All but `close` is called from the training thread."""
 
     def __init__(
-        self,
-        record: PolicyRecord,
-        settings: TrainerSettings,
-        *,
-        epoch: int,
-        loop: asyncio.AbstractEventLoop,
+        self, record: PolicyRecord, settings: TrainerSettings, *, epoch: int, loop: asyncio.AbstractEventLoop
     ) -> None:
         """`loop` is another thread's. A server that joins gets the newest version at once."""
         self._record, self._settings, self._epoch, self._loop = record, settings, epoch, loop
