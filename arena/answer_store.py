@@ -40,7 +40,6 @@ class AnswerStore:
         self._records = records
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The last record with this key."""
         return self._records.get(key)
 
     def add(self, key: str, record: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,7 +88,6 @@ class Context:
     # -- sides, files, squares -------------------------------------------------------------------
 
     def side(self, token: Token) -> chess.Color:
-        """The colour of a side or owner."""
         name = token.owner
         if name in ("white", "black"):
             return name == "white"
@@ -241,12 +240,10 @@ class Context:
 
     @property
     def origin(self) -> chess.Square:
-        """Where the piece that moves comes from."""
         return self.move.from_square
 
     @property
     def to(self) -> chess.Square:
-        """Where the move of the clause goes."""
         return self.move.to_square
 
     @property

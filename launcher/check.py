@@ -82,7 +82,6 @@ class CheckSettings(Settings, env_prefix="CHECK_"):
 
     @property
     def is_pgn(self) -> bool:
-        """Whether it is a file of games."""
         path = self.path
         return path is not None and (path.suffix.lower() == ".pgn" or (path == _STDIN and not self.fen))
 

@@ -181,7 +181,6 @@ class Session:
 
     @property
     def steps_done(self) -> int:
-        """The number of training steps that the run has completed."""
         steps = self._observer.snapshot.steps
         return int(steps[-1]["step"]) if steps else 0
 

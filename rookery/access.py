@@ -56,12 +56,10 @@ class Access:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The HTTP headers of a call."""
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     @property
     def metadata(self) -> Sequence[tuple[str, str]]:
-        """The metadata of a gRPC call."""
         return [(name.lower(), value) for name, value in self.headers.items()]
 
     @property

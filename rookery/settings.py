@@ -303,7 +303,6 @@ class PresetSettings(Settings):
         (folder / f"{self.table()}.toml").write_text(as_toml(self, self.table(), unread=self.unread()))
 
     def print_resolved(self, origins: Origins) -> None:
-        """Prints the settings as TOML, each with its source (--dry-run)."""
         sys.stdout.write(annotated_toml(self, origins))
 
 

@@ -105,7 +105,6 @@ class Outcome:
         }
 
     def table(self) -> Table:
-        """A row for each side."""
         limit, calm = self.rounds[0]["limit"], sum(map(is_calm, self.rounds))
         table = Table(
             "side", "verdicts/s", "of the limit", "range", "by CPU", "server", "client", "engine", "idle",

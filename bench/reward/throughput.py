@@ -80,7 +80,6 @@ class _Sides:
         return max(1, min(count, left // effort.rounds))
 
     def round(self, questions: Sequence[Question], *, turn: int) -> Round:
-        """One sample of each side."""
         names = list(self._routes)
         order = names[turn % len(names) :] + names[: turn % len(names)]
         # After one route at least: its verdicts say which searches there are to make.

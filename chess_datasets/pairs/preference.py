@@ -66,7 +66,6 @@ class PairRecipe:
 
     @property
     def asked_style(self) -> str:
-        """The style in which the policy is asked."""
         return self.policy_style or self.style
 
 

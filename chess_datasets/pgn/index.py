@@ -174,7 +174,6 @@ class GameIndex:
         return None
 
     def raw(self, number: int) -> RawGame:
-        """The game with a number, counted from 0."""
         defect = str(self._cell(number, "defect"))
         offset = int(self._cell(number, "offset"))
         if defect:

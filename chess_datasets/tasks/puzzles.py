@@ -59,7 +59,6 @@ class PuzzleFilter:
             )
 
     def accepts(self, puzzle: Puzzle) -> bool:
-        """Whether the puzzle is wanted."""
         return (
             self.min_rating <= puzzle.rating <= self.max_rating
             and puzzle.deviation <= self.max_deviation

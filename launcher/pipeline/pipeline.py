@@ -77,7 +77,6 @@ class Step:
 
     @property
     def command(self) -> str:
-        """The command as text, with what is served meanwhile."""
         return shlex.join(self.argv) + (f"  # while serving {self.serve}" if self.serve else "")
 
 

@@ -72,7 +72,6 @@ class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_E
 
     @property
     def asks(self) -> frozenset[str]:
-        """The names of the sections."""
         return frozenset(self.sections.split(","))
 
     @model_validator(mode="after")
@@ -254,5 +253,4 @@ class UciSettings(Settings, env_prefix="UCI_"):
 
     @property
     def spec(self) -> str:
-        """The player's spec."""
         return self.player or f"model:{self.model}"

@@ -35,7 +35,6 @@ class When:
     but: tuple[Any, ...] = ()
 
     def holds(self, settings: Settings) -> bool:
-        """Whether the condition is true."""
         value = getattr(settings, self.setting)
         return value in self.among if self.among else value not in self.but
 

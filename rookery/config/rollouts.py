@@ -55,7 +55,6 @@ class RolloutsSettings(RunSettings, PresetSettings, AccessSettings, env_prefix="
 
     @property
     def sampling(self) -> Sampling:
-        """The sampling parameters of completions."""
         return Sampling(temperature=self.temperature, max_tokens=self.max_tokens)
 
     @property

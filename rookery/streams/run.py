@@ -50,7 +50,6 @@ class RunStreams:
         self.dead = DeadLetters(self.redis)
 
     def close(self) -> None:
-        """Closes the connections."""
         self.redis.close()
 
     def agree(self, terms: Mapping[str, int]) -> None:

@@ -75,14 +75,12 @@ class Filter(BaseModel):
         )
 
     def groups(self, run: str) -> Condition:
-        """The groups with an answer that passes."""
         groups, answers = self.of_groups(run), self.of_answers(run)
         if len(answers.values) == 1:  # the run alone
             return groups
         return groups & Condition(f"g.g IN (SELECT a.g FROM answers a WHERE {answers.sql})", answers.values)
 
     def answers(self, run: str) -> Condition:
-        """The answers that pass."""
         groups, answers = self.of_groups(run), self.of_answers(run)
         if len(groups.values) == 1:
             return answers

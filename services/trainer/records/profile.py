@@ -68,7 +68,6 @@ class Profile:
 
     @property
     def tokens(self) -> int:
-        """The tokens of one forward pass."""
         return self.positions * self.row_tokens
 
     @property

@@ -118,7 +118,6 @@ class BatchQueue:
                 waiting.reward.cancel()
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Scores waiting texts until `stopping` is set."""
         stop = asyncio.create_task(stopping.wait())
         while not stopping.is_set():
             arrived = asyncio.create_task(self._arrived.wait())

@@ -142,7 +142,6 @@ class Objective:
         normaliser: float,
         entropy_coefficient: float = 0.0,
     ) -> Self:
-        """Builds the objective from the settings."""
         bounds = RatioBounds(settings.clip_low, settings.clip_high, settings.ratio_cap, settings.dual_clip)
         return cls(
             settings.objective,

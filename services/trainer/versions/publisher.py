@@ -211,7 +211,6 @@ class _Server:
             self._answered = None  # so that `republish` sends a reload
 
     async def leave(self) -> None:
-        """Forgets a server that is gone."""
         logger.info("%s is gone", self._client.url)
         SERVER_BEHIND.remove(mask_text(self._client.url))
         await self.close()
