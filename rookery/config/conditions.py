@@ -20,7 +20,6 @@ from pydantic import (
     PositiveInt,
     model_validator,
 )
-from pydantic_settings import SettingsConfigDict
 
 from rookery.origins import last_origins
 from rookery.settings import Settings
@@ -47,10 +46,8 @@ class When:
         return f"{self.setting}{'=' if self.among else ' other than '}{values}"
 
 
-class ConditionalSettings(Settings):
+class ConditionalSettings(Settings, allow_inf_nan=False):
     """Settings with a table of the conditions under which they have an effect. Numbers must be finite."""
-
-    model_config = SettingsConfigDict(allow_inf_nan=False)
 
     conditions: ClassVar[Mapping[str, When]] = {}
     """The condition of each setting that does not always have an effect. Its setting may have a condition."""
