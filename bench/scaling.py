@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 from rich.table import Table
 
 from rookery.errors import InvalidInput, RookeryError, SetupError
@@ -35,10 +35,8 @@ _DECAYED = 0.05
 """A run's last learning rate over its highest. A higher one means that the run was stopped early."""
 
 
-class ScalingSettings(Settings):
+class ScalingSettings(Settings, env_prefix="SCALING_"):
     """Fit a scaling law to runs of `rookery sft`, and plot it."""
-
-    model_config = SettingsConfigDict(env_prefix="SCALING_")
 
     runs: CliPositionalArg[list[PathOrUrl]]
     """Runs of `rookery sft`, by name or folder: the same examples, several sizes and numbers of steps."""
@@ -131,12 +129,8 @@ def run(settings: ScalingSettings) -> None:
 
 
 def read_run(folder: Path) -> SftRun:
-    """Reads the end of a run.
-
-    Raises:
-        NotFound: it has no metrics.jsonl.
-        InvalidInput: it was stopped before its end, or has no held-out examples or no model of one file.
-    """
+    """Reads the end of a run. Raises `NotFound` if it has no metrics.jsonl; `InvalidInput` if it was stopped
+    before its end, or has no held-out examples or no model of one file."""
     from safetensors import safe_open
 
     rows = read_metrics(folder / METRICS_FILE)

@@ -9,7 +9,6 @@ from statistics import fmean
 from typing import Any
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from pydantic_settings import SettingsConfigDict
 
 from launcher.memory import memory_lines
 from rookery.errors import SetupError
@@ -37,13 +36,11 @@ GPU_POINTS = {"generation_tokens_per_s": 6300.0, "training_tokens_per_s": 6230.0
 of rank 16 on Qwen3-4B, in prime-rl's documentation. Such an adapter has 33 million numbers, of 4 bytes."""
 
 
-class CapacitySettings(Settings):
+class CapacitySettings(Settings, env_prefix="PLAN_"):
     """Predict samples a second, engine cores, stream depth, adapter bandwidth and cost of a run.
 
     The measured points have flags of their own; `--like` takes them from a run on machines of the same kind.
     """
-
-    model_config = SettingsConfigDict(env_prefix="PLAN_")
 
     model: str = ""
     """Model whose memory to compute: a directory or a Hugging Face id."""

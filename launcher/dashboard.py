@@ -243,7 +243,6 @@ class Display(AbstractContextManager["Display"]):
         self.pause()
 
     def show(self, title: str, members: Sequence[Member], snapshot: Snapshot) -> None:
-        """Displays the current state."""
         if self._live is None:
             self._print_changes(members, snapshot)
         elif self._live.is_started:
@@ -268,6 +267,5 @@ class Display(AbstractContextManager["Display"]):
         self._console.print(text, soft_wrap=True, highlight=False)
 
     def pause(self) -> None:
-        """Stops drawing."""
         if self._live:
             self._live.stop()

@@ -59,11 +59,8 @@ class DoctorSettings(RunPlace):
 
 
 def doctor(settings: DoctorSettings, console: Console | None = None) -> int:
-    """Writes the file and returns the exit status.
-
-    Raises:
-        SetupError: there is no run of the name that was given.
-    """
+    """Writes the file and returns the exit status. Raises `SetupError` if there is no run of the name that
+    was given."""
     console = console or SafeConsole(highlight=False, soft_wrap=True)
     wanted = settings.run or settings.redis_url or latest_endpoints(settings.runs_dir)
     place = settings.place() if wanted else None

@@ -54,11 +54,8 @@ class Needs:
 
 
 def needs_of(config: dict[str, Any]) -> Needs:
-    """The needs of the model with this `config.json`, of Llama's family.
-
-    Raises:
-        SetupError: it lacks what they are computed from.
-    """
+    """The needs of the model with this `config.json`, of Llama's family. Raises `SetupError` if it lacks what
+    they are computed from."""
     config = config.get("text_config") or config
     weights = parameter_count(config)
     if weights is None or "hidden_size" not in config:
@@ -83,11 +80,8 @@ def needs_of(config: dict[str, Any]) -> Needs:
 
 
 def memory_lines(model: str, gibs: Sequence[float]) -> Iterator[str]:
-    """The table for `model` on GPUs of these sizes.
-
-    Raises:
-        SetupError: there is no such model, or it is of an unknown kind.
-    """
+    """The table for `model` on GPUs of these sizes. Raises `SetupError` if there is no such model, or it is
+    of an unknown kind."""
     needs = needs_of(json.loads((text_folder(model) / CONFIG_FILE).read_text()))
     yield f"memory of {model}: {needs.weights / 1e6:,.0f} million weights (computed, not measured)"
     yield f"  {'GPU':<10}{'served: tokens':>16}{'LoRA: tokens a pass':>22}{'all weights: tokens a pass':>28}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pydantic import NonNegativeInt
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 from rich.console import Console
 from rich.progress import Progress
 
@@ -31,15 +31,13 @@ SETTLED_S = 2.0
 """A batch that was just settled gets its version within this time."""
 
 
-class ReplaySettings(Settings):
+class ReplaySettings(Settings, env_prefix="REPLAY_"):
     """Train on the groups of an archive again, with a recorded run's settings, and compare the versions.
 
     On the same kind of CPU with the same number of threads, each version that the run still has must have the
     same bytes. If one differs, then the settings or the archive are not those of the run, or training is not
     deterministic. The archive must have all groups of the run.
     """
-
-    model_config = SettingsConfigDict(env_prefix="REPLAY_")
 
     run: CliPositionalArg[str]
     """The recorded run, by name or folder, with trainer.toml and adapters/."""
@@ -124,11 +122,8 @@ def _redis_faults(logs: Path) -> Iterator[None]:
 
 
 def _await_redis(server: Child, run: RunStreams) -> None:
-    """Waits until Redis answers.
-
-    Raises:
-        Unavailable: it has ended, or does not answer within `START_S`.
-    """
+    """Waits until Redis answers. Raises `Unavailable` if it has ended, or does not answer within
+    `START_S`."""
     deadline = time.monotonic() + START_S
     while True:
         try:
@@ -141,14 +136,7 @@ def _await_redis(server: Child, run: RunStreams) -> None:
 
 
 def _await_version(
-    training: Child,
-    feeding: Child,
-    run: RunStreams,
-    console: Console,
-    logs: Path,
-    *,
-    newest: int,
-    batch: int,
+    training: Child, feeding: Child, run: RunStreams, console: Console, logs: Path, *, newest: int, batch: int
 ) -> None:
     """Waits until the trainer has committed version `newest`, and shows how far it is. Its `max_steps` stays
     the recorded one, because the learning rates depend on it."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 
 from launcher.devices import count_gpus, place
 from launcher.plan import HOST, served_rank
@@ -47,10 +47,8 @@ _FIRST_PORT, _GPU_SHARE = 8100, 0.9
 _RELOAD_S = 300.0
 
 
-class PlayersSettings(Settings):
+class PlayersSettings(Settings, env_prefix="PLAYERS_"):
     """Serve models and versions of runs as players. Prints the address of each, and ends with its input."""
-
-    model_config = SettingsConfigDict(env_prefix="PLAYERS_")
 
     specs: CliPositionalArg[Specs]
     """Players: model:DIR_OR_HUB_ID or run:RUN[@VERSION]. Both may be at a URL: model:s3://bucket/sft."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
-from pydantic_settings import SettingsConfigDict
 
 from launcher.services import SERVICES
 from rookery.access import AccessSettings
@@ -26,15 +25,13 @@ _ASSIGNABLE = [name for name in SERVICES if name != "data"]
 _OVERRIDE = re.compile(rf"({'|'.join(_ASSIGNABLE)})\.[a-z][a-z0-9_]*=.*")
 
 
-class UpSettings(PresetSettings, AccessSettings):
+class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
     """Run all services on this machine until --steps, --minutes or Ctrl-C.
 
     Precedence: flags, then UP_... variables, then the [up] table of the TOML file named by ROOKERY_CONFIG,
     then --preset. The services also read their own tables of that file ([trainer], [reward], ...) and their
     own variables (TRAINER_..., REWARD_...).
     """
-
-    model_config = SettingsConfigDict(env_prefix="UP_")
 
     model: str = "models/rook-tiny"
     """Model to start from: a directory, a Hugging Face id, or the URL of a folder, as s3://bucket/sft/model."""
@@ -155,14 +152,12 @@ class UpSettings(PresetSettings, AccessSettings):
         return device
 
 
-class DemoSettings(UpSettings):
+class DemoSettings(UpSettings, env_prefix="DEMO_"):
     """Train on the sample games for a few minutes, then compare the last policy with the first.
 
     Writes report.json, report.html and learning_curve.png to the run's folder. Without --preset and --model,
     the preset is rook-small.
     """
-
-    model_config = SettingsConfigDict(env_prefix="DEMO_")
 
     steps: PositiveInt | None = 60
     """Training steps."""
@@ -199,11 +194,8 @@ class Overrides:
         return {key: value for key, value in values.items() if key not in ("port", "grpc_port")}
 
     def port(self, service: str, key: str) -> tuple[int | None, str]:
-        """The port that the user set for a service, or None, and how to set it, for error messages.
-
-        Raises:
-            SetupError: the value is not a port.
-        """
+        """The port that the user set for a service, or None, and how to set it, for error messages. Raises
+        `SetupError` if the value is not a port."""
         kind = SERVICES[service].settings_class
         setting = f"--set {service}.{key}=PORT or {kind.variable(key)}"
         value = self._values.get(service, {}).get(key) or kind.values_without_flags().get(key)

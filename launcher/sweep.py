@@ -108,7 +108,6 @@ class SweptRun:
 
     @property
     def is_done(self) -> bool:
-        """Whether the run has its report."""
         return (self.settings.runs_dir / self.settings.run / REPORT_FILE).exists()
 
     def check(self) -> None:

@@ -88,10 +88,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of the model in a folder; empty if it has none.
 
     Of the answers that the model was trained on, `style` is that of the prompts, `box` the notation of the
-    move in the box, `san` or `uci`, and `answer_tokens` a length that 99% of them do not exceed.
-
-    Raises:
-        SetupError: the manifest is damaged.
+    move in the box, `san` or `uci`, and `answer_tokens` a length that 99% of them do not exceed. Raises
+    `SetupError` if the manifest is damaged.
     """
     path = folder / MANIFEST_FILE
     try:
@@ -101,11 +99,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def prompt_style(folder: Path) -> str | None:
-    """The style of the prompts that the model was trained on, if its manifest names one.
-
-    Raises:
-        SetupError: the manifest is damaged.
-    """
+    """The style of the prompts that the model was trained on, if its manifest names one. Raises `SetupError`
+    if the manifest is damaged."""
     return read_manifest(folder).get("style")
 
 
@@ -125,11 +120,9 @@ def chat_template(folder: Path) -> str:
 def text_folder(model: str, *, download: bool = True) -> Path:
     """A directory with a model's configuration, tokenizer and template, perhaps without its weights.
 
-    An id of the Hugging Face Hub that is not in the cache is downloaded unless `download` is false.
-
-    Raises:
-        SetupError: it is neither a model directory nor an id or a URL that can be downloaded.
-        Unavailable: the store of a URL does not answer.
+    An id of the Hugging Face Hub that is not in the cache is downloaded unless `download` is false. Raises
+    `SetupError` if it is neither a model directory nor an id or a URL that can be downloaded; `Unavailable`
+    if the store of a URL does not answer.
     """
     if not _is_id(model):
         return model_folder(model)
@@ -143,10 +136,7 @@ def text_folder(model: str, *, download: bool = True) -> Path:
 
 def identity(model: str) -> str:
     """The model's name and digest, `models/rook-tiny@sha256:...`; only the name if `weights_digest` is None.
-
-    Raises:
-        SetupError: it is an id that cannot be downloaded, or its weights are damaged.
-    """
+    Raises `SetupError` if it is an id that cannot be downloaded, or its weights are damaged."""
     digest = weights_digest(model_folder(model) if _is_id(model) or is_url(model) else local_folder(model))
     return f"{model}@{digest}" if digest else model
 
@@ -181,11 +171,8 @@ def weights_digest(folder: Path) -> str | None:
 
 
 def tensor_names(folder: Path) -> set[str]:
-    """The names of a model's tensors; empty without safetensors files.
-
-    Raises:
-        SetupError: a file is damaged.
-    """
+    """The names of a model's tensors; empty without safetensors files. Raises `SetupError` if a file is
+    damaged."""
     paths = [path for path in weight_files(folder) if path.is_file()]
     try:
         return {name for path in paths for name in _read_header(path)[1]} - {_METADATA}

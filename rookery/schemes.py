@@ -85,7 +85,6 @@ class Evidence:
 
     @property
     def score(self) -> Evaluation:
-        """The engine's score of the move."""
         raise NotImplementedError
 
     @property
@@ -156,12 +155,10 @@ class Scheme:
 
     @property
     def low(self) -> float:
-        """The lowest reward of a legal move."""
         return sum(weight * term.low for weight, term in self.terms)
 
     @property
     def high(self) -> float:
-        """The highest reward."""
         return sum(weight * term.high for weight, term in self.terms)
 
     @cached_property

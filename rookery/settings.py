@@ -53,8 +53,15 @@ class Settings(BaseSettings):
         nested_model_default_partial_update=True,
     )
 
-    help_group: ClassVar[str] = ""
-    """Title of the group of `--help` with the settings that the class declares."""
+    help_group: ClassVar[str]
+
+    def __init_subclass__(cls, *, env_prefix: str = "", help_group: str = "", **config: Any) -> None:
+        """`env_prefix` begins the names of the variables; by default that of the base. `help_group` is the
+        title of the group of `--help` with the settings that the class itself declares."""
+        super().__init_subclass__(**config)
+        cls.help_group = help_group
+        if env_prefix:
+            cls.model_config["env_prefix"] = env_prefix
 
     @classmethod
     def settings_customise_sources(
@@ -90,11 +97,8 @@ class Settings(BaseSettings):
 
     @classmethod
     def preset_values(cls, name: str) -> dict[str, Any]:
-        """The values that a preset has for these settings.
-
-        Raises:
-            SetupError: there is no such preset, or it has no table for this service.
-        """
+        """The values that a preset has for these settings. Raises `SetupError` if there is no such preset, or
+        it has no table for this service."""
         # `demo` subclasses `up`, and `autobatch` the trainer: use the nearest class with a table.
         names = [base.table() for base in cls.__mro__ if issubclass(base, Settings)]
         tables = read_preset(name)
@@ -202,7 +206,7 @@ class Settings(BaseSettings):
         """Adds a flag to the group of the most basic class that declares the setting."""
         bases = [base for base in cls.__mro__ if issubclass(base, Settings)]
         declaring = [base for base in bases if options.get("dest") in base.model_fields]
-        title = declaring[-1].__dict__.get("help_group", "") if declaring else ""
+        title = declaring[-1].help_group if declaring else ""
         # argparse lists its groups here alone; the first two are its own.
         group = next((group for group in parser._action_groups[2:] if group.title == title), None)
         if group is None and title:
@@ -244,11 +248,8 @@ class PresetFile(InitSettingsSource):
 
 
 def configured(table: str) -> dict[str, Any]:
-    """A table of the TOML file named by ROOKERY_CONFIG; empty if there is none.
-
-    Raises:
-        SetupError: the file cannot be read, or seems to have the table under another name.
-    """
+    """A table of the TOML file named by ROOKERY_CONFIG; empty if there is none. Raises `SetupError` if the
+    file cannot be read, or seems to have the table under another name."""
     path = os.environ.get(CONFIG_VARIABLE)
     if not path:
         return {}
@@ -277,11 +278,8 @@ def preset_names() -> list[str]:
 
 
 def read_preset(name: str) -> dict[str, dict[str, Any]]:
-    """The tables of a preset, one for each service.
-
-    Raises:
-        SetupError: there is no such preset; the message lists all.
-    """
+    """The tables of a preset, one for each service. Raises `SetupError` if there is no such preset; the
+    message lists all."""
     if name not in preset_names():
         raise SetupError(f"no preset {name!r}: choose from {', '.join(preset_names())}")
     return tomllib.loads((presets_dir() / f"{name}.toml").read_text())
@@ -307,7 +305,6 @@ class PresetSettings(Settings):
         (folder / f"{self.table()}.toml").write_text(as_toml(self, self.table(), unread=self.unread()))
 
     def print_resolved(self, origins: Origins) -> None:
-        """Prints the settings as TOML, each with its source (--dry-run)."""
         sys.stdout.write(annotated_toml(self, origins))
 
 
@@ -380,10 +377,8 @@ Specs = Annotated[tuple[str, ...], BeforeValidator(_rejoin_specs)]
 """Players, each as the spec that `arena.players.spec` reads."""
 
 
-class RunSettings(Settings):
+class RunSettings(Settings, help_group="run"):
     """Settings that all members of a run share. ROOKERY_REDIS_URL and ROOKERY_RUN set them for all."""
-
-    help_group: ClassVar[str] = "run"
 
     redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
     """Redis with the run's streams."""

@@ -83,11 +83,7 @@ def made_parts(
 
 @asynccontextmanager
 async def scorer_of(settings: RewardAddressSettings, *, nodes: int) -> AsyncIterator[Scorer]:
-    """The scorer that --reward and --ray ask for.
-
-    Raises:
-        SetupError: it cannot be reached or started.
-    """
+    """The scorer that --reward and --ray ask for. Raises `SetupError` if it cannot be reached or started."""
     if settings.ray:
         with Workers(ray=settings.ray) as workers:
             yield WorkerScorer(workers, nodes)
@@ -107,10 +103,7 @@ class WorkerScorer:
         self, groups: Groups[Key], *, scheme: str = "", items: int = 2048
     ) -> AsyncGenerator[tuple[Key, list[Verdict | RookeryError]]]:
         """Like `RewardClient.stream`, in the order of the groups. Limits shards; `items` has no effect.
-
-        Raises:
-            SetupError: the workers have different engines.
-        """
+        Raises `SetupError` if the workers have different engines."""
         waiting: deque[tuple[list[Key], asyncio.Future[list[list[Verdict | RookeryError]]]]] = deque()
         engines: set[str] = set()
         async with aclosing(_shards(groups)) as shards:
@@ -183,10 +176,8 @@ async def reward_client(
 ) -> AsyncIterator[RewardClient]:
     """Yields a client of the reward service at `target`, or of one started (and later stopped) here.
 
-    `engines` are those of one that is started (None: one per core).
-
-    Raises:
-        SetupError: the service cannot be started, or does not answer at `target`.
+    `engines` are those of one that is started (None: one per core). Raises `SetupError` if the service cannot
+    be started, or does not answer at `target`.
     """
     if target is not None:
         async with RewardClient(target, access=AccessSettings().access) as client:

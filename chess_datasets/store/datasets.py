@@ -70,17 +70,14 @@ class Parts(Generic[R]):
             folder.write_bytes(_TERMS, json.dumps(terms, indent=2, sort_keys=True).encode())
 
     def write(self, number: int, records: Iterable[R], *, counts: Mapping[str, int]) -> None:
-        """Writes part `number`, which is then done."""
         notes = {name: str(count) for name, count in counts.items()}
         write_records(self.folder, _name_of(number), self._kind, records, notes=notes)
         self.done.add(number)
 
     def read(self, number: int) -> Iterator[R]:
-        """The records of part `number`."""
         return read_records(self.folder, _name_of(number), self._kind)
 
     def counts(self, number: int) -> dict[str, int]:
-        """The counts stored with part `number`."""
         notes = describe(self.folder, _name_of(number)).notes
         return {name: int(count) for name, count in notes.items()}
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
-from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
 from rookery.errors import SetupError
@@ -32,10 +31,8 @@ importance ratios need a distribution that is not truncated.
 """
 
 
-class ServerSettings(RunSettings, AccessSettings):
+class ServerSettings(RunSettings, AccessSettings, env_prefix="INFERENCE_"):
     """Runs one vLLM server that loads new policy versions."""
-
-    model_config = SettingsConfigDict(env_prefix="INFERENCE_")
 
     model: str = "models/rook-tiny"
     """Base model: a directory, a Hugging Face id, or the URL of a folder, such as s3://bucket/sft/model. Its

@@ -43,10 +43,8 @@ KL_ALIASES = {"forward": "policy_reference", "reverse": "reference_policy"}
 """RookWorld's names of the divergences, still accepted. Earlier versions recorded them."""
 
 
-class KlSettings(Settings):
+class KlSettings(Settings, help_group="kl"):
     """The KL penalty to the base model."""
-
-    help_group: ClassVar[str] = "kl"
 
     kl: Annotated[KlKind, BeforeValidator(lambda value: KL_ALIASES.get(str(value), value))] = "none"
     """KL penalty to the base model. policy_reference is D(policy || base), reference_policy is
@@ -67,10 +65,8 @@ class KlSettings(Settings):
         return self.kl != "none" or (self.kl_report_every > 0 and step % self.kl_report_every == 0)
 
 
-class EntropySettings(Settings):
+class EntropySettings(Settings, help_group="entropy"):
     """The entropy bonus, which keeps the policy from giving the same answer every time."""
-
-    help_group: ClassVar[str] = "entropy"
 
     entropy_coefficient: NonNegativeFloat = 0.0
     """Weight of the entropy of the next token, in nats. With a target, the initial weight."""
@@ -80,13 +76,11 @@ class EntropySettings(Settings):
     """How fast the weight adapts: its change per step and nat between the target and the entropy."""
 
 
-class PpoSettings(Settings):
+class PpoSettings(Settings, help_group="ppo, with --objective ppo"):
     """Settings of PPO, which learns a baseline for each token: generalised advantage estimation.
 
     With `baseline`, the rewards are those of a group less its baseline, so that both count.
     """
-
-    help_group: ClassVar[str] = "ppo, with --objective ppo"
 
     gamma: float = Field(default=1.0, gt=0.0, le=1.0)
     """Discount factor per token."""
@@ -104,10 +98,10 @@ class PpoSettings(Settings):
     """Optimizer steps per pass. The groups are shuffled for each pass."""
 
 
-class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySettings):
+class ObjectiveSettings(
+    ConditionalSettings, PpoSettings, KlSettings, EntropySettings, help_group="objective"
+):
     """The policy-gradient objective: surrogate, advantages, weights of the loss, KL to the base, entropy."""
-
-    help_group: ClassVar[str] = "objective"
 
     conditions: ClassVar[Mapping[str, When]] = {
         "clip_low": _CLIPPING,

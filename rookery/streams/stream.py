@@ -107,7 +107,6 @@ class Stream:
         logger.error("dead-lettered entry %s of %s: %s", entry_id, self._name, reason)
 
     def length(self) -> int:
-        """The number of entries in the stream, delivered or not."""
         return int(self.redis.call(lambda client: client.xlen(self._key)))
 
     def pending(self) -> int:

@@ -53,11 +53,8 @@ class SearchResult:
 
 
 def find_largest(probe: Callable[[int], Profile], *, first: int, most: int) -> SearchResult:
-    """Tries `first` positions, then twice as many, up to `most`. If `first` do not fit, it tries one.
-
-    Raises:
-        SetupError: not even one position fits.
-    """
+    """Tries `first` positions, then twice as many, up to `most`. If `first` do not fit, it tries one. Raises
+    `SetupError` if not even one position fits."""
     tried: list[Profile] = []
     best: Profile | None = None
     size: int | None = min(first, most)
@@ -98,10 +95,7 @@ def resolve_micro_batch_tokens(settings: TrainerSettings, policy: Policy) -> Tra
     """Returns `settings` with the tokens of a forward pass. If they are `auto`, they are measured.
 
     Rows are measured at their maximum length, or at `ROW`, up to as many rows as a step has groups. A run
-    that resumes on the same device uses its earlier result.
-
-    Raises:
-        SetupError: not even one row fits.
+    that resumes on the same device uses its earlier result. Raises `SetupError` if not even one row fits.
     """
     if settings.micro_batch_tokens:
         return settings

@@ -49,10 +49,7 @@ def train(
     world: World = World(),  # noqa: B008 - without state
 ) -> None:
     """Trains from `commit`, or a new run if it is None, until `max_steps` are done or `stopping` is set.
-
-    Raises:
-        Conflict: another trainer has taken over the run.
-    """
+    Raises `Conflict` if another trainer has taken over the run."""
     trainer = PolicyTrainer(settings, policy, world)
     commit = _start_from(commit, trainer, run)
     publisher.publish(_adapter(settings, commit))
@@ -122,12 +119,9 @@ def _take_steps(
 
 
 def check_resumable(settings: TrainerSettings, run: RunStreams) -> Commit | None:
-    """The commit to resume from, or None for a new run. Must be called before the run is taken over.
-
-    Raises:
-        SetupError: the folder is of another run, is damaged, or was made with other settings; or Redis knows
-            another version, so that version numbers would restart.
-    """
+    """The commit to resume from, or None for a new run. Must be called before the run is taken over. Raises
+    `SetupError` if the folder is of another run, is damaged, or was made with other settings; or Redis knows
+    another version, so that version numbers would restart."""
     commit = commits.to_resume(
         settings.adapters_dir, fingerprint=settings.fingerprint(), from_version=settings.from_version
     )

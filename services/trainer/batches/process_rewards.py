@@ -35,11 +35,7 @@ logger = logging.getLogger(__name__)
 
 @cache
 def tokenizer_of(model: str) -> Tokenizer:
-    """The tokenizer of a model, which must be a fast one.
-
-    Raises:
-        SetupError: the model has none.
-    """
+    """The tokenizer of a model, which must be a fast one. Raises `SetupError` if the model has none."""
     path = model_folder(model) / "tokenizer.json"
     if not path.is_file():
         raise SetupError(f"process_rewards needs the places of tokens in the text, but there is no {path}")

@@ -38,11 +38,8 @@ class Alternatives:
 
     @classmethod
     def of(cls, value: Any) -> "Alternatives":
-        """Reads an entry of the column `alternatives`. The weights are divided by their sum.
-
-        Raises:
-            InvalidInput: the entry is malformed.
-        """
+        """Reads an entry of the column `alternatives`. The weights are divided by their sum. Raises
+        `InvalidInput` if the entry is malformed."""
         quoted = str(value)[:120]
         try:
             start, end = int(value["start"]), int(value["end"])
@@ -71,20 +68,15 @@ class Chat:
 
 def parse_chat(row: Mapping[str, Any], *columns: str) -> Chat:
     """Builds a chat from the messages of these columns and from `alternatives`, if the row has them.
-
-    Raises:
-        InvalidInput: the messages or alternatives are malformed, or the last message is not the assistant's.
-    """
+    Raises `InvalidInput` if the messages or alternatives are malformed, or the last message is not the
+    assistant's."""
     messages = join_messages(*(row[name] for name in columns))
     return Chat(messages, [Alternatives.of(value) for value in row.get("alternatives") or ()])
 
 
 def parse_completion(row: Mapping[str, Any]) -> Chat:
-    """Builds a plain chat from the texts `prompt` and `completion`, as TRL's `SFTTrainer` names them.
-
-    Raises:
-        InvalidInput: one of them is not text.
-    """
+    """Builds a plain chat from the texts `prompt` and `completion`, as TRL's `SFTTrainer` names them. Raises
+    `InvalidInput` if one of them is not text."""
     for name in ("prompt", "completion"):
         if not _is_text(row.get(name)):
             raise InvalidInput(f"{name} is not text: {str(row.get(name))[:120]!r}")
@@ -93,12 +85,9 @@ def parse_completion(row: Mapping[str, Any]) -> Chat:
 
 
 def join_messages(*parts: Any) -> Messages:
-    """Joins lists of messages, such as a prompt's and an answer's, into one chat with the answer last.
-
-    Raises:
-        InvalidInput: a part is not a list of messages (a prompt may be plain text, for example), or the last
-            message is not the assistant's.
-    """
+    """Joins lists of messages, such as a prompt's and an answer's, into one chat with the answer last. Raises
+    `InvalidInput` if a part is not a list of messages (a prompt may be plain text, for example), or the last
+    message is not the assistant's."""
     chat: Messages = []
     for part in parts:
         if not isinstance(part, list):
@@ -129,11 +118,9 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any, *, after_end: bool = False) 
     Templates such as ChatML write a line break after that token, where generation has stopped. `after_end`
     keeps it.
 
-    Prompt and answer are tokenised separately, as they are when the model generates.
-
-    Raises:
-        InvalidInput: a chat has no prompt; the template rejects it, or does not render it as its prompt plus
-            the answer, so that the assistant's tokens are unknown; or alternatives do not fit the tokens.
+    Prompt and answer are tokenised separately, as they are when the model generates. Raises `InvalidInput` if
+    a chat has no prompt; the template rejects it, or does not render it as its prompt plus the answer, so
+    that the assistant's tokens are unknown; or alternatives do not fit the tokens.
     """
     answers, prompts = [], []
     ends = tuple(token.content for token in tokenizer.added_tokens_decoder.values() if token.special)
@@ -188,9 +175,7 @@ def _whole_tokens(
     """Returns a span of `content` as one of `answer`, what the chat template makes of it.
 
     A token may begin with the space before the span, or end after it: all texts then have these characters.
-
-    Raises:
-        InvalidInput: the span is not in the answer, or its text is not among the alternatives.
+    Raises `InvalidInput` if the span is not in the answer, or its text is not among the alternatives.
     """
     text, shift = content[span.start : span.end], answer.find(content)
     if shift < 0 or not text or text not in span.texts:

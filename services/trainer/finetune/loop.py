@@ -71,12 +71,9 @@ F = TypeVar("F", bound=FinetuneSettings)
 
 def start_run(settings: F) -> tuple[Path, F]:
     """Sets the seed and the number of threads. Returns the folder of the model to start from, and the
-    settings with this process's device and a warm-up that ends.
-
-    Raises:
-        InvalidInput: the run is already finished.
-        SetupError: there is no such model, device or kind of store, or the folder `out` cannot be made.
-    """
+    settings with this process's device and a warm-up that ends. Raises `InvalidInput` if the run is already
+    finished; `SetupError` if there is no such model, device or kind of store, or the folder `out` cannot be
+    made."""
     settings = own_device(settings)
     finished = make_folder(settings.out, setting="--out") / "model"
     if finished.exists():

@@ -35,11 +35,8 @@ _CHUNK_LOGITS = 1 << 26
 
 
 def load_chat_tokenizer(path: Path) -> Any:
-    """Loads the model's tokenizer. If it has no chat template, it gets `PLAIN_TEMPLATE`.
-
-    Raises:
-        SetupError: there is none.
-    """
+    """Loads the model's tokenizer. If it has no chat template, it gets `PLAIN_TEMPLATE`. Raises `SetupError`
+    if there is none."""
     with named_in_errors(path):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.chat_template is None:
@@ -48,11 +45,8 @@ def load_chat_tokenizer(path: Path) -> Any:
 
 
 def load_sequence_classifier(path: Path, *, dtype: torch.dtype, pad_id: int) -> Any:
-    """Loads a model with a head of one number, `score`. The head is new unless the directory has one.
-
-    Raises:
-        SetupError: there is no such model, it also reads images or sound, or it lacks other weights.
-    """
+    """Loads a model with a head of one number, `score`. The head is new unless the directory has one. Raises
+    `SetupError` if there is no such model, it also reads images or sound, or it lacks other weights."""
     with named_in_errors(path):
         config = config_without_dropout(path)
     config.num_labels, config.pad_token_id = 1, pad_id
@@ -77,11 +71,8 @@ def load_sequence_classifier(path: Path, *, dtype: torch.dtype, pad_id: int) -> 
 
 
 def hidden_states(model: Any, batch: TokenBatch) -> torch.Tensor:
-    """Returns the last hidden states, flattened [B * T, D], of a model with or without an adapter.
-
-    Raises:
-        SetupError: the rows need attention in blocks, which the model does not support.
-    """
+    """Returns the last hidden states, flattened [B * T, D], of a model with or without an adapter. Raises
+    `SetupError` if the rows need attention in blocks, which the model does not support."""
     unwrapped = model.get_base_model() if hasattr(model, "get_base_model") else model
     attention = None
     if batch.blocks:
@@ -130,10 +121,8 @@ def base_dtype(settings: FinetuneSettings) -> torch.dtype:
 
 def prepare_model(model: Any, settings: FinetuneSettings, *, trained_whole: tuple[str, ...] = ()) -> Any:
     """Returns the model on its device in training mode, with an adapter if the settings ask for one.
-
-    Raises:
-        SetupError: `max_length` is more than the model's positions, or `lora_targets` do not fit the model.
-    """
+    Raises `SetupError` if `max_length` is more than the model's positions, or `lora_targets` do not fit
+    the model."""
     check_length(model, settings.max_length, name=f"--max-length {settings.max_length}")
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -141,11 +141,8 @@ def save_checkpoint(
 def restore_checkpoint(
     out: Path, weights: Weights, optimizer: torch.optim.Optimizer, *, fingerprint: Mapping[str, str]
 ) -> int:
-    """Loads the newest checkpoint and returns its step; 0 if there is none.
-
-    Raises:
-        InvalidInput: it is damaged, or was made with other settings, which the message names.
-    """
+    """Loads the newest checkpoint and returns its step; 0 if there is none. Raises `InvalidInput` if it is
+    damaged, or was made with other settings, which the message names."""
     folder = next((out / name for name in _CHECKPOINTS if (out / name).exists()), None)
     if folder is None:
         return 0

@@ -194,11 +194,7 @@ def _set_gauges(name: str, value: float) -> None:
 
 
 def write_token_figures(
-    settings: TrainerSettings,
-    groups: Sequence[TraceGroup],
-    figures: FiguresByTrace,
-    *,
-    version: int,
+    settings: TrainerSettings, groups: Sequence[TraceGroup], figures: FiguresByTrace, *, version: int
 ) -> None:
     """Writes the importance ratios and advantages of a step's tokens for the viewer.
 

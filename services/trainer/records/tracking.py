@@ -213,10 +213,8 @@ def run_artifacts(folder: Path) -> list[Artifact]:
 def track(folder: Path, *, enabled: bool, params: Mapping[str, Any]) -> Iterator[Tracker]:
     """Yields the tracker of a run folder, whose `run_artifacts` go to MLflow at the end.
 
-    Of several processes, only rank 0 records.
-
-    Raises:
-        SetupError: tracking is wanted but mlflow is not installed.
+    Of several processes, only rank 0 records. Raises `SetupError` if tracking is wanted but mlflow is not
+    installed.
     """
     if not enabled or not is_rank_zero():
         yield Tracker()

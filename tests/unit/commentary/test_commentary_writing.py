@@ -11,17 +11,7 @@ from hypothesis import strategies as st
 
 from bench.annotations.mutations import mutations
 from chess_datasets.annotate.study import tempting_moves
-from commentary import (
-    LENGTHS,
-    VOICES,
-    Line,
-    Score,
-    Study,
-    move_statements,
-    position_statements,
-    read,
-    write,
-)
+from commentary import LENGTHS, VOICES, Line, Score, Study, move_statements, position_statements, read, write
 from commentary.concept import move_findings
 from commentary.concepts.tactics import pins_on
 from commentary.exchange import is_absurd

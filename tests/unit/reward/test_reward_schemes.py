@@ -25,8 +25,7 @@ BY_ENGINE = [name for name in JUDGES if TERMS[name].uses != "model"]
 moves = st.sampled_from(JUDGES)
 weights = st.sampled_from(["", "0.1*", "2*", "1000*", ".5*"])
 sums = st.builds(
-    "{}{}+{}format+{}length(100)+{}candidates(2)+{}truth+{}mate".format,
-    *(weights, moves, *[weights] * 5),
+    "{}{}+{}format+{}length(100)+{}candidates(2)+{}truth+{}mate".format, *(weights, moves, *[weights] * 5)
 )
 SAID = ("White is to move.", "Material is level.", "White has a passed pawn on e2.", "Black is in check.")
 texts = st.sampled_from(["", TIDY, *SAID, " ".join(SAID), "x" * 50, "x" * 150, "x" * 5000])

@@ -10,15 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from rookery.errors import SetupError
-from rookery.hub import (
-    cache_dir,
-    cached,
-    check_allowed,
-    identity,
-    model_folder,
-    weight_files,
-    weights_digest,
-)
+from rookery.hub import cache_dir, cached, check_allowed, identity, model_folder, weight_files, weights_digest
 from tests.conftest import ROOT
 from tests.hub import write_snapshot
 
