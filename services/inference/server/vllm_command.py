@@ -69,6 +69,8 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         "served-model-name": settings.served_name,
         "host": settings.host,
         "port": port,
+        # Mistral's own library, which vLLM prefers, knows no chat template; the trainer has transformers'.
+        "tokenizer-mode": "hf",
         "load-format": "safetensors",  # never a pickle, which is code
         "allowed-origins": "[]",  # pages in a browser on this machine are no callers
         **{name.replace("_", "-"): value for name, value in settings.access.server_tls().items()},

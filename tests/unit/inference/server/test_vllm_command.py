@@ -203,6 +203,7 @@ def test_neither_pickles_nor_pages_nor_embeddings_nor_adapters_by_name_are_taken
     variables = vllm_command.environment(chosen, {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}, cpu=True)
 
     assert option(command, "--load-format") == "safetensors"
+    assert option(command, "--tokenizer-mode") == "hf", "the trainer's, also for Mistral's models"
     assert option(command, "--allowed-origins") == "[]"
     assert "--no-enable-prompt-embeds" in command
     assert "--no-trust-remote-code" in command
