@@ -1,6 +1,7 @@
 """SmolLM2, a real language model, from data to the evaluation, as docs/smollm2.md goes, with few steps."""
 
 import json
+import math
 import subprocess
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def test_from_data_to_the_evaluation(smollm2: Path, tmp_path: Path) -> None:
     trained = rows(tmp_path / "runs" / "r" / "metrics.jsonl")
     assert [row["step"] for row in trained] == [1, 2]
     assert max(row["mismatch_mean"] for row in trained) < 2e-5
-    assert min(row["grad_norm"] for row in trained) > 0
+    assert all(math.isfinite(row["reward"]) for row in trained)
 
     run("merge OUT/runs/r@2 --out OUT/merged")
     assert read_manifest(tmp_path / "merged")["style"] == STYLE
