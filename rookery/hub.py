@@ -117,6 +117,71 @@ def chat_template(folder: Path) -> str:
     return ""
 
 
+PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+"""Chat template for models without one, such as GPT-2: joins the messages' texts, as `rookery sft` does."""
+
+_FOLD_SYSTEM = (
+    "{%- if messages | length > 1 and messages[0].role == 'system' -%}"
+    "{%- set messages = [{'role': messages[1].role, "
+    "'content': messages[0].content + '\\n\\n' + messages[1].content}] + messages[2:] -%}{%- endif -%}"
+)
+
+
+BOS = "{{ bos_token }}"
+
+
+def begins_with_bos(folder: Path) -> bool:
+    """Whether the tokenizer in a folder puts a BOS token before every text, as those of Llama and Gemma do.
+
+    Chat templates write that token themselves.
+    """
+    for name in ("tokenizer_config.json", "tokenizer.json"):
+        try:
+            values = json.loads((folder / name).read_text())
+            if "add_bos_token" in values:
+                return bool(values["add_bos_token"])
+            processor = values["post_processor"]
+            steps = processor.get("processors", [processor])
+            return any("SpecialToken" in step["single"][0] for step in steps if "single" in step)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            continue
+    return False
+
+
+def with_system_role(template: str) -> str:
+    """A chat template, so changed that it shows system messages, which Gemma 2's refuses, as Mistral's does.
+
+    They are put before the user's first message, as in Gemma 3's template and mistral-common. A template that
+    shows them, or that cannot be tried here, is returned as it is.
+    """
+    if _shows_system(template):
+        return template
+    folding = _FOLD_SYSTEM + template
+    return folding if _shows_system(folding) else template
+
+
+def _shows_system(template: str) -> bool:
+    from jinja2 import TemplateError
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    def refuse(message: str) -> None:
+        raise TemplateError(message)
+
+    mark = "the system's message"
+    messages = [{"role": "system", "content": mark}, {"role": "user", "content": "a question"}]
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    try:
+        return mark in environment.from_string(template).render(
+            messages=messages, add_generation_prompt=True, bos_token="", eos_token="", raise_exception=refuse
+        )
+    except TemplateError:
+        return False
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # it needs more than this
+        return True
+
+
 def text_folder(model: str, *, download: bool = True) -> Path:
     """A directory with a model's configuration, tokenizer and template, perhaps without its weights.
 

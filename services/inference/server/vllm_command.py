@@ -11,7 +11,15 @@ from pathlib import Path
 
 from rookery.config.inference import SAMPLING_DEFAULTS, ServerSettings
 from rookery.errors import SetupError
-from rookery.hub import chat_template, model_folder, text_folder
+from rookery.hub import (
+    BOS,
+    PLAIN_TEMPLATE,
+    begins_with_bos,
+    chat_template,
+    model_folder,
+    text_folder,
+    with_system_role,
+)
 
 WORKER_EXTENSION = "services.inference.server.full_weights.FullWeightsWorker"
 
@@ -28,9 +36,6 @@ is 16384, each with memory of its own before the first is generated."""
 SPARE_LORAS = 32
 """How many more adapters vLLM may hold in memory than it has slots. It reads an evicted one from disk again,
 and crashes if the trainer has deleted it: a leased version may be older than all that are kept on disk."""
-
-PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-"""Chat template for models without one, such as GPT-2: joins the messages' texts, as `rookery sft` does."""
 
 
 def vllm_is_cpu_build() -> bool:
@@ -64,6 +69,8 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         "served-model-name": settings.served_name,
         "host": settings.host,
         "port": port,
+        # Mistral's own library, which vLLM prefers, knows no chat template; the trainer has transformers'.
+        "tokenizer-mode": "hf",
         "load-format": "safetensors",  # never a pickle, which is code
         "allowed-origins": "[]",  # pages in a browser on this machine are no callers
         **{name.replace("_", "-"): value for name, value in settings.access.server_tls().items()},
@@ -86,8 +93,8 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         arguments["max-model-len"] = min(_model_limit(settings), CPU_BATCH_TOKENS)
     if settings.thinking is not None:
         arguments["default-chat-template-kwargs"] = json.dumps({"enable_thinking": settings.thinking})
-    if folder and not chat_template(folder):
-        arguments["chat-template"] = PLAIN_TEMPLATE
+    if folder and (template := _template(folder)) != chat_template(folder):
+        arguments["chat-template"] = template
     arguments |= _versions(settings)
     if cpu:
         arguments["block-size"] = CPU_BLOCK_TOKENS
@@ -130,6 +137,13 @@ def _text_folder(model: str) -> Path | None:
         return text_folder(model)
     except SetupError:
         return None
+
+
+def _template(folder: Path) -> str:
+    """The chat template that `rookery sft` uses too."""
+    if template := chat_template(folder):
+        return with_system_role(template)
+    return BOS + PLAIN_TEMPLATE if begins_with_bos(folder) else PLAIN_TEMPLATE
 
 
 def _sampling(settings: ServerSettings, folder: Path | None) -> dict[str, float]:

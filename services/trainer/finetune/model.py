@@ -16,6 +16,7 @@ from transformers.utils import logging as transformers_logging
 
 from rookery.config.finetune import FinetuneSettings
 from rookery.errors import SetupError
+from rookery.hub import BOS, begins_with_bos, with_system_role
 from services.trainer.attention import hugging_face
 from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.distributed.placement import computes_in_bf16, device_named
@@ -35,13 +36,32 @@ _CHUNK_LOGITS = 1 << 26
 
 
 def load_chat_tokenizer(path: Path) -> Any:
-    """Loads the model's tokenizer. If it has no chat template, it gets `PLAIN_TEMPLATE`. Raises `SetupError`
-    if there is none."""
+    """Loads the model's tokenizer, with the chat template that the server uses too.
+
+    Without a template, it gets `PLAIN_TEMPLATE`. One that refuses system messages shows them to the user.
+
+    Raises:
+        SetupError: there is none.
+    """
     with named_in_errors(path):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.chat_template is None:
-        tokenizer.chat_template = PLAIN_TEMPLATE
+        tokenizer.chat_template = BOS + PLAIN_TEMPLATE if begins_with_bos(path) else PLAIN_TEMPLATE
+    elif isinstance(tokenizer.chat_template, str):
+        tokenizer.chat_template = with_system_role(tokenizer.chat_template)
     return tokenizer
+
+
+def stop_at(token: int, model: Any, tokenizer: Any) -> None:
+    """Lets the generation config of `model` name the special token with which the answers end.
+
+    Servers stop at those, and at the tokenizer's end token, which for Llama 3 is another one.
+    """
+    stops = model.generation_config.eos_token_id
+    known = stops if isinstance(stops, list) else [number for number in (stops,) if number is not None]
+    added = tokenizer.added_tokens_decoder.get(token)
+    if added and added.special and token not in (tokenizer.eos_token_id, *known):
+        model.generation_config.eos_token_id = [*known, token]
 
 
 def load_sequence_classifier(path: Path, *, dtype: torch.dtype, pad_id: int) -> Any:

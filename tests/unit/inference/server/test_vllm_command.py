@@ -9,8 +9,10 @@ import pytest
 
 from rookery.config.inference import ServerSettings
 from rookery.errors import SetupError
+from rookery.hub import BOS, PLAIN_TEMPLATE, with_system_role
 from services.inference.server import vllm_command
 from tests.certificates import Authority
+from tests.chat_models import MISTRAL_TEMPLATE
 from tests.hub import write_snapshot
 
 
@@ -175,14 +177,18 @@ def test_a_model_that_knows_no_chat_gets_the_plain_template(model: Path) -> None
         command = vllm_command.command(settings("--model", str(model)), port=1, cpu=True)
         return option(command, "--chat-template") if "--chat-template" in command else None
 
-    assert template() == vllm_command.PLAIN_TEMPLATE
+    assert template() == PLAIN_TEMPLATE
     (model / "tokenizer_config.json").write_text("{}")
-    assert template() == vllm_command.PLAIN_TEMPLATE
+    assert template() == PLAIN_TEMPLATE
+    (model / "tokenizer_config.json").write_text('{"add_bos_token": true}')
+    assert template() == BOS + PLAIN_TEMPLATE
     (model / "tokenizer_config.json").write_text('{"chat_template": "x"}')
     assert template() is None
     (model / "tokenizer_config.json").unlink()
     (model / "chat_template.jinja").write_text("x")
     assert template() is None
+    (model / "chat_template.jinja").write_text(MISTRAL_TEMPLATE)
+    assert template() == with_system_role(MISTRAL_TEMPLATE) != MISTRAL_TEMPLATE
 
 
 def test_gpt2_says_its_limit_in_its_own_way(model: Path) -> None:
@@ -197,6 +203,7 @@ def test_neither_pickles_nor_pages_nor_embeddings_nor_adapters_by_name_are_taken
     variables = vllm_command.environment(chosen, {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}, cpu=True)
 
     assert option(command, "--load-format") == "safetensors"
+    assert option(command, "--tokenizer-mode") == "hf", "the trainer's, also for Mistral's models"
     assert option(command, "--allowed-origins") == "[]"
     assert "--no-enable-prompt-embeds" in command
     assert "--no-trust-remote-code" in command
