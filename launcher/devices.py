@@ -7,6 +7,9 @@ from rookery.errors import SetupError
 
 _TIMEOUT_S = 10.0
 
+OLDEST_DRIVERS = {12: 525, 13: 580}
+"""The oldest NVIDIA driver for each CUDA, by their major versions (CUDA's release notes, table 3)."""
+
 
 def list_gpus() -> list[str]:
     """A line about each GPU that the NVIDIA driver lists; none without a driver."""
