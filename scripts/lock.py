@@ -5,8 +5,8 @@ locks serve, and pins what is installed here, with the hashes that the package i
 resolves nothing itself: to move a version, install it, run the tests, run this. The versions in
 `trainers.txt` and `smollm2.txt` are written by hand, and this adds their hashes.
 
-Of `gpu.txt`, the packages that a CPU machine has too are its own, and uv resolves the others around them, which this
-environment lacks. They stay as they are while they fit: to move one, delete its lines first.
+The packages of `gpu.txt` that a CPU machine has too are the same, and uv resolves the others around them,
+which this environment lacks. They stay as they are while they fit: to move one, delete its lines first.
 """
 
 import importlib.metadata
@@ -91,8 +91,7 @@ WITHOUT_TORCH = """\
 """
 
 FOR_GPUS = """\
-# Of torch, vLLM and CUDA these are PyPI's builds, for NVIDIA's driver 580 or newer. The images for GPUs take what they
-# need of it.
+# Torch, vLLM and CUDA are PyPI's builds, for NVIDIA's driver 580 or newer. GPU images take theirs from it.
 """
 
 FOOTER = "# Written by scripts/lock.py; do not edit.\n"

@@ -1,4 +1,7 @@
-"""`make setup` on a machine with NVIDIA's driver, up to what it would download. nvidia-smi, df and apt-get are stand-ins."""
+"""`make setup` on a machine with NVIDIA's driver, up to what it would download.
+
+nvidia-smi, df and apt-get are stand-ins.
+"""
 
 import os
 import re
