@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from vllm import SamplingParams
 from vllm.entrypoints.openai.models.protocol import BaseModelPath
+from vllm.inputs import tokens_input
 from vllm.lora.request import LoRARequest
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
@@ -138,7 +139,7 @@ class VllmEngine:
         self, token_ids: list[int], params: SamplingParams, lora: LoRARequest | None, *, priority: int = 0
     ) -> "RequestOutput":
         stream = self._client.generate(
-            {"prompt_token_ids": token_ids},
+            tokens_input(token_ids),
             params,
             f"rookery-{uuid.uuid4().hex}",
             lora_request=lora,
