@@ -30,6 +30,7 @@ from launcher.services import SERVICES, as_flags
 from launcher.supervisor import running
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
+from rookery.config.inference import ServerSettings
 from rookery.errors import SetupError
 from rookery.hub import DIGEST, model_folder, text_digest, weights_digest
 from rookery.model_defaults import model_defaults
@@ -175,9 +176,18 @@ class _Player:
     def at(self, url: str, model: str, device: str) -> str:
         """The spec of the player at an endpoint that serves it as `model` on a CPU or GPU."""
         # The server rounds differently on them.
-        source = f"{self.options['source']}:{'gpu' if device.isdecimal() else 'cpu'}"
+        source = f"{self.options['source']}:{'gpu' if device.isdecimal() else 'cpu'}{_server_settings(self)}"
         options = {**self.options, "source": source, **AccessSettings().access.player_options}
         return ",".join((f"{url}#{model}", *(f"{key}={value}" for key, value in options.items())))
+
+
+def _server_settings(player: _Player) -> str:
+    """What the environment and the TOML file set for the server, if it changes the player's answers."""
+    settings = ServerSettings.parse([], prog="rookery serve inference")
+    values = settings.model_dump(include={"thinking", "sampling", "max_model_len"}, exclude_defaults=True)
+    if "thinking" in player.options:  # it is part of each request
+        values.pop("thinking", None)
+    return "".join(f":{name}={value}" for name, value in sorted(values.items()))
 
 
 def _is_served(spec: str) -> bool:

@@ -42,7 +42,13 @@ class RookeryError(Exception):
     retry_after_s: float | None = None
 
     def __str__(self) -> str:
-        message = printable(mask_text(super().__str__()))  # before the cut, which could be in a password
+        text = super().__str__()
+        if len(text) > 10 * MESSAGE_CHARS:  # masks take time
+            text = text[: 10 * MESSAGE_CHARS]
+            word = (text.split() or [""])[-1]
+            url = len(text) - len(word) + word.find("://") if text.endswith(word) and "://" in word else None
+            text = text[:url]  # a mask would not know the beginning of a password
+        message = printable(mask_text(text))  # before the cut, which could be in a password
         return message if len(message) <= MESSAGE_CHARS else f"{message[:MESSAGE_CHARS]}..."
 
     @property

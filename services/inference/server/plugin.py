@@ -38,7 +38,7 @@ from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import adapter as lora
 from services.inference.server import full_weights, move
 from services.inference.server.adapter import AdapterRules
-from services.inference.server.download import DownloadingRules
+from services.inference.server.download import DownloadingRules, most_weights
 from services.inference.server.drain import DrainMiddleware, RequestDrainer, shut_down_on_signal
 from services.inference.server.follower import POLL_S, PolicyFollower
 from services.inference.server.full_weights import FullWeightsRules
@@ -339,6 +339,7 @@ def _downloading(rules: VersionChecks, settings: ServerSettings, stopping: threa
         settings.adapter_url,
         root=settings.adapter_root,
         names=(kind.CONFIG_FILE, kind.WEIGHTS_FILE),
+        max_weights=most_weights(settings.model_dir),
         access=settings.access,
         # More than are loaded: vLLM reads an adapter that it has evicted from disk again.
         keep=4 if settings.full_weights else settings.max_loras + settings.leases + SPARE_DOWNLOADS,
