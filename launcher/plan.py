@@ -362,10 +362,13 @@ def _thinking(settings: UpSettings) -> dict[str, object]:
 
 
 def _device(name: str, settings: UpSettings) -> str:
-    if name == "inference":
-        return place(settings.inference_device, preferred=0, gpus=count_gpus())
-    devices, gpus = settings.trainer_device.split(","), count_gpus()
-    return ",".join(place(device, preferred=1, gpus=gpus) for device in devices)
+    serving = settings.inference_device.split(",")
+    # The trainer's is the first that does not serve.
+    devices, preferred = (
+        (serving, 0) if name == "inference" else (settings.trainer_device.split(","), len(serving))
+    )
+    gpus = count_gpus()
+    return ",".join(place(device, preferred=preferred, gpus=gpus) for device in devices)
 
 
 def _ports(service: str, ports: Ports, overrides: Overrides) -> dict[str, int]:
