@@ -159,6 +159,12 @@ def _check_together(plan: Plan, *, evaluate_every: int) -> None:
     server = cast("ServerSettings", plan.settings["inference"].values)
     if (folder := Path(trainer.model)).is_dir():  # a model that is not downloaded yet is checked later
         trainer.check_model(folder)
+    rollouts = cast("RolloutsSettings", plan.settings["rollouts"].values)
+    if server.max_model_len and rollouts.max_tokens >= server.max_model_len:
+        raise SetupError(
+            f"answers of {rollouts.max_tokens} tokens leave no room for a prompt in inference.max_model_len="
+            f"{server.max_model_len} (--max-tokens, --set inference.max_model_len)"
+        )
     if evaluate_every and server.full_weights:
         raise SetupError(
             f"--evaluate-every {evaluate_every}: versions can only be evaluated in a run whose server keeps "

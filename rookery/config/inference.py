@@ -18,7 +18,7 @@ from rookery.errors import SetupError
 from rookery.hub import model_folder
 from rookery.prompt import StyleName
 from rookery.remote import local_folder
-from rookery.settings import Port, RunSettings
+from rookery.settings import Port, PresetSettings, RunSettings
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
@@ -70,7 +70,7 @@ def vllm_flag(word: str) -> str:
     return name.lstrip("-") if re.match("--?[a-z]", name) else ""
 
 
-class ServerSettings(RunSettings, AccessSettings):
+class ServerSettings(RunSettings, PresetSettings, AccessSettings):
     """Runs one vLLM server that loads new policy versions."""
 
     model_config = SettingsConfigDict(env_prefix="INFERENCE_")
@@ -117,7 +117,8 @@ class ServerSettings(RunSettings, AccessSettings):
     """Whether a model that can think, such as Qwen3, does: enable_thinking of its chat template. Default: as
     the template has it. Requests may choose for themselves with chat_template_kwargs."""
     max_model_len: PositiveInt | None = None
-    """Longest prompt and completion together, in tokens. Default: the model's limit, on CPU at most 8192."""
+    """Longest prompt and completion together, in tokens, at most the model's limit. Default: that limit, and
+    on CPU at most 8192."""
     max_num_seqs: PositiveInt = 256
     """Completions generated at the same time; others wait."""
     kv_cache_gib: PositiveInt = 1

@@ -88,9 +88,11 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
     if settings.tensor_parallel_size > 1:
         arguments["tensor-parallel-size"] = settings.tensor_parallel_size
     if settings.max_model_len:
-        arguments["max-model-len"] = settings.max_model_len
+        arguments["max-model-len"] = min(settings.max_model_len, _model_limit(folder, settings.max_model_len))
     elif cpu:
-        arguments["max-model-len"] = min(_model_limit(settings), CPU_BATCH_TOKENS)
+        # Without chunked prefill, one batch must hold a whole prompt.
+        of_model = _model_limit(folder or model_folder(settings.model), CPU_BATCH_TOKENS)
+        arguments["max-model-len"] = min(of_model, CPU_BATCH_TOKENS)
     if settings.thinking is not None:
         arguments["default-chat-template-kwargs"] = json.dumps({"enable_thinking": settings.thinking})
     if folder and not chat_template(folder):
@@ -182,10 +184,10 @@ def _sampling(settings: ServerSettings, folder: Path | None) -> dict[str, float]
     return {name: value for name, value in values.items() if isinstance(value, int | float)}
 
 
-def _model_limit(settings: ServerSettings) -> int:
-    """The model's longest sequence. Without chunked prefill, one batch must hold a whole prompt."""
-    config = json.loads((model_folder(settings.model) / "config.json").read_text())
-    return int(config.get("max_position_embeddings", config.get("n_positions", CPU_BATCH_TOKENS)))
+def _model_limit(folder: Path | None, unknown: int) -> int:
+    """The model's longest sequence, or `unknown`."""
+    config = json.loads((folder / "config.json").read_text()) if folder else {}
+    return int(config.get("max_position_embeddings", config.get("n_positions", unknown)))
 
 
 def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool) -> dict[str, str]:
@@ -216,7 +218,9 @@ def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool)
 
 
 def _for_plugin(settings: ServerSettings) -> dict[str, str]:
-    fields = settings.model_dump(mode="json", exclude={"redis_url", "run"}, exclude_none=True)
+    fields = settings.model_dump(
+        mode="json", exclude={"redis_url", "run", "preset", "dry_run"}, exclude_none=True
+    )
     return {
         "ROOKERY_REDIS_URL": settings.redis_url,
         "ROOKERY_RUN": settings.run,

@@ -447,6 +447,10 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (["--set", "trainer.lr=abc"], r"^trainer: lr: .*\(got 'abc'; --set trainer.lr\)$"),
         (["--set", "trainer.compile=maybe"], "^trainer: compile: 'maybe' is neither true nor false"),
         (["--set", "trainer.lr=true"], "^trainer: lr: .*valid number"),
+        (
+            ["--max-tokens", "300", "--set", "inference.max_model_len=300"],
+            r"^answers of 300 tokens leave no room for a prompt in inference.max_model_len=300",
+        ),
         (["--set", "trainer.ratio_cap=2"], r"^trainer: ratio_cap=2.0 has no .* \(--set trainer.ratio_cap\)$"),
         (
             ["--set", "trainer.lr_schedule=cosine"],

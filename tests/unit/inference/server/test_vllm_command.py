@@ -36,6 +36,10 @@ def test_on_cpu_prompts_stay_whole_and_numbers_exact(model: Path) -> None:
     assert option(command, "--dtype") == "float32"
     assert option(command, "--logprobs-mode") == "processed_logprobs"
     assert option(command, "--max-model-len") == "384"
+    longer = vllm_command.command(
+        settings("--model", str(model), "--max-model-len", "999"), port=1, cpu=False
+    )
+    assert option(longer, "--max-model-len") == "384"
     assert option(command, "--port") == "8123"
     assert {"--enforce-eager", "--no-enable-chunked-prefill", "--enable-prefix-caching"} <= set(command)
 
