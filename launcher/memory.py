@@ -101,24 +101,20 @@ def memory_lines(
     def served(tokens: int) -> str:
         return _count(tokens // (answer_tokens or 1), least=1 if answer_tokens else 1000)
 
-    heads = (
-        "GPU     ",
-        "      serves",
-        " trains LoRA",
-        " all weights",
-        f"both: serves ({share:.0%})",
-        " trains LoRA",
-    )
+    widths = "  {:<8}  {:>12}  {:>12}  {:>12}  {:>18}  {:>12}"
+    heads = ("serves", "trains LoRA", "all weights", f"both: serves ({share:.0%})", "trains LoRA")
     yield f"memory of {model}: {needs.weights / 1e6:,.0f} million weights (computed, not measured)"
     yield f"  serves: {unit}; trains: tokens in a pass; both: on one GPU"
-    yield "  " + "  ".join(heads)
+    yield widths.format("GPU", *heads)
     for gib in gibs:
-        lora, whole = (needs.train_tokens(gib, all_weights=every) for every in (False, True))
-        cells = (served(needs.kv_tokens(gib)), _count(lora), _count(whole))
-        rest = gib * (1 - share)
-        cells += served(needs.kv_tokens(gib, share=share)), _count(needs.train_tokens(rest))
-        row = (cell.rjust(len(head)) for cell, head in zip(cells, heads[1:], strict=True))
-        yield "  " + "  ".join((f"{gib:g} GiB".ljust(len(heads[0])), *row))
+        yield widths.format(
+            f"{gib:g} GiB",
+            served(needs.kv_tokens(gib)),
+            _count(needs.train_tokens(gib)),
+            _count(needs.train_tokens(gib, all_weights=True)),
+            served(needs.kv_tokens(gib, share=share)),
+            _count(needs.train_tokens(gib * (1 - share))),
+        )
 
 
 def _count(count: int, *, least: int = 1000) -> str:
