@@ -69,7 +69,7 @@ class PolicyTrainer:
 
     @cached_property
     def _canary(self) -> CanaryScorer | None:
-        """Made before the first version is loaded, because it scores the base."""
+        """Made before the first version is loaded or trained, because it scores the base."""
         return CanaryScorer.of_base(self.policy, str(self.settings.model))
 
     def train_step(
@@ -78,6 +78,7 @@ class PolicyTrainer:
         """One step on a batch (see `step.train_step`). Before it, `mismatch` checks one group."""
         arguments = {"step": step, "state": state.as_json(), "dry_run": dry_run}
         self.world.command(lambda: encode("train_step", groups, **arguments))
+        _ = self._canary
         self.optimizer.zero_grad(set_to_none=True)  # a failed step may have left gradients
         measured = {} if dry_run else mismatch(self.policy, groups, step=step, settings=self.settings)
         stats = train_step(
