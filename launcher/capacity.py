@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from launcher.memory import memory_lines
+from launcher.memory import HALF, memory_lines
 from rookery.errors import SetupError
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.remote import PathOrUrl, find_run
-from rookery.settings import Settings
+from rookery.settings import Settings, read_preset
 
 logger = logging.getLogger(__name__)
 
@@ -42,10 +42,12 @@ class CapacitySettings(Settings, env_prefix="PLAN_"):
     The measured points have flags of their own; `--like` takes them from a run on machines of the same kind.
     """
 
+    preset: str | None = None
+    """Preset of a run, whose model, sizes and memory to compute."""
     model: str = ""
     """Model whose memory to compute: a directory or a Hugging Face id."""
-    gpu_gib: tuple[PositiveFloat, ...] = (16, 24, 80)
-    """Memory of the GPUs of --model. Repeatable."""
+    gpu_memory: tuple[PositiveFloat, ...] = (16, 24, 48, 80)
+    """GiB of the GPUs of --model or --preset. Repeatable."""
     gpus: NonNegativeInt = 2
     """GPUs of the run. 0: one machine without, whose cores all services share; points are for one core."""
     training_gpus: PositiveInt = 1
@@ -94,6 +96,12 @@ class CapacitySettings(Settings, env_prefix="PLAN_"):
     """Price of a GPU for an hour: an example, as is the next."""
     core_hour: NonNegativeFloat = 0.04
     """Price of a CPU core for an hour."""
+
+    @classmethod
+    def preset_values(cls, name: str) -> dict[str, Any]:
+        """What `up` has of the same name."""
+        up = read_preset(name)["up"]
+        return {key: up[key] for key in ("model", "group_size", "batch_groups", "staleness") if key in up}
 
     def points(self) -> Mapping[str, float]:
         """The measured points: those given, those of the run `like`, else the defaults. Raises `SetupError`
@@ -246,7 +254,15 @@ def plan(settings: CapacitySettings) -> int:
         lines.append(f"  {load.workers:>7}{load.groups_per_s:>11,.1f}{load.busy:>8.1%}")
     lines.append(f"  {saturation(redis_loads[0])}")
     if settings.model:
-        lines.extend(memory_lines(settings.model, settings.gpu_gib))
+        served = read_preset(settings.preset).get("inference", {}) if settings.preset else {}
+        lines.extend(
+            memory_lines(
+                settings.model,
+                settings.gpu_memory,
+                answer_tokens=served.get("max_model_len", 0),
+                share=served.get("gpu_memory", HALF),
+            )
+        )
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

@@ -159,6 +159,12 @@ def _check_together(plan: Plan, *, evaluate_every: int) -> None:
     server = cast("ServerSettings", plan.settings["inference"].values)
     if (folder := Path(trainer.model)).is_dir():  # a model that is not downloaded yet is checked later
         trainer.check_model(folder)
+    rollouts = cast("RolloutsSettings", plan.settings["rollouts"].values)
+    if server.max_model_len and rollouts.max_tokens >= server.max_model_len:
+        raise SetupError(
+            f"answers of {rollouts.max_tokens} tokens leave no room for a prompt in inference.max_model_len="
+            f"{server.max_model_len} (--max-tokens, --set inference.max_model_len)"
+        )
     if evaluate_every and server.full_weights:
         raise SetupError(
             f"--evaluate-every {evaluate_every}: versions can only be evaluated in a run whose server keeps "
@@ -355,10 +361,13 @@ def _thinking(settings: UpSettings) -> dict[str, object]:
 
 
 def _device(name: str, settings: UpSettings) -> str:
-    if name == "inference":
-        return place(settings.inference_device, preferred=0, gpus=count_gpus())
-    devices, gpus = settings.trainer_device.split(","), count_gpus()
-    return ",".join(place(device, preferred=1, gpus=gpus) for device in devices)
+    serving = settings.inference_device.split(",")
+    # The trainer's is the first that does not serve.
+    devices, preferred = (
+        (serving, 0) if name == "inference" else (settings.trainer_device.split(","), len(serving))
+    )
+    gpus = count_gpus()
+    return ",".join(place(device, preferred=preferred, gpus=gpus) for device in devices)
 
 
 def _ports(service: str, ports: Ports, overrides: Overrides) -> dict[str, int]:

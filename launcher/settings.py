@@ -89,7 +89,8 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
     seed: NonNegativeInt = 0
     """Seed of the order of the positions, of sampling and of training."""
     inference_device: str = "auto"
-    """`cpu`, or the index of the GPU for inference. auto: the first GPU, or the CPU if there is none."""
+    """`cpu`, or the index of the GPU for inference, or of several that share the model: 0,1. auto: the first
+    GPU, or the CPU if there is none."""
     trainer_device: str = "auto"
     """`cpu`, or the index of the GPU for training, or of several: 1,2,3. auto: the second GPU, else the
     first, else the CPU."""
@@ -146,8 +147,9 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
     @field_validator("inference_device", "trainer_device")
     @classmethod
     def _device(cls, device: str, info: ValidationInfo) -> str:
-        several = device.split(",") if info.field_name == "trainer_device" else [device]
-        if not (device == "auto" or set(several) == {"cpu"} or all(map(str.isdigit, several))):
+        names = device.split(",")
+        on_cpu = set(names) == {"cpu"} and (len(names) == 1 or info.field_name == "trainer_device")
+        if not (device == "auto" or on_cpu or all(map(str.isdigit, names))):
             raise ValueError("give auto, cpu or the index of a GPU")
         return device
 

@@ -96,6 +96,12 @@ class Settings(BaseSettings):
         return f"{cls.model_config.get('env_prefix', '')}{name}".upper()
 
     @classmethod
+    def default_preset(cls, stronger: Mapping[str, Any]) -> str | None:
+        """The preset to use if none is named, given the values of sources with higher precedence."""
+        del stronger
+        return None
+
+    @classmethod
     def preset_values(cls, name: str) -> dict[str, Any]:
         """The values that a preset has for these settings. Raises `SetupError` if there is no such preset, or
         it has no table for this service."""
@@ -292,12 +298,6 @@ class PresetSettings(Settings):
     """Name of a set of defaults for a whole run. An unknown name prints a list of them."""
     dry_run: bool = False
     """Print the resolved settings as TOML, each with its source, and exit."""
-
-    @classmethod
-    def default_preset(cls, stronger: Mapping[str, Any]) -> str | None:
-        """The preset to use if none is named, given the values of sources with higher precedence."""
-        del stronger
-        return None
 
     def write_resolved(self, folder: Path) -> None:
         """Writes the settings to `folder`, as a TOML file that can be used with ROOKERY_CONFIG."""

@@ -4,17 +4,19 @@ The launcher reads them from flags, environment and TOML. It passes them to vLLM
 variables (plus `ROOKERY_REDIS_URL` and `ROOKERY_RUN`), where the plugin reads them again.
 """
 
-from collections.abc import Set
+import re
+import shlex
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_validator
 
 from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.hub import local_model, model_folder
 from rookery.prompt import StyleName
-from rookery.settings import Port, RunSettings
+from rookery.settings import Port, PresetSettings, RunSettings
 
 SamplingName = Literal["model", "qwen3-thinking", "qwen3-non-thinking", "neutral"]
 
@@ -31,7 +33,40 @@ importance ratios need a distribution that is not truncated.
 """
 
 
-class ServerSettings(RunSettings, AccessSettings, env_prefix="INFERENCE_"):
+_OURS = "what this project promises rests on its value"
+VLLM_OWNED: Mapping[str, str] = {
+    "model": "--model", "served-model-name": "--model", "tokenizer": "--model", "revision": "--model",
+    "host": "--host", "port": "--port", "uds": "--host", "root-path": "--host", "api-key": "ROOKERY_TOKEN",
+    "ssl-keyfile": "--tls-key", "ssl-certfile": "--tls-cert", "ssl-ca-certs": "--tls-ca",
+    "ssl-cert-reqs": "--tls-ca",
+    "tensor-parallel-size": "--device 0,1", "device-ids": "--device", "max-num-seqs": "--max-num-seqs",
+    "gpu-memory-utilization": "--gpu-memory", "max-model-len": "--max-model-len",
+    "max-loras": "--max-loras", "max-cpu-loras": "--max-loras", "max-lora-rank": "--max-lora-rank",
+    "enable-lora": "--full-weights", "worker-extension-cls": "--full-weights", "enable-sleep-mode": "--sleep",
+    "override-generation-config": "--sampling", "generation-config": "--sampling",
+    "default-chat-template-kwargs": "--thinking",
+    **dict.fromkeys((
+        "allowed-origins", "api-server-count", "config", "data-parallel-size", "enable-prompt-embeds",
+        "headless", "load-format", "logprobs-mode", "lora-modules", "max-logprobs", "scheduling-policy",
+        "shutdown-timeout", "trust-remote-code",
+    ), _OURS),
+}  # fmt: skip
+"""Flags of vLLM that `--vllm` cannot have, and the setting that stands for each."""
+
+_SHORT = {"-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-asc": "--api-server-count"}
+
+
+def vllm_flag(word: str) -> str:
+    """The name of the flag in a word of a command line; empty for a value.
+
+    >>> [vllm_flag(word) for word in ("--max_model_len=5", "--speculative-config.method", "-tp", "-1", "fp8")]
+    ['max-model-len', 'speculative-config', 'tensor-parallel-size', '', '']
+    """
+    name = _SHORT.get(word, word).partition("=")[0].partition(".")[0].replace("_", "-")
+    return name.lstrip("-") if re.match("--?[a-z]", name) else ""
+
+
+class ServerSettings(RunSettings, PresetSettings, AccessSettings, env_prefix="INFERENCE_"):
     """Runs one vLLM server that loads new policy versions."""
 
     model: str = "models/rook-tiny"
@@ -41,8 +76,9 @@ class ServerSettings(RunSettings, AccessSettings, env_prefix="INFERENCE_"):
     """Address to listen on."""
     port: Port = 8000
     """HTTP port; 0 picks a free one."""
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
-    """cpu, the index of one GPU, or auto: the device that the installed vLLM was built for."""
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|\d{1,4}(,\d{1,4}){0,63})$")
+    """cpu, the index of a GPU, or auto: the device that the installed vLLM was built for. Several, such as
+    0,1, share each layer of the model (tensor parallelism)."""
     adapter_root: Path = Path("runs")
     """Versions outside this directory are refused."""
     adapter_url: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
@@ -75,7 +111,8 @@ class ServerSettings(RunSettings, AccessSettings, env_prefix="INFERENCE_"):
     """Whether a model that can think, such as Qwen3, does: enable_thinking of its chat template. Default: as
     the template has it. Requests may choose for themselves with chat_template_kwargs."""
     max_model_len: PositiveInt | None = None
-    """Longest prompt and completion together, in tokens. Default: the model's limit, on CPU at most 8192."""
+    """Longest prompt and completion together, in tokens, at most the model's limit. Default: that limit, and
+    on CPU at most 8192."""
     max_num_seqs: PositiveInt = 256
     """Completions generated at the same time; others wait."""
     kv_cache_gib: PositiveInt = 1
@@ -84,6 +121,36 @@ class ServerSettings(RunSettings, AccessSettings, env_prefix="INFERENCE_"):
     """Share of the GPU's memory to use. Default: vLLM's, which is for one server on the GPU."""
     sleep: bool = False
     """Let POST /sleep free the GPU's memory while a trainer on the same GPU makes a step."""
+
+    vllm: str = Field(default="", max_length=4000)
+    """Further flags of vLLM, as in a shell: --vllm="--quantization fp8 --max-num-batched-tokens 16384"."""
+
+    @field_validator("vllm")
+    @classmethod
+    def _leaves_ours_alone(cls, flags: str) -> str:
+        words = shlex.split(flags)  # raises ValueError
+        if words and not vllm_flag(words[0]):
+            raise ValueError(f"{words[0]!r} is not a flag such as --quantization")
+        for name in map(vllm_flag, words):
+            if stands_for := VLLM_OWNED.get(name) or VLLM_OWNED.get(name.removeprefix("no-")):
+                raise ValueError(
+                    f"--{name} is not free: {stands_for}"
+                    if stands_for == _OURS
+                    else f"--{name} is set by {stands_for}"
+                )
+        return flags
+
+    @field_validator("device")
+    @classmethod
+    def _differ(cls, device: str) -> str:
+        if len(set(names := device.split(","))) < len(names):
+            raise ValueError(f"{device!r} names a GPU twice")
+        return device
+
+    @property
+    def tensor_parallel_size(self) -> int:
+        """How many GPUs share each layer of the model."""
+        return self.device.count(",") + 1
 
     def further_routes(self, known: Set[str]) -> Set[str]:
         """The routes of `open_routes`. Raises `SetupError` if one is not among the `known` ones."""

@@ -141,6 +141,16 @@ class ObjectiveSettings(
     that no stale token dominates the batch. Above 1, or 0 for no bound."""
     ratio_cap: PositiveFloat = 2.0
     """cispo, reinforce: upper bound of the importance ratio."""
+    token_mask_low: NonNegativeFloat = 0.0
+    """Tokens have no loss if their importance ratio is below this or above token_mask_high. IcePop's are 0.5
+    and 5. 0 for no such end."""
+    token_mask_high: NonNegativeFloat = 0.0
+    """See token_mask_low."""
+    sequence_mask_low: NonNegativeFloat = 0.0
+    """Completions have no loss if the geometric mean of their tokens' ratios is below this or above
+    sequence_mask_high, such as 0.99 and 1.01. 0 for no such end."""
+    sequence_mask_high: NonNegativeFloat = 0.0
+    """See sequence_mask_low."""
     baseline: Baseline = "group-mean"
     """Baseline that is subtracted from a reward to get the advantage. For ppo, which has a critic, the
     default is none; with group-mean, GAE is computed from the rewards that GRPO learns from."""
@@ -186,7 +196,13 @@ class ObjectiveSettings(
         return {name: value for name, value in values.items() if name not in names}
 
     @model_validator(mode="after")
-    def _dual_clip_is_a_bound(self) -> Self:
+    def _bounds_leave_room(self) -> Self:
         if 0.0 < self.dual_clip <= 1.0:
             raise ValueError(f"dual_clip={self.dual_clip:g}: must be above 1, or 0 for no bound")
+        for mask in ("token_mask", "sequence_mask"):
+            low, high = getattr(self, f"{mask}_low"), getattr(self, f"{mask}_high")
+            if low >= 1.0 or 0.0 < high <= 1.0:
+                raise ValueError(
+                    f"{mask}_low={low:g}, {mask}_high={high:g}: 1 must be between them (0: no such end)"
+                )
         return self

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import httpx
 
 from rookery.access import OPEN, REMEDY, Access
+from rookery.canary import CANARY_FILE
 from rookery.errors import InvalidInput, PeerFault, Unavailable
 from rookery.remote import open_store
 from rookery.retries import PAUSES_S, pause_after
@@ -25,6 +26,8 @@ from services.inference.server import file_checks
 from services.inference.server.policies import VersionChecks
 
 SUMS = "SHA256SUMS"
+OPTIONAL = (CANARY_FILE,)
+"""Files of a version that not every trainer writes."""
 FOLDER = "fetched"
 """Versions from elsewhere are in this folder of the adapter root."""
 
@@ -105,7 +108,7 @@ class DownloadingRules:
                 raise InvalidInput(
                     f"{remote}/{SUMS}: {self._names[-1]} has sha256 {digest}, not {version.sha256!r}"
                 )
-            for name in self._names:
+            for name in (*(name for name in OPTIONAL if name in sums), *self._names):
                 limit = self._max_weights if name == self._names[-1] else _MAX_BYTES
                 self._download(f"{remote}/{name}", part / name, limit=limit)
                 if name not in sums:

@@ -39,6 +39,10 @@ GRACE_S = 3
 """Time limit for requests to end after they are cancelled, and then for connections to close. `rookery up`
 kills the server after 20 s."""
 
+RETRY_S = 20.0
+"""How long new requests still wait after a change that was given up, for the next attempt: the policy record
+is read again after a second, and the trainer calls /sleep again after 1, 5 and 15 s."""
+
 _LOOK_S = 0.2
 
 
@@ -55,6 +59,7 @@ class RequestDrainer:
         self._idle = asyncio.Event()
         self._idle.set()
         self._in_flight = 0
+        self._reopening: asyncio.TimerHandle | None = None
         self._requests = set["asyncio.Task[None]"]()
         self._closed: Closed | None = None
 
@@ -75,8 +80,12 @@ class RequestDrainer:
     @asynccontextmanager
     async def drained(self, *, within_s: float) -> AsyncIterator[None]:
         """Holds back new requests, and runs the block once none is in flight. Raises `Unavailable` if
-        requests were still in flight after `within_s`; new requests then no longer wait."""
+        requests were still in flight after `within_s`. After that error, and one of the block, new requests
+        wait for the next attempt, at most for `RETRY_S`: otherwise it would have to wait for them."""
         self._open.clear()
+        if self._reopening:
+            self._reopening.cancel()
+        waits_s = 0.0
         try:
             try:
                 async with asyncio.timeout(within_s):
@@ -86,8 +95,14 @@ class RequestDrainer:
                     f"requests in flight did not end within {within_s:g} s: {self._in_flight}"
                 ) from None
             yield
+        except Unavailable:
+            waits_s = RETRY_S
+            raise
         finally:
-            self._open.set()
+            if waits_s:
+                self._reopening = asyncio.get_running_loop().call_later(waits_s, self._open.set)
+            else:
+                self._open.set()
 
     @asynccontextmanager
     async def cancellable(self) -> AsyncIterator[None]:

@@ -48,6 +48,10 @@ class FullWeightsPolicies(Policies):
                 await self._engine.wait_until_idle()
             yield
 
+    @property
+    def _has_base(self) -> bool:
+        return self.served is None
+
     def _loaded(self, version: PolicyVersion) -> Adapter | None:
         return None  # the engine has only the served version, for which there is no reload
 

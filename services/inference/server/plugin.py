@@ -9,7 +9,7 @@ import logging
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -150,7 +150,10 @@ async def reload(body: _Reload, request: Request) -> dict[str, Any]:
         **_description(done.adapter),
         "changed": done.changed,
         "seconds": done.seconds,
-        "canary": {"max_difference": done.canary_max_difference},
+        "canary": {
+            "max_difference": done.canary_max_difference,
+            **(asdict(done.agreement) if done.agreement else {}),
+        },
     }
 
 
@@ -315,14 +318,12 @@ def _policies(
             _downloading(FullWeightsRules(settings.adapter_root, names, folder), settings, stopping),
             state.rookery_drainer,
         )
-    import torch
-
     from services.inference.server.engine import VllmEngine
 
-    precision = torch.finfo(client.model_config.dtype).eps
-    rules = AdapterRules(settings.adapter_root, names, settings.max_lora_rank, precision=precision)
+    engine = VllmEngine(client, serving)
+    rules = AdapterRules(settings.adapter_root, names, settings.max_lora_rank, precision=engine.precision)
     return Policies(
-        VllmEngine(client, serving),
+        engine,
         _downloading(rules, settings, stopping),
         keep=settings.max_loras - 1,
         leases=settings.leases,

@@ -4,13 +4,17 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
-from rookery.config.inference import SAMPLING_DEFAULTS, ServerSettings
-from rookery.errors import SetupError
+from rookery.canary import RANKS
+from rookery.config.inference import SAMPLING_DEFAULTS, ServerSettings, vllm_flag
+from rookery.errors import QUOTED_CHARS, SetupError
+from rookery.flags import meant
 from rookery.hub import (
     BOS,
     PLAIN_TEMPLATE,
@@ -80,6 +84,7 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         "scheduling-policy": "priority",
         # Importance ratios need the log-probabilities of the distribution that was sampled from.
         "logprobs-mode": "processed_logprobs",
+        "max-logprobs": RANKS,
         # Otherwise vLLM would silently apply the sampling defaults of the model's generation_config.json.
         "generation-config": "vllm",
         "override-generation-config": json.dumps(_sampling(settings, folder)),
@@ -87,10 +92,14 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
     }
     if settings.gpu_memory and not cpu:
         arguments["gpu-memory-utilization"] = settings.gpu_memory
+    if settings.tensor_parallel_size > 1:
+        arguments["tensor-parallel-size"] = settings.tensor_parallel_size
     if settings.max_model_len:
-        arguments["max-model-len"] = settings.max_model_len
+        arguments["max-model-len"] = min(settings.max_model_len, _model_limit(folder, settings.max_model_len))
     elif cpu:
-        arguments["max-model-len"] = min(_model_limit(settings), CPU_BATCH_TOKENS)
+        # Without chunked prefill, one batch must hold a whole prompt.
+        of_model = _model_limit(folder or model_folder(settings.model), CPU_BATCH_TOKENS)
+        arguments["max-model-len"] = min(of_model, CPU_BATCH_TOKENS)
     if settings.thinking is not None:
         arguments["default-chat-template-kwargs"] = json.dumps({"enable_thinking": settings.thinking})
     if folder and (template := _template(folder)) != chat_template(folder):
@@ -101,7 +110,34 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         arguments["max-num-batched-tokens"] = max(CPU_BATCH_TOKENS, settings.max_model_len or 0)
         arguments["distributed-executor-backend"] = "uni"
     values = [part for key, value in arguments.items() for part in (f"--{key}", str(value))]
-    return [sys.executable, "-m", "services.inference.server.start", *values, *_switches(settings, cpu=cpu)]
+    # The user's come last, because the last value of a flag counts.
+    values += [*_switches(settings, cpu=cpu), *shlex.split(settings.vllm)]
+    return [sys.executable, "-m", "services.inference.server.start", *values]
+
+
+def check_flags(settings: ServerSettings) -> None:
+    """Checks the flags of `--vllm` with vLLM's own parser, whose import takes seconds.
+
+    Raises:
+        SetupError: vLLM has no such flag, or the flag no such value.
+    """
+    words = shlex.split(settings.vllm)
+    if not words:
+        return
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    class Parser(FlexibleArgumentParser):  # type: ignore[misc]
+        def error(self, message: str) -> NoReturn:
+            raise SetupError(f"--vllm {settings.vllm!r}: {message}")
+
+    parser = make_arg_parser(Parser())
+    known = parser._option_string_actions
+    for word in words:
+        name = vllm_flag(word)
+        if name and f"--{name}" not in known and word.partition("=")[0] not in known:
+            raise SetupError(f"--vllm: vLLM has no flag {word[:QUOTED_CHARS]!r}{meant(f'--{name}', known)}")
+    parser.parse_args(words)
 
 
 def _switches(settings: ServerSettings, *, cpu: bool) -> list[str]:
@@ -162,10 +198,10 @@ def _sampling(settings: ServerSettings, folder: Path | None) -> dict[str, float]
     return {name: value for name, value in values.items() if isinstance(value, int | float)}
 
 
-def _model_limit(settings: ServerSettings) -> int:
-    """The model's longest sequence. Without chunked prefill, one batch must hold a whole prompt."""
-    config = json.loads((model_folder(settings.model) / "config.json").read_text())
-    return int(config.get("max_position_embeddings", config.get("n_positions", CPU_BATCH_TOKENS)))
+def _model_limit(folder: Path | None, unknown: int) -> int:
+    """The model's longest sequence, or `unknown`."""
+    config = json.loads((folder / "config.json").read_text()) if folder else {}
+    return int(config.get("max_position_embeddings", config.get("n_positions", unknown)))
 
 
 def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool) -> dict[str, str]:
@@ -196,7 +232,9 @@ def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool)
 
 
 def _for_plugin(settings: ServerSettings) -> dict[str, str]:
-    fields = settings.model_dump(mode="json", exclude={"redis_url", "run"}, exclude_none=True)
+    fields = settings.model_dump(
+        mode="json", exclude={"redis_url", "run", "preset", "dry_run"}, exclude_none=True
+    )
     return {
         "ROOKERY_REDIS_URL": settings.redis_url,
         "ROOKERY_RUN": settings.run,

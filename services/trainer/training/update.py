@@ -142,7 +142,15 @@ class Objective:
         normaliser: float,
         entropy_coefficient: float = 0.0,
     ) -> Self:
-        bounds = RatioBounds(settings.clip_low, settings.clip_high, settings.ratio_cap, settings.dual_clip)
+        """Builds the objective from the settings."""
+        bounds = RatioBounds(
+            settings.clip_low,
+            settings.clip_high,
+            settings.ratio_cap,
+            dual=settings.dual_clip,
+            token_mask=(settings.token_mask_low, settings.token_mask_high),
+            sequence_mask=(settings.sequence_mask_low, settings.sequence_mask_high),
+        )
         return cls(
             settings.objective,
             bounds,

@@ -3,6 +3,7 @@
     adapters/policy-v000042/
         adapter_model.safetensors  adapter_config.json   what vLLM loads: an adapter,
         model.safetensors  config.json  tokenizer.json   or a whole model
+        canary.json                                      what a server should answer with it: `rookery.canary`
         optimizer.safetensors                            Adam's moments
         state.json                                       step, ledger, sha256, settings, running state
         SHA256SUMS                                       of every other file: `sha256sum --check SHA256SUMS`

@@ -214,6 +214,13 @@ def test_gpus_shared_memory_and_secrets_go_to_those_who_need_them() -> None:
         assert url["valueFrom"]["secretKeyRef"] == {"name": "rookery-redis", "key": "url"}
 
 
+def test_a_replica_uses_all_of_its_gpus(chart: Chart) -> None:
+    assert "INFERENCE_DEVICE" not in environment(chart, "inference")
+    both = render("--set", "services.inference.gpus=2,services.trainer.gpus=4")
+    assert environment(both, "inference")["INFERENCE_DEVICE"] == "0,1"
+    assert environment(both, "trainer")["TRAINER_DEVICE"] == "0,1,2,3"
+
+
 def test_each_service_lets_in_only_its_clients(chart: Chart) -> None:
     let_in = {}
     for (kind, name), made in chart.items():

@@ -368,12 +368,15 @@ def test_a_port_that_is_given_up_is_exchanged_and_the_others_stay() -> None:
             ports.replace(asked)
 
 
-def test_a_trainer_may_have_several_gpus(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trainer_and_server_may_have_several_gpus(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_module, "count_gpus", lambda: 4)
     made = plan("--trainer-device", "1,2,3")
     assert (values(made, "inference")["device"], values(made, "trainer")["device"]) == ("0", "1,2,3")
-    with pytest.raises(SetupError, match="no GPU 4: this machine has 4"):
-        plan("--trainer-device", "3,4")
+    made = plan("--inference-device", "0,1")
+    assert (values(made, "inference")["device"], values(made, "trainer")["device"]) == ("0,1", "2")
+    for flag in ("--trainer-device", "--inference-device"):
+        with pytest.raises(SetupError, match="no GPU 4: this machine has 4"):
+            plan(flag, "3,4")
 
 
 def test_games_may_be_at_a_url(house: Path) -> None:
@@ -452,6 +455,10 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (["--set", "trainer.lr=abc"], r"^trainer: lr: .*\(got 'abc'; --set trainer.lr\)$"),
         (["--set", "trainer.compile=maybe"], "^trainer: compile: 'maybe' is neither true nor false"),
         (["--set", "trainer.lr=true"], "^trainer: lr: .*valid number"),
+        (
+            ["--max-tokens", "300", "--set", "inference.max_model_len=300"],
+            r"^answers of 300 tokens leave no room for a prompt in inference.max_model_len=300",
+        ),
         (["--set", "trainer.ratio_cap=2"], r"^trainer: ratio_cap=2.0 has no .* \(--set trainer.ratio_cap\)$"),
         (
             ["--set", "trainer.lr_schedule=cosine"],

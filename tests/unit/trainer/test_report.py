@@ -28,9 +28,11 @@ DROPPED = {"stale": 1, "zero_variance": 0}
 
 @pytest.fixture(scope="module")
 def written(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
-    """The line of one real step with a KL penalty, on groups of ages 0 and 1."""
+    """The line of one real step with a KL penalty and a mask, on groups of ages 0 and 1."""
     folder = tmp_path_factory.mktemp("run")
-    settings = TrainerSettings(model=tiny_model, run_dir=folder, device="cpu", lora_rank=2, kl="k3")
+    settings = TrainerSettings(
+        model=tiny_model, run_dir=folder, device="cpu", lora_rank=2, kl="k3", token_mask_high=5.0
+    )
     policy = Policy(settings)
     groups = [make_group(0, version=0), make_group(1, version=1)]
     meter = SpeedMeter(policy, settings)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rookery.errors import Unavailable
+from rookery.errors import InvalidInput, Unavailable
+from services.inference.server import drain
 from services.inference.server.drain import DrainMiddleware, RequestDrainer
 
 
@@ -46,14 +47,40 @@ async def test_shutting_waits_for_those_inside_and_holds_back_those_outside() ->
     assert order == ["first in", "first out", "shut", "opens", "second in", "second out"]
 
 
-async def test_a_request_that_does_not_end_opens_the_door_again() -> None:
-    drainer = RequestDrainer()
+async def test_after_a_drain_that_took_too_long_new_requests_wait_for_the_next_one() -> None:
+    drainer, order = RequestDrainer(), list[str]()
+
+    async def request() -> None:
+        async with drainer.admitted():
+            order.append("in")
+
     async with drainer.admitted():
         with pytest.raises(Unavailable, match=r"did not end within 0\.01 s: 1"):
             async with drainer.drained(within_s=0.01):
                 pytest.fail("somebody is still inside")
-        async with drainer.admitted():
-            pass
+        late = asyncio.create_task(request())
+        await settle()
+        assert order == []
+    async with drainer.drained(within_s=60.0):
+        order.append("changed")
+    await late
+    assert order == ["changed", "in"]
+
+
+async def test_a_change_given_up_for_good_lets_requests_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain, "RETRY_S", 0.01)
+    drainer = RequestDrainer()
+    with pytest.raises(Unavailable):
+        async with drainer.drained(within_s=60.0):
+            raise Unavailable("the engine is not idle")
+    async with asyncio.timeout(60.0), drainer.admitted():
+        pass
+    with pytest.raises(InvalidInput):
+        async with drainer.drained(within_s=60.0):
+            raise InvalidInput("a refused version is not tried again")
+    monkeypatch.setattr(drain, "RETRY_S", 600.0)
+    async with asyncio.timeout(60.0), drainer.admitted():
+        pass
 
 
 async def test_a_request_that_fails_has_left() -> None:
