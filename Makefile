@@ -45,7 +45,7 @@ check: setup ## formatting, lint (Dockerfiles too), types, import rules, generat
 
 chaos: setup ## every fault on a run of real processes, pauses of a minute (SEED=N repeats a case)
 	$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED))
-	$(PY) -m pytest -q --hypothesis-profile=long tests/integration/streams/test_protocol.py
+	$(PY) -m pytest -q --hypothesis-profile=long --timeout=1800 tests/integration/streams/test_protocol.py
 
 soak: setup ## a fault a minute for an hour: growth of memory, files, keys, and throughput (MINUTES=N)
 	$(PY) -m tests.chaos --soak $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
