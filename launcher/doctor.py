@@ -20,12 +20,12 @@ from typing import Any
 import httpx
 from rich.console import Console
 
-from launcher.devices import list_gpus
 from launcher.observer import TIMEOUT_S
 from launcher.redis_server import find_redis_server, server_version
 from launcher.runs import latest_endpoints
 from launcher.status import RunPlace, StatusSettings, status
 from rookery import __version__
+from rookery.devices import list_gpus
 from rookery.engines import find_engine
 from rookery.errors import RookeryError, SetupError, cause_message
 from rookery.masking import mask_setting, mask_text, mask_values
@@ -124,7 +124,7 @@ def _machine(folder: Path) -> dict[str, Any]:
         "load": os.getloadavg(),
         "memory": MEMORY.read_text().splitlines()[:3] if MEMORY.exists() else None,
         "disk free, GiB": shutil.disk_usage(folder).free >> 30,
-        "GPUs": list_gpus() or "none",
+        "GPUs": [gpu.line for gpu in list_gpus()] or "none",
         **{engine: _engine(engine) for engine in ENGINES},
         "redis server": _redis_server(),
         **{name: installed.get(name, "not installed") for name in PACKAGES},

@@ -16,6 +16,7 @@ from pydantic_settings import SettingsConfigDict
 from launcher.services import SERVICES
 from rookery.access import AccessSettings
 from rookery.config.data import SAMPLE
+from rookery.devices import Device, Devices
 from rookery.errors import SetupError
 from rookery.prompt import StyleName
 from rookery.remote import PathOrUrl, is_url, shipped
@@ -91,11 +92,12 @@ class UpSettings(PresetSettings, AccessSettings):
     installed."""
     seed: NonNegativeInt = 0
     """Seed of the order of the positions, of sampling and of training."""
-    inference_device: str = "auto"
-    """`cpu`, or the index of the GPU for inference. auto: the first GPU, or the CPU if there is none."""
-    trainer_device: str = "auto"
-    """`cpu`, or the index of the GPU for training, or of several: 1,2,3. auto: the second GPU, else the
-    first, else the CPU."""
+    inference_device: Device = "auto"
+    """`cpu`, or the GPU for inference: its index, as in CUDA_VISIBLE_DEVICES or nvidia-smi, or its id
+    (GPU-..., MIG-...). auto: the first GPU, or the CPU if there is none."""
+    trainer_device: Devices = "auto"
+    """`cpu`, or the GPU for training, or several: 1,2,3. auto: the second GPU, else the first, which then
+    serves and trains in turns, else the CPU."""
     set: Assignments = ()
     """SERVICE.SETTING=VALUE, repeatable; for example trainer.lr=5e-4 or reward.port=8081."""
 
@@ -144,14 +146,6 @@ class UpSettings(PresetSettings, AccessSettings):
                     f"{assignment!r} is not SERVICE.SETTING=VALUE for one of {', '.join(_ASSIGNABLE)}"
                 )
         return assignments
-
-    @field_validator("inference_device", "trainer_device")
-    @classmethod
-    def _device(cls, device: str, info: ValidationInfo) -> str:
-        several = device.split(",") if info.field_name == "trainer_device" else [device]
-        if not (device == "auto" or set(several) == {"cpu"} or all(map(str.isdigit, several))):
-            raise ValueError("give auto, cpu or the index of a GPU")
-        return device
 
 
 class DemoSettings(UpSettings):

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
+from rookery.devices import Device
 from rookery.errors import SetupError
 from rookery.hub import model_folder
 from rookery.prompt import StyleName
@@ -48,8 +49,11 @@ class ServerSettings(RunSettings, AccessSettings):
     """Address to listen on."""
     port: Port = 8000
     """HTTP port; 0 picks a free one."""
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
-    """cpu, the index of one GPU, or auto: the device that the installed vLLM was built for."""
+    device: Device = "auto"
+    """cpu, the index of one GPU or its id (GPU-..., MIG-...), or auto: what vLLM was built for."""
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+    """Data type of the weights. auto: float32 on a CPU, bfloat16 on a GPU of compute capability 8.0 or more,
+    else float16. vLLM has no LoRA in float32 on a GPU."""
     adapter_root: Path = Path("runs")
     """Versions outside this directory are refused."""
     adapter_url: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
