@@ -9,7 +9,7 @@ from collections.abc import Set
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
@@ -93,6 +93,9 @@ class ServerSettings(RunSettings, AccessSettings):
     """Size of the key-value cache on CPU. On a GPU, vLLM uses the free memory."""
     gpu_memory: float | None = Field(default=None, gt=0, le=1)
     """Share of the GPU's memory to use. Default: vLLM's, which is for one server on the GPU."""
+    drain_s: PositiveFloat = 100.0
+    """Seconds in which answers in flight must end when /sleep or a version of full weights waits for them;
+    twice the time of the longest recent answer if that is more."""
     sleep: bool = False
     """Let POST /sleep free the GPU's memory while a trainer on the same GPU makes a step."""
 
