@@ -407,7 +407,7 @@ def _leaves_the_cpu(settings: UpSettings) -> bool:
     """Whether the preset has the server on the CPU, which the installed vLLM cannot use, beside a GPU."""
     if settings.inference_device != "cpu" or not settings.preset:
         return False
-    in_preset = read_preset(settings.preset)["up"].get("inference_device") == "cpu"
+    in_preset = read_preset(settings.preset).get("up", {}).get("inference_device") == "cpu"
     gpu_build = find_spec("vllm") is not None and not devices.is_cpu_build("vllm")
     return in_preset and gpu_build and bool(devices.usable_gpus())
 

@@ -62,7 +62,7 @@ _LISTED = re.compile(r"(?:GPU (\d+)|\s+MIG ).*\(UUID: ([^)]+)\)\s*")
 _MIG_GIB = re.compile(r"\d+g\.(\d+)gb")
 
 _positions: dict[str, int] = {}
-"""By name: the place of each device that `enter` has left to this process."""
+"""By name: the place of each device that `restrict` has left to this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def environment(device: str, variables: Mapping[str, str] = os.environ) -> dict[
     return {ORDER: PCI, VISIBLE: ",".join(entries)}
 
 
-def enter(device: str) -> None:
+def restrict(device: str) -> None:
     """Leaves to this process, and to those that it starts, its device or devices alone. Must be called before
     torch is imported. Raises `SetupError` as `entry` does."""
     os.environ.update(environment(device))

@@ -21,7 +21,8 @@ def prepare(settings: Settings) -> None:
         settings, AutobatchSettings
     ):
         _launch_processes(settings.device.split(","))
-    devices.enter(getattr(settings, "device", "auto"))
+    if device := getattr(settings, "device", None):
+        devices.restrict(device)
     # torch's threads wait for each other many times in a step. If they did so in a loop, they would take
     # the cores of a busy machine from those that they wait for.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

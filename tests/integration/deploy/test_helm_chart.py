@@ -214,6 +214,12 @@ def test_gpus_shared_memory_and_secrets_go_to_those_who_need_them() -> None:
         assert url["valueFrom"]["secretKeyRef"] == {"name": "rookery-redis", "key": "url"}
 
 
+@pytest.mark.parametrize(("count", "devices"), [(0, None), (1, None), (4, "0,1,2,3")])
+def test_a_trainer_with_several_gpus_uses_all(count: int, devices: str | None) -> None:
+    made = render(*PASSWORD, "--set", f"services.trainer.gpus={count}")
+    assert environment(made, "trainer").get("TRAINER_DEVICE") == devices
+
+
 def test_each_service_lets_in_only_its_clients(chart: Chart) -> None:
     let_in = {}
     for (kind, name), made in chart.items():

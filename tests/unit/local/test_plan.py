@@ -546,6 +546,19 @@ def test_one_gpu_serves_and_trains_in_turns(
     )  # fmt: skip
 
 
+def test_on_one_gpu_a_presets_measured_batch_is_computed(
+    house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`auto` would measure beside the server."""
+    gpus.install(monkeypatch, house / "driver", ["8.0"])
+    (house / "models" / "m" / "config.json").write_text('{"model_type": "gpt2"}')
+    flags = ("--preset", "rookworld-full", "--model", "models/m", "--source", "generated")
+    trainer = values(plan(*flags), "trainer")
+    assert (trainer["sleep_inference"], trainer["micro_batch_tokens"]) == (True, 8192)
+    with pytest.raises(SetupError, match="micro_batch_tokens=auto measures"):
+        plan(*flags, "--set", "trainer.micro_batch_tokens=auto")
+
+
 def test_a_gpu_that_is_too_small_for_both_sides_is_refused_before_anything_starts(
     house: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,8 +136,8 @@ def test_a_process_sees_its_gpus_alone_and_counts_them_from_0(
     monkeypatch.setenv(devices.VISIBLE, "1,2,3")
     monkeypatch.setenv(devices.ORDER, devices.PCI)
     monkeypatch.setattr(devices, "_positions", {})
-    devices.enter("2,1")
+    devices.restrict("2,1")
     assert os.environ[devices.VISIBLE] == "3,2"
     assert [devices.position(name) for name in ("2", "1")] == [0, 1]
-    devices.enter("cpu")
+    devices.restrict("cpu")
     assert os.environ[devices.VISIBLE] == ""
