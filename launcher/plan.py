@@ -393,14 +393,16 @@ def _thinking(settings: UpSettings) -> dict[str, object]:
 
 
 def _device(name: str, settings: UpSettings) -> str:
+    server, trainers = settings.inference_device, settings.trainer_device.split(",")
     if name == "inference":
-        device = "auto" if _leaves_the_cpu(settings) else settings.inference_device
-        return devices.place(device, preferred=0, package="vllm")
-    if name == "reward-model":  # like the trainer, unless it can have a GPU of its own
-        on_cpu = settings.trainer_device.startswith("cpu")
-        return "cpu" if on_cpu else devices.place("auto", preferred=2, package="torch")
-    names = settings.trainer_device.split(",")
-    return ",".join(devices.place(device, preferred=1, package="torch") for device in names)
+        device = "auto" if _leaves_the_cpu(settings) else server
+        return devices.place(device, preferred=0, package="vllm", taken=trainers)
+    if name == "reward-model" and "cpu" in trainers:
+        return "cpu"
+    if name == "reward-model":  # a GPU of its own, else the trainer's
+        taken = [_device("inference", settings)]
+        return devices.place("auto", preferred=2, package="torch", taken=taken)
+    return ",".join(devices.place(own, preferred=1, package="torch", taken=[server]) for own in trainers)
 
 
 def _leaves_the_cpu(settings: UpSettings) -> bool:

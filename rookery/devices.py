@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated
@@ -82,8 +82,9 @@ def list_gpus() -> list[Gpu]:
     """The cards that the NVIDIA driver lists, each followed by its MIG devices; none without a driver."""
     gpus: list[Gpu] = []
     for line in _nvidia_smi("-L"):
-        if match := _LISTED.fullmatch(line):
-            gpus.append(Gpu(line.strip(), match[2], int(match[1]) if match[1] else gpus[-1].index))
+        match = _LISTED.fullmatch(line)
+        if match and (match[1] or gpus):
+            gpus.append(Gpu(line.strip(), match[2], int(match[1] or gpus[-1].index)))
     return gpus
 
 
@@ -106,18 +107,20 @@ def usable_gpus(variables: Mapping[str, str] = os.environ) -> list[str]:
     ]
 
 
-def place(device: str, *, preferred: int, package: str) -> str:
+def place(device: str, *, preferred: int, package: str, taken: Collection[str] = ()) -> str:
     """The device setting of a service that computes with `package`, torch or vllm.
 
-    `auto` becomes the preferred one of the usable GPUs if there are so many, else the last. Without a GPU, or
-    with a package built for the CPU, `auto` is kept and the service chooses.
+    `auto` becomes the preferred one of the usable GPUs if there are so many, else the last; one that is
+    `taken` only if all are. Without a GPU, or with a package built for the CPU, `auto` is kept and the
+    service chooses.
 
     Raises:
         SetupError: there is no such GPU, or the package cannot use it.
     """
     cpu_build = device != "cpu" and is_cpu_build(package)
     if device == "auto":
-        gpus = [] if cpu_build else usable_gpus()
+        usable, used = [] if cpu_build else usable_gpus(), {entry(name) for name in taken if name not in CPU}
+        gpus = [name for name in usable if entry(name) not in used] or usable
         return gpus[min(preferred, len(gpus) - 1)] if gpus else "auto"
     if device != "cpu":
         if not usable_gpus():

@@ -369,8 +369,9 @@ def test_a_trainer_may_have_several_gpus(house: Path, monkeypatch: pytest.Monkey
     assert (values(made, "inference")["device"], values(made, "trainer")["device"]) == ("0", "1,2,3")
     with pytest.raises(SetupError, match="no GPU 4: this machine has 4"):
         plan("--trainer-device", "3,4")
+    assert values(plan("--trainer-device", "0,1"), "inference")["device"] == "2"
     with pytest.raises(SetupError, match="GPU 0 serves, and is among those that train"):
-        plan("--trainer-device", "0,1")
+        plan("--inference-device", "0", "--trainer-device", "0,1")
 
 
 def test_games_may_be_at_a_url(house: Path) -> None:
@@ -512,6 +513,24 @@ def test_the_second_gpu_trains(
     made = plan()
     assert (values(made, "inference")["device"], values(made, "trainer")["device"]) == places
     assert values(made, "trainer")["sleep_inference"] is (count == 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "places"),
+    [
+        (("--trainer-device", "0"), ("1", "0")),
+        (("--inference-device", "1"), ("1", "0")),
+        (("--inference-device", gpus.uuid(0)), (gpus.uuid(0), "1")),
+        (("--inference-device", "0", "--trainer-device", "0"), ("0", "0")),
+    ],
+)
+def test_auto_leaves_the_gpu_that_the_other_side_was_given(
+    house: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], places: tuple[str, str]
+) -> None:
+    gpus.install(monkeypatch, house / "driver", ["8.0", "8.0"])
+    made = plan(*flags)
+    assert (values(made, "inference")["device"], values(made, "trainer")["device"]) == places
+    assert values(made, "trainer")["sleep_inference"] is (places == ("0", "0"))
 
 
 @pytest.mark.parametrize(
