@@ -40,7 +40,6 @@ class AnswerStore:
         self._records = records
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The last record with this key."""
         return self._records.get(key)
 
     def add(self, key: str, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,12 +53,8 @@ class AnswerStore:
 
 @contextmanager
 def open_answers(path: Path) -> Iterator[AnswerStore]:
-    """Opens the store in a file, or creates it.
-
-    Raises:
-        Conflict: another process writes to it.
-        InvalidInput: a line other than an incomplete last one is not one that `AnswerStore.add` wrote.
-    """
+    """Opens the store in a file, or creates it. Raises `Conflict` if another process writes to it;
+    `InvalidInput` if a line other than an incomplete last one is not one that `AnswerStore.add` wrote."""
     with open_append_only(path) as file:
         records = {}
         for number, line in enumerate(path.read_bytes().splitlines(), start=1):

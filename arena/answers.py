@@ -50,7 +50,6 @@ class Answers:
 
     @property
     def every(self) -> tuple[Answer, ...]:
-        """The greedy answer, then the sampled ones."""
         return (self.greedy, *self.samples)
 
 

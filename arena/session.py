@@ -40,12 +40,9 @@ Source: TypeAlias = Positions | Puzzles | Suite
 
 
 async def run(settings: EvaluateSettings, *, console: Console | None = None) -> dict[str, Any]:
-    """Evaluates, writes the report and returns the content of report.json; {} if it only asks.
-
-    Raises:
-        InvalidInput: a player, the positions, the puzzles or the suites cannot be used.
-        RookeryError: see also `choose` and `Asker.positions`.
-    """
+    """Evaluates, writes the report and returns the content of report.json; {} if it only asks. Raises
+    `InvalidInput` if a player, the positions, the puzzles or the suites cannot be used; further ones as
+    `choose` and `Asker.positions`."""
     console = console or SafeConsole()
     chosen = await held_out(settings) if settings.asks & {"positions", "reasoning"} else None
     sources = _sources(settings, chosen)

@@ -111,7 +111,6 @@ class VersionEvaluator:
         return {**head, "time": round(started, 1), "seconds": seconds, "metrics": metrics}
 
     async def close(self) -> None:
-        """Closes the connections to the reward service and the players."""
         await self._reward.close()
         for player in self._others:
             await player.close()

@@ -144,7 +144,6 @@ class Watcher:
 
 
 def _show(row: Mapping[str, Any]) -> None:
-    """Sets the Prometheus metrics."""
     EVALUATED_VERSION.set(row["version"])
     EVALUATION_S.set(row["seconds"])
     figures = as_step(row)

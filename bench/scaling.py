@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 from rich.table import Table
 
 from rookery.errors import InvalidInput, RookeryError, SetupError
@@ -35,10 +35,8 @@ _DECAYED = 0.05
 """A run's last learning rate over its highest. A higher one means that the run was stopped early."""
 
 
-class ScalingSettings(Settings):
+class ScalingSettings(Settings, env_prefix="SCALING_"):
     """Fit a scaling law to runs of `rookery sft`, and plot it."""
-
-    model_config = SettingsConfigDict(env_prefix="SCALING_")
 
     runs: CliPositionalArg[list[PathOrUrl]]
     """Runs of `rookery sft`, by name or folder: the same examples, several sizes and numbers of steps."""
@@ -110,7 +108,7 @@ def run(settings: ScalingSettings) -> None:
     headers = ("run", "weights", "tokens", "loss", "fit", "fit to the others")
     table = Table(*headers)
     for k, measured in enumerate(runs):
-        others = fit(runs[:k] + runs[k + 1 :]).loss(measured.weights, measured.tokens)
+        others = fit(runs[:k] + runs[k + 1 :], near=law).loss(measured.weights, measured.tokens)
         numbers = (measured.loss, law.loss(measured.weights, measured.tokens), others)
         table.add_row(
             measured.name, f"{measured.weights:,}", f"{measured.tokens:,}", *(f"{x:.4f}" for x in numbers)
@@ -131,12 +129,8 @@ def run(settings: ScalingSettings) -> None:
 
 
 def read_run(folder: Path) -> SftRun:
-    """Reads the end of a run.
-
-    Raises:
-        NotFound: it has no metrics.jsonl.
-        InvalidInput: it was stopped before its end, or has no held-out examples or no model of one file.
-    """
+    """Reads the end of a run. Raises `NotFound` if it has no metrics.jsonl; `InvalidInput` if it was stopped
+    before its end, or has no held-out examples or no model of one file."""
     from safetensors import safe_open
 
     rows = read_metrics(folder / METRICS_FILE)
@@ -156,8 +150,8 @@ def read_run(folder: Path) -> SftRun:
     return SftRun(folder.name, count, int(sum(row["tokens"] for row in rows)), rows[-1]["eval_loss"])
 
 
-def fit(runs: Sequence[SftRun]) -> ScalingLaw:
-    """Returns the law with the smallest Huber loss of log L, from several starting points.
+def fit(runs: Sequence[SftRun], *, near: ScalingLaw | None = None) -> ScalingLaw:
+    """Returns the law with the smallest Huber loss of log L, from several starting points or from `near`.
 
     Raises:
         InvalidInput: the loss does not fall with size and tokens.
@@ -170,18 +164,19 @@ def fit(runs: Sequence[SftRun]) -> ScalingLaw:
             *((measured.weights, measured.tokens, measured.loss) for measured in runs), strict=True
         )
     )
-    best, lowest = torch.zeros(5), math.inf
+    starts = []
     for e, exponent, share in product((0.5, 0.8), (0.3, 0.6), (0.2, 0.5)):
         # E is this part of the lowest loss; the size has this share of the rest, the tokens what remains.
         log_rest = math.log((1 - e) * math.exp(float(losses.mean())))
         logs = (
-            math.log(share) + log_rest + exponent * n.mean(),
-            math.log(1 - share) + log_rest + exponent * d.mean(),
+            math.log(share) + log_rest + exponent * float(n.mean()),
+            math.log(1 - share) + log_rest + exponent * float(d.mean()),
         )
-        start = [float(losses.min()) + math.log(e), float(logs[0]), exponent, float(logs[1]), exponent]
-        point, loss = _minimum(torch.tensor(start, dtype=torch.float64), n, d, losses)
-        if loss < lowest:
-            best, lowest = point, loss
+        starts.append((float(losses.min()) + math.log(e), logs[0], exponent, logs[1], exponent))
+    if near:
+        starts = [(math.log(near.e), math.log(near.a), near.alpha, math.log(near.b), near.beta)]
+    minima = [_minimum(torch.tensor(start, dtype=torch.float64), n, d, losses) for start in starts]
+    best, _ = min(minima, key=lambda minimum: minimum[1])
     log_e, log_a, alpha, log_b, beta = best.tolist()
     if not min(alpha, beta) > 0:
         raise InvalidInput(

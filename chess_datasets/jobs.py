@@ -126,13 +126,12 @@ class Progress:
 
     def __init__(self) -> None:
         self._console = console = SafeConsole(stderr=True)
+        count = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[unit]}"))
+        times = (TimeElapsedColumn(), TimeRemainingColumn())
         self._bars = Bars(
             TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[unit]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            *count,
+            *times,
             console=console,
             disable=not console.is_terminal,
         )

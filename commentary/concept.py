@@ -47,7 +47,6 @@ class Concept:
     about_moves: bool = False
 
     def detections(self, place: Any) -> Iterator[Values]:
-        """What is detected on a board, or in a step."""
         for values in self.detect(place) if self.detect else ():
             if not self.needs or values.get(self.needs) is not None:
                 yield values

@@ -88,7 +88,6 @@ class Context:
     # -- sides, files, squares -------------------------------------------------------------------
 
     def side(self, token: Token) -> chess.Color:
-        """The colour of a side or owner."""
         name = token.owner
         if name in ("white", "black"):
             return name == "white"
@@ -116,11 +115,9 @@ class Context:
     ) -> chess.Square:
         """The square of the one piece that a name fits: of several the one named last, or that of `side`.
 
-        A name handed on to another clause, or to an `it`, keeps its piece and names nothing anew.
-
-        Raises:
-            Unresolved: it fits none, or on the board before a move neither what moves nor what is taken.
-            Unknown: it fits several, and nothing says which is meant.
+        A name handed on to another clause, or to an `it`, keeps its piece and names nothing anew. Raises
+        `Unresolved` if it fits none, or on the board before a move neither what moves nor what is taken;
+        `Unknown` if it fits several, and nothing says which is meant.
         """
         ambiguous = Unknown if board is None else Unresolved
         board = board or self.board
@@ -243,12 +240,10 @@ class Context:
 
     @property
     def origin(self) -> chess.Square:
-        """Where the piece that moves comes from."""
         return self.move.from_square
 
     @property
     def to(self) -> chess.Square:
-        """Where the move of the clause goes."""
         return self.move.to_square
 
     @property

@@ -125,7 +125,6 @@ class Naming:
     # -- choosing --------------------------------------------------------------------------------
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
         return self.rng.random() < probability
 
     def pick(self, options: Sequence[str]) -> str:
@@ -134,7 +133,6 @@ class Naming:
         return wordings[self.least_used(wordings)].split("|", 1)[-1]
 
     def allowed(self, options: Sequence[str]) -> list[str]:
-        """The wordings for this voice."""
         return [text for text in options if "|" not in text or self.voice in text.split("|")[0].split(",")]
 
     def least_used(self, keys: Sequence[str]) -> int:
@@ -155,12 +153,10 @@ class Naming:
 
     @property
     def us(self) -> Party:
-        """The side to move."""
         return self.side(self.root.turn)
 
     @property
     def them(self) -> Party:
-        """The other side."""
         return self.side(not self.root.turn)
 
     # -- pieces ----------------------------------------------------------------------------------

@@ -41,12 +41,10 @@ class Reading:
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """All claims, in the order of the text."""
         return tuple(claim for sentence in self.sentences for claim in sentence.claims)
 
     @property
     def false(self) -> tuple[Claim, ...]:
-        """Claims that are false."""
         return tuple(claim for claim in self.claims if claim.true is False)
 
     @property

@@ -29,12 +29,10 @@ class Step:
 
     @property
     def origin(self) -> chess.Square:
-        """Where the piece came from."""
         return self.move.from_square
 
     @property
     def target(self) -> chess.Square:
-        """Where it stands now."""
         return self.move.to_square
 
     @property
@@ -46,7 +44,6 @@ class Step:
 
     @property
     def castles(self) -> bool:
-        """Whether it is castling."""
         return self.before.is_castling(self.move)
 
     def own(self, board: chess.Board) -> chess.Bitboard:

@@ -80,11 +80,9 @@ class Study:
 
     @property
     def best(self) -> Line | None:
-        """The best line, if there is any."""
         return self.lines[0] if self.lines else None
 
     def line_of(self, uci: str) -> Line | None:
-        """The line that begins with a move."""
         return next((line for line in (*self.lines, *self.refuted) if line.moves[0] == uci), None)
 
 

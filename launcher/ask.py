@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from pydantic import Field, PositiveInt
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 from rich.text import Text
 
 from launcher.serve_players import read_endpoint, serve
@@ -22,13 +22,11 @@ from rookery.trace import Phase, Position, Sampling
 DEFAULT_MODEL = "models/rook-small-rl"
 
 
-class AskSettings(AccessSettings):
+class AskSettings(AccessSettings, env_prefix="ASK_"):
     """Ask a model for its move in a position, in the style that it was trained on, and judge the answer.
 
     The model is served for the question, which takes a minute or two on a CPU.
     """
-
-    model_config = SettingsConfigDict(env_prefix="ASK_")
 
     fen: CliPositionalArg[str] = Field(max_length=200)
     """The position."""
@@ -47,12 +45,9 @@ class AskSettings(AccessSettings):
 
 
 def ask(settings: AskSettings) -> int:
-    """Asks, and prints the board, the question, the answer and its verdict. Returns the exit status.
-
-    Raises:
-        InvalidInput: the FEN is not possible, or the game is over.
-        SetupError: there is no such model or run, or it cannot be served.
-    """
+    """Asks, and prints the board, the question, the answer and its verdict. Returns the exit status. Raises
+    `InvalidInput` if the FEN is not possible, or the game is over; `SetupError` if there is no such model or
+    run, or it cannot be served."""
     console = SafeConsole(highlight=False, soft_wrap=True)
     board = read_fen(settings.fen)
     if board.is_game_over():

@@ -9,13 +9,12 @@ from statistics import fmean
 from typing import Any
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from pydantic_settings import SettingsConfigDict
 
-from launcher.memory import memory_lines
+from launcher.memory import HALF, memory_lines
 from rookery.errors import SetupError
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.remote import PathOrUrl, find_run
-from rookery.settings import Settings
+from rookery.settings import Settings, read_preset
 
 logger = logging.getLogger(__name__)
 
@@ -37,18 +36,18 @@ GPU_POINTS = {"generation_tokens_per_s": 6300.0, "training_tokens_per_s": 6230.0
 of rank 16 on Qwen3-4B, in prime-rl's documentation. Such an adapter has 33 million numbers, of 4 bytes."""
 
 
-class CapacitySettings(Settings):
+class CapacitySettings(Settings, env_prefix="PLAN_"):
     """Predict samples a second, engine cores, stream depth, adapter bandwidth and cost of a run.
 
     The measured points have flags of their own; `--like` takes them from a run on machines of the same kind.
     """
 
-    model_config = SettingsConfigDict(env_prefix="PLAN_")
-
+    preset: str | None = None
+    """Preset of a run, whose model, sizes and memory to compute."""
     model: str = ""
     """Model whose memory to compute: a directory or a Hugging Face id."""
-    gpu_gib: tuple[PositiveFloat, ...] = (16, 24, 80)
-    """Memory of the GPUs of --model. Repeatable."""
+    gpu_memory: tuple[PositiveFloat, ...] = (16, 24, 48, 80)
+    """GiB of the GPUs of --model or --preset. Repeatable."""
     gpus: NonNegativeInt = 2
     """GPUs of the run. 0: one machine without, whose cores all services share; points are for one core."""
     training_gpus: PositiveInt = 1
@@ -97,6 +96,12 @@ class CapacitySettings(Settings):
     """Price of a GPU for an hour: an example, as is the next."""
     core_hour: NonNegativeFloat = 0.04
     """Price of a CPU core for an hour."""
+
+    @classmethod
+    def preset_values(cls, name: str) -> dict[str, Any]:
+        """What `up` has of the same name."""
+        up = read_preset(name)["up"]
+        return {key: up[key] for key in ("model", "group_size", "batch_groups", "staleness") if key in up}
 
     def points(self) -> Mapping[str, float]:
         """The measured points: those given, those of the run `like`, else the defaults. Raises `SetupError`
@@ -249,7 +254,15 @@ def plan(settings: CapacitySettings) -> int:
         lines.append(f"  {load.workers:>7}{load.groups_per_s:>11,.1f}{load.busy:>8.1%}")
     lines.append(f"  {saturation(redis_loads[0])}")
     if settings.model:
-        lines.extend(memory_lines(settings.model, settings.gpu_gib))
+        served = read_preset(settings.preset).get("inference", {}) if settings.preset else {}
+        lines.extend(
+            memory_lines(
+                settings.model,
+                settings.gpu_memory,
+                answer_tokens=served.get("max_model_len", 0),
+                share=served.get("gpu_memory", HALF),
+            )
+        )
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

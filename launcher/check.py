@@ -11,7 +11,7 @@ from typing import Self
 
 import chess
 from pydantic import Field, model_validator
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 from rich.text import Text
 
 from commentary import Claim, Reading, Sentence, read
@@ -36,7 +36,7 @@ _MARKS = {True: "{+%s+}", False: "{-%s-}", None: "{~%s~}"}
 _WORDS = {True: "true", False: "false", None: "open"}
 
 
-class CheckSettings(Settings):
+class CheckSettings(Settings, env_prefix="CHECK_"):
     """Check every claim about the board that a text makes, and mark it as true or false.
 
     A line break ends a sentence, except in comments of a PGN. There, each sentence is read in the position
@@ -53,8 +53,6 @@ class CheckSettings(Settings):
       zstdcat annotated.pgn.zst | rookery check -
       rookery check annotated.pgn --json | jq 'select(.false > 0)'
     """
-
-    model_config = SettingsConfigDict(env_prefix="CHECK_")
 
     text: CliPositionalArg[str | None] = None
     """The text, a file with it, or a PGN file; -: from stdin."""
@@ -84,7 +82,6 @@ class CheckSettings(Settings):
 
     @property
     def is_pgn(self) -> bool:
-        """Whether it is a file of games."""
         path = self.path
         return path is not None and (path.suffix.lower() == ".pgn" or (path == _STDIN and not self.fen))
 
@@ -119,11 +116,8 @@ class Checked:
 
 
 def check(settings: CheckSettings) -> int:
-    """Prints the text or the comments, marked, and returns the exit status: 1 if something is false.
-
-    Raises:
-        SetupError: there is no text or position, or the file cannot be read.
-    """
+    """Prints the text or the comments, marked, and returns the exit status: 1 if something is false. Raises
+    `SetupError` if there is no text or position, or the file cannot be read."""
     texts = (
         _comments(_content(settings.path)) if settings.is_pgn and settings.path else _single_text(settings)
     )

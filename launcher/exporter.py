@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from prometheus_client import Gauge
 from pydantic import PositiveFloat
-from pydantic_settings import SettingsConfigDict
 
 from rookery import metrics
 from rookery.access import AccessSettings
@@ -28,10 +27,8 @@ Figure = tuple[Gauge, tuple[str, ...], float]
 """A gauge, its label values and its value."""
 
 
-class ExporterSettings(RunSettings, AccessSettings):
+class ExporterSettings(RunSettings, AccessSettings, env_prefix="EXPORTER_"):
     """Export the streams of a run as Prometheus metrics: length, lag, age, consumers, results of groups."""
-
-    model_config = SettingsConfigDict(env_prefix="EXPORTER_")
 
     host: str = "127.0.0.1"
     """Address of the probes and metrics."""

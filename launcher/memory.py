@@ -28,6 +28,8 @@ SERVED_TOKENS = 8192
 """The least prompts and answers, in tokens, for which a server on a shared GPU must have room."""
 LEAST_TOKENS, MOST_TOKENS = 1024, 8192
 """Tokens of a forward pass on a shared GPU."""
+HALF = 0.5
+"""The server's share of a GPU that also trains, unless `gpu_memory` says otherwise."""
 LORA_RANK = 16
 ACTIVATIONS = (10, 6)
 """Numbers kept for a token of a layer: so many times the hidden size, and so many times that of the MLP.
@@ -47,9 +49,9 @@ class Needs:
     checkpointed: float
     """The activations if they are recomputed layer by layer."""
 
-    def kv_tokens(self, gib: float) -> int:
-        """How many tokens of prompts and answers a server on a GPU of `gib` holds at the same time."""
-        free = (gib * SERVED_SHARE - RESERVED_GIB) * GIB - 2 * self.weights
+    def kv_tokens(self, gib: float, *, share: float = SERVED_SHARE) -> int:
+        """How many tokens a server with a `share` of a GPU of `gib` holds at the same time."""
+        free = (gib * share - RESERVED_GIB) * GIB - 2 * self.weights
         return max(0, int(free / self.kv))
 
     def train_tokens(self, gib: float, *, all_weights: bool = False, checkpointing: bool = True) -> int:
@@ -64,11 +66,8 @@ class Needs:
 
 
 def needs_of(config: dict[str, Any]) -> Needs:
-    """The needs of the model with this `config.json`, of Llama's family.
-
-    Raises:
-        SetupError: it lacks what they are computed from.
-    """
+    """The needs of the model with this `config.json`, of Llama's family. Raises `SetupError` if it lacks what
+    they are computed from."""
     config = config.get("text_config") or config
     weights = parameter_count(config)
     if weights is None or "hidden_size" not in config:
@@ -132,20 +131,38 @@ def divide(needs: Needs, gib: float, trainer: TrainerSettings, *, in_bf16: bool,
     return Shares(share, tokens)
 
 
-def memory_lines(model: str, gibs: Sequence[float]) -> Iterator[str]:
+def memory_lines(
+    model: str, gibs: Sequence[float], *, answer_tokens: int = 0, share: float = HALF
+) -> Iterator[str]:
     """The table for `model` on GPUs of these sizes.
+
+    The last two columns are for a GPU that does both, of which the server has a `share`. What is served is
+    counted in tokens, or in prompts with answers of `answer_tokens` together.
 
     Raises:
         SetupError: there is no such model, or it is of an unknown kind.
     """
     needs = needs_of(json.loads((text_folder(model) / CONFIG_FILE).read_text()))
+    unit = f"answers of up to {answer_tokens:,} tokens" if answer_tokens else "tokens at a time"
+
+    def served(tokens: int) -> str:
+        return _count(tokens // (answer_tokens or 1), least=1 if answer_tokens else 1000)
+
+    widths = "  {:<8}  {:>12}  {:>12}  {:>12}  {:>18}  {:>12}"
+    heads = ("serves", "trains LoRA", "all weights", f"both: serves ({share:.0%})", "trains LoRA")
     yield f"memory of {model}: {needs.weights / 1e6:,.0f} million weights (computed, not measured)"
-    yield f"  {'GPU':<10}{'served: tokens':>16}{'LoRA: tokens a pass':>22}{'all weights: tokens a pass':>28}"
+    yield f"  serves: {unit}; trains: tokens in a pass; both: on one GPU"
+    yield widths.format("GPU", *heads)
     for gib in gibs:
-        lora, whole = (needs.train_tokens(gib, all_weights=every) for every in (False, True))
-        row = (f"{gib:g} GiB", _tokens(needs.kv_tokens(gib)), _tokens(lora), _tokens(whole))
-        yield f"  {row[0]:<10}{row[1]:>16}{row[2]:>22}{row[3]:>28}"
+        yield widths.format(
+            f"{gib:g} GiB",
+            served(needs.kv_tokens(gib)),
+            _count(needs.train_tokens(gib)),
+            _count(needs.train_tokens(gib, all_weights=True)),
+            served(needs.kv_tokens(gib, share=share)),
+            _count(needs.train_tokens(gib * (1 - share))),
+        )
 
 
-def _tokens(count: int) -> str:
-    return f"{count:,}" if count >= 1000 else "does not fit"
+def _count(count: int, *, least: int = 1000) -> str:
+    return f"{count:,}" if count >= least else "does not fit"

@@ -126,7 +126,6 @@ class Observer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops the thread and waits for its end."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5 * TIMEOUT_S)

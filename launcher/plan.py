@@ -19,7 +19,7 @@ from rookery.masking import mask_setting
 from rookery.model_defaults import model_defaults
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
-from rookery.remote import is_url, local_folder, shipped
+from rookery.remote import is_url, shipped
 from rookery.schemes import find_scheme
 from rookery.settings import CONFIG_VARIABLE, read_preset
 from rookery.streams import RunStreams
@@ -183,6 +183,12 @@ def _check_together(plan: Plan, *, evaluate_every: int) -> None:
     server = cast("ServerSettings", plan.settings["inference"].values)
     if (folder := Path(trainer.model)).is_dir():  # a model that is not downloaded yet is checked later
         trainer.check_model(folder)
+    rollouts = cast("RolloutsSettings", plan.settings["rollouts"].values)
+    if server.max_model_len and rollouts.max_tokens >= server.max_model_len:
+        raise SetupError(
+            f"answers of {rollouts.max_tokens} tokens leave no room for a prompt in inference.max_model_len="
+            f"{server.max_model_len} (--max-tokens, --set inference.max_model_len)"
+        )
     if evaluate_every and server.full_weights:
         raise SetupError(
             f"--evaluate-every {evaluate_every}: versions can only be evaluated in a run whose server keeps "
@@ -222,17 +228,10 @@ def _check_redis(url: str, run: str) -> None:
 
 
 def _resolve_model(name: str) -> str:
-    """The model's directory, or a copy of that at a URL; else `name`, an id of the Hugging Face Hub.
-
-    The path is absolute, because vLLM would read a relative path as a Hub id. Raises `SetupError` if `name`
-    is a path without a model, or there is none at the URL.
-    """
-    path = local_folder(name)
-    if (path / "config.json").is_file():
-        return str(path.resolve())
-    if path.exists() or path.is_absolute() or path.parent.is_dir():
-        raise SetupError(f"{name!r} is not a model directory: it has no config.json (--model)")
-    return str(hub.cached(name) or name)
+    """The model's directory, or `name` if it is an id of the Hub that is not in the cache. The path is
+    absolute, because vLLM would read a relative one as an id. Raises as `hub.local_model` does."""
+    folder = hub.local_model(name)
+    return str(folder.resolve() if folder else hub.cached(name) or name)
 
 
 def _check_evaluation(settings: UpSettings) -> None:
@@ -393,16 +392,16 @@ def _thinking(settings: UpSettings) -> dict[str, object]:
 
 
 def _device(name: str, settings: UpSettings) -> str:
-    server, trainers = settings.inference_device, settings.trainer_device.split(",")
+    serving, trainers = settings.inference_device.split(","), settings.trainer_device.split(",")
     if name == "inference":
-        device = "auto" if _leaves_the_cpu(settings) else server
-        return devices.place(device, preferred=0, package="vllm", taken=trainers)
+        serving = ["auto"] if _leaves_the_cpu(settings) else serving
+        return ",".join(devices.place(own, preferred=0, package="vllm", taken=trainers) for own in serving)
     if name == "reward-model" and "cpu" in trainers:
         return "cpu"
     if name == "reward-model":  # a GPU of its own, else the trainer's
-        taken = [_device("inference", settings)]
+        taken = _device("inference", settings).split(",")
         return devices.place("auto", preferred=2, package="torch", taken=taken)
-    return ",".join(devices.place(own, preferred=1, package="torch", taken=[server]) for own in trainers)
+    return ",".join(devices.place(own, preferred=1, package="torch", taken=serving) for own in trainers)
 
 
 def _leaves_the_cpu(settings: UpSettings) -> bool:
@@ -423,9 +422,9 @@ def _shared_gpu(settings: UpSettings) -> str | None:
     served, trained = _device("inference", settings), _device("trainer", settings)
     if served in devices.CPU or trained.split(",")[0] in devices.CPU:
         return None
-    if devices.entry(served) not in map(devices.entry, trained.split(",")):
+    if not set(map(devices.entry, served.split(","))) & set(map(devices.entry, trained.split(","))):
         return None
-    if "," in trained:
+    if "," in trained or "," in served:
         raise SetupError(
             f"GPU {served} serves, and is among those that train: --inference-device {served}, "
             f"--trainer-device {trained}"

@@ -54,10 +54,8 @@ def redis_url(folder: Path) -> str:
 
 def redis_argv(folder: Path) -> tuple[str, ...]:
     """The command line of a Redis that keeps its data in `folder`. A crash loses at most the last second.
-
-    Raises:
-        SetupError: there is no Redis server, or none that can read the data, or no bash to start it with.
-    """
+    Raises `SetupError` if there is no Redis server, or none that can read the data, or no bash to start it
+    with."""
     if shutil.which("bash") is None:
         raise SetupError(
             "bash is needed to start Redis: install it, or give the URL of a running Redis with --redis-url"

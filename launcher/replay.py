@@ -1,7 +1,7 @@
 """`rookery replay`: trains on a recorded run's groups again, and compares the bytes of every version."""
 
 import json
-import sys
+import os
 import threading
 import time
 import tomllib
@@ -11,16 +11,17 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pydantic import NonNegativeInt
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 from rich.console import Console
 from rich.progress import Progress
 
 from launcher.redis_server import redis_argv, redis_url
 from launcher.services import SERVICES
-from rookery.errors import RookeryError, SetupError, Unavailable
+from rookery.commands import BY_NAME
+from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError, SetupError, Unavailable
 from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.remote import find_run
-from rookery.settings import CONFIG_VARIABLE, Settings
+from rookery.settings import CONFIG_VARIABLE, SHARED, Settings, shared_variable
 from rookery.streams import RunStreams
 from rookery.terminal import SafeConsole
 
@@ -29,17 +30,18 @@ START_S = 30.0
 POLL_S = 0.2
 SETTLED_S = 2.0
 """A batch that was just settled gets its version within this time."""
+_STRONGER = ("TRAINER_", "DATA_REPUBLISH_", *map(shared_variable, SHARED))
+"""How variables begin that are stronger than the recorded settings."""
+_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
-class ReplaySettings(Settings):
+class ReplaySettings(Settings, env_prefix="REPLAY_"):
     """Train on the groups of an archive again, with a recorded run's settings, and compare the versions.
 
     On the same kind of CPU with the same number of threads, each version that the run still has must have the
     same bytes. If one differs, then the settings or the archive are not those of the run, or training is not
-    deterministic. The archive must have all groups of the run.
+    deterministic. The archive must have all groups of the run. Variables such as TRAINER_LR have no effect.
     """
-
-    model_config = SettingsConfigDict(env_prefix="REPLAY_")
 
     run: CliPositionalArg[str]
     """The recorded run, by name or folder, with trainer.toml and adapters/."""
@@ -58,6 +60,7 @@ def replay(settings: ReplaySettings, console: Console | None = None) -> int:
 
     Raises:
         SetupError: the recorded run is incomplete, or `out` is not empty.
+        InvalidInput: a file of the recorded run is damaged.
         RookeryError: Redis or the trainer ended early; the message quotes its log.
     """
     console = console or SafeConsole(highlight=False, soft_wrap=True)
@@ -69,6 +72,7 @@ def replay(settings: ReplaySettings, console: Console | None = None) -> int:
         raise SetupError(f"{str(folder)!r} has no trainer.toml, or no version after 0 in adapters/")
     if out.exists() and any(out.iterdir()):
         raise SetupError(f"{out} is not empty: delete it, or name another folder with --out")
+    batch = _batch_groups(config)
     if newest not in recorded:
         console.print(f"{folder} has no version {newest}: it has {', '.join(map(str, recorded))}")
     url, logs = redis_url(out / "redis"), out / "logs"
@@ -78,35 +82,57 @@ def replay(settings: ReplaySettings, console: Console | None = None) -> int:
     with closing(run), _starting(logs) as start, _redis_faults(logs):
         _await_redis(start("redis", *redis_argv(out / "redis")), run)
         console.print(f"logs and versions are in {out}")
-        feeding = start(
-            "republish", sys.executable, "-m", "launcher", "data", "republish",
-            settings.archive or str(folder / "archive"), "--to", "replay",
+        republish = [
+            *BY_NAME["data republish"].argv, settings.archive or str(folder / "archive"), "--to", "replay",
             "--run", settings.name or folder.resolve().name, "--redis-url", url,
-        )  # fmt: skip
-        training = start(
-            "trainer", *SERVICES["trainer"].argv, "--run-dir", str(out), "--redis-url", url,
-            "--run", "replay", "--inference-urls", "", "--adapter-store", "", "--store", "", "--no-mlflow",
-            "--no-rest", "--port", "0", env={CONFIG_VARIABLE: str(config)},
-        )  # fmt: skip
-        batch = int(tomllib.loads(config.read_text())["trainer"]["batch_groups"])
+        ]  # fmt: skip
+        feeding = start("republish", *republish)
+        train = [
+            *SERVICES["trainer"].argv, "--run-dir", str(out), "--redis-url", url, "--run", "replay",
+            "--inference-urls", "", "--adapter-store", "", "--store", "", "--no-mlflow", "--no-rest",
+            "--port", "0",
+        ]  # fmt: skip
+        training = start("trainer", *train, env={CONFIG_VARIABLE: str(config)})
         _await_version(training, feeding, run, console, logs, newest=newest, batch=batch)
     return compare_versions(recorded, versions(out), console)
 
 
 def versions(run_dir: Path) -> dict[int, str]:
     """The SHA-256 of every version in a run's folder, by number."""
-    states = [json.loads(path.read_bytes()) for path in run_dir.glob("adapters/policy-v*/state.json")]
-    return dict(sorted((state["number"], state["sha256"]) for state in states))
+    return dict(sorted(_version(path) for path in run_dir.glob("adapters/policy-v*/state.json")))
+
+
+def _version(path: Path) -> tuple[int, str]:
+    text = path.read_text(errors="replace")
+    try:
+        state = json.loads(text)
+        return int(state["number"]), str(state["sha256"])
+    except (ValueError, KeyError, TypeError) as error:
+        line = getattr(error, "lineno", 1)
+        raise InvalidInput(
+            f"{path}:{line}: no number and sha256 of a version: {text[:QUOTED_CHARS]!r}"
+        ) from error
+
+
+def _batch_groups(config: Path) -> int:
+    text = config.read_text(errors="replace")
+    try:
+        return int(tomllib.loads(text)["trainer"]["batch_groups"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(f"{config}: no batch_groups in [trainer]: {text[:QUOTED_CHARS]!r}") from error
 
 
 @contextmanager
 def _starting(logs: Path) -> Iterator[Callable[..., Child]]:
-    """A function that starts a process from its name and command line. All of them end with the block."""
+    """A function that starts a process from its name and command line, without variables that would change
+    what the recorded run did. All of them end with the block."""
+    names = [name for name in os.environ if name.upper().startswith(_STRONGER)]
+    unset = dict.fromkeys((*names, *_TORCHRUN, CONFIG_VARIABLE))
     with ExitStack() as exits:
         watchdog = exits.enter_context(closing(Watchdog()))
 
         def start(name: str, *argv: str, env: Mapping[str, str] = MappingProxyType({})) -> Child:
-            child = Child(Command(name, argv, logs / f"{name}.log", env=env), watchdog)
+            child = Child(Command(name, argv, logs / f"{name}.log", env={**unset, **env}), watchdog)
             exits.callback(child.kill)
             return child
 
@@ -123,11 +149,8 @@ def _redis_faults(logs: Path) -> Iterator[None]:
 
 
 def _await_redis(server: Child, run: RunStreams) -> None:
-    """Waits until Redis answers.
-
-    Raises:
-        Unavailable: it has ended, or does not answer within `START_S`.
-    """
+    """Waits until Redis answers. Raises `Unavailable` if it has ended, or does not answer within
+    `START_S`."""
     deadline = time.monotonic() + START_S
     while True:
         try:
@@ -140,14 +163,7 @@ def _await_redis(server: Child, run: RunStreams) -> None:
 
 
 def _await_version(
-    training: Child,
-    feeding: Child,
-    run: RunStreams,
-    console: Console,
-    logs: Path,
-    *,
-    newest: int,
-    batch: int,
+    training: Child, feeding: Child, run: RunStreams, console: Console, logs: Path, *, newest: int, batch: int
 ) -> None:
     """Waits until the trainer has committed version `newest`, and shows how far it is. Its `max_steps` stays
     the recorded one, because the learning rates depend on it."""

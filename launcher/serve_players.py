@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 
 from launcher.plan import HOST, served_rank
 from launcher.runs import SETTINGS_FILE
@@ -28,6 +28,7 @@ from launcher.services import SERVICES, as_flags
 from launcher.supervisor import running
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
+from rookery.config.inference import ServerSettings
 from rookery.devices import CPU, Device, place
 from rookery.errors import SetupError
 from rookery.hub import DIGEST, model_folder, text_digest, weights_digest
@@ -46,10 +47,8 @@ _FIRST_PORT, _GPU_SHARE = 8100, 0.9
 _RELOAD_S = 300.0
 
 
-class PlayersSettings(Settings):
+class PlayersSettings(Settings, env_prefix="PLAYERS_"):
     """Serve models and versions of runs as players. Prints the address of each, and ends with its input."""
-
-    model_config = SettingsConfigDict(env_prefix="PLAYERS_")
 
     specs: CliPositionalArg[Specs]
     """Players: model:DIR_OR_HUB_ID or run:RUN[@VERSION]. Both may be at a URL: model:s3://bucket/sft."""
@@ -176,9 +175,18 @@ class _Player:
     def at(self, url: str, model: str, device: str) -> str:
         """The spec of the player at an endpoint that serves it as `model` on a CPU or GPU."""
         # The server rounds differently on them.
-        source = f"{self.options['source']}:{'cpu' if device in CPU else 'gpu'}"
+        source = f"{self.options['source']}:{'cpu' if device in CPU else 'gpu'}{_server_settings(self)}"
         options = {**self.options, "source": source, **AccessSettings().access.player_options}
         return ",".join((f"{url}#{model}", *(f"{key}={value}" for key, value in options.items())))
+
+
+def _server_settings(player: _Player) -> str:
+    """What the environment and the TOML file set for the server, if it changes the player's answers."""
+    settings = ServerSettings.parse([], prog="rookery serve inference")
+    values = settings.model_dump(include={"thinking", "sampling", "max_model_len"}, exclude_defaults=True)
+    if "thinking" in player.options:  # it is part of each request
+        values.pop("thinking", None)
+    return "".join(f":{name}={value}" for name, value in sorted(values.items()))
 
 
 def _is_served(spec: str) -> bool:

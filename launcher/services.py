@@ -80,10 +80,8 @@ def resolve(
     """The settings of a service as it would read them itself.
 
     `decided` are those that the run decides, `assigned` those of `--set`, as text. `defaults` come before the
-    service's own: each has a value and its origin.
-
-    Raises:
-        SetupError: there is no such setting, its value is wrong, or the run decides it.
+    service's own: each has a value and its origin. Raises `SetupError` if there is no such setting, its value
+    is wrong, or the run decides it.
     """
     kind = SERVICES[service].settings_class
     check_names(service, assigned)

@@ -117,11 +117,7 @@ class Session:
 
     def train(self) -> End:
         """Starts the services and waits until all steps are done, time is up, or Ctrl-C. Returns which.
-
-        Raises:
-            SetupError: a service cannot start.
-            RookeryError: a service crashed too often.
-        """
+        Raises `SetupError` if a service cannot start; `RookeryError` if a service crashed too often."""
         while not self.interrupts:
             try:
                 self._supervisor.step(self._observer.snapshot.probes)
@@ -185,7 +181,6 @@ class Session:
 
     @property
     def steps_done(self) -> int:
-        """The number of training steps that the run has completed."""
         steps = self._observer.snapshot.steps
         return int(steps[-1]["step"]) if steps else 0
 

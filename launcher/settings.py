@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
-from pydantic_settings import SettingsConfigDict
 
 from launcher.services import SERVICES
 from rookery.access import AccessSettings
 from rookery.config.data import SAMPLE
-from rookery.devices import Device, Devices
-from rookery.errors import SetupError
+from rookery.devices import Devices, ServerDevices
+from rookery.errors import QUOTED_CHARS, SetupError
 from rookery.prompt import StyleName
 from rookery.remote import PathOrUrl, is_url, shipped
 from rookery.settings import HIGHEST_PORT, Assignments, PresetSettings, RedisUrl
@@ -27,15 +26,13 @@ _ASSIGNABLE = [name for name in SERVICES if name != "data"]
 _OVERRIDE = re.compile(rf"({'|'.join(_ASSIGNABLE)})\.[a-z][a-z0-9_]*=.*")
 
 
-class UpSettings(PresetSettings, AccessSettings):
+class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
     """Run all services on this machine until --steps, --minutes or Ctrl-C.
 
     Precedence: flags, then UP_... variables, then the [up] table of the TOML file named by ROOKERY_CONFIG,
     then --preset. The services also read their own tables of that file ([trainer], [reward], ...) and their
     own variables (TRAINER_..., REWARD_...).
     """
-
-    model_config = SettingsConfigDict(env_prefix="UP_")
 
     model: str = "models/rook-tiny"
     """Model to start from: a directory, a Hugging Face id, or the URL of a folder, as s3://bucket/sft/model."""
@@ -92,9 +89,10 @@ class UpSettings(PresetSettings, AccessSettings):
     installed."""
     seed: NonNegativeInt = 0
     """Seed of the order of the positions, of sampling and of training."""
-    inference_device: Device = "auto"
-    """`cpu`, or the GPU for inference: its index, as in CUDA_VISIBLE_DEVICES or nvidia-smi, or its id
-    (GPU-..., MIG-...). auto: the first GPU, or the CPU if there is none."""
+    inference_device: ServerDevices = "auto"
+    """`cpu`, or the GPU for inference, or several that share the model: 0,1. Each is an index, as in
+    CUDA_VISIBLE_DEVICES or nvidia-smi, or an id (GPU-..., MIG-...). auto: the first GPU, or the CPU if there
+    is none."""
     trainer_device: Devices = "auto"
     """`cpu`, or the GPU for training, or several: 1,2,3. auto: the second GPU, else the first, which then
     serves and trains in turns, else the CPU."""
@@ -143,19 +141,18 @@ class UpSettings(PresetSettings, AccessSettings):
         for assignment in assignments:
             if not _OVERRIDE.fullmatch(assignment):
                 raise ValueError(
-                    f"{assignment!r} is not SERVICE.SETTING=VALUE for one of {', '.join(_ASSIGNABLE)}"
+                    f"{assignment[:QUOTED_CHARS]!r} is not SERVICE.SETTING=VALUE for one of "
+                    f"{', '.join(_ASSIGNABLE)}"
                 )
         return assignments
 
 
-class DemoSettings(UpSettings):
+class DemoSettings(UpSettings, env_prefix="DEMO_"):
     """Train on the sample games for a few minutes, then compare the last policy with the first.
 
     Writes report.json, report.html and learning_curve.png to the run's folder. Without --preset and --model,
     the preset is rook-small.
     """
-
-    model_config = SettingsConfigDict(env_prefix="DEMO_")
 
     steps: PositiveInt | None = 60
     """Training steps."""
@@ -192,11 +189,8 @@ class Overrides:
         return {key: value for key, value in values.items() if key not in ("port", "grpc_port")}
 
     def port(self, service: str, key: str) -> tuple[int | None, str]:
-        """The port that the user set for a service, or None, and how to set it, for error messages.
-
-        Raises:
-            SetupError: the value is not a port.
-        """
+        """The port that the user set for a service, or None, and how to set it, for error messages. Raises
+        `SetupError` if the value is not a port."""
         kind = SERVICES[service].settings_class
         setting = f"--set {service}.{key}=PORT or {kind.variable(key)}"
         value = self._values.get(service, {}).get(key) or kind.values_without_flags().get(key)

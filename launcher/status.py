@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import PositiveFloat
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
@@ -25,10 +25,8 @@ from rookery.settings import RedisUrl
 from rookery.terminal import SafeConsole
 
 
-class RunPlace(AccessSettings):
+class RunPlace(AccessSettings, env_prefix="STATUS_"):
     """Which run a command looks at. The variables are those of `rookery status` for all of these commands."""
-
-    model_config = SettingsConfigDict(env_prefix="STATUS_")
 
     run: CliPositionalArg[str] = ""
     """The run, by name or folder. Default: the one started last in --runs-dir; `default` with --redis-url."""
@@ -40,11 +38,8 @@ class RunPlace(AccessSettings):
     """With --redis-url: host of the services. {service} stands for the name of each, for containers."""
 
     def place(self) -> dict[str, Any]:
-        """The run's name, its folder, its Redis and the URLs of its probes.
-
-        Raises:
-            SetupError: there is no such run.
-        """
+        """The run's name, its folder, its Redis and the URLs of its probes. Raises `SetupError` if there is
+        no such run."""
         if self.redis_url is not None:
             hosts = {name: self.host.replace("{service}", name) for name in SERVICES}
             probes = {

@@ -96,7 +96,6 @@ class Supervisor:
 
     @property
     def finished(self) -> bool:
-        """Whether the finisher has exited with status 0."""
         return any(m.command.name == self._finisher and m.state is State.DONE for m in self.members)
 
     def step(self, probes: Mapping[str, str | None]) -> None:

@@ -25,7 +25,7 @@ from launcher.plots.comparison import NO_CHANGE, compare, effects
 from launcher.plots.runs import REPORT_FILE, Configuration, Run, find_runs
 from launcher.runs import write_json
 from launcher.settings import DemoSettings
-from rookery.errors import SetupError, validation_message
+from rookery.errors import QUOTED_CHARS, SetupError, validation_message
 from rookery.origins import last_origins
 from rookery.processes.ports import Ports
 from rookery.settings import Assignments
@@ -82,7 +82,8 @@ class SweepSettings(DemoSettings):
                 )
                 if not (is_setting and equals):
                     raise ValueError(
-                        f"{assignment!r} is neither SERVICE.SETTING=VALUE nor a flag of `rookery demo` that "
+                        f"{assignment[:QUOTED_CHARS]!r} is neither SERVICE.SETTING=VALUE nor a flag of "
+                        "`rookery demo` that "
                         "can be varied, such as batch_groups=64"
                     )
         return changes
@@ -107,7 +108,6 @@ class SweptRun:
 
     @property
     def is_done(self) -> bool:
-        """Whether the run has its report."""
         return (self.settings.runs_dir / self.settings.run / REPORT_FILE).exists()
 
     def check(self) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 from rich.console import Console
 
 from launcher.plan import HOST
@@ -22,14 +22,12 @@ from rookery.settings import Port
 from rookery.terminal import SafeConsole
 
 
-class ViewSettings(AccessSettings):
+class ViewSettings(AccessSettings, env_prefix="VIEW_"):
     """Show the answers of a run's policy in a browser, while it trains and afterwards.
 
     All runs of the folder are shown. Replaying dead letters and asking the policy need the token of the
     services, which you enter on the page. If there is none, the address that is printed has a new one.
     """
-
-    model_config = SettingsConfigDict(env_prefix="VIEW_")
 
     run: CliPositionalArg[str] = ""
     """The run to open, by name, folder or URL, as s3://bucket/runs/my-run. Default: the one started last."""
@@ -42,11 +40,8 @@ class ViewSettings(AccessSettings):
 
 
 def view(settings: ViewSettings, console: Console | None = None) -> int:
-    """Serves until Ctrl-C. Returns the exit status.
-
-    Raises:
-        SetupError: there is no such run, the port is taken, or the viewer cannot start.
-    """
+    """Serves until Ctrl-C. Returns the exit status. Raises `SetupError` if there is no such run, the port is
+    taken, or the viewer cannot start."""
     console = console or SafeConsole(highlight=False, soft_wrap=True)
     run, place = settings.run, ["--runs-dir", settings.runs_dir]
     if is_url(run):

@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import compare_digest
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import field_validator, model_validator
-from pydantic_settings import SettingsConfigDict
 
 from rookery.errors import SetupError
 from rookery.settings import Settings
@@ -57,12 +56,10 @@ class Access:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The HTTP headers of a call."""
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     @property
     def metadata(self) -> Sequence[tuple[str, str]]:
-        """The metadata of a gRPC call."""
         return [(name.lower(), value) for name, value in self.headers.items()]
 
     @property
@@ -167,11 +164,8 @@ OPEN = Access()
 """Neither token nor certificates."""
 
 
-class AccessSettings(Settings):
+class AccessSettings(Settings, env_prefix="ROOKERY_", help_group="access"):
     """Settings of all services and clients. ROOKERY_TOKEN_FILE, ROOKERY_TLS_CERT ... set them for all."""
-
-    model_config = SettingsConfigDict(env_prefix="ROOKERY_")
-    help_group: ClassVar[str] = "access"
 
     token_file: Path | None = None
     """File with the token that services demand of callers and clients send (`Authorization: Bearer ...`). The

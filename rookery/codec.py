@@ -1,72 +1,34 @@
-"""Converts records to protobuf and back.
+"""Converts records to protobuf and back: a message has the fields of its record, by the same names.
 
 Decoding also checks the trace version, that enum values are known, and that every sampled token has a
 log-probability.
 """
 
 import math
-from dataclasses import asdict, fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+from functools import cache, partial
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from google.protobuf.message import DecodeError
 
 from rookery.errors import WireError
-from rookery.trace import (
-    TRACE_VERSION,
-    Claim,
-    Completion,
-    EngineStamp,
-    Evaluation,
-    Message,
-    Move,
-    Outcome,
-    Phase,
-    PolicyVersion,
-    Position,
-    ProcessReward,
-    Prompt,
-    Sampling,
-    ScoreItem,
-    Sentence,
-    Trace,
-    TraceGroup,
-    Verdict,
-)
+from rookery.trace import TRACE_VERSION, Outcome, Phase, Position, Prompt, ScoreItem, TraceGroup, Verdict
 from rookery.v1 import position_pb2, reward_pb2, trace_pb2, verdict_pb2
 
-_OUTCOMES = {verdict_pb2.Outcome.Value(f"OUTCOME_{outcome.name}"): outcome for outcome in Outcome}
-_ITEM_FIELDS = [field.name for field in fields(ScoreItem)]
+R = TypeVar("R")
+
+_NUMBERS: Mapping[type[StrEnum], Any] = {Phase: position_pb2.Phase, Outcome: verdict_pb2.Outcome}
 
 
 def position_to_proto(position: Position) -> position_pb2.Position:
-    return position_pb2.Position(
-        id=position.id,
-        fen=position.fen,
-        ply=position.ply,
-        phase=f"PHASE_{position.phase.name}",
-        game_id=position.game_id,
-        last_moves=position.last_moves,
-        white_elo=position.white_elo,
-        black_elo=position.black_elo,
-        task=position.task,
-        move=position.move,
-        target=position.target,
-    )
+    return position_pb2.Position(**_fields_of(Position, position))
 
 
 def position_from_proto(proto: position_pb2.Position) -> Position:
-    return Position(
-        id=proto.id,
-        fen=proto.fen,
-        ply=proto.ply,
-        phase=Phase[_enum_name(position_pb2.Phase, proto.phase, "PHASE_")],
-        game_id=proto.game_id,
-        last_moves=tuple(proto.last_moves),
-        white_elo=proto.white_elo if proto.HasField("white_elo") else None,
-        black_elo=proto.black_elo if proto.HasField("black_elo") else None,
-        task=proto.task,
-        move=proto.move,
-        target=proto.target,
-    )
+    return _record_of(Position, proto)
 
 
 def encode_position(position: Position) -> bytes:
@@ -74,103 +36,40 @@ def encode_position(position: Position) -> bytes:
 
 
 def decode_position(data: bytes) -> Position:
-    proto = position_pb2.Position()
-    _parse(proto, data)
-    return position_from_proto(proto)
+    return position_from_proto(_parsed(position_pb2.Position(), data))
 
 
 def item_to_proto(item: ScoreItem, *, scheme: str = "") -> reward_pb2.ScoreRequest:
     """`scheme` is for an item that names none."""
-    proto = reward_pb2.ScoreRequest(**{name: getattr(item, name) for name in _ITEM_FIELDS})
+    proto = reward_pb2.ScoreRequest(**_fields_of(ScoreItem, item))
     proto.scheme = proto.scheme or scheme
     return proto
 
 
 def item_from_proto(proto: reward_pb2.ScoreRequest) -> ScoreItem:
-    return ScoreItem(**{name: getattr(proto, name) for name in _ITEM_FIELDS})
+    return _record_of(ScoreItem, proto)
 
 
 def verdict_to_proto(verdict: Verdict) -> verdict_pb2.Verdict:
-    # Protobuf builds its parts from mappings faster than Python builds and copies them.
-    return verdict_pb2.Verdict(
-        reward=verdict.reward,
-        outcome=f"OUTCOME_{verdict.outcome.name}",
-        move=_move_fields(verdict.move),
-        best=_move_fields(verdict.best),
-        win_before=verdict.win_before,
-        win_after=verdict.win_after,
-        regret=verdict.regret,
-        eval_before=_evaluation_fields(verdict.eval_before),
-        eval_after=_evaluation_fields(verdict.eval_after),
-        components=verdict.components,
-        engine={"id": verdict.engine.id, "nodes": verdict.engine.nodes} if verdict.engine else None,
-        reward_version=verdict.reward_version,
-        sentences=[asdict(sentence) for sentence in verdict.sentences],
-        process_rewards=[
-            {"start": step.start, "end": step.end, "reward": step.reward} for step in verdict.process_rewards
-        ],
-    )
+    return verdict_pb2.Verdict(**_fields_of(Verdict, verdict))
 
 
 def verdict_from_proto(proto: verdict_pb2.Verdict) -> Verdict:
-    has = proto.HasField
-    return Verdict(
-        reward=proto.reward,
-        outcome=_outcome(proto.outcome),
-        reward_version=proto.reward_version,
-        move=_move(proto.move) if has("move") else None,
-        best=_move(proto.best) if has("best") else None,
-        win_before=proto.win_before if has("win_before") else None,
-        win_after=proto.win_after if has("win_after") else None,
-        regret=proto.regret if has("regret") else None,
-        eval_before=_evaluation(proto.eval_before) if has("eval_before") else None,
-        eval_after=_evaluation(proto.eval_after) if has("eval_after") else None,
-        components=dict(proto.components),
-        engine=EngineStamp(proto.engine.id, proto.engine.nodes) if has("engine") else None,
-        sentences=tuple(_sentence(sentence) for sentence in proto.sentences),
-        process_rewards=tuple(
-            ProcessReward(step.start, step.end, step.reward) for step in proto.process_rewards
-        ),
-    )
+    return _record_of(Verdict, proto)
 
 
 def prompt_to_proto(prompt: Prompt) -> trace_pb2.Prompt:
-    messages = [trace_pb2.Message(role=m.role, content=m.content) for m in prompt.messages]
-    return trace_pb2.Prompt(style=prompt.style, messages=messages, fen=prompt.fen)
+    return trace_pb2.Prompt(**_fields_of(Prompt, prompt))
 
 
 def encode_group(group: TraceGroup) -> bytes:
-    proto = trace_pb2.TraceGroup(
-        trace_version=TRACE_VERSION,
-        id=group.id,
-        run=group.run,
-        position=position_to_proto(group.position),
-        prompt=prompt_to_proto(group.prompt),
-        prompt_token_ids=group.prompt_token_ids,
-        policy=trace_pb2.PolicyVersion(number=group.policy.number, sha256=group.policy.sha256),
-        base_model=group.base_model,
-        sampling=trace_pb2.Sampling(**asdict(group.sampling)),
-        traces=[
-            trace_pb2.Trace(
-                id=trace.id,
-                completion={
-                    field.name: getattr(trace.completion, field.name) for field in fields(Completion)
-                },
-                verdict=verdict_to_proto(trace.verdict),
-            )
-            for trace in group.traces
-        ],
-        created_at=group.created_at,
-        generation_s=group.generation_s,
-        reward_s=group.reward_s,
-    )
+    proto = trace_pb2.TraceGroup(trace_version=TRACE_VERSION, **_fields_of(TraceGroup, group))
     return proto.SerializeToString(deterministic=True)
 
 
 def decode_group(data: bytes) -> TraceGroup:
     """Parses one entry of the `traces` stream; raises `WireError` for anything but a sound group."""
-    proto = trace_pb2.TraceGroup()
-    _parse(proto, data)
+    proto = _parsed(trace_pb2.TraceGroup(), data)
     if proto.trace_version != TRACE_VERSION:
         raise WireError(
             f"trace version {proto.trace_version} of group {proto.id!r}: this process reads {TRACE_VERSION}"
@@ -179,100 +78,80 @@ def decode_group(data: bytes) -> TraceGroup:
         raise WireError(
             f"group {proto.id!r}: {len(proto.traces)} traces and {len(proto.prompt_token_ids)} prompt tokens"
         )
-    return TraceGroup(
-        id=proto.id,
-        run=proto.run,
-        position=position_from_proto(proto.position),
-        prompt=Prompt(
-            style=proto.prompt.style,
-            messages=tuple(Message(m.role, m.content) for m in proto.prompt.messages),
-            fen=proto.prompt.fen,
-        ),
-        prompt_token_ids=tuple(proto.prompt_token_ids),
-        policy=PolicyVersion(proto.policy.number, proto.policy.sha256),
-        base_model=proto.base_model,
-        sampling=Sampling(**{field.name: getattr(proto.sampling, field.name) for field in fields(Sampling)}),
-        traces=tuple(_trace(trace, group_id=proto.id) for trace in proto.traces),
-        created_at=proto.created_at,
-        generation_s=proto.generation_s,
-        reward_s=proto.reward_s,
-    )
+    for trace in proto.traces:
+        _check_numbers(trace, place=f"trace {trace.id!r} of group {proto.id!r}")
+    return _record_of(TraceGroup, proto)
 
 
-def _trace(proto: trace_pb2.Trace, *, group_id: str) -> Trace:
-    completion = proto.completion
-    if len(completion.token_ids) != len(completion.logprobs):
-        raise WireError(
-            f"trace {proto.id!r} of group {group_id!r}: {len(completion.token_ids)} tokens "
-            f"but {len(completion.logprobs)} logprobs"
-        )
-    if not all(map(math.isfinite, completion.logprobs)):
-        raise WireError(f"trace {proto.id!r} of group {group_id!r}: a log-probability is not finite")
-    if not math.isfinite(proto.verdict.reward):
-        raise WireError(
-            f"trace {proto.id!r} of group {group_id!r}: reward {proto.verdict.reward!r} is not finite"
-        )
-    return Trace(
-        id=proto.id,
-        completion=Completion(
-            text=completion.text,
-            token_ids=tuple(completion.token_ids),
-            logprobs=tuple(completion.logprobs),
-            finish_reason=completion.finish_reason,
-            seed=completion.seed,
-        ),
-        verdict=verdict_from_proto(proto.verdict),
-    )
+def _check_numbers(trace: trace_pb2.Trace, *, place: str) -> None:
+    tokens, logprobs = trace.completion.token_ids, trace.completion.logprobs
+    if len(tokens) != len(logprobs):
+        raise WireError(f"{place}: {len(tokens)} tokens but {len(logprobs)} logprobs")
+    if not all(map(math.isfinite, logprobs)):
+        raise WireError(f"{place}: a log-probability is not finite")
+    if not math.isfinite(trace.verdict.reward):
+        raise WireError(f"{place}: reward {trace.verdict.reward!r} is not finite")
 
 
-def _outcome(number: int) -> Outcome:
-    outcome = _OUTCOMES.get(number)
-    if outcome is None:
-        raise WireError(f"{number} is not a known value of OUTCOME")
-    return outcome
-
-
-def _move_fields(move: Move | None) -> dict[str, str] | None:
-    return {"uci": move.uci, "san": move.san} if move else None
-
-
-def _move(proto: verdict_pb2.Move) -> Move:
-    return Move(proto.uci, proto.san)
-
-
-def _evaluation_fields(evaluation: Evaluation | None) -> dict[str, int | None] | None:
-    if evaluation is None:
-        return None
-    return {"cp": evaluation.cp} if evaluation.mate is None else {"mate": evaluation.mate}
-
-
-def _evaluation(proto: verdict_pb2.Evaluation) -> Evaluation:
-    return Evaluation(mate=proto.mate) if proto.HasField("mate") else Evaluation(cp=proto.cp)
-
-
-def _sentence(proto: verdict_pb2.Sentence) -> Sentence:
-    claims = tuple(
-        Claim(
-            claim.concept,
-            claim.start,
-            claim.end,
-            claim.true if claim.HasField("true") else None,
-            weight=claim.weight if claim.HasField("weight") else None,
-        )
-        for claim in proto.claims
-    )
-    return Sentence(proto.start, proto.end, proto.read, claims)
-
-
-def _parse(proto: position_pb2.Position | trace_pb2.TraceGroup, data: bytes) -> None:
+def _parsed(proto: R, data: bytes) -> R:
     try:
-        proto.ParseFromString(data)
+        proto.ParseFromString(data)  # type: ignore[attr-defined]
     except DecodeError as error:
-        raise WireError(f"{len(data)} bytes are not a {proto.DESCRIPTOR.full_name}: {error}") from error
+        name = proto.DESCRIPTOR.full_name  # type: ignore[attr-defined]
+        raise WireError(f"{len(data)} bytes are not a {name}: {error}") from error
+    return proto
 
 
-def _enum_name(enum: object, value: int, prefix: str) -> str:
-    name: str = enum.Name(value) if value in enum.values() else ""  # type: ignore[attr-defined]
-    if not name or name.endswith("_UNSPECIFIED"):
-        raise WireError(f"{value} is not a known value of {prefix.rstrip('_')}")
-    return name.removeprefix(prefix)
+def _fields_of(kind: type, record: Any) -> dict[str, Any]:
+    """The fields of a record as protobuf takes them. It builds messages from mappings faster than Python
+    builds and copies them."""
+    values = ((name, getattr(record, name), write) for name, write, _ in _converters(kind))
+    return {name: value if write is None or value is None else write(value) for name, value, write in values}
+
+
+def _record_of(kind: Callable[..., R], proto: Any) -> R:
+    return kind(**{name: read(proto, name) for name, _, read in _converters(kind)})
+
+
+Write = Callable[[Any], Any]
+Read = Callable[[Any, str], Any]
+
+
+@cache
+def _converters(kind: Any) -> list[tuple[str, Write | None, Read]]:
+    """Of each field of a dataclass its name, how it is written (None: as it is), and how it is read."""
+    hints = get_type_hints(kind)
+    return [(field.name, *_converter(hints[field.name])) for field in fields(kind)]
+
+
+def _converter(hint: Any) -> tuple[Write | None, Read]:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if NoneType in arguments:
+        write, read = _converter(arguments[0])
+        return write, lambda proto, name: read(proto, name) if proto.HasField(name) else None
+    if origin is tuple:
+        item = arguments[0]
+        if not _is_record(item):
+            return None, lambda proto, name: tuple(getattr(proto, name))
+        return (
+            lambda records: [_fields_of(item, record) for record in records],
+            lambda proto, name: tuple([_record_of(item, part) for part in getattr(proto, name)]),
+        )
+    if _is_record(hint):
+        return partial(_fields_of, hint), lambda proto, name: _record_of(hint, getattr(proto, name))
+    if hint in _NUMBERS:
+        prefix = hint.__name__.upper()
+        members = {_NUMBERS[hint].Value(f"{prefix}_{member.name}"): member for member in hint}
+        return lambda member: f"{prefix}_{member.name}", partial(_member, members, prefix)
+    return None, (lambda proto, name: dict(getattr(proto, name))) if origin is Mapping else getattr
+
+
+def _is_record(hint: Any) -> bool:
+    return is_dataclass(hint)
+
+
+def _member(members: Mapping[int, StrEnum], prefix: str, proto: Any, name: str) -> StrEnum:
+    number = getattr(proto, name)
+    if number not in members:
+        raise WireError(f"{number} is not a known value of {prefix}")
+    return members[number]

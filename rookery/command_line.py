@@ -99,7 +99,7 @@ def _name(words: list[str]) -> str:
 
 
 def _guarded(command: Command, argv: list[str]) -> int:
-    from rookery.errors import RookeryError, SetupError
+    from rookery.errors import QUOTED_CHARS, RookeryError, SetupError
     from rookery.settings import fail
 
     try:
@@ -116,7 +116,7 @@ def _guarded(command: Command, argv: list[str]) -> int:
     except OSError as error:
         if error.filename is None:
             raise
-        return fail(SetupError(f"{error.strerror}: {os.fsdecode(error.filename)!r}"))
+        return fail(SetupError(f"{error.strerror}: {os.fsdecode(error.filename)[:QUOTED_CHARS]!r}"))
 
 
 def _execute(command: Command, argv: list[str]) -> int:

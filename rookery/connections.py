@@ -9,9 +9,9 @@ import errno
 import resource
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 DESCRIPTORS = 1 << 16
 """The soft limit of open files, if the hard limit allows. Nothing needs more, and some programs close all."""
@@ -126,15 +126,31 @@ def close_waiting(connections: Collection[Any], *, most: int, fresh: int = 0) ->
     waiting = [peer for peer in connections if isinstance(peer, BoundedProtocol) and peer.waits]
     for peer in waiting:
         peer.note_reading()
-    waiting.sort(key=lambda peer: peer.since)
-    old, grace = len(waiting) - fresh, now - GRACE_S
-    closable = [peer for place, peer in enumerate(waiting) if place < old or peer.since < grace]
-    closable.sort(key=lambda peer: peer.was_answered)
     idle = [peer for peer in waiting if peer.since < now - IDLE_S]
-    closed = {*closable[: max(0, len(connections) - most)], *idle}
+    closed = {*closable(waiting, fresh=fresh)[: max(0, len(connections) - most)], *idle}
     for peer in closed:
         peer.transport.abort()
     return len(closed)
+
+
+class Waiting(Protocol):
+    """A connection of which the server waits for the caller."""
+
+    @property
+    def since(self) -> float: ...
+    @property
+    def was_answered(self) -> bool: ...
+
+
+Peer = TypeVar("Peer", bound=Waiting)
+
+
+def closable(waiting: Iterable[Peer], *, fresh: int) -> list[Peer]:
+    """Those that can be closed to make room, the first first: see `close_waiting`."""
+    by_age = sorted(waiting, key=lambda peer: peer.since)
+    old, grace = len(by_age) - fresh, time.monotonic() - GRACE_S
+    peers = [peer for place, peer in enumerate(by_age) if place < old or peer.since < grace]
+    return sorted(peers, key=lambda peer: peer.was_answered)
 
 
 class Listener(socket.socket):

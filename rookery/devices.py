@@ -51,11 +51,20 @@ def _devices(names: str) -> str:
     return ",".join(parsed)
 
 
+def _server_devices(names: str) -> str:
+    if names.startswith("cpu,"):
+        raise ValueError("lists the CPU twice: a server has one")
+    return names
+
+
 Device = Annotated[str, AfterValidator(_device)]
 """`auto`, `cpu`, the index of a GPU or its id. `cuda:0` is converted to 0."""
 
 Devices = Annotated[str, AfterValidator(_devices)]
 """Like `Device`, or a device for each of several processes: GPUs, or `cpu,cpu`."""
+
+ServerDevices = Annotated[Devices, AfterValidator(_server_devices)]
+"""Like `Device`, or several GPUs that share one model."""
 
 _TIMEOUT_S = 10.0
 _LISTED = re.compile(r"(?:GPU (\d+)|\s+MIG ).*\(UUID: ([^)]+)\)\s*")

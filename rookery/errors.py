@@ -42,7 +42,13 @@ class RookeryError(Exception):
     retry_after_s: float | None = None
 
     def __str__(self) -> str:
-        message = printable(mask_text(super().__str__()))  # before the cut, which could be in a password
+        text = super().__str__()
+        if len(text) > 10 * MESSAGE_CHARS:  # masks take time
+            text = text[: 10 * MESSAGE_CHARS]
+            word = (text.split() or [""])[-1]
+            url = len(text) - len(word) + word.find("://") if text.endswith(word) and "://" in word else None
+            text = text[:url]  # a mask would not know the beginning of a password
+        message = printable(mask_text(text))  # before the cut, which could be in a password
         return message if len(message) <= MESSAGE_CHARS else f"{message[:MESSAGE_CHARS]}..."
 
     @property
@@ -183,6 +189,19 @@ def free_frames(*errors: object) -> None:
         while isinstance(error, BaseException):
             error.__traceback__ = None
             error = error.__cause__ or error.__context__
+
+
+def changed_settings(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
+    """Which settings differ, by name; empty if none does.
+
+    >>> changed_settings({"seed": 0, "count": 9}, {"seed": 1, "count": 9})
+    'seed was 0, is 1'
+    """
+    return "; ".join(
+        f"{name} was {stored.get(name)!r}, is {current.get(name)!r}"
+        for name in sorted({*stored, *current})
+        if stored.get(name) != current.get(name)
+    )
 
 
 def validation_message(

@@ -3,6 +3,7 @@
 import difflib
 import os
 import re
+import textwrap
 from argparse import Action, ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import cleandoc
@@ -54,7 +55,7 @@ def complete_help(
     positional = [action for action in parser._actions if not action.option_strings]
     words = (formatter._format_args(action, str(action.metavar)) for action in positional)
     parser.usage = " ".join(("%(prog)s", "[FLAGS]", *words))
-    parser.description = cleandoc(doc)
+    parser.description = _wrapped(cleandoc(doc), width=formatter._width)
     parser._action_groups.sort(key=lambda group: group.title == LAST_GROUP)
     for action in parser._actions:
         if action.dest in fields:
@@ -62,6 +63,18 @@ def complete_help(
             place = place if action.dest != "preset" else ""
             text = _help(action, fields[action.dest], values.get(action.dest, PydanticUndefined), place)
             action.help = text.replace("%", "%%")
+
+
+def _wrapped(text: str, *, width: int) -> str:
+    """The paragraphs of a text, of which those with a line that is too long are filled anew. Examples, which
+    are indented, stay as they are."""
+    paragraphs = [
+        textwrap.fill(" ".join(part.split()), width, break_long_words=False, break_on_hyphens=False)
+        if max(map(len, part.split("\n"))) > width and "\n " not in part
+        else part
+        for part in text.split("\n\n")
+    ]
+    return "\n\n".join(paragraphs)
 
 
 def _help(action: Action, field: FieldInfo, value: Any, place: str) -> str:
@@ -87,11 +100,13 @@ def explain_values(
     """The message of pydantic's errors, with the value of each and where it comes from."""
     details = [dict(error) for error in errors]
     for error in details:
+        error["input"] = restore(error["input"])
         if error["type"] == "extra_forbidden":
             error["msg"] = f"no such setting{meant(str(error['loc'][0]), fields)}"
         elif error["type"] == "missing":
             del error["input"]
-    return validation_message(details, quote=lambda value: repr(mask_setting(value)), places=places)
+    quote = lambda value: repr(mask_setting(value))[:QUOTED_CHARS]  # noqa: E731
+    return validation_message(details, quote=quote, places=places)
 
 
 def explain_arguments(
@@ -108,7 +123,7 @@ def explain_arguments(
         return f'{match[1]}: not JSON such as ["a", "b"] (got {value!r}; {names[0]} in the environment)'
     flag = text.removeprefix("unrecognized arguments: ").partition(" ")[0].partition("=")[0]
     hint = meant(flag, parser._option_string_actions) if flag.startswith("--") else ""
-    return f"{text}{hint} ({parser.prog} --help)"
+    return f"{text[:QUOTED_CHARS]}{hint} ({parser.prog} --help)"
 
 
 def meant(word: str, known: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ The Hub's cache is read directly. `huggingface_hub` is needed only to download.
 import hashlib
 import json
 import os
+import re
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ _IGNORED_FILES = ("*/*", "consolidated*")
 
 DIGEST = "sha256:"
 _BLOCK = 1 << 14
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _METADATA = "__metadata__"
 
 
@@ -38,12 +40,21 @@ def model_folder(model: str) -> Path:
         SetupError: it is neither a model directory nor an id or a URL that can be downloaded.
         Unavailable: the store of a URL does not answer.
     """
+    return local_model(model) or cached(model) or _download(model)
+
+
+def local_model(model: str) -> Path | None:
+    """The directory of `model`: the path itself, or the copy of what is at that URL; None for an id of the
+    Hugging Face Hub, in the cache or not. Raises as `model_folder` does, unless a download fails."""
     folder = local_folder(model)
     if (folder / CONFIG_FILE).is_file():
         return folder
     if not _is_id(model):
-        raise SetupError(f"no model in {model!r} (--model): it has no {CONFIG_FILE}")
-    return cached(model) or _download(model)
+        raise SetupError(
+            f"no model in {model!r} (--model): it has no {CONFIG_FILE}, and is no Hugging Face id such as "
+            "Qwen/Qwen3-4B"
+        )
+    return None
 
 
 def cached(model: str) -> Path | None:
@@ -77,10 +88,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of the model in a folder; empty if it has none.
 
     Of the answers that the model was trained on, `style` is that of the prompts, `box` the notation of the
-    move in the box, `san` or `uci`, and `answer_tokens` a length that 99% of them do not exceed.
-
-    Raises:
-        SetupError: the manifest is damaged.
+    move in the box, `san` or `uci`, and `answer_tokens` a length that 99% of them do not exceed. Raises
+    `SetupError` if the manifest is damaged.
     """
     path = folder / MANIFEST_FILE
     try:
@@ -90,11 +99,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def prompt_style(folder: Path) -> str | None:
-    """The style of the prompts that the model was trained on, if its manifest names one.
-
-    Raises:
-        SetupError: the manifest is damaged.
-    """
+    """The style of the prompts that the model was trained on, if its manifest names one. Raises `SetupError`
+    if the manifest is damaged."""
     return read_manifest(folder).get("style")
 
 
@@ -111,14 +117,77 @@ def chat_template(folder: Path) -> str:
     return ""
 
 
+PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+"""Chat template for models without one, such as GPT-2: joins the messages' texts, as `rookery sft` does."""
+
+_FOLD_SYSTEM = (
+    "{%- if messages | length > 1 and messages[0].role == 'system' -%}"
+    "{%- set messages = [{'role': messages[1].role, "
+    "'content': messages[0].content + '\\n\\n' + messages[1].content}] + messages[2:] -%}{%- endif -%}"
+)
+
+
+BOS = "{{ bos_token }}"
+
+
+def begins_with_bos(folder: Path) -> bool:
+    """Whether the tokenizer in a folder puts a BOS token before every text, as those of Llama and Gemma do.
+
+    Chat templates write that token themselves.
+    """
+    for name in ("tokenizer_config.json", "tokenizer.json"):
+        try:
+            values = json.loads((folder / name).read_text())
+            if "add_bos_token" in values:
+                return bool(values["add_bos_token"])
+            processor = values["post_processor"]
+            steps = processor.get("processors", [processor])
+            return any("SpecialToken" in step["single"][0] for step in steps if "single" in step)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            continue
+    return False
+
+
+def with_system_role(template: str) -> str:
+    """A chat template, so changed that it shows system messages, which Gemma 2's refuses, as Mistral's does.
+
+    They are put before the user's first message, as in Gemma 3's template and mistral-common. A template that
+    shows them, or that cannot be tried here, is returned as it is.
+    """
+    if _shows_system(template):
+        return template
+    folding = _FOLD_SYSTEM + template
+    return folding if _shows_system(folding) else template
+
+
+def _shows_system(template: str) -> bool:
+    from jinja2 import TemplateError
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    def refuse(message: str) -> None:
+        raise TemplateError(message)
+
+    mark = "the system's message"
+    messages = [{"role": "system", "content": mark}, {"role": "user", "content": "a question"}]
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    try:
+        return mark in environment.from_string(template).render(
+            messages=messages, add_generation_prompt=True, bos_token="", eos_token="", raise_exception=refuse
+        )
+    except TemplateError:
+        return False
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # it needs more than this
+        return True
+
+
 def text_folder(model: str, *, download: bool = True) -> Path:
     """A directory with a model's configuration, tokenizer and template, perhaps without its weights.
 
-    An id of the Hugging Face Hub that is not in the cache is downloaded unless `download` is false.
-
-    Raises:
-        SetupError: it is neither a model directory nor an id or a URL that can be downloaded.
-        Unavailable: the store of a URL does not answer.
+    An id of the Hugging Face Hub that is not in the cache is downloaded unless `download` is false. Raises
+    `SetupError` if it is neither a model directory nor an id or a URL that can be downloaded; `Unavailable`
+    if the store of a URL does not answer.
     """
     if not _is_id(model):
         return model_folder(model)
@@ -132,10 +201,7 @@ def text_folder(model: str, *, download: bool = True) -> Path:
 
 def identity(model: str) -> str:
     """The model's name and digest, `models/rook-tiny@sha256:...`; only the name if `weights_digest` is None.
-
-    Raises:
-        SetupError: it is an id that cannot be downloaded, or its weights are damaged.
-    """
+    Raises `SetupError` if it is an id that cannot be downloaded, or its weights are damaged."""
     digest = weights_digest(model_folder(model) if _is_id(model) or is_url(model) else local_folder(model))
     return f"{model}@{digest}" if digest else model
 
@@ -170,11 +236,8 @@ def weights_digest(folder: Path) -> str | None:
 
 
 def tensor_names(folder: Path) -> set[str]:
-    """The names of a model's tensors; empty without safetensors files.
-
-    Raises:
-        SetupError: a file is damaged.
-    """
+    """The names of a model's tensors; empty without safetensors files. Raises `SetupError` if a file is
+    damaged."""
     paths = [path for path in weight_files(folder) if path.is_file()]
     try:
         return {name for path in paths for name in _read_header(path)[1]} - {_METADATA}
@@ -262,8 +325,4 @@ def cache_dir() -> Path:
 def _is_id(model: str) -> bool:
     """Whether `model` looks like an `owner/name` id and not like a path."""
     path = shipped(model)
-    return (
-        not is_url(model)
-        and not (path.is_absolute() or path.exists() or path.parent.is_dir())
-        and model.count("/") == 1
-    )
+    return bool(_ID.fullmatch(model)) and not (path.exists() or path.parent.is_dir())

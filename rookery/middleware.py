@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import grpc
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, model_validator
 
 from rookery.access import Access, is_loopback
 from rookery.errors import QUOTED_CHARS, ForeignHost, RookeryError, Unauthorized, Unavailable, problem
@@ -57,10 +57,8 @@ def few_fields(body: object) -> object:
     return body
 
 
-class StrictBody(BaseModel):
+class StrictBody(BaseModel, extra="forbid", use_attribute_docstrings=True):
     """A request body that must be a JSON object without unknown fields."""
-
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     @model_validator(mode="before")
     @classmethod

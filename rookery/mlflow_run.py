@@ -1,5 +1,6 @@
 """The MLflow run that belongs to a run's folder. mlflow is imported only where it is used."""
 
+import logging
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -7,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import rookery
+
+logger = logging.getLogger(__name__)
 
 ID_FILE = "mlflow.json"
 """The trainer writes it to the run's folder; `run_id` is the id of the MLflow run."""
@@ -34,9 +37,13 @@ def connect(folder: Path) -> Any:
 
 
 def experiment_id(client: Any) -> str:
-    """The id of the experiment of Rookery's runs, which is created if there is none."""
+    """The id of the experiment of Rookery's runs, which is created if there is none, and restored with its
+    runs if it was deleted: MLflow gives its name to no other."""
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
     experiment = client.get_experiment_by_name(name)
+    if experiment and experiment.lifecycle_stage == "deleted":
+        client.restore_experiment(experiment.experiment_id)
+        logger.warning("MLflow's experiment %r was deleted: restored, because runs go on in it", name)
     return str(experiment.experiment_id if experiment else client.create_experiment(name))
 
 

@@ -44,10 +44,8 @@ def model_defaults(model: str, *, style: str | None = None, download: bool = Fal
     """The settings for a model folder, an id of the Hugging Face Hub, or the URL of a folder.
 
     `style` is the one that the user gave. With `download`, the configuration, the tokenizer and the template
-    of an id that is not here are downloaded.
-
-    Raises:
-        SetupError: there is no such model, or one of its files is damaged.
+    of an id that is not here are downloaded. Raises `SetupError` if there is no such model, or one of its
+    files is damaged.
     """
     folder = text_folder(model, download=download)
     config = _object(folder / CONFIG_FILE)

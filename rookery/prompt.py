@@ -73,10 +73,8 @@ def ask(position: Position, *, task: str, form: str = "fen", **about: str) -> Pr
     """The prompt of an auxiliary task: the position in a format of `rookery.formats`, and the question.
 
     `about` are the words that the question leaves open, such as `move`. The answer to a question about the
-    board is to be boxed.
-
-    Raises:
-        InvalidInput: no such task or format, or the position has no sound FEN.
+    board is to be boxed. Raises `InvalidInput` if there is no such task or format, or the position has no
+    sound FEN.
     """
     try:
         question = QUESTIONS[task].format(**about)

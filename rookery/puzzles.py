@@ -67,7 +67,6 @@ class Puzzle:
     start: str = ""
 
     def turns(self) -> Iterator[Turn]:
-        """The solver's turns, in order."""
         board = chess.Board(self.fen)
         played = [self.opponent_move] if self.opponent_move else []
         for number, move in enumerate(self.solution):

@@ -84,11 +84,8 @@ def cache_folder() -> Path:
 @cache
 def local_folder(place: str) -> Path:
     """The path `place`, shipped or not, or a copy of the folder at that URL. A process asks the store once.
-
-    Raises:
-        SetupError: nothing is at the URL, or the protocol is not supported.
-        Unavailable: the store does not answer.
-    """
+    Raises `SetupError` if nothing is at the URL, or the protocol is not supported; `Unavailable` if the store
+    does not answer."""
     if not is_url(place):
         return shipped(place)
     with store_faults(place):
@@ -172,12 +169,8 @@ _LISTED = 20
 
 
 def upload(folder: Path, names: Iterable[str], url: str) -> None:
-    """Copies files and folders of `folder`, those that exist, below `url`.
-
-    Raises:
-        SetupError: the protocol is not supported, or the store refuses.
-        Unavailable: the store does not answer.
-    """
+    """Copies files and folders of `folder`, those that exist, below `url`. Raises `SetupError` if the
+    protocol is not supported, or the store refuses; `Unavailable` if the store does not answer."""
     with store_faults(url):
         files, root = open_store(url)
         for name in names:
@@ -210,12 +203,8 @@ _NOT_RETRIABLE = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADir
 
 @contextmanager
 def store_faults(place: str, doing: str = "reach") -> Iterator[None]:
-    """Turns the errors of a store into Rookery's, with the place.
-
-    Raises:
-        SetupError: nothing is there, or the store refuses.
-        Unavailable: the store does not answer.
-    """
+    """Turns the errors of a store into Rookery's, with the place. Raises `SetupError` if nothing is there, or
+    the store refuses; `Unavailable` if the store does not answer."""
     try:
         yield
     except _NOT_RETRIABLE as error:

@@ -48,6 +48,7 @@ MAX_SCHEME_CHARS = 200
 LENGTH_CHARS = 4000
 """The characters that `length` allows if no number is given: about a thousand tokens."""
 
+
 CANDIDATES = 3
 """The moves that `candidates` expects if no number is given."""
 
@@ -85,7 +86,6 @@ class Evidence:
 
     @property
     def score(self) -> Evaluation:
-        """The engine's score of the move."""
         raise NotImplementedError
 
     @property
@@ -156,12 +156,10 @@ class Scheme:
 
     @property
     def low(self) -> float:
-        """The lowest reward of a legal move."""
         return sum(weight * term.low for weight, term in self.terms)
 
     @property
     def high(self) -> float:
-        """The highest reward."""
         return sum(weight * term.high for weight, term in self.terms)
 
     @cached_property
@@ -230,11 +228,20 @@ def _mate(evidence: Evidence) -> float:
     return 1 / mate if mate is not None and mate > 0 else 0.0
 
 
-def _length(allowed: int) -> Term:
-    def value(evidence: Evidence) -> float:
-        return -min(1.0, max(0, len(evidence.response) - allowed) / allowed)
+def _length(allowed: int, most: int | None) -> Term:
+    """DAPO's soft overlong punishment (arXiv 2503.14476, eq. 13), in characters: 0 up to `allowed`, then a
+    line to -1 at `most`, by default twice as many, and -1 beyond.
 
-    return Term(f"length({allowed})", 1, low=-1.0, high=0.0, value=value, uses="response")
+    DAPO's L_max is `most`, and its L_cache is `most` less `allowed`. `length(0-1000)` is a price of 0.001 for
+    each of the first thousand characters.
+    """
+    span = (most or 2 * allowed) - allowed
+
+    def value(evidence: Evidence) -> float:
+        return -min(1.0, max(0, len(evidence.response) - allowed) / span)
+
+    name = f"length({allowed})" if most is None else f"length({allowed}-{most})"
+    return Term(name, 1, low=-1.0, high=0.0, value=value, uses="response")
 
 
 def _candidates(count: int) -> Term:
@@ -272,7 +279,7 @@ TERMS: Mapping[str, Term] = MappingProxyType(
 )
 """The terms by name, except `length` and `candidates`, which take a number."""
 
-_TERM = re.compile(r"(?:(\d+(?:\.\d+)?|\.\d+)\*)?([a-z][a-z0-9_]*)(?:\((\d{1,7})\))?")
+_TERM = re.compile(r"(?:(\d+(?:\.\d+)?|\.\d+)\*)?([a-z][a-z0-9_]*)(?:\((\d{1,7})(?:-(\d{1,7}))?\))?")
 
 
 @lru_cache(maxsize=256)
@@ -300,19 +307,21 @@ def _read_term(part: str, text: str, custom: tuple[Term, ...]) -> tuple[float, T
     match = _TERM.fullmatch(part)
     if match is None:
         raise InvalidInput(f"no scheme {text!r}: {part!r} is not a term such as delta or 0.1*format")
-    weight, name, number = float(match[1] or 1.0), match[2], match[3]
+    weight, name, number, end = float(match[1] or 1.0), match[2], match[3], match[4]
     if not 0 < weight <= 1000:
         raise InvalidInput(f"scheme {text!r}: weight {match[1]} is not in (0, 1000]")
-    if name == "length" and (chars := int(number or LENGTH_CHARS)):
-        return weight, _length(chars)
-    if name == "candidates" and 1 <= (count := int(number or CANDIDATES)) <= MAX_CANDIDATES:
+    allowed, most = int(number or LENGTH_CHARS), int(end) if end else None
+    if name == "length" and (allowed > 0 if most is None else allowed < most):
+        return weight, _length(allowed, most)
+    if name == "candidates" and end is None and 1 <= (count := int(number or CANDIDATES)) <= MAX_CANDIDATES:
         return weight, _candidates(count)
     if name == "graded":
         raise InvalidInput(f"scheme {text!r}: graded judges tasks P and A, not moves")
     terms = {**TERMS, **{term.name: term for term in custom}}
     if name not in terms or number is not None:
         raise InvalidInput(
-            f"no scheme {part!r}: choose from {', '.join(terms)}, length, length(N), candidates, "
+            f"no scheme {part!r}: choose from {', '.join(terms)}, length, length(N), "
+            f"length(N-M) with N below M, candidates, "
             f"candidates(N) for N up to {MAX_CANDIDATES}"
         )
     return weight, terms[name]

@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -29,6 +30,7 @@ from rookery.errors import (
     problem,
     validation_message,
 )
+from rookery.grpc_connections import GrpcConnections
 from rookery.middleware import (
     MAX_BODY_BYTES,
     AnswerAtEnd,
@@ -110,7 +112,15 @@ class Service:
     def at(cls, settings: Address, name: str, app: "FastAPI", **options: Any) -> Self:
         """A service at the address of its settings. `options` are further fields."""
         setting = f"--port ({settings.variable('port')})"
-        return cls(name, app, settings.host, settings.port, setting, settings.access, **options)
+        return cls(
+            name,
+            app,
+            settings.host,
+            port=settings.port,
+            port_setting=setting,
+            access=settings.access,
+            **options,
+        )
 
 
 def add_probes(app: "FastAPI", *, ready: ReadyCheck | None = None) -> None:
@@ -224,14 +234,9 @@ async def serve(service: Service) -> None:
         raise
     tasks = [asyncio.create_task(_http(service, http_socket))]
     tasks += [asyncio.create_task(_guard(task, stopping)) for task in service.background]
-    logger.info(
-        "%s listens on %s://%s:%d%s",
-        service.name,
-        service.access.scheme,
-        service.host,
-        http_socket.getsockname()[1],
-        f" and grpc port {service.grpc_port}" if grpc_server else "",
-    )
+    url = f"{service.access.scheme}://{service.host}:{http_socket.getsockname()[1]}"
+    grpc_port = f" and grpc port {service.grpc_port}" if grpc_server else ""
+    logger.info("%s listens on %s%s", service.name, url, grpc_port)
     try:
         await stopping.wait()
     except asyncio.CancelledError:  # Ctrl-C came before the handlers; without an end, threads would go on
@@ -290,14 +295,16 @@ async def _http(service: Service, sock: socket.socket) -> None:
 async def _start_grpc(service: Service) -> grpc.aio.Server | None:
     if service.add_grpc is None or service.grpc_port is None:
         return None
+    limit = connection_limit()
+    connections = GrpcConnections(limit=limit)
     server = grpc.aio.server(
-        interceptors=[TokenInterceptor(service.access)],
+        interceptors=[TokenInterceptor(service.access), connections],
         options=[
             ("grpc.max_receive_message_length", MAX_BODY_BYTES),
             ("grpc.max_send_message_length", 64 << 20),
             ("grpc.so_reuseport", 0),
             ("grpc.max_connection_age_ms", round(CONNECTION_AGE_S * 1000)),
-            ("grpc.max_allowed_incoming_connections", connection_limit()),
+            ("grpc.max_allowed_incoming_connections", limit),
             ("grpc.server_handshake_timeout_ms", round(GREETING_S * 1000)),
             ("grpc.http2.settings_timeout", round(GREETING_S * 1000)),
             ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED),
@@ -307,13 +314,15 @@ async def _start_grpc(service: Service) -> grpc.aio.Server | None:
     health = await _add_health_and_reflection(server, service.grpc_services)
     service.background += (lambda stopping: _tell_health(health, service, stopping),)
     try:
-        bound = service.access.add_grpc_port(server, f"{service.host}:{service.grpc_port}")
+        host = f"[{service.host}]" if ":" in service.host else service.host
+        bound = service.access.add_grpc_port(server, f"{host}:{service.grpc_port}")
     except RuntimeError as error:
         raise SetupError(
             f"grpc port {service.grpc_port} on {service.host} is taken: "
             f"choose another with {service.grpc_port_setting}"
         ) from error
     service.grpc_port = bound
+    service.background += (partial(connections.keep_room, bound),)
     await server.start()
     return server
 

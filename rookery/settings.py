@@ -29,9 +29,9 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from rookery.errors import InvalidInput, NotFound, RookeryError, SetupError
+from rookery.errors import QUOTED_CHARS, InvalidInput, NotFound, RookeryError, SetupError
 from rookery.flags import complete_help, explain_arguments, explain_values, protect, restore
-from rookery.masking import printable
+from rookery.masking import mask_setting, printable
 from rookery.origins import OriginRecorder, Origins, as_toml, last_origins, place_of_value
 
 CONFIG_VARIABLE = "ROOKERY_CONFIG"
@@ -53,8 +53,15 @@ class Settings(BaseSettings):
         nested_model_default_partial_update=True,
     )
 
-    help_group: ClassVar[str] = ""
-    """Title of the group of `--help` with the settings that the class declares."""
+    help_group: ClassVar[str]
+
+    def __init_subclass__(cls, *, env_prefix: str = "", help_group: str = "", **config: Any) -> None:
+        """`env_prefix` begins the names of the variables; by default that of the base. `help_group` is the
+        title of the group of `--help` with the settings that the class itself declares."""
+        super().__init_subclass__(**config)
+        cls.help_group = help_group
+        if env_prefix:
+            cls.model_config["env_prefix"] = env_prefix
 
     @classmethod
     def settings_customise_sources(
@@ -89,12 +96,15 @@ class Settings(BaseSettings):
         return f"{cls.model_config.get('env_prefix', '')}{name}".upper()
 
     @classmethod
-    def preset_values(cls, name: str) -> dict[str, Any]:
-        """The values that a preset has for these settings.
+    def default_preset(cls, stronger: Mapping[str, Any]) -> str | None:
+        """The preset to use if none is named, given the values of sources with higher precedence."""
+        del stronger
+        return None
 
-        Raises:
-            SetupError: there is no such preset, or it has no table for this service.
-        """
+    @classmethod
+    def preset_values(cls, name: str) -> dict[str, Any]:
+        """The values that a preset has for these settings. Raises `SetupError` if there is no such preset, or
+        it has no table for this service."""
         # `demo` subclasses `up`, and `autobatch` the trainer: use the nearest class with a table.
         names = [base.table() for base in cls.__mro__ if issubclass(base, Settings)]
         tables = read_preset(name)
@@ -202,7 +212,7 @@ class Settings(BaseSettings):
         """Adds a flag to the group of the most basic class that declares the setting."""
         bases = [base for base in cls.__mro__ if issubclass(base, Settings)]
         declaring = [base for base in bases if options.get("dest") in base.model_fields]
-        title = declaring[-1].__dict__.get("help_group", "") if declaring else ""
+        title = declaring[-1].help_group if declaring else ""
         # argparse lists its groups here alone; the first two are its own.
         group = next((group for group in parser._action_groups[2:] if group.title == title), None)
         if group is None and title:
@@ -244,23 +254,22 @@ class PresetFile(InitSettingsSource):
 
 
 def configured(table: str) -> dict[str, Any]:
-    """A table of the TOML file named by ROOKERY_CONFIG; empty if there is none.
-
-    Raises:
-        SetupError: the file cannot be read, or seems to have the table under another name.
-    """
+    """A table of the TOML file named by ROOKERY_CONFIG; empty if there is none. Raises `SetupError` if the
+    file cannot be read, or seems to have the table under another name."""
     path = os.environ.get(CONFIG_VARIABLE)
     if not path:
         return {}
     try:
         tables: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # not TOML, not UTF-8, or too deep
         raise SetupError(f"{CONFIG_VARIABLE}={path!r}: {error}") from error
     values = tables.get(table, {})
     if not isinstance(values, dict):
-        raise SetupError(f"{CONFIG_VARIABLE}={path!r}: {table!r} is {values!r}, not a table: [{table}]")
-    if table not in tables and (meant := difflib.get_close_matches(table, tables, n=1, cutoff=0.8)):
-        raise SetupError(f"{CONFIG_VARIABLE}={path!r}: no table [{table}], but [{meant[0]}]")
+        value = repr(mask_setting(values))[:QUOTED_CHARS]
+        raise SetupError(f"{CONFIG_VARIABLE}={path!r}: {table!r} is {value}, not a table: [{table}]")
+    names = {name.lower(): name for name in tables}
+    if table not in tables and (meant := difflib.get_close_matches(table, names, n=1, cutoff=0.8)):
+        raise SetupError(f"{CONFIG_VARIABLE}={path!r}: no table [{table}], but [{names[meant[0]]}]")
     return values
 
 
@@ -275,11 +284,8 @@ def preset_names() -> list[str]:
 
 
 def read_preset(name: str) -> dict[str, dict[str, Any]]:
-    """The tables of a preset, one for each service.
-
-    Raises:
-        SetupError: there is no such preset; the message lists all.
-    """
+    """The tables of a preset, one for each service. Raises `SetupError` if there is no such preset; the
+    message lists all."""
     if name not in preset_names():
         raise SetupError(f"no preset {name!r}: choose from {', '.join(preset_names())}")
     return tomllib.loads((presets_dir() / f"{name}.toml").read_text())
@@ -293,19 +299,12 @@ class PresetSettings(Settings):
     dry_run: bool = False
     """Print the resolved settings as TOML, each with its source, and exit."""
 
-    @classmethod
-    def default_preset(cls, stronger: Mapping[str, Any]) -> str | None:
-        """The preset to use if none is named, given the values of sources with higher precedence."""
-        del stronger
-        return None
-
     def write_resolved(self, folder: Path) -> None:
         """Writes the settings to `folder`, as a TOML file that can be used with ROOKERY_CONFIG."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.table()}.toml").write_text(as_toml(self, self.table(), unread=self.unread()))
 
     def print_resolved(self, origins: Origins) -> None:
-        """Prints the settings as TOML, each with its source (--dry-run)."""
         sys.stdout.write(annotated_toml(self, origins))
 
 
@@ -378,10 +377,8 @@ Specs = Annotated[tuple[str, ...], BeforeValidator(_rejoin_specs)]
 """Players, each as the spec that `arena.players.spec` reads."""
 
 
-class RunSettings(Settings):
+class RunSettings(Settings, help_group="run"):
     """Settings that all members of a run share. ROOKERY_REDIS_URL and ROOKERY_RUN set them for all."""
-
-    help_group: ClassVar[str] = "run"
 
     redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
     """Redis with the run's streams."""

@@ -294,7 +294,6 @@ class TraceGroup:
 
     @property
     def rewards(self) -> tuple[float, ...]:
-        """Rewards in the order of the traces."""
         return tuple(trace.verdict.reward for trace in self.traces)
 
     @property

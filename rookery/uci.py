@@ -31,7 +31,6 @@ class Query:
 
     @property
     def go(self) -> str:
-        """The UCI commands of the search."""
         only = f" searchmoves {self.move}" if self.move else ""
         return f"position fen {self.fen}\ngo nodes {self.nodes}{only}\n"
 
@@ -61,12 +60,10 @@ class Analysis:
 
     @property
     def best(self) -> str:
-        """The best move in UCI."""
         return self.lines[0].pv[0]
 
     @property
     def evaluation(self) -> Evaluation:
-        """The score of the best move, for the side to move."""
         return self.lines[0].evaluation
 
 

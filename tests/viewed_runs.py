@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import random
 from pathlib import Path
 
@@ -111,7 +112,7 @@ def verdict_without_move(best: Move) -> Verdict:
 
 
 def hostile_group(run: str) -> TraceGroup:
-    """A group whose answers are texts that must do no harm."""
+    """A group whose answers are texts that must do no harm, and whose times are no numbers."""
     fen = "rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 0 3"
     traces = tuple(
         Trace(
@@ -125,7 +126,8 @@ def hostile_group(run: str) -> TraceGroup:
     fields = {name: getattr(like, name) for name in like.__dataclass_fields__}
     position = Position("hostile:1:1", fen, 4, Phase.OPENING, "hostile")
     prompt = Prompt("fen", (Message("user", SCRIPT),), fen)
-    return TraceGroup(**{**fields, "id": "hostile", "position": position, "prompt": prompt, "traces": traces})
+    fields |= {"id": "hostile", "position": position, "prompt": prompt, "traces": traces}
+    return TraceGroup(**{**fields, "generation_s": math.nan, "reward_s": math.inf})
 
 
 def write_run(runs: Path, name: str, *, seed: int, more: tuple[TraceGroup, ...] = ()) -> list[TraceGroup]:

@@ -99,7 +99,6 @@ class Fixture:
 
     @cached_property
     def seed(self) -> int:
-        """The game's seed."""
         return int(self.key[:8], 16)
 
 
@@ -123,7 +122,6 @@ class Game:
         return SCORES[self.result]
 
     def turns_of(self, name: str) -> tuple[Turn, ...]:
-        """The turns of the player `name`."""
         whites_turn = self.opening.board().turn
         first = self.white if whites_turn else self.black
         return self.turns[0::2] if first == name else self.turns[1::2]

@@ -41,12 +41,8 @@ class Journal:
 
 @contextmanager
 def open_journal(path: Path) -> Iterator[Journal]:
-    """Opens the journal, or creates it.
-
-    Raises:
-        Conflict: another process writes to it.
-        InvalidInput: a line other than a cut-off last one is not a game.
-    """
+    """Opens the journal, or creates it. Raises `Conflict` if another process writes to it; `InvalidInput` if
+    a line other than a cut-off last one is not a game."""
     with open_append_only(path) as file:
         yield Journal(file, {game.key: game for game in read_games(path)})
 

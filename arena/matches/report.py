@@ -13,6 +13,7 @@ from arena.players.player import Player
 from arena.strength.fit import Ratings
 from arena.strength.pentanomial import Elo, Pentanomial
 from arena.strength.sprt import Sprt
+from rookery.intervals import estimate_text
 from rookery.trace import Outcome
 
 VERSION = 1
@@ -168,14 +169,9 @@ def elo_text(elo: Elo) -> str:
     """The value with its interval, or the bound.
 
     >>> elo_text(Elo(25.04, 6.4, 45.3)), elo_text(Elo(None, 484.0, None)), elo_text(Elo(30.0, None, 90.0))
-    ('+25 [+6, +45]', 'at least +484', '+30 [-inf, +90]')
+    ('+25 [+6, +45]', 'at least +484', '+30 (at most +90)')
     """
-    if elo.value is None:
-        bound = elo.high if elo.low is None else elo.low
-        return "unknown" if bound is None else f"at {'most' if elo.low is None else 'least'} {bound:+.0f}"
-    low = "-inf" if elo.low is None else f"{elo.low:+.0f}"
-    high = "+inf" if elo.high is None else f"{elo.high:+.0f}"
-    return f"{elo.value:+.0f} [{low}, {high}]"
+    return estimate_text(elo.value, (elo.low, elo.high), "+.0f")
 
 
 def encounter_text(encounter: Encounter) -> str:

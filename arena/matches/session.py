@@ -70,12 +70,8 @@ class Gate:
 
 
 async def run_match(settings: MatchSettings, *, console: Console | None = None) -> MatchReport:
-    """Plays the match, writes its files and returns the content of match.json.
-
-    Raises:
-        InvalidInput: a player, the openings or the test are not as they should be.
-        RookeryError: see also `play_all`.
-    """
+    """Plays the match, writes its files and returns the content of match.json. Raises `InvalidInput` if a
+    player, the openings or the test are not as they should be; further ones as `play_all`."""
     console = console or SafeConsole()
     specs = [settings.player, settings.opponent]
     async with open_players(specs, settings.referee) as cast:

@@ -82,7 +82,6 @@ class Positions:
         return answers
 
     def count(self, player: Player) -> int:
-        """The number of questions to the player."""
         return sum(len(positions) for _, positions in self._questions(player))
 
     def _questions(self, player: Player) -> list[tuple[Variant, Sequence[Position]]]:

@@ -99,7 +99,6 @@ class Attempt:
 
     @property
     def first(self) -> bool:
-        """Whether the first move was right."""
         return self.solved or len(self.moves) > 1
 
 
@@ -132,7 +131,6 @@ class Puzzles:
         return cls(f"puzzles/{path.stem}", chosen, seed, report)
 
     def count(self, player: Player) -> int:
-        """The number of questions to the player."""
         return len(self.chosen)
 
     async def ask(self, asker: Asker, player: Player) -> list[Attempt]:

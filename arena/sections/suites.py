@@ -29,7 +29,6 @@ class Problem:
     avoid: frozenset[str]
 
     def is_right(self, uci: str) -> bool:
-        """Whether a legal move is right."""
         return uci not in self.avoid and (not self.best or uci in self.best)
 
 
@@ -69,7 +68,6 @@ class Suite:
         return cls(f"suites/{path.stem}", problems, seed, report)
 
     def count(self, player: Player) -> int:
-        """The number of questions to the player."""
         return len(self.problems)
 
     async def ask(self, asker: Asker, player: Player) -> list[str | None]:
@@ -88,7 +86,6 @@ class Suite:
         return await asker.each(ask_problem, self.problems)
 
     def section(self, moves: Mapping[str, Sequence[str | None]], *, players: Sequence[str]) -> Section:
-        """The share of problems that each player solves."""
         count = [1] * len(self.problems)
         right = {
             name: Ratio.of(

@@ -49,7 +49,6 @@ class Pentanomial:
 
     @property
     def pairs(self) -> int:
-        """The number of pairs."""
         return sum(self.counts)
 
     @property
@@ -59,7 +58,6 @@ class Pentanomial:
 
     @property
     def variance(self) -> float:
-        """The variance of a pair's score."""
         return self._moment(2)
 
     def _moment(self, k: int) -> float:

@@ -39,7 +39,6 @@ class Tally:
     caught: Counter[str] = field(default_factory=Counter)
 
     def add(self, line: dict[str, Any]) -> None:
-        """Adds the line of one position."""
         self.texts += 1
         self.sound += not line["false"] and not line["unread"]
         for name in ("sentences", "talk", "claims"):
@@ -50,7 +49,6 @@ class Tally:
         self.caught.update(line["caught"])
 
     def summary(self) -> dict[str, Any]:
-        """The sums and rates as JSON values."""
         caught = {kind: round(self.caught[kind] / n, 4) for kind, n in sorted(self.planted.items())}
         return {
             "texts": self.texts,

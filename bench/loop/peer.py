@@ -23,11 +23,7 @@ TRAINERS = ROOT / ".trainers"
 
 
 def peer_environment() -> dict[str, str]:
-    """Variables with which a process finds TRL.
-
-    Raises:
-        SetupError: it is not installed.
-    """
+    """Variables with which a process finds TRL. Raises `SetupError` if it is not installed."""
     if not (TRAINERS / "installed").exists():
         raise SetupError(f"no TRL in {str(TRAINERS)!r}: make trainers")
     return {"PYTHONPATH": str(TRAINERS)}
@@ -36,11 +32,8 @@ def peer_environment() -> dict[str, str]:
 def run_side(
     module: str, *arguments: str, log: Path, environment: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Runs a module in a process of its own, its chatter in a log. Returns the JSON of its last line.
-
-    Raises:
-        SetupError: it failed; the message ends with its last words.
-    """
+    """Runs a module in a process of its own, its chatter in a log. Returns the JSON of its last line. Raises
+    `SetupError` if it failed; the message ends with its last words."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,

@@ -38,7 +38,6 @@ class Workload:
 
     @property
     def samples(self) -> int:
-        """Completions a step."""
         return self.batch_groups * self.group_size
 
 

@@ -76,7 +76,6 @@ class Pipes(AbstractContextManager["Pipes"]):
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of the engines."""
         return [engine.pid for engine in self._engines]
 
     def run(self, wanted: Sequence[tuple[str, str | None]], *, nodes: int) -> None:

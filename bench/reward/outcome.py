@@ -20,12 +20,7 @@ CALM_CORES = 0.15
 OF_LIMIT = {("grpc", 10_000): 0.95, ("grpc", 1_000): 0.85, ("http", 10_000): 0.9}
 """Least part of the limit by route and nodes."""
 
-NAMES = {
-    "limit": "raw UCI pipes",
-    "grpc": "gRPC ScoreBatch",
-    "http": "HTTP batch",
-    "peer": "python-chess",
-}
+NAMES = {"limit": "raw UCI pipes", "grpc": "gRPC ScoreBatch", "http": "HTTP batch", "peer": "python-chess"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +105,6 @@ class Outcome:
         }
 
     def table(self) -> Table:
-        """A row for each side."""
         limit, calm = self.rounds[0]["limit"], sum(map(is_calm, self.rounds))
         table = Table(
             "side", "verdicts/s", "of the limit", "range", "by CPU", "server", "client", "engine", "idle",

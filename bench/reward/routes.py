@@ -47,11 +47,7 @@ class Replica:
 
 @contextmanager
 def replica(*, engines: int, nodes: int) -> Iterator[Replica]:
-    """Starts a service, and stops it at the end.
-
-    Raises:
-        SetupError: it does not start.
-    """
+    """Starts a service, and stops it at the end. Raises `SetupError` if it does not start."""
     with tempfile.TemporaryDirectory(prefix="bench-reward-") as folder:
         log = Path(folder) / "reward.log"
         with reward_service(log, engines=engines, nodes=nodes) as (child, ports):
@@ -204,11 +200,7 @@ class Connection:
         await self._writer.wait_closed()
 
     async def exchange(self, request: bytes) -> bytes:
-        """The body of the reply.
-
-        Raises:
-            RuntimeError: the reply is no 200.
-        """
+        """The body of the reply. Raises `RuntimeError` if the reply is no 200."""
         self._writer.write(request)
         head = await self._reader.readuntil(b"\r\n\r\n")
         length = _LENGTH.search(head)

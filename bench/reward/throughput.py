@@ -80,7 +80,6 @@ class _Sides:
         return max(1, min(count, left // effort.rounds))
 
     def round(self, questions: Sequence[Question], *, turn: int) -> Round:
-        """One sample of each side."""
         names = list(self._routes)
         order = names[turn % len(names) :] + names[: turn % len(names)]
         # After one route at least: its verdicts say which searches there are to make.
@@ -125,11 +124,8 @@ def _same_work(samples: Round) -> None:
 
 
 def check(questions: Sequence[Question], judged: Sequence[Judged]) -> dict[str, str]:
-    """The engine's choice by FEN.
-
-    Raises:
-        RuntimeError: a verdict is missing, or says of a legal move that it is none, or the reverse.
-    """
+    """The engine's choice by FEN. Raises `RuntimeError` if a verdict is missing, or says of a legal move that
+    it is none, or the reverse."""
     asked = [(question.fen, answer) for question in questions for answer in question.answers]
     if len(asked) != len(judged):
         raise RuntimeError(f"{len(judged)} verdicts about {len(asked)} answers")

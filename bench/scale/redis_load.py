@@ -140,10 +140,7 @@ def main() -> None:
         costs = {str(tokens): calibrate(url, server, tokens, args.groups) for tokens in (args.tokens, 512)}
         measured = load(url, server, args)
     predicted = redis_load(
-        args.workers,
-        in_flight=args.in_flight,
-        generation_s=args.generation_s,
-        costs=costs[str(args.tokens)],
+        args.workers, in_flight=args.in_flight, generation_s=args.generation_s, costs=costs[str(args.tokens)]
     )
     report = {
         "load_average": os.getloadavg(),

@@ -13,8 +13,8 @@ from typing import Any
 import chess
 
 from bench.usage import family_s
-from chess_datasets.annotate import Effort
 from chess_datasets.annotate.annotating import AnnotationRecipe, annotate_shard
+from chess_datasets.annotate.study import Effort
 from chess_datasets.commands.engines import WorkerScorer, reward_client
 from chess_datasets.jobs import WorkerEngine
 from chess_datasets.positions.generator import PositionGenerator

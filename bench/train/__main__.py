@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import PositiveInt
-from pydantic_settings import SettingsConfigDict
 from rich.console import Console
 from rich.table import Table
 
@@ -70,10 +69,8 @@ class Outcome:
         return self.speed >= LEAST_SPEED[self.kind] and self.memory <= MOST_MEMORY.get(self.kind, 1.0)
 
 
-class BenchSettings(Settings):
+class BenchSettings(Settings, env_prefix="BENCH_TRAIN_"):
     """Samples trained a second and peak memory, ours beside TRL's."""
-
-    model_config = SettingsConfigDict(env_prefix="BENCH_TRAIN_")
 
     rounds: PositiveInt = 2
     """Each round runs both sides of each piece of work."""

@@ -73,18 +73,15 @@ class Work:
 
     @property
     def samples(self) -> int:
-        """Completions a step."""
         return self.group * self.groups
 
     def save(self, folder: Path) -> Path:
-        """As JSON, for the sides to read."""
         path = folder / f"{self.name}.json"
         path.write_text(json.dumps(asdict(self)))
         return path
 
     @classmethod
     def load(cls, path: str) -> Self:
-        """The inverse."""
         return cls(**json.loads(Path(path).read_text()))
 
     def step_groups(self, step: int, *, vocabulary: int) -> list[dict[str, Any]]:

@@ -59,10 +59,7 @@ class Answer:
     @classmethod
     def to(cls, label: str | Mapping[str, Any], response: str) -> Self:
         """The answer to what a data set's label names: a FEN, or other fields of this class, also as JSON.
-
-        Raises:
-            RewardFault: the label has no FEN, or an unknown field.
-        """
+        Raises `RewardFault` if the label has no FEN, or an unknown field."""
         try:
             fields = label
             if isinstance(fields, str):
@@ -114,10 +111,8 @@ class RewardClient:
     def score(self, answers: Iterable[Answer]) -> list[Verdict]:
         """Verdicts in the order of `answers`, asked for in one request (of at most 1024 answers).
 
-        Keep the answers to a position together. A request is repeated if the service is busy or away.
-
-        Raises:
-            RewardFault: the service did not answer after all attempts, or it refuses an answer.
+        Keep the answers to a position together. A request is repeated if the service is busy or away. Raises
+        `RewardFault` if the service did not answer after all attempts, or it refuses an answer.
         """
         verdicts: list[Verdict] = []
         with httpx.Client(**self._options()) as http:

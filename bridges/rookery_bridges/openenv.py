@@ -81,7 +81,6 @@ def _questions() -> tuple[list[Question], Iterator[int]]:
 
 
 def _create_environment() -> ChessEnvironment:
-    """The environment of one session."""
     questions, order = _questions()
     return ChessEnvironment(questions, RewardClient(), order=order)
 

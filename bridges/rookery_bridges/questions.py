@@ -32,7 +32,6 @@ class Question:
     solution: str = ""
 
     def answer(self, response: str, *, truncated: bool = False) -> Answer:
-        """`response` as an answer that the reward service judges."""
         task = self.task if self.task in SERVICE_TASKS else ""
         move = self.move if task == "A" else ""
         return Answer(self.fen, response, task=task, truncated=truncated, move=move)

@@ -35,10 +35,8 @@ def reward(
 
     For another service or scheme, call it in a function of yours with `client=RewardClient(url,
     scheme="best")`: TRL wants functions that have a name. The share of legal moves is logged as `legal_rate`
-    if TRL gives `log_metric`.
-
-    Raises:
-        RewardFault: there is no reward, because the service does not answer or a FEN is not valid.
+    if TRL gives `log_metric`. Raises `RewardFault` if there is no reward, because the service does not answer
+    or a FEN is not valid.
     """
     verdicts = _verdicts(client, _answers(completions, fen, columns))
     if log_metric is not None and verdicts:

@@ -19,10 +19,6 @@ def compute_score(
     extra_info: Mapping[str, Any] | None = None,
 ) -> dict[str, float]:
     """The reward (`score`) of a completion, and `legal`, which verl logs. The service is that of
-    `ROOKERY_REWARD_URL`.
-
-    Raises:
-        RewardFault: there is no reward.
-    """
+    `ROOKERY_REWARD_URL`. Raises `RewardFault` if there is no reward."""
     [verdict] = RewardClient().score([Answer.to(ground_truth, solution_str)])
     return {"score": verdict.reward, "legal": float(verdict.legal)}

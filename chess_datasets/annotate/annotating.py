@@ -1,5 +1,6 @@
 """A data set of annotations: Parquet, JSON lines and `analysis.json`, from parts that workers make."""
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -8,27 +9,56 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from chess_datasets.annotate import Annotation, Annotator, Effort, Manner
+from chess_datasets.annotate.compose import Annotation, Manner, compose
+from chess_datasets.annotate.study import Effort, Engines, study
 from chess_datasets.jobs import WorkerEngine
 from chess_datasets.positions.numbered import Shard
 from chess_datasets.store.datasets import Parts, write_manifest
 from chess_datasets.store.folders import Folder, OutputFile
 from chess_datasets.store.jsonl import jsonl_writer
 from chess_datasets.store.parquet import Kind, record_writer
+from commentary import Study
 from rookery.engines import EnginePool
+from rookery.errors import Unavailable
+from rookery.prompt import mirrored_move, render
+from rookery.trace import Position
 
 PARQUET, LINES, CHATS = "annotations.parquet", "annotations.jsonl", "analysis.json"
 
 ANNOTATIONS = Kind("annotations", Annotation, rows=1024)
 
+_PATIENCE = 5
+_BACKOFF_S = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class AnnotationRecipe:
-    """The settings that determine the annotations, besides the positions and the engine."""
+    """The settings that determine the annotations, besides the positions and the engine: `effort` sets the
+    searches, `style` and `manner` the text."""
 
     style: str = "fen"
     manner: Manner = field(default_factory=Manner)
     effort: Effort = field(default_factory=Effort)
+
+    async def annotate(self, position: Position, engines: Engines) -> Annotation | None:
+        """The annotation of one position; None when no text about it passes the check. Raises `InvalidInput`
+        if the position is broken or its game over, or there is no such style; `Unavailable` if no engine
+        answers."""
+        prompt = render(position, style=self.style)
+        last = position.last_moves[-1] if position.last_moves else None
+        if last is not None and prompt.fen.split()[1] != position.fen.split()[1]:
+            last = mirrored_move(last)
+        studied = await self._study(prompt.fen, engines, last=last)
+        return compose(studied, prompt, self.manner, id_=position.id)
+
+    async def _study(self, fen: str, engines: Engines, *, last: str | None) -> Study:
+        """The engine's answers about the board that the prompt shows; a busy engine is asked again."""
+        for attempt in range(_PATIENCE):
+            try:
+                return await study(fen, engines, self.effort, last=last)
+            except Unavailable as error:
+                await asyncio.sleep(error.retry_after_s or _BACKOFF_S * 2**attempt)
+        return await study(fen, engines, self.effort, last=last)
 
 
 def annotate_shard(
@@ -38,8 +68,7 @@ def annotate_shard(
     Raises `Unavailable` if the engine is away."""
 
     async def work(engines: EnginePool) -> list[tuple[int, Annotation | None]]:
-        annotator = Annotator(engines, recipe.style, recipe.manner, recipe.effort)
-        return [(number, await annotator.annotate(position)) for number, position in shard]
+        return [(number, await recipe.annotate(position, engines)) for number, position in shard]
 
     return engine.run(work)
 

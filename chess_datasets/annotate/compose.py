@@ -32,7 +32,6 @@ class Annotation:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """The chat, from the prompt to the answer."""
         chat = [*self.prompt, Message("assistant", self.answer)]
         return [{"role": message.role, "content": message.content} for message in chat]
 

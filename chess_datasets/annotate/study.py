@@ -57,12 +57,9 @@ class Effort:
 
 
 async def study(fen: str, engines: Engines, effort: Effort, *, last: str | None = None) -> Study:
-    """Asks `engines` about a position; `last` is the move that led to it, if it is known.
-
-    Raises:
-        InvalidInput: the FEN is broken, or the game is over there.
-        EngineFault: the engine died or answered what cannot be played.
-    """
+    """Asks `engines` about a position; `last` is the move that led to it, if it is known. Raises
+    `InvalidInput` if the FEN is broken, or the game is over there; `EngineFault` if the engine died or
+    answered what cannot be played."""
     board = decidable(fen)
     lines = min(effort.lines, board.legal_moves.count())
     passed = passed_turn(board) if effort.threat else None

@@ -4,13 +4,14 @@ import sys
 from dataclasses import asdict
 from functools import partial
 
-from chess_datasets.annotate import Effort, Manner
 from chess_datasets.annotate.annotating import (
     ANNOTATIONS,
     AnnotationRecipe,
     annotate_shard,
     write_annotations,
 )
+from chess_datasets.annotate.compose import Manner
+from chess_datasets.annotate.study import Effort
 from chess_datasets.commands.engines import made_parts
 from chess_datasets.commands.settings.positions import AnnotateSettings
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chess_datasets.commands.positions import chosen_positions, report_exams
-from chess_datasets.commands.settings.shared import EngineWorkSettings, RewardSettings
+from chess_datasets.commands.settings.shared import EngineWorkSettings, RewardAddressSettings
 from chess_datasets.jobs import Progress, WorkerEngine, engine_name
 from chess_datasets.positions.numbered import SHARD_SIZE, PositionRecord, Shard, make_parts
 from chess_datasets.store.datasets import Parts
@@ -82,12 +82,8 @@ def made_parts(
 
 
 @asynccontextmanager
-async def scorer_of(settings: RewardSettings, *, nodes: int) -> AsyncIterator[Scorer]:
-    """The scorer that --reward and --ray ask for.
-
-    Raises:
-        SetupError: it cannot be reached or started.
-    """
+async def scorer_of(settings: RewardAddressSettings, *, nodes: int) -> AsyncIterator[Scorer]:
+    """The scorer that --reward and --ray ask for. Raises `SetupError` if it cannot be reached or started."""
     if settings.ray:
         with Workers(ray=settings.ray) as workers:
             yield WorkerScorer(workers, nodes)
@@ -107,10 +103,7 @@ class WorkerScorer:
         self, groups: Groups[Key], *, scheme: str = "", items: int = 2048
     ) -> AsyncGenerator[tuple[Key, list[Verdict | RookeryError]]]:
         """Like `RewardClient.stream`, in the order of the groups. Limits shards; `items` has no effect.
-
-        Raises:
-            SetupError: the workers have different engines.
-        """
+        Raises `SetupError` if the workers have different engines."""
         waiting: deque[tuple[list[Key], asyncio.Future[list[list[Verdict | RookeryError]]]]] = deque()
         engines: set[str] = set()
         async with aclosing(_shards(groups)) as shards:
@@ -183,10 +176,8 @@ async def reward_client(
 ) -> AsyncIterator[RewardClient]:
     """Yields a client of the reward service at `target`, or of one started (and later stopped) here.
 
-    `engines` are those of one that is started (None: one per core).
-
-    Raises:
-        SetupError: the service cannot be started, or does not answer at `target`.
+    `engines` are those of one that is started (None: one per core). Raises `SetupError` if the service cannot
+    be started, or does not answer at `target`.
     """
     if target is not None:
         async with RewardClient(target, access=AccessSettings().access) as client:

@@ -16,12 +16,7 @@ from chess_datasets.positions.dataset import read_positions
 from chess_datasets.positions.distinct import PositionKeys
 from chess_datasets.positions.exams import read_evaluation_files
 from chess_datasets.positions.generator import PositionGenerator
-from chess_datasets.positions.numbered import (
-    NumberedPositions,
-    PositionOrder,
-    RareKind,
-    after_random_moves,
-)
+from chess_datasets.positions.numbered import NumberedPositions, PositionOrder, RareKind, after_random_moves
 from chess_datasets.positions.recipe import Shares
 from chess_datasets.store.folders import open_file
 from rookery.errors import InvalidInput
@@ -37,12 +32,9 @@ def report_exams(count: int) -> None:
 
 @contextmanager
 def chosen_positions(settings: PositionSourceSettings) -> Iterator[tuple[NumberedPositions, dict[str, Any]]]:
-    """Yields the positions that the settings choose, and their origin for the manifest.
-
-    Raises:
-        SetupError: a file cannot be read.
-        InvalidInput: a file has the wrong content, or contains an impossible position.
-    """
+    """Yields the positions that the settings choose, and their origin for the manifest. Raises `SetupError`
+    if a file cannot be read; `InvalidInput` if a file has the wrong content, or contains an impossible
+    position."""
     excluded, exam_files = read_evaluation_files(settings.exam)
     with _open_positions(settings, excluded) as (positions, origin):
         origin |= {"exams": [exam.summary for exam in exam_files]} if exam_files else {}
@@ -104,10 +96,7 @@ def _rare_position(order: PositionOrder, kind: RareKind, seed: int, number: int)
 
 def _unfinished_positions(place: str, report: FenReport) -> Iterator[Position]:
     """Yields the positions of a file in which the game is not over. Reports on stderr what is left out.
-
-    Raises:
-        InvalidInput: the file has no possible position.
-    """
+    Raises `InvalidInput` if the file has no possible position."""
     over = sound = 0
     for position in read_positions(*open_file(place), report):
         sound += 1

@@ -39,12 +39,9 @@ class NoPair(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PairRecipe:
-    """The settings that determine the pairs, besides the positions, the policy and the engine.
-
-    Raises:
-        InvalidInput: the gaps are not in order, `min_gap` is not above 0, or one of the two styles mirrors
-            the board and the other does not.
-    """
+    """The settings that determine the pairs, besides the positions, the policy and the engine. Raises
+    `InvalidInput` if the gaps are not in order, `min_gap` is not above 0, or one of the two styles mirrors
+    the board and the other does not."""
 
     seed: int = 0
     style: str = "mover-squares"
@@ -69,7 +66,6 @@ class PairRecipe:
 
     @property
     def asked_style(self) -> str:
-        """The style in which the policy is asked."""
         return self.policy_style or self.style
 
 

@@ -82,7 +82,6 @@ class Game:
             board.push(move)
 
     def uci_moves(self) -> list[str]:
-        """The moves in UCI, from `start_fen` on."""
         return [move.uci() for _, _, move in self.replay()]
 
     def fields_with(self, *, pgn: str) -> dict[str, Any]:
@@ -126,7 +125,6 @@ class SoundGame:
         return self.game.board(ply).fen()
 
     def choices(self, ply: int) -> int:
-        """The number of legal moves before move `ply`."""
         return self.game.board(ply).legal_moves.count()
 
 

@@ -111,12 +111,8 @@ def find_index(location: str) -> "GameIndex | None":
 
 
 class GameIndex:
-    """The index beside the file at `location`. Thread-safe.
-
-    Raises:
-        SetupError: the index cannot be read.
-        InvalidInput: the file is not an index, or has another version.
-    """
+    """The index beside the file at `location`. Thread-safe. Raises `SetupError` if the index cannot be read;
+    `InvalidInput` if the file is not an index, or has another version."""
 
     def __init__(self, location: str) -> None:
         self._location = location
@@ -178,7 +174,6 @@ class GameIndex:
         return None
 
     def raw(self, number: int) -> RawGame:
-        """The game with a number, counted from 0."""
         defect = str(self._cell(number, "defect"))
         offset = int(self._cell(number, "offset"))
         if defect:

@@ -97,7 +97,6 @@ class _Indexer:
         return _Rows()
 
     def handle(self, games: Sequence[RawGame]) -> _Rows:
-        """The rows of some games."""
         return _Rows(rows=[_row_of(raw.checked()) for raw in games])
 
 

@@ -91,11 +91,9 @@ class Chunk:
 
     @property
     def games(self) -> int:
-        """The number of games, sound or not."""
         return len(self._valid)
 
     def is_sound(self, number: int) -> bool:
-        """Whether every move of a game is legal."""
         return bool(self._valid[number]) and self._first_move[number] < self._first_move[number + 1]
 
     def sound_game(self, number: int, make: MakeGame) -> SoundGame:

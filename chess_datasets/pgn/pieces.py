@@ -59,12 +59,9 @@ class Piece:
     is_text: bool = False
 
     def blocks(self, watch: Watch | None = None) -> Iterator[bytes]:
-        """The plain text of the piece. `watch` is called with the stored bytes, damaged or not.
-
-        Raises:
-            SetupError: the file cannot be read.
-            DamagedFile: the bytes after those already yielded cannot be decompressed.
-        """
+        """The plain text of the piece. `watch` is called with the stored bytes, damaged or not. Raises
+        `SetupError` if the file cannot be read; `DamagedFile` if the bytes after those already yielded cannot
+        be decompressed."""
         limit = None if self.stop is None else self.stop - self.start
         with open_bytes(self.location) as file:
             if self.start:

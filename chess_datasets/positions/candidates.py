@@ -108,7 +108,6 @@ class CandidateFinder(ABC, Generic[T]):
         return rest
 
     def handle(self, raws: Sequence[RawGame]) -> CandidateFindings[T]:
-        """The candidates of some games, and counts of these games."""
         findings = CandidateFindings[T]()
         if self._choice.split == "heldout":  # most games are dropped here, before their moves are read
             members = [raw for raw in raws if raw.defect or in_split(raw.id, "heldout")]

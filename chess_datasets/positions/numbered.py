@@ -154,7 +154,6 @@ class Rounds:
         return self._position(int(self._order(rounds)[place]))
 
     def _shuffled(self, number: int) -> NDArray[np.int64]:
-        """The order of a round."""
         # NumPy guarantees that a RandomState gives the same numbers in every version, not so its successor.
         seed = [self._seed & 0xFFFFFFFF, self._seed >> 32, number & 0xFFFFFFFF]
         return np.random.RandomState(seed).permutation(self._size)

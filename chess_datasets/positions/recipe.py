@@ -35,7 +35,6 @@ class Shares:
         return weights[phase] / sum(weights.values())
 
     def draw(self, rng: random.Random) -> Phase:
-        """A random phase, by the weights."""
         # Python only guarantees that `random()` stays the same in every version.
         point = rng.random()
         for phase in (Phase.OPENING, Phase.MIDDLEGAME):

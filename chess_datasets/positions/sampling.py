@@ -58,7 +58,6 @@ class Reservoir:
         return rank < self._limit
 
     def add(self, rank: int, text: bytes) -> None:
-        """Adds a record, if it is wanted."""
         if not self.wants(rank):
             return
         self._ranks[self._held] = rank

@@ -47,7 +47,6 @@ class DuplicateCounter:
         self._shrink()
 
     def merge(self, other: Self) -> None:
-        """Adds the counts of another."""
         if other.level > self.level:
             self._raise(other.level)
         for key, times in other._seen.items():

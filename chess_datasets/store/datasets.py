@@ -19,7 +19,7 @@ import chess
 import rookery
 from chess_datasets.store.folders import Folder, WrittenFile
 from chess_datasets.store.parquet import SUFFIX, Kind, describe, read_records, write_records
-from rookery.errors import SetupError
+from rookery.errors import SetupError, changed_settings
 
 MANIFEST = "manifest.json"
 
@@ -70,17 +70,14 @@ class Parts(Generic[R]):
             folder.write_bytes(_TERMS, json.dumps(terms, indent=2, sort_keys=True).encode())
 
     def write(self, number: int, records: Iterable[R], *, counts: Mapping[str, int]) -> None:
-        """Writes part `number`, which is then done."""
         notes = {name: str(count) for name, count in counts.items()}
         write_records(self.folder, _name_of(number), self._kind, records, notes=notes)
         self.done.add(number)
 
     def read(self, number: int) -> Iterator[R]:
-        """The records of part `number`."""
         return read_records(self.folder, _name_of(number), self._kind)
 
     def counts(self, number: int) -> dict[str, int]:
-        """The counts stored with part `number`."""
         notes = describe(self.folder, _name_of(number)).notes
         return {name: int(count) for name, count in notes.items()}
 
@@ -92,15 +89,9 @@ class Parts(Generic[R]):
         self.done = set()
 
     def _check_terms(self, stored: Mapping[str, Any], terms: Mapping[str, Any]) -> None:
-        current = json.loads(json.dumps(terms))
-        differing = [
-            f"{name} was {stored.get(name)!r}, is {current.get(name)!r}"
-            for name in sorted({*stored, *current})
-            if stored.get(name) != current.get(name)
-        ]
-        if differing:
+        if changes := changed_settings(stored, json.loads(json.dumps(terms))):
             raise SetupError(
-                f"{self.folder.place(_FOLDER)!r} was begun with other settings: {'; '.join(differing)}. "
+                f"{self.folder.place(_FOLDER)!r} was begun with other settings: {changes}. "
                 "Use the same settings, or choose another --out"
             )
 

@@ -108,11 +108,7 @@ class Folder(ABC):
     @contextmanager
     def write(self, name: str) -> Iterator[OutputFile]:
         """Writes or replaces a file. It exists when the block ends, and is unchanged if the block raises.
-
-        Raises:
-            SetupError: the file cannot be written here.
-            Unavailable: the store does not answer.
-        """
+        Raises `SetupError` if the file cannot be written here; `Unavailable` if the store does not answer."""
 
     @abstractmethod
     @contextmanager
@@ -133,22 +129,18 @@ class Folder(ABC):
         """Deletes a file, if it exists."""
 
     def place(self, name: str) -> str:
-        """The path or URL of a file of this folder."""
         return f"{self.url.rstrip('/')}/{name}"
 
     def write_bytes(self, name: str, data: bytes) -> WrittenFile:
-        """Writes a small file."""
         with self.write(name) as draft:
             draft.write(data)
         return draft.written
 
     def read_bytes(self, name: str) -> bytes:
-        """Reads a small file."""
         with self.read(name) as file:
             return file.read()
 
     def sha256(self, name: str) -> str:
-        """The SHA-256 of the file's present content."""
         with self.read(name) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 

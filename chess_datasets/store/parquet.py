@@ -74,7 +74,6 @@ class RecordWriter(Generic[R]):
         return self._file.written
 
     def flush(self) -> None:
-        """Writes the buffered records as a row group."""
         if self._buffered:
             batch = pa.RecordBatch.from_pylist(self._buffered, schema=self._schema)
             self._writer.write_batch(batch, row_group_size=self._kind.rows)

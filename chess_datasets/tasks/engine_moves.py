@@ -75,10 +75,8 @@ async def engine_moves(
 ) -> Example | None:
     """The example of a position, with its moves in the notation `box`.
 
-    A position that kills engines has none, and is logged.
-
-    Raises:
-        Unavailable: the engines are not available.
+    A position that kills engines has none, and is logged. Raises `Unavailable` if the engines are not
+    available.
     """
     prompt = render(position, style=style)
     board = chess.Board(prompt.fen)

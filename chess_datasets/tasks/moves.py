@@ -82,11 +82,9 @@ def write_moves(
 ) -> dict[str, Any]:
     """Writes the data set to the folder or URL `out`, and returns its manifest.
 
-    Positions that occur in a file of `exams` are left out.
-
-    Raises:
-        SetupError: a source cannot be read, or no source has a sound game of the split.
-        InvalidInput: an exam has no positions, or a source is standard input, which cannot be read twice.
+    Positions that occur in a file of `exams` are left out. Raises `SetupError` if a source cannot be read, or
+    no source has a sound game of the split; `InvalidInput` if an exam has no positions, or a source is
+    standard input, which cannot be read twice.
     """
     if STANDARD_INPUT in sources:
         raise InvalidInput("moves reads its games twice, and '-' can be read once: name a file")

@@ -59,7 +59,6 @@ class PuzzleFilter:
             )
 
     def accepts(self, puzzle: Puzzle) -> bool:
-        """Whether the puzzle is wanted."""
         return (
             self.min_rating <= puzzle.rating <= self.max_rating
             and puzzle.deviation <= self.max_deviation
@@ -100,11 +99,8 @@ def read_puzzles(
     counts: PuzzleCounts | None = None,
 ) -> Iterator[Puzzle]:
     """Yields the wanted puzzles of a file in order, except those with a turn whose key is in `excluded`.
-
-    Raises:
-        SetupError: the file cannot be read.
-        InvalidInput: the file lacks columns of the puzzle table.
-    """
+    Raises `SetupError` if the file cannot be read; `InvalidInput` if the file lacks columns of the puzzle
+    table."""
     counts = counts if counts is not None else PuzzleCounts()
     rows = csv.DictReader(_lines(location, counts))
     if missing := set(COLUMNS) - set(rows.fieldnames or ()):

@@ -62,12 +62,8 @@ def assign_task(position: Position, *, seed: int, mix: RookworldMix = MIX) -> Po
 async def labelled_line(
     position: Position, engines: Searcher, *, nodes: int, seed: int = 0, mix: RookworldMix = MIX
 ) -> PolicyLine | StateLine | None:
-    """The line of a position. A position that kills engines has none, and is logged.
-
-    Raises:
-        Unavailable: the engines are not available.
-        EngineFault: `nodes` is too low for the wanted number of lines.
-    """
+    """The line of a position. A position that kills engines has none, and is logged. Raises `Unavailable` if
+    the engines are not available; `EngineFault` if `nodes` is too low for the wanted number of lines."""
     rng = random.Random(f"{seed}:{position.id}")
     if rng.random() < mix.state:
         return state_line(position, rng, mix=mix)

@@ -35,7 +35,6 @@ class ArchivedGroup(TraceGroup):
 
     @property
     def group(self) -> TraceGroup:
-        """The group as it was published."""
         return TraceGroup(**{field.name: getattr(self, field.name) for field in fields(TraceGroup)})
 
 
@@ -90,7 +89,6 @@ class TraceArchive:
         return dict(pair for pairs in reversed(pairs_of_files) for pair in pairs)
 
     def runs(self) -> list[str]:
-        """The names of the runs with at least one file."""
         return sorted({file.run for file in self._files("")})
 
     def files(self, *, run: str | None = None) -> list[ArchiveFile]:

@@ -48,11 +48,8 @@ async def rescored(
     groups: Iterable[TraceGroup], scorer: Scorer, *, scheme: str, task: str = "", in_flight: int = 2048
 ) -> AsyncGenerator[tuple[TraceGroup, list[Verdict]]]:
     """Yields each group with its new verdicts, in order. At most `in_flight` answers are scored at once.
-
-    Raises:
-        InvalidInput: the service refuses an answer, for example because the scheme does not exist.
-        PeerFault: the service does not answer.
-    """
+    Raises `InvalidInput` if the service refuses an answer, for example because the scheme does not exist;
+    `PeerFault` if the service does not answer."""
     requests = (((number, group), list(_items(group, task))) for number, group in enumerate(groups))
     early: dict[int, tuple[TraceGroup, list[Verdict]]] = {}
     due = 0

@@ -142,7 +142,7 @@ def _bear_on(
 ) -> bool:
     board, side = context.board, side_of_king(context, king)
     zone = {square for square in chess.SQUARES if chess.square_distance(square, king) == 1}
-    enemies = predicates.all_of(board, not side, "knight", "bishop", "rook", "queen")
+    enemies = predicates.all_of(board, not side, *predicates.WORTH.keys() - {"pawn", "king"})
     near = [piece for piece in enemies if zone & set(board.attacks(piece))]
     if pieces is not None:
         return set(pieces) <= set(near)

@@ -88,7 +88,6 @@ def _is_an_opinion(context: Context) -> bool:
 
 
 def _score(context: Context) -> Score:
-    """The score of the move itself."""
     return context.score(context.move)
 
 

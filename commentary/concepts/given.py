@@ -91,11 +91,9 @@ def _not_castled(context: Context, side: bool | None = None) -> bool:
 @concept("no castling rights").says(
     "||there ~be no castling rights( available)?( left)?( for either side)?",
     "||no castling rights(( ~be)? (available|present|left)| remain| exist)?( for either side)?",
-    "||(neither side|nobody) can castle any more",
-    "||neither side ~have (any )?castling rights( left| available)?",
-    "||{side} ~have no castling rights( left| available)?",
+    "||(neither side|nobody) (can castle any more|~have (any )?castling rights( left| available)?)",
+    "||{side} ~have (no castling rights( left| available)?|lost the right to castle)",
     "||{side} (can no longer castle|may no longer castle|cannot castle any more)",
-    "||{side} ~have lost the right to castle",
 )
 def _no_rights(context: Context, side: bool | None = None) -> bool:
     return not any(map(context.board.has_castling_rights, _sides(side)))

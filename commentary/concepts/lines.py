@@ -190,8 +190,7 @@ def _queens_gone(context: Context) -> bool:
     "{mated:side} ~be (mated||checkmated)",
     "||the game ~be over",
     "||{mated:side} ~get mated",
-    "||{side} ~(give|deliver) (checkmate|mate)",
-    "||{side} ~(mate|win by mate|finish by mate)",
+    "||{side} ~(give mate|give checkmate|deliver mate|deliver checkmate|mate|win by mate|finish by mate)",
 )
 def _is_mate(context: Context, mated: bool | None = None, side: bool | None = None) -> bool:
     board = context.board

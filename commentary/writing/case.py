@@ -119,22 +119,18 @@ class Case:
 
     @property
     def best(self) -> Candidate:
-        """The move to choose."""
         return self.candidates[0]
 
     @property
     def mover(self) -> chess.Color:
-        """The side to move."""
         return self.board.turn
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """Every finding about the position."""
         return position_findings(self.board)
 
     @cached_property
     def only_move(self) -> bool:
-        """Whether there is nothing to choose."""
         return self.board.legal_moves.count() == 1
 
 

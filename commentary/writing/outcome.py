@@ -54,7 +54,6 @@ class LineOutcome:
 
     @property
     def mates(self) -> bool:
-        """Whether the line ends in mate."""
         return self.play.end.is_checkmate()
 
     @property
@@ -71,7 +70,6 @@ class LineOutcome:
         return self._mate() if self.mates else self._material() or self.verdict()
 
     def verdict(self) -> str:
-        """Who stands better."""
         return self.writer.verdict(self.score, self.play.boards[0].turn)
 
     def clauses(self, *, brief: bool) -> str:
@@ -104,7 +102,6 @@ class LineOutcome:
 
     @property
     def _leader(self) -> chess.Color | None:
-        """The side that stands better."""
         advantage, starter = degree(self.score), self.play.boards[0].turn
         return None if not advantage else (starter if advantage > 0 else not starter)
 

@@ -32,7 +32,6 @@ class Swing:
 
     @property
     def points(self) -> int:
-        """What was won minus what was lost."""
         return points(self.won) - points(self.lost)
 
 
@@ -60,11 +59,9 @@ class Play:
 
     @property
     def end(self) -> chess.Board:
-        """The last position."""
         return self.boards[-1]
 
     def cut(self, plies: int) -> "Play":
-        """The first `plies` moves."""
         return Play(self.moves[:plies], self.boards[: plies + 1])
 
     def swing(self, side: chess.Color) -> Swing:

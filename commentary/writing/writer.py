@@ -67,17 +67,14 @@ class Writer:
         self.naming = Naming(self.case.board, self.voice.name, self.voice.person, self.rng, self.voice.owns)
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
         return self.rng.random() < probability
 
     # -- words -----------------------------------------------------------------------------------
 
     def say(self, concept: str, **values: Any) -> str:
-        """A clause that states a concept."""
         return CONCEPTS[concept].write(self.naming, values)
 
     def state(self, board: chess.Board, finding: Finding) -> str:
-        """A clause that states what was found on a board."""
         self.naming.look(board)
         return finding.concept.write(self.naming, finding.values)
 
@@ -138,7 +135,6 @@ class Writer:
     # -- sentences -------------------------------------------------------------------------------
 
     def join(self, first: str, second: str, *, against: bool) -> str:
-        """Two clauses in one sentence."""
         conditional = first.startswith(("if ", "given ", "once "))  # "while if ..." is no English
         if against and not conditional and self.chance(0.3):
             return f"{self.rng.choice(('while', 'although', 'though'))} {first}, {second}"

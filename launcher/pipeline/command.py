@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Literal
 
 from pydantic import PositiveInt
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 from rich.console import Console
 from rich.table import Column, Table
 
@@ -177,14 +177,12 @@ def _command(step: Step, environment: Mapping[str, str]) -> int:
     return status
 
 
-class PipelineSettings(Settings):
+class PipelineSettings(Settings, env_prefix="PIPELINE_"):
     """Run the steps of a pipeline file that are not up to date, show their state, or export the file.
 
     Started again, a pipeline goes on where it was interrupted. `export` prints a state machine for AWS Step
     Functions; deploy/aws/README.md says what else AWS needs.
     """
-
-    model_config = SettingsConfigDict(env_prefix="PIPELINE_")
 
     action: CliPositionalArg[Literal["run", "status", "export"]]
     """run, status or export."""

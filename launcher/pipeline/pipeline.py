@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from rookery.errors import SetupError, validation_message
 
@@ -34,10 +34,8 @@ REFERENCE = re.compile(r"\{([^{}]*)\}")
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
 
 
-class _StepTable(BaseModel):
+class _StepTable(BaseModel, extra="forbid"):
     """A `[[steps]]` table."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: _Name
     run: str
@@ -53,9 +51,7 @@ class _StepTable(BaseModel):
     `{url}` and `{served}` are the server's URL and the model's name there."""
 
 
-class _PipelineTable(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _PipelineTable(BaseModel, extra="forbid"):
     description: str = ""
     settings: dict[_Name, str | int | float | bool] = Field(default_factory=dict)
     steps: list[_StepTable] = Field(min_length=1)
@@ -77,7 +73,6 @@ class Step:
 
     @property
     def command(self) -> str:
-        """The command as text, with what is served meanwhile."""
         return shlex.join(self.argv) + (f"  # while serving {self.serve}" if self.serve else "")
 
 
@@ -100,7 +95,7 @@ class Pipeline:
             table = _PipelineTable.model_validate(tomllib.loads(path.read_text()))
         except ValidationError as error:
             raise SetupError(f"{path}: {validation_message(error.errors())}") from error
-        except (OSError, ValueError) as error:  # not TOML, or not UTF-8
+        except (OSError, ValueError, RecursionError) as error:  # not TOML, not UTF-8, or too deep
             raise SetupError(f"{path}: {error}") from error
         if unknown := settings.keys() - table.settings.keys():
             names = ", ".join(table.settings)

@@ -70,7 +70,6 @@ class PipelineState:
                 self.records[name] = record
 
     def keep(self, step: Step, record: Record) -> None:
-        """Writes a step's record."""
         self.records[step.name] = record
         self._path.parent.mkdir(parents=True, exist_ok=True)
         steps = {name: asdict(stored) for name, stored in self.records.items()}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field, NonNegativeInt
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -36,23 +36,19 @@ class RunsSettings(Settings):
     """Colour theme: light or dark background."""
 
 
-class PlotSettings(RunsSettings):
+class PlotSettings(RunsSettings, env_prefix="PLOT_"):
     """Draw the training curves of one or more runs, from their metrics.jsonl, in one picture."""
-
-    model_config = SettingsConfigDict(env_prefix="PLOT_")
 
     out: Path | None = None
     """Picture to write: .png, .svg or .pdf. Default: curves.png, in the run's folder if there is one run."""
 
 
-class CompareSettings(RunsSettings):
+class CompareSettings(RunsSettings, env_prefix="COMPARE_"):
     """Compare runs: the means of their last steps, and the differences to the first run.
 
     Runs that differ only in their seed count as one configuration. If all configurations have the same seeds,
     differences are between runs of the same seed. Held-out figures of a demo's report are `evaluation_...`.
     """
-
-    model_config = SettingsConfigDict(env_prefix="COMPARE_")
 
     out: Path | None = None
     """Picture to write: .png, .svg or .pdf. Default: none."""
@@ -67,11 +63,8 @@ class CompareSettings(RunsSettings):
 
 
 def plot(settings: PlotSettings, console: Console | None = None) -> int:
-    """Writes the picture and prints its path. Returns the exit status.
-
-    Raises:
-        RookeryError: a run cannot be read, there is nothing to draw, or the picture format is unknown.
-    """
+    """Writes the picture and prints its path. Returns the exit status. Raises `RookeryError` if a run cannot
+    be read, there is nothing to draw, or the picture format is unknown."""
     console = console or SafeConsole()
     runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
     out = settings.out or (runs[0].folder / CURVES_FILE if len(runs) == 1 else Path(CURVES_FILE))
@@ -84,11 +77,9 @@ def plot(settings: PlotSettings, console: Console | None = None) -> int:
 
 
 def compare_runs(settings: CompareSettings, console: Console | None = None) -> int:
-    """Prints a table, or JSON, and writes a picture with --out. Returns the exit status.
-
-    Raises:
-        RookeryError: a run cannot be read, there is only one configuration, or the runs share no statistic.
-    """
+    """Prints a table, or JSON, and writes a picture with --out. Returns the exit status. Raises
+    `RookeryError` if a run cannot be read, there is only one configuration, or the runs share no
+    statistic."""
     console = console or SafeConsole()
     runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
     configurations = ungrouped(runs) if settings.separate else group_seeds(runs)

@@ -58,10 +58,7 @@ CHAT, LINE = _ChatApi(), _CompletionsApi()
 
 def _text_of(content: Any) -> str:
     """The text of a message. If it has chunks, as Mistral's do, their reasoning is put in `<think>` tags.
-
-    Raises:
-        TypeError: the content is neither text nor a list of such chunks.
-    """
+    Raises `TypeError` if the content is neither text nor a list of such chunks."""
     if content is None or isinstance(content, str):
         return content or ""
     texts = []

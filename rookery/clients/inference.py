@@ -84,11 +84,8 @@ class InferenceClient:
         await self._http.aclose()
 
     async def adapter(self) -> Adapter | None:
-        """The served adapter, or None while the server is not ready.
-
-        Raises:
-            PeerFault: no answer within `POLICY_TIMEOUT_S`.
-        """
+        """The served adapter, or None while the server is not ready. Raises `PeerFault` if it does not answer
+        within `POLICY_TIMEOUT_S`."""
         response = await self._request("GET", "/policy", timeout_s=POLICY_TIMEOUT_S)
         if response.status_code == 503:
             return None
@@ -98,21 +95,15 @@ class InferenceClient:
             return Adapter(version, str(body["path"]), str(body["base_model"]))
 
     async def served(self) -> dict[str, Path]:
-        """The model names that the server knows, with the directory of each.
-
-        Raises:
-            PeerFault: no answer.
-        """
+        """The model names that the server knows, with the directory of each. Raises `PeerFault`
+        if it does not answer."""
         response = await self._request("GET", "/v1/models")
         with _parsing(response):
             return {str(card["id"]): Path(card.get("root") or "") for card in _body(response)["data"]}
 
     async def tells_tokens(self) -> bool:
         """Whether the server is vLLM, which returns token ids and takes all sampling parameters. Asked once.
-
-        Raises:
-            PeerFault: no answer.
-        """
+        Raises `PeerFault` if it does not answer."""
         if self._is_vllm is None:
             response = await self._request("GET", "/v1/models")
             with _parsing(response):
@@ -215,20 +206,14 @@ class InferenceClient:
         return _body(await self._request("POST", "/reload", request))
 
     async def sleep(self) -> None:
-        """Makes the server free its GPU, once it has answered the requests in flight. Later ones wait.
-
-        Raises:
-            Conflict: it was started without --sleep.
-            PeerFault: no answer, or requests are still in flight.
-        """
+        """Makes the server free its GPU, once it has answered the requests in flight. Later ones wait. Raises
+        `Conflict` if it was started without --sleep; `PeerFault` if it does not answer, or requests are still
+        in flight."""
         _body(await self._request("POST", "/sleep"))
 
     async def wake_up(self) -> None:
-        """Makes the server take its GPU's memory back and go on.
-
-        Raises:
-            PeerFault: no answer, or the memory is taken.
-        """
+        """Makes the server take its GPU's memory back and go on. Raises `PeerFault` if it does not answer, or
+        the memory is taken."""
         _body(await self._request("POST", "/wake_up"))
 
     async def lease(self, version: int, *, seconds: float) -> PolicyVersion:
@@ -246,11 +231,8 @@ class InferenceClient:
             return PolicyVersion(int(body["version"]), str(body["sha256"]))
 
     async def end_lease(self, version: int) -> None:
-        """Ends the lease of a version, if there is one.
-
-        Raises:
-            PeerFault: no answer within `POLICY_TIMEOUT_S`.
-        """
+        """Ends the lease of a version, if there is one. Raises `PeerFault` if it does not answer within
+        `POLICY_TIMEOUT_S`."""
         _body(await self._request("DELETE", f"/lease/{version}", timeout_s=POLICY_TIMEOUT_S))
 
     async def _request(

@@ -49,11 +49,8 @@ class RewardModelClient:
         return ModelCard(_string_field(body, "sha256"), _string_field(body, "style"))
 
     async def rewards(self, chats: Sequence[Sequence[Message]]) -> ModelRewards:
-        """Rewards of chats that end with the answer.
-
-        Raises:
-            PeerFault: no answer after several attempts, or not one finite number for each chat.
-        """
+        """Rewards of chats that end with the answer. Raises `PeerFault` if it does not answer after several
+        attempts, or not one finite number for each chat."""
         items = [
             {"messages": [{"role": turn.role, "content": turn.content} for turn in chat]} for chat in chats
         ]

@@ -48,12 +48,8 @@ class PendingScores:
         return [self._slots[place] for place in range(len(self._requests))]
 
     def take(self, answers: Sequence[reward_pb2.ScoreBatchItem]) -> None:
-        """Records the answers to the open items.
-
-        Raises:
-            ItemFault: some of them are faults: those items are still open.
-            PeerFault: their number differs.
-        """
+        """Records the answers to the open items. Raises `ItemFault` if some of them are faults: those items
+        are still open; `PeerFault` if their number differs."""
         if len(answers) != len(self._open):
             raise PeerFault(f"reward service: {len(answers)} answers for {len(self._open)} items")
         for place, answer in zip(self._open, answers, strict=True):
@@ -72,12 +68,9 @@ def _verdict_or_error(answer: reward_pb2.ScoreBatchItem) -> Verdict | RookeryErr
 
 
 def raise_refusal(error: grpc.aio.AioRpcError) -> None:
-    """Raises the error of a call that a retry would not change; returns if it may.
-
-    Raises:
-        InvalidInput: the service refuses or does not understand the request.
-        SetupError: the service demands another token.
-    """
+    """Raises the error of a call that a retry would not change; returns if it may. Raises `InvalidInput`
+    if the service refuses or does not understand the request; `SetupError` if the service demands another
+    token."""
     if kind := _REFUSALS.get(error.code()):
         remedy = f" ({REMEDY})" if kind is SetupError else ""
         raise kind(f"reward service: {reason_of(error)}{remedy}") from error

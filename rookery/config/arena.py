@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 
 from rookery.access import AccessSettings
 from rookery.devices import Device
@@ -59,14 +59,12 @@ class EvaluationSettings(PositionSettings):
     """Test suites in EPD with bm or am. Repeatable."""
 
 
-class EvaluateSettings(EvaluationSettings, QuestionSettings):
+class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_EVALUATE_"):
     """Evaluate players on positions, puzzles and test suites, and write report.json and report.html.
 
     A player is written as a spec, such as http://127.0.0.1:8000#policy-v000150 or stockfish,nodes=100. The
     first one is the baseline of the others. A killed evaluation continues where it stopped.
     """
-
-    model_config = SettingsConfigDict(env_prefix="ARENA_EVALUATE_")
 
     ask_only: bool = False
     """Only collect the answers: a later evaluation of more players with the same --out writes the report."""
@@ -75,7 +73,6 @@ class EvaluateSettings(EvaluationSettings, QuestionSettings):
 
     @property
     def asks(self) -> frozenset[str]:
-        """The names of the sections."""
         return frozenset(self.sections.split(","))
 
     @model_validator(mode="after")
@@ -96,14 +93,12 @@ class EvaluateSettings(EvaluationSettings, QuestionSettings):
 SECTIONS = frozenset({"positions", "reasoning", "puzzles", "suites", "matches"})
 
 
-class WatchSettings(QuestionSettings, RunSettings):
+class WatchSettings(QuestionSettings, RunSettings, env_prefix="ARENA_"):
     """Evaluate every Nth version of a run while it trains, and write strength.jsonl to its folder.
 
     Each version is asked about the same held-out positions and plays a short match. It is leased from the
     inference server meanwhile, so it stays served.
     """
-
-    model_config = SettingsConfigDict(env_prefix="ARENA_")
 
     run_dir: Path
     """Folder of the run. strength.jsonl and the answers and games of each version are written there."""
@@ -152,10 +147,8 @@ class WatchSettings(QuestionSettings, RunSettings):
         return self
 
 
-class CurveSettings(Settings):
+class CurveSettings(Settings, env_prefix="ARENA_CURVE_"):
     """Draw the learning curve of a run from its metrics.jsonl, and its strength from strength.jsonl."""
-
-    model_config = SettingsConfigDict(env_prefix="ARENA_CURVE_")
 
     run: CliPositionalArg[str]
     """The run, by name or folder. learning_curve.png is written to its folder."""
@@ -186,10 +179,8 @@ class GameSettings(Settings):
     """Folder for match.json, games.jsonl and games.pgn. Games in it of the same settings are not repeated."""
 
 
-class MatchSettings(GameSettings):
+class MatchSettings(GameSettings, env_prefix="ARENA_MATCH_"):
     """Play a match between two players, or test with as few games as possible whether one is stronger."""
-
-    model_config = SettingsConfigDict(env_prefix="ARENA_MATCH_")
 
     player: CliPositionalArg[str]
     """The player to measure, such as random or stockfish,nodes=1000."""
@@ -217,10 +208,8 @@ class MatchSettings(GameSettings):
         return self
 
 
-class TournamentSettings(GameSettings):
+class TournamentSettings(GameSettings, env_prefix="ARENA_TOURNAMENT_"):
     """Play a tournament and fit the ratings of all players together."""
-
-    model_config = SettingsConfigDict(env_prefix="ARENA_TOURNAMENT_")
 
     players: CliPositionalArg[Specs] = Field(min_length=2)
     """The players; for a ladder, from weak to strong; for a gauntlet, the one that plays all others first."""
@@ -230,10 +219,8 @@ class TournamentSettings(GameSettings):
     """Ratings to hold: `ladder` (the published one), a match.json, or a JSON object of names and numbers."""
 
 
-class EloSettings(Settings):
+class EloSettings(Settings, env_prefix="ARENA_ELO_"):
     """Fit the ratings of all players of a games.jsonl."""
-
-    model_config = SettingsConfigDict(env_prefix="ARENA_ELO_")
 
     games: CliPositionalArg[Path]
     """Finished games, as `match` and `tournament` write them."""
@@ -241,14 +228,12 @@ class EloSettings(Settings):
     """Ratings to hold: `ladder` (the published one), a match.json, or a JSON object of names and numbers."""
 
 
-class UciSettings(Settings):
+class UciSettings(Settings, env_prefix="UCI_"):
     """Play as a UCI engine, in a GUI, a match runner or on Lichess. Commands are read from standard input.
 
     Players: run:RUN[@VERSION], model:DIR_OR_HUB_ID, http://HOST:PORT#MODEL, stockfish,nodes=N,
     fairy,level=L, random and others; options follow after commas, such as style=fen,temperature=0.5.
     """
-
-    model_config = SettingsConfigDict(env_prefix="UCI_")
 
     player: str = ""
     """The player. Default: --model."""
@@ -269,5 +254,4 @@ class UciSettings(Settings):
 
     @property
     def spec(self) -> str:
-        """The player's spec."""
         return self.player or f"model:{self.model}"

@@ -18,7 +18,6 @@ from pydantic import (
     PositiveInt,
     model_validator,
 )
-from pydantic_settings import SettingsConfigDict
 
 from rookery.origins import last_origins
 from rookery.settings import Settings
@@ -33,7 +32,6 @@ class When:
     but: tuple[Any, ...] = ()
 
     def holds(self, settings: Settings) -> bool:
-        """Whether the condition is true."""
         value = getattr(settings, self.setting)
         return value in self.among if self.among else value not in self.but
 
@@ -46,10 +44,8 @@ class When:
         return f"{self.setting}{'=' if self.among else ' other than '}{values}"
 
 
-class ConditionalSettings(Settings):
+class ConditionalSettings(Settings, allow_inf_nan=False):
     """Settings with a table of the conditions under which they have an effect. Numbers must be finite."""
-
-    model_config = SettingsConfigDict(allow_inf_nan=False)
 
     conditions: ClassVar[Mapping[str, When]] = {}
     """The condition of each setting that does not always have an effect. Its setting may have a condition."""
@@ -126,10 +122,8 @@ ADAPTER_CONDITIONS = {name: When("lora_rank", but=(0,)) for name in ("lora_alpha
 """Conditions of the settings of an adapter."""
 
 
-class OptimiserSettings(Settings):
+class OptimiserSettings(Settings, help_group="optimiser"):
     """AdamW and its learning rate."""
-
-    help_group: ClassVar[str] = "optimiser"
 
     lr: PositiveFloat = 1e-3
     """Learning rate after the warm-up."""
@@ -141,10 +135,8 @@ class OptimiserSettings(Settings):
     """Bits of Adam's moments. 8 needs bitsandbytes and takes a quarter of their memory."""
 
 
-class AdapterSettings(Settings):
+class AdapterSettings(Settings, help_group="adapter"):
     """The LoRA adapter, or the training of all weights."""
-
-    help_group: ClassVar[str] = "adapter"
 
     lora_rank: NonNegativeInt = 0
     """Train a LoRA adapter of this rank. 0 trains all weights."""
@@ -155,10 +147,8 @@ class AdapterSettings(Settings):
     experts."""
 
 
-class MemorySettings(Settings):
+class MemorySettings(Settings, help_group="memory"):
     """How a step is split, and what is kept in memory."""
-
-    help_group: ClassVar[str] = "memory"
 
     micro_batch_tokens: Annotated[NonNegativeInt, BeforeValidator(auto_is_0)] = 0
     """Tokens per forward pass, with padding. Smaller values need more passes; the gradient is the same up to

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
 
 from rookery.access import AccessSettings
 from rookery.remote import OutputFolder
@@ -28,10 +28,8 @@ LINE_FILES = (
 """How the names of files with RookWorld's lines end."""
 
 
-class PositionSettings(Settings):
+class PositionSettings(Settings, env_prefix="DATA_"):
     """The settings that determine the positions and their order."""
-
-    model_config = SettingsConfigDict(env_prefix="DATA_")
 
     sources: str = SAMPLE
     """Files of games (.pgn, .zst, .gz, .bz2), folders, patterns or URLs, separated by commas."""
@@ -59,10 +57,8 @@ class PositionSettings(Settings):
         return self.opening_share, self.middlegame_share, self.endgame_share
 
 
-class DataSettings(PositionSettings, AccessSettings):
+class DataSettings(PositionSettings, AccessSettings, env_prefix="DATA_"):
     """Serves positions, games and prompts."""
-
-    model_config = SettingsConfigDict(env_prefix="DATA_")
 
     host: str = "127.0.0.1"
     """Address to listen on."""
@@ -76,10 +72,8 @@ class DataEnvironment(EnvSettingsSource):
     """The `DATA_...` variables, which the feed reads too."""
 
 
-class FeedSettings(PositionSettings, RunSettings, PresetSettings, AccessSettings):
+class FeedSettings(PositionSettings, RunSettings, PresetSettings, AccessSettings, env_prefix="FEED_"):
     """Keeps the `positions` stream of a run filled."""
-
-    model_config = SettingsConfigDict(env_prefix="FEED_")
 
     task: Literal["move", "rookworld"] = "move"
     """Task of the positions: move, or rookworld for a mix of P: and A: lines."""
@@ -138,13 +132,11 @@ class FeedSettings(PositionSettings, RunSettings, PresetSettings, AccessSettings
         return (*others, DataEnvironment(PositionSettings, env_prefix="DATA_"), recorder)
 
 
-class ArchiverSettings(RunSettings, AccessSettings):
+class ArchiverSettings(RunSettings, AccessSettings, env_prefix="ARCHIVE_"):
     """Stores every group of a run in Parquet files, on disk or in a bucket.
 
     The usual variables give access to S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, ...
     """
-
-    model_config = SettingsConfigDict(env_prefix="ARCHIVE_")
 
     out: OutputFolder = "runs/archive"
     """Folder or URL of the archive, such as s3://bucket/archive. Runs can share it."""

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
 from rookery.config.conditions import (
@@ -26,10 +25,8 @@ ADAPTER_LR = 2e-4
 Regret, 2025)."""
 
 
-class FinetuneOptimiserSettings(OptimiserSettings):
+class FinetuneOptimiserSettings(OptimiserSettings, help_group="optimiser"):
     """AdamW and its learning rate."""
-
-    help_group: ClassVar[str] = "optimiser"
 
     lr: PositiveFloat = 2e-5
     """Peak learning rate. The schedule is a linear warm-up, then cosine. The default is for a pretrained
@@ -41,11 +38,14 @@ class FinetuneOptimiserSettings(OptimiserSettings):
 
 
 class FinetuneSettings(
-    ConditionalSettings, MemorySettings, AdapterSettings, FinetuneOptimiserSettings, PresetSettings
+    ConditionalSettings,
+    MemorySettings,
+    AdapterSettings,
+    FinetuneOptimiserSettings,
+    PresetSettings,
+    help_group="run",
 ):
     """Training on a file of examples."""
-
-    help_group: ClassVar[str] = "run"
 
     conditions: ClassVar[Mapping[str, When]] = ADAPTER_CONDITIONS
 
@@ -103,11 +103,8 @@ class FinetuneSettings(
         }
 
 
-class SftSettings(FinetuneSettings):
+class SftSettings(FinetuneSettings, env_prefix="SFT_", help_group="sft"):
     """Supervised fine-tuning on the last answer of each chat."""
-
-    model_config = SettingsConfigDict(env_prefix="SFT_")
-    help_group: ClassVar[str] = "sft"
 
     conditions: ClassVar[Mapping[str, When]] = {
         **FinetuneSettings.conditions,
@@ -132,10 +129,8 @@ class SftSettings(FinetuneSettings):
     but need memory proportional to the square of the length."""
 
 
-class PairSettings(FinetuneSettings):
+class PairSettings(FinetuneSettings, help_group="pairs"):
     """Training on preference pairs."""
-
-    help_group: ClassVar[str] = "pairs"
 
     data: PathOrUrl
     """pairs.parquet of `rookery data pairs`, or JSON lines with prompt, chosen and rejected. A path, or
@@ -150,11 +145,8 @@ class PairSettings(FinetuneSettings):
     """Steps between evaluations on held-out pairs. The last step is always evaluated."""
 
 
-class RewardModelSettings(PairSettings):
+class RewardModelSettings(PairSettings, env_prefix="REWARD_MODEL_", help_group="reward model"):
     """Train a reward model: it gives the chosen answer of a pair a higher reward than the rejected one."""
-
-    model_config = SettingsConfigDict(env_prefix="REWARD_MODEL_")
-    help_group: ClassVar[str] = "reward model"
 
     margin: NonNegativeFloat = 0.0
     """Lead of the chosen answer required for a gap of 1 in win probability. 0 keeps the model calibrated."""
@@ -162,11 +154,8 @@ class RewardModelSettings(PairSettings):
     """Data type of the exported weights."""
 
 
-class DpoSettings(PairSettings):
+class DpoSettings(PairSettings, env_prefix="DPO_", help_group="dpo"):
     """Train an adapter by direct preference optimisation (DPO). The base model is the reference."""
-
-    model_config = SettingsConfigDict(env_prefix="DPO_")
-    help_group: ClassVar[str] = "dpo"
 
     lr: PositiveFloat = ADAPTER_LR
     """Peak learning rate. The schedule is a linear warm-up, then cosine."""
@@ -178,10 +167,8 @@ class DpoSettings(PairSettings):
     """Assumed share of pairs whose chosen and rejected answers are swapped."""
 
 
-class RewardServerSettings(AccessSettings):
+class RewardServerSettings(AccessSettings, env_prefix="REWARD_SERVER_"):
     """Serve a reward model over HTTP."""
-
-    model_config = SettingsConfigDict(env_prefix="REWARD_SERVER_")
 
     model: PathOrUrl
     """Directory that `rookery reward-model` wrote, or its URL, such as s3://bucket/reward/model."""

@@ -5,22 +5,19 @@ variables (plus `ROOKERY_REDIS_URL` and `ROOKERY_RUN`), where the plugin reads t
 """
 
 import re
-from collections.abc import Set
+import shlex
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
-from pydantic_settings import SettingsConfigDict
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 
 from rookery.access import AccessSettings
-from rookery.devices import Device
+from rookery.devices import ServerDevices
 from rookery.errors import SetupError
-from rookery.hub import model_folder
+from rookery.hub import local_model, model_folder
 from rookery.prompt import StyleName
-from rookery.remote import local_folder
-from rookery.settings import Port, RunSettings
-
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+from rookery.settings import Port, PresetSettings, RunSettings
 
 SamplingName = Literal["model", "qwen3-thinking", "qwen3-non-thinking", "neutral"]
 
@@ -37,10 +34,41 @@ importance ratios need a distribution that is not truncated.
 """
 
 
-class ServerSettings(RunSettings, AccessSettings):
-    """Runs one vLLM server that loads new policy versions."""
+_OURS = "what this project promises rests on its value"
+VLLM_OWNED: Mapping[str, str] = {
+    "model": "--model", "served-model-name": "--model", "tokenizer": "--model", "revision": "--model",
+    "host": "--host", "port": "--port", "uds": "--host", "root-path": "--host", "api-key": "ROOKERY_TOKEN",
+    "ssl-keyfile": "--tls-key", "ssl-certfile": "--tls-cert", "ssl-ca-certs": "--tls-ca",
+    "ssl-cert-reqs": "--tls-ca",
+    "tensor-parallel-size": "--device 0,1", "device-ids": "--device", "max-num-seqs": "--max-num-seqs",
+    "gpu-memory-utilization": "--gpu-memory", "max-model-len": "--max-model-len",
+    "max-loras": "--max-loras", "max-cpu-loras": "--max-loras", "max-lora-rank": "--max-lora-rank",
+    "enable-lora": "--full-weights", "worker-extension-cls": "--full-weights", "enable-sleep-mode": "--sleep",
+    "override-generation-config": "--sampling", "generation-config": "--sampling",
+    "default-chat-template-kwargs": "--thinking",
+    **dict.fromkeys((
+        "allowed-origins", "api-server-count", "config", "data-parallel-size", "enable-prompt-embeds",
+        "headless", "load-format", "logprobs-mode", "lora-modules", "max-logprobs", "scheduling-policy",
+        "shutdown-timeout", "trust-remote-code",
+    ), _OURS),
+}  # fmt: skip
+"""Flags of vLLM that `--vllm` cannot have, and the setting that stands for each."""
 
-    model_config = SettingsConfigDict(env_prefix="INFERENCE_")
+_SHORT = {"-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-asc": "--api-server-count"}
+
+
+def vllm_flag(word: str) -> str:
+    """The name of the flag in a word of a command line; empty for a value.
+
+    >>> [vllm_flag(word) for word in ("--max_model_len=5", "--speculative-config.method", "-tp", "-1", "fp8")]
+    ['max-model-len', 'speculative-config', 'tensor-parallel-size', '', '']
+    """
+    name = _SHORT.get(word, word).partition("=")[0].partition(".")[0].replace("_", "-")
+    return name.lstrip("-") if re.match("--?[a-z]", name) else ""
+
+
+class ServerSettings(RunSettings, PresetSettings, AccessSettings, env_prefix="INFERENCE_"):
+    """Runs one vLLM server that loads new policy versions."""
 
     model: str = "models/rook-tiny"
     """Base model: a directory, a Hugging Face id, or the URL of a folder, such as s3://bucket/sft/model. Its
@@ -49,8 +77,9 @@ class ServerSettings(RunSettings, AccessSettings):
     """Address to listen on."""
     port: Port = 8000
     """HTTP port; 0 picks a free one."""
-    device: Device = "auto"
-    """cpu, the index of one GPU or its id (GPU-..., MIG-...), or auto: what vLLM was built for."""
+    device: ServerDevices = "auto"
+    """cpu, the index of a GPU or its id (GPU-..., MIG-...), or auto: what vLLM was built for. Several, such
+    as 0,1, share each layer of the model (tensor parallelism)."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     """Data type of the weights. auto: float32 on a CPU, bfloat16 on a GPU of compute capability 8.0 or more,
     else float16. vLLM has no LoRA in float32 on a GPU."""
@@ -86,7 +115,8 @@ class ServerSettings(RunSettings, AccessSettings):
     """Whether a model that can think, such as Qwen3, does: enable_thinking of its chat template. Default: as
     the template has it. Requests may choose for themselves with chat_template_kwargs."""
     max_model_len: PositiveInt | None = None
-    """Longest prompt and completion together, in tokens. Default: the model's limit, on CPU at most 8192."""
+    """Longest prompt and completion together, in tokens, at most the model's limit. Default: that limit, and
+    on CPU at most 8192."""
     max_num_seqs: PositiveInt = 256
     """Completions generated at the same time; others wait."""
     kv_cache_gib: PositiveInt = 1
@@ -99,6 +129,29 @@ class ServerSettings(RunSettings, AccessSettings):
     sleep: bool = False
     """Let POST /sleep free the GPU's memory while a trainer on the same GPU makes a step."""
 
+    vllm: str = Field(default="", max_length=4000)
+    """Further flags of vLLM, as in a shell: --vllm="--quantization fp8 --max-num-batched-tokens 16384"."""
+
+    @field_validator("vllm")
+    @classmethod
+    def _leaves_ours_alone(cls, flags: str) -> str:
+        words = shlex.split(flags)  # raises ValueError
+        if words and not vllm_flag(words[0]):
+            raise ValueError(f"{words[0]!r} is not a flag such as --quantization")
+        for name in map(vllm_flag, words):
+            if stands_for := VLLM_OWNED.get(name) or VLLM_OWNED.get(name.removeprefix("no-")):
+                raise ValueError(
+                    f"--{name} is not free: {stands_for}"
+                    if stands_for == _OURS
+                    else f"--{name} is set by {stands_for}"
+                )
+        return flags
+
+    @property
+    def tensor_parallel_size(self) -> int:
+        """How many GPUs share each layer of the model."""
+        return self.device.count(",") + 1
+
     def further_routes(self, known: Set[str]) -> Set[str]:
         """The routes of `open_routes`. Raises `SetupError` if one is not among the `known` ones."""
         routes = {route.strip() for route in self.open_routes.split(",") if route.strip()}
@@ -108,17 +161,9 @@ class ServerSettings(RunSettings, AccessSettings):
 
     @property
     def local_model(self) -> Path | None:
-        """The model's directory, or the copy of that at a URL; None for a Hugging Face id. Raises
-        `SetupError` if `model` is neither."""
-        path = local_folder(self.model)
-        if (path / "config.json").is_file():
-            return path.resolve()
-        if path.exists() or path.parent.is_dir() or not _HUB_ID.fullmatch(self.model):
-            raise SetupError(
-                f"{self.model!r} is not a Hugging Face id, and as a directory its config.json is missing: "
-                "choose another with --model"
-            )
-        return None
+        """The model's absolute directory; None for a Hugging Face id. Raises as `rookery.hub.local_model`."""
+        folder = local_model(self.model)
+        return folder and folder.resolve()
 
     @property
     def model_dir(self) -> Path:

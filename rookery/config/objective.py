@@ -43,10 +43,8 @@ KL_ALIASES = {"forward": "policy_reference", "reverse": "reference_policy"}
 """RookWorld's names of the divergences, still accepted. Earlier versions recorded them."""
 
 
-class KlSettings(Settings):
+class KlSettings(Settings, help_group="kl"):
     """The KL penalty to the base model."""
-
-    help_group: ClassVar[str] = "kl"
 
     kl: Annotated[KlKind, BeforeValidator(lambda value: KL_ALIASES.get(str(value), value))] = "none"
     """KL penalty to the base model. policy_reference is D(policy || base), reference_policy is
@@ -67,10 +65,8 @@ class KlSettings(Settings):
         return self.kl != "none" or (self.kl_report_every > 0 and step % self.kl_report_every == 0)
 
 
-class EntropySettings(Settings):
+class EntropySettings(Settings, help_group="entropy"):
     """The entropy bonus, which keeps the policy from giving the same answer every time."""
-
-    help_group: ClassVar[str] = "entropy"
 
     entropy_coefficient: NonNegativeFloat = 0.0
     """Weight of the entropy of the next token, in nats. With a target, the initial weight."""
@@ -80,13 +76,11 @@ class EntropySettings(Settings):
     """How fast the weight adapts: its change per step and nat between the target and the entropy."""
 
 
-class PpoSettings(Settings):
+class PpoSettings(Settings, help_group="ppo, with --objective ppo"):
     """Settings of PPO, which learns a baseline for each token: generalised advantage estimation.
 
     With `baseline`, the rewards are those of a group less its baseline, so that both count.
     """
-
-    help_group: ClassVar[str] = "ppo, with --objective ppo"
 
     gamma: float = Field(default=1.0, gt=0.0, le=1.0)
     """Discount factor per token."""
@@ -104,10 +98,10 @@ class PpoSettings(Settings):
     """Optimizer steps per pass. The groups are shuffled for each pass."""
 
 
-class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySettings):
+class ObjectiveSettings(
+    ConditionalSettings, PpoSettings, KlSettings, EntropySettings, help_group="objective"
+):
     """The policy-gradient objective: surrogate, advantages, weights of the loss, KL to the base, entropy."""
-
-    help_group: ClassVar[str] = "objective"
 
     conditions: ClassVar[Mapping[str, When]] = {
         "clip_low": _CLIPPING,
@@ -147,6 +141,16 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySet
     that no stale token dominates the batch. Above 1, or 0 for no bound."""
     ratio_cap: PositiveFloat = 2.0
     """cispo, reinforce: upper bound of the importance ratio."""
+    token_mask_low: NonNegativeFloat = 0.0
+    """Tokens have no loss if their importance ratio is below this or above token_mask_high. IcePop's are 0.5
+    and 5. 0 for no such end."""
+    token_mask_high: NonNegativeFloat = 0.0
+    """See token_mask_low."""
+    sequence_mask_low: NonNegativeFloat = 0.0
+    """Completions have no loss if the geometric mean of their tokens' ratios is below this or above
+    sequence_mask_high, such as 0.99 and 1.01. 0 for no such end."""
+    sequence_mask_high: NonNegativeFloat = 0.0
+    """See sequence_mask_low."""
     baseline: Baseline = "group-mean"
     """Baseline that is subtracted from a reward to get the advantage. For ppo, which has a critic, the
     default is none; with group-mean, GAE is computed from the rewards that GRPO learns from."""
@@ -192,7 +196,13 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySet
         return {name: value for name, value in values.items() if name not in names}
 
     @model_validator(mode="after")
-    def _dual_clip_is_a_bound(self) -> Self:
+    def _bounds_leave_room(self) -> Self:
         if 0.0 < self.dual_clip <= 1.0:
             raise ValueError(f"dual_clip={self.dual_clip:g}: must be above 1, or 0 for no bound")
+        for mask in ("token_mask", "sequence_mask"):
+            low, high = getattr(self, f"{mask}_low"), getattr(self, f"{mask}_high")
+            if low >= 1.0 or 0.0 < high <= 1.0:
+                raise ValueError(
+                    f"{mask}_low={low:g}, {mask}_high={high:g}: 1 must be between them (0: no such end)"
+                )
         return self

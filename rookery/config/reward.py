@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
-from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
 from rookery.errors import InvalidInput
@@ -18,10 +17,8 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class RewardSettings(PresetSettings, AccessSettings):
+class RewardSettings(PresetSettings, AccessSettings, env_prefix="REWARD_"):
     """Nodes, hash, k, win model and scheme change the reward and are part of `reward_version`."""
-
-    model_config = SettingsConfigDict(env_prefix="REWARD_")
 
     host: str = "127.0.0.1"
     """Address to listen on."""

@@ -1,7 +1,6 @@
 """Settings of the rollouts."""
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
-from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
 from rookery.prompt import StyleName
@@ -10,10 +9,8 @@ from rookery.settings import Port, PresetSettings, RunSettings
 from rookery.trace import Sampling
 
 
-class RolloutsSettings(RunSettings, PresetSettings, AccessSettings):
+class RolloutsSettings(RunSettings, PresetSettings, AccessSettings, env_prefix="ROLLOUTS_"):
     """Turns the positions of a run into scored groups of completions."""
-
-    model_config = SettingsConfigDict(env_prefix="ROLLOUTS_")
 
     host: str = "127.0.0.1"
     """Address for probes and metrics."""
@@ -58,7 +55,6 @@ class RolloutsSettings(RunSettings, PresetSettings, AccessSettings):
 
     @property
     def sampling(self) -> Sampling:
-        """The sampling parameters of completions."""
         return Sampling(temperature=self.temperature, max_tokens=self.max_tokens)
 
     @property

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_validator, model_validator
-from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
 from rookery.config.conditions import (
@@ -39,19 +38,15 @@ _UNMEASURED_TOKENS = 8192
 Sharding: TypeAlias = Literal["none", "fsdp2"]
 
 
-class TrainerOptimiserSettings(OptimiserSettings):
+class TrainerOptimiserSettings(OptimiserSettings, help_group="optimiser"):
     """AdamW and the schedule of its learning rate."""
-
-    help_group: ClassVar[str] = "optimiser"
 
     lr_schedule: LrSchedule = "constant"
     """Schedule after the warm-up: constant, or a decrease to a hundredth until --max-steps."""
 
 
-class TrainerMemorySettings(MemorySettings):
+class TrainerMemorySettings(MemorySettings, help_group="memory"):
     """How a step is split, and what is kept in memory."""
-
-    help_group: ClassVar[str] = "memory"
 
     row_tokens: Annotated[NonNegativeInt, BeforeValidator(auto_is_0)] = 0
     """Maximum tokens of a row: a prompt with completions that share its computation. `auto`, or 0: as many as
@@ -65,10 +60,8 @@ class TrainerMemorySettings(MemorySettings):
     """torch.compile the model's layers, except attention. The first step then takes a minute longer."""
 
 
-class DistributedSettings(Settings):
+class DistributedSettings(Settings, help_group="distributed"):
     """Devices and processes."""
-
-    help_group: ClassVar[str] = "distributed"
 
     device: Devices = "auto"
     """`cpu`, the index of a GPU, or `auto`. Several, such as 0,1,2,3: a process for each, all on this
@@ -88,12 +81,11 @@ class TrainerSettings(
     RunSettings,
     PresetSettings,
     AccessSettings,
+    help_group="run",
+    env_prefix="TRAINER_",
 ):
     """Train a policy by policy gradient on the groups of a run's `traces` stream."""
 
-    help_group: ClassVar[str] = "run"
-
-    model_config = SettingsConfigDict(env_prefix="TRAINER_")
     conditions: ClassVar[Mapping[str, When]] = {
         **ObjectiveSettings.conditions,
         **ADAPTER_CONDITIONS,
@@ -199,11 +191,8 @@ class TrainerSettings(
         return self
 
     def check_model(self, folder: Path) -> None:
-        """Checks that these settings can train the base model in a folder, without loading it.
-
-        Raises:
-            SetupError: they cannot.
-        """
+        """Checks that these settings can train the base model in a folder, without loading it. Raises
+        `SetupError` if they cannot."""
         if not self.lora_rank and self.sharding != "none" and not is_gpt2(folder):
             raise SetupError(f"sharding with lora_rank=0 is for a GPT-2, and {self.model} is not a GPT-2")
         if self.lora_rank and self.base_bits and is_gpt2(folder):
@@ -235,16 +224,13 @@ class TrainerSettings(
         return {**settings, **critic, **base}
 
 
-class AutobatchSettings(TrainerSettings):
+class AutobatchSettings(TrainerSettings, env_prefix="AUTOBATCH_", help_group="autobatch"):
     """Measure which batch of positions x completions fits into memory in one forward pass.
 
     Runs real steps of the model with batches from (2, G) upwards, and stops near half of the free memory, or
     near 85% of a GPU's.
     Accepts all settings of the trainer, and ignores those that do not affect memory.
     """
-
-    model_config = SettingsConfigDict(env_prefix="AUTOBATCH_")
-    help_group: ClassVar[str] = "autobatch"
 
     run_dir: Path = Path()
     """Folder for memory_profiles.json."""

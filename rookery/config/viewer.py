@@ -1,22 +1,19 @@
 """Settings of the viewer: flags, `VIEWER_...` variables or the `[viewer]` table of a TOML file."""
 
 from pydantic import Field
-from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
 from rookery.remote import PathOrUrl
 from rookery.settings import Port, RedisUrl
 
 
-class ViewerSettings(AccessSettings):
+class ViewerSettings(AccessSettings, env_prefix="VIEWER_"):
     """Serves a web page over the runs of a folder, while they train and afterwards.
 
     Everybody who reaches the page can read. Without a token (ROOKERY_TOKEN or --token-file) it changes
     nothing; with one, whoever sends it can replay dead letters and ask the policy. The viewer calls the other
     services with it.
     """
-
-    model_config = SettingsConfigDict(env_prefix="VIEWER_")
 
     runs_dir: PathOrUrl = "runs"
     """Folder with one folder for each run, as `rookery up` writes them; or its URL, as s3://bucket/runs."""

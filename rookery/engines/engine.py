@@ -149,7 +149,6 @@ class Engine:
 
     @property
     def pid(self) -> int:
-        """The pid of the engine process."""
         return self._transport.get_pid()
 
     @property

@@ -69,7 +69,6 @@ class Slot:
 
     @property
     def is_busy(self) -> bool:
-        """Whether its engine searches."""
         return self.engine is not None and self.engine.searches > 0
 
 

@@ -98,12 +98,10 @@ class EnginePool:
 
     @property
     def ready(self) -> bool:
-        """Whether at least one engine can search."""
         return not self._stopped and not all(slot.failing for slot in self._slots)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the engines."""
         return tuple(slot.engine.pid for slot in self._slots if slot.engine)
 
     async def close(self) -> None:

@@ -80,7 +80,6 @@ class RawGame(NamedTuple):
         return id_of(_START.findall(tags), plain)
 
     def sections(self) -> tuple[bytes, bytes]:
-        """The tag section and the rest."""
         section = _TAG_SECTION.match(self.data)
         end = section.end() if section else 0
         return self.data[:end], self.data[end:]

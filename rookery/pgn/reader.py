@@ -73,7 +73,6 @@ class PgnGame:
 
     @property
     def moves(self) -> list[chess.Move]:
-        """The moves of the main line."""
         return self.board.move_stack
 
 

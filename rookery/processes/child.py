@@ -103,7 +103,6 @@ class Child:
         return status
 
     def terminate(self) -> None:
-        """Sends SIGTERM to the process, if it still runs."""
         if self._process.poll() is None:
             self._process.terminate()
 

@@ -161,7 +161,6 @@ class Workers:
             close_kept()
 
     def submit(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Begins a call."""
         if self._pool is None:
             result: Future[R] = Future()
             result.set_result(function(*args, **kwargs))

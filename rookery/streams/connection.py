@@ -136,7 +136,6 @@ class RunConnection:
         self._stopping.set()
 
     def close(self) -> None:
-        """Closes the connections."""
         self.client.close()
 
     def key(self, name: str) -> str:
@@ -160,7 +159,6 @@ class RunConnection:
             raise Unavailable(f"redis does not answer: {error}") from error
 
     def server_version(self) -> ServerVersion:
-        """The version of the Redis that answers."""
         return ServerVersion.of_info(self.call(lambda client: client.info("server")))
 
     async def unreachable(self) -> str | None:

@@ -50,15 +50,11 @@ class RunStreams:
         self.dead = DeadLetters(self.redis)
 
     def close(self) -> None:
-        """Closes the connections."""
         self.redis.close()
 
     def agree(self, terms: Mapping[str, int]) -> None:
-        """Sets `terms` for the whole run, or checks them if another member has already set them.
-
-        Raises:
-            SetupError: another member has set other values.
-        """
+        """Sets `terms` for the whole run, or checks them if another member has already set them. Raises
+        `SetupError` if another member has set other values."""
         args = [part for name, value in sorted(terms.items()) for part in (name, str(value))]
         differing = self.redis.script(lua.AGREE, ["terms"], *args)
         if not differing:
@@ -160,10 +156,8 @@ class Groups(Stream):
     def publish(self, group: TraceGroup, *, entry_id: str, accept: str = "") -> bool:
         """Adds a complete group, and acknowledges `entry_id`, the entry of its position.
 
-        Returns False, and adds nothing, if the position was already acknowledged.
-
-        Raises:
-            Conflict: the group's reward version is neither the run's current one nor `accept`.
+        Returns False, and adds nothing, if the position was already acknowledged. Raises `Conflict` if the
+        group's reward version is neither the run's current one nor `accept`.
         """
         version = ", ".join(group.reward_versions)
         rewards = " ".join(f"{reward:.3f}" for reward in group.rewards)
@@ -191,9 +185,7 @@ class Groups(Stream):
         """Acknowledges and deletes entries, and counts those that were still pending under `result`.
 
         An entry that the archive has not written yet stays in the stream for it. Returns the number counted.
-
-        Raises:
-            Conflict: another trainer has taken over this run.
+        Raises `Conflict` if another trainer has taken over this run.
         """
         names = [*shared_keys("traces"), "epoch"]
         settled = int(self.redis.script(lua.SETTLE, names, self._group, epoch, result, *entry_ids))
@@ -209,11 +201,8 @@ class Archive(Stream):
         super().__init__(redis, "traces", group=group)
 
     def join(self, *, limit: int) -> None:
-        """From now on, the stream keeps entries until they are archived, at most `limit` settled ones.
-
-        Raises:
-            Conflict: another consumer group is the archive of this run.
-        """
+        """From now on, the stream keeps entries until they are archived, at most `limit` settled ones. Raises
+        `Conflict` if another consumer group is the archive of this run."""
         if not self.redis.script(lua.JOIN_ARCHIVE, shared_keys("traces"), self._group, limit):
             raise Conflict(f"run {self.redis.run!r} already has an archive, which is not {self._group!r}")
 
@@ -246,10 +235,8 @@ class PolicyRecord:
     def publish(self, adapter: Adapter, *, epoch: int, last: bool = False) -> None:
         """Publishes the committed version, unless this trainer has published a later one already.
 
-        After the `last` one, the trainer does no more steps, and nobody has to wait for them.
-
-        Raises:
-            Conflict: another trainer has taken over this run.
+        After the `last` one, the trainer does no more steps, and nobody has to wait for them. Raises
+        `Conflict` if another trainer has taken over this run.
         """
         version, names = adapter.version, ("policy", "epoch", "traces", "traces:settled")
         args = (epoch, version.number, version.sha256, adapter.path, adapter.base_model, int(last))

@@ -27,7 +27,6 @@ class Counts:
 
     @classmethod
     def read(cls, raw: Mapping[bytes, bytes]) -> Self:
-        """Parses the `counts` hash."""
         fields = {name.decode(): int(value) for name, value in raw.items()}
         return cls(
             generated=fields.get("generated", 0),

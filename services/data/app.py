@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
 from fastapi.concurrency import run_in_threadpool
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from chess_datasets.positions.numbered import PositionOrder
 from rookery import __version__
@@ -34,10 +34,8 @@ _BODY: dict[int | str, dict[str, Any]] = {
 _MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "No such game, or a broken one, named"}}
 
 
-class PositionsQuery(BaseModel):
+class PositionsQuery(BaseModel, extra="forbid", use_attribute_docstrings=True):
     """Which positions to return. Unknown parameters are refused: a mistyped offset would repeat positions."""
-
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     count: int = Field(default=1, ge=1, le=MAX_COUNT)
     """The number of positions."""
@@ -49,10 +47,8 @@ class PositionsQuery(BaseModel):
     """Games to draw from: train, heldout or all; the default is the service's."""
 
 
-class PositionBody(BaseModel):
+class PositionBody(BaseModel, from_attributes=True, use_attribute_docstrings=True):
     """A board from a real game, never terminal."""
-
-    model_config = ConfigDict(from_attributes=True, use_attribute_docstrings=True)
 
     id: str
     """Source SHA-256 (8 hex digits), number of the game in its file, ply."""
@@ -89,10 +85,8 @@ class RenderRequest(StrictBody):
     """The moves before it in UCI, oldest first, which `pgn`, `san` and `uci` show."""
 
 
-class GameBody(BaseModel):
+class GameBody(BaseModel, from_attributes=True, use_attribute_docstrings=True):
     """A game that positions are drawn from."""
-
-    model_config = ConfigDict(from_attributes=True, use_attribute_docstrings=True)
 
     id: str
     """A hash of the moves."""

@@ -72,12 +72,9 @@ class Archiver:
         """Why nothing can be written at the moment, or None if writing works."""
 
     def run(self, stopping: threading.Event) -> None:
-        """Archives until `stopping` is set, then writes the entries that it still holds.
-
-        Raises:
-            SetupError: the archive cannot be written at its place.
-            Conflict: another archiver with the same name has taken over.
-        """
+        """Archives until `stopping` is set, then writes the entries that it still holds. Raises `SetupError`
+        if the archive cannot be written at its place; `Conflict` if another archiver with the same name has
+        taken over."""
         metrics.ARCHIVE_WRITABLE.set(1)
         self._epoch = self._run.archive.take_over(consumer=self._consumer)
         self._heartbeat()

@@ -16,11 +16,9 @@ _MOVE = re.compile(r"[a-h][1-8][a-h][1-8][qrbn]?")
 
 
 def render_fen(fen: str, *, style: str, last_moves: Sequence[str] = ()) -> Prompt:
-    """The prompt of a position in the named style. `last_moves` are the moves before it in UCI, oldest first.
-
-    Raises:
-        InvalidInput: the FEN is not a legal position, the style does not exist, or a move is not UCI.
-    """
+    """The prompt of a position in the named style. `last_moves` are the moves before it in UCI, oldest
+    first. Raises `InvalidInput` if the FEN is not a legal position, the style does not exist, or a move is
+    not UCI."""
     board = read_fen(fen)
     if len(last_moves) > MAX_MOVES:
         raise InvalidInput(f"{len(last_moves)} last moves: at most {MAX_MOVES}")

@@ -53,21 +53,17 @@ def create_app(scorer: Scorer) -> FastAPI:
         """Judges one answer."""
         with counted("http"):
             verdict = await while_connected(request, scorer.score(item))
-        return _json(verdict_json(verdict))
+        return Response(verdict_json(verdict), media_type="application/json")
 
     @app.post("/v1/score/batch", response_model=BatchResponse, responses=_PROBLEMS, tags=["reward"])
     async def score_batch(body: BatchRequest, request: Request) -> Response:
         """Judges many answers. The verdicts are in the order of the items."""
         with counted("http"):
             verdicts = await while_connected(request, scorer.score_batch(body.items))
-        return _json(batch_json(verdicts))
+        return Response(batch_json(verdicts), media_type="application/json")
 
     _add_trainer_routes(app, scorer)
     return app
-
-
-def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json")
 
 
 Texts = Annotated[list[str], Field(max_length=MAX_ITEMS)]

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Self
 
 from pydantic import Field, PositiveInt, model_validator
 from pydantic_core import from_json
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 from rich.table import Table
 
 from rookery.config.reward import RewardSettings
@@ -25,7 +25,7 @@ from services.reward.requests import read_item
 _CHUNK = 256
 
 
-class ScoreSettings(Settings):
+class ScoreSettings(Settings, env_prefix="SCORE_"):
     r"""Judge answers with Stockfish, without a running service.
 
     Each line of a file is the body of a POST /v1/score: {"fen": ..., "response": ...}. The output has one
@@ -40,8 +40,6 @@ class ScoreSettings(Settings):
       rookery score FEN 'M: e2e4 d2d4 g1f3 c2c4 b1c3 E: 0.3 0.3 0.2 0.2 0.1 B: e2e4' --task P
       rookery score --file answers.jsonl > verdicts.jsonl
     """
-
-    model_config = SettingsConfigDict(env_prefix="SCORE_")
 
     fen: CliPositionalArg[str | None] = None
     """The position."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
@@ -26,7 +26,7 @@ from rookery.prompt import GAME_TASK
 from rookery.schemes import Evidence, Scheme, Source, find_scheme
 from rookery.trace import Evaluation, Outcome, ProcessReward, ScoreItem, Verdict
 from services.reward.custom_schemes import CustomTerm
-from services.reward.position import Position
+from services.reward.position import JudgedPosition
 from services.reward.reward_model import ModelScores, RewardModel
 from services.reward.searches import Result, Searches, Values
 from services.reward.truth import read_reasoning, reader_id, sentences_of, truth_of
@@ -44,16 +44,13 @@ class MoveAnswer:
     """
 
     item: ScoreItem
-    position: Position
+    position: JudgedPosition
     move: chess.Move
     scheme: Scheme
     reward_version: str
     named: tuple[NamedMove, ...]
+    candidates: tuple[chess.Move, ...]
     reading: Reading
-
-    @property
-    def candidates(self) -> dict[chess.Move, None]:
-        return dict.fromkeys(named.move for named in self.named if named.move is not None)
 
 
 class EngineEvidence(Evidence):
@@ -128,7 +125,7 @@ class MoveTask:
         self._custom = custom
         self._reward_model = reward_model
 
-    async def read(self, item: ScoreItem, position: Position) -> MoveAnswer | Verdict:
+    async def read(self, item: ScoreItem, position: JudgedPosition) -> MoveAnswer | Verdict:
         """The answer to be judged, or the verdict of one without a legal move.
 
         Raises:
@@ -151,14 +148,24 @@ class MoveTask:
                 components={"penalty": penalty},
                 engine=self._searches.stamp(),
             )
-        named: Iterable[NamedMove] = ()
+        named: tuple[NamedMove, ...] = ()
         if scheme.candidates:
             reasoning = before_answer(item.response)[:REASONING_CHARS]
-            named = islice(named_moves(reasoning, position.board), scheme.candidates)
+            named = tuple(islice(named_moves(reasoning, position.board), scheme.candidates))
+        candidates = dict.fromkeys(candidate.move for candidate in named if candidate.move is not None)
         claims = Reading(())
         if "truth" in scheme.uses:  # may take a second: not for the event loop
             claims = await asyncio.to_thread(read_reasoning, position.board.fen(), item.response, move.uci())
-        return MoveAnswer(item, position, move, scheme, version, named=tuple(named), reading=claims)
+        return MoveAnswer(
+            item,
+            position,
+            move,
+            scheme=scheme,
+            reward_version=version,
+            named=named,
+            candidates=tuple(candidates),
+            reading=claims,
+        )
 
     def _version(self, scheme: Scheme) -> str:
         """The `reward_version` under `scheme`: names everything that a reward depends on besides the item."""
@@ -172,35 +179,31 @@ class MoveTask:
         return version
 
     async def judge(
-        self, position: Position, answers: Sequence[MoveAnswer], queue: RequestQueue
+        self, position: JudgedPosition, answers: Sequence[MoveAnswer], queue: RequestQueue
     ) -> list[Result]:
         """The verdicts of `answers` to `position`, in their order. A failed search gives an error instead.
 
         Raises:
             RookeryError: the search of the whole position failed.
         """
-        custom, faults = await _ask_functions(answers)
+        custom, faults = await _ask_functions(answers) if self._custom else ({}, {})
         results: dict[MoveAnswer, Result] = {**faults}
         if sound := [answer for answer in answers if answer not in faults]:
             many = not all(answer.scheme.uses.isdisjoint(_MANY_SEARCHES) for answer in sound)
-            asking = asyncio.ensure_future(self._model_scores(position, sound))
+            moves = dict.fromkeys(answer.move for answer in sound if "model" in answer.scheme.uses)
+            asking: asyncio.Future[ModelScores | PeerFault] | None = None
+            if moves and self._reward_model:
+                asking = asyncio.ensure_future(self._reward_model.scores(position, list(moves)))
             try:
                 async with queue.many_moves if many else nullcontext():
                     values = await self._searches.values(position, _looked_at(position, sound), queue)
-                scores = await asking
+                scores = await asking if asking else ModelScores("", {})
             finally:
-                asking.cancel()
+                if asking:
+                    asking.cancel()
             for answer in sound:
                 results[answer] = self._result(answer, values, scores=scores, custom=custom)
         return [results[answer] for answer in answers]
-
-    async def _model_scores(
-        self, position: Position, answers: Sequence[MoveAnswer]
-    ) -> ModelScores | PeerFault:
-        moves = dict.fromkeys(answer.move for answer in answers if "model" in answer.scheme.uses)
-        if not moves or self._reward_model is None:
-            return ModelScores("", {})
-        return await self._reward_model.scores(position, list(moves))
 
     def _result(self, answer: MoveAnswer, values: Values, **opinions: Any) -> Result:
         try:
@@ -211,8 +214,8 @@ class MoveTask:
                 Outcome.LEGAL,
                 answer.reward_version,
                 components=components,
-                sentences=sentences_of(answer.reading),
-                process_rewards=_process_rewards(answer, values),
+                sentences=sentences_of(answer.reading) if answer.reading.sentences else (),
+                process_rewards=_process_rewards(answer, values) if answer.named else (),
                 **self._searches.compare(values, answer.move, moves),
             )
         except RookeryError as error:
@@ -223,7 +226,7 @@ class MoveTask:
 _MANY_SEARCHES = frozenset[Source]({"win_worst", "wins_named"})
 
 
-def _looked_at(position: Position, answers: Sequence[MoveAnswer]) -> list[chess.Move]:
+def _looked_at(position: JudgedPosition, answers: Sequence[MoveAnswer]) -> list[chess.Move]:
     """The moves whose values the schemes look at."""
     if any("win_worst" in answer.scheme.uses for answer in answers):
         return list(position.board.legal_moves)
@@ -259,8 +262,7 @@ async def _ask_functions(
 
 def _process_rewards(answer: MoveAnswer, values: Values) -> tuple[ProcessReward, ...]:
     """The reward of each move that the reasoning names. One named again earns as little as an illegal one."""
-    scheme = answer.scheme.engine_terms if answer.named else None
-    if scheme is None:
+    if (scheme := answer.scheme.engine_terms) is None:
         return ()
     before = set[chess.Move]()
     rewards = []

@@ -27,17 +27,16 @@ class LegalMove:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """A position that can be judged. `key` is the engine's FEN: White to move, move number 1."""
+class JudgedPosition:
+    """A position that can be judged. `key` is the engine's FEN: White to move, move number 1.
+
+    `chess960` says that its castling rights exist only in Chess960. Castling is then king takes rook in UCI.
+    """
 
     board: chess.Board
     key: str
+    chess960: bool
     _legal_moves: dict[chess.Move, LegalMove] = field(default_factory=dict)
-
-    @property
-    def chess960(self) -> bool:
-        """Whether the castling rights exist only in Chess960. Castling is then king takes rook in UCI."""
-        return self.board.chess960
 
     def legal_move(self, move: chess.Move) -> LegalMove:
         """`move` in UCI and SAN, and its score if it ends the game.
@@ -68,7 +67,7 @@ class Position:
 
 
 @lru_cache(maxsize=16_384)
-def read_position(fen: str) -> Position:
+def read_position(fen: str) -> JudgedPosition:
     """The position of `fen`. It is Chess960 only if the castling rights are impossible in standard chess.
 
     Raises:
@@ -78,7 +77,7 @@ def read_position(fen: str) -> Position:
     if not any(board.generate_legal_moves()):
         end = "checkmate" if board.is_check() else "stalemate"
         raise InvalidInput(f"no legal move in {fen!r}: {end}")
-    return Position(board, _key(board, fen.split(maxsplit=1)[0]))
+    return JudgedPosition(board, _key(board, fen.split(maxsplit=1)[0]), board.chess960)
 
 
 def _key(board: chess.Board, placement: str) -> str:

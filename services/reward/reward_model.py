@@ -14,9 +14,8 @@ import chess
 from rookery.clients.reward_model import RewardModelClient
 from rookery.errors import InvalidInput, PeerFault
 from rookery.prompt import render
-from rookery.trace import Message, Phase
-from rookery.trace import Position as Shown
-from services.reward.position import Position
+from rookery.trace import Message, Phase, Position
+from services.reward.position import JudgedPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class RewardModel:
         self._sha256, self._style = card.sha256, card.style
         return None
 
-    async def scores(self, position: Position, moves: Sequence[chess.Move]) -> ModelScores | PeerFault:
+    async def scores(self, position: JudgedPosition, moves: Sequence[chess.Move]) -> ModelScores | PeerFault:
         """The model's scores of `moves`. Returns a PeerFault if it does not answer.
 
         The server may have loaded another model since `identify`, so callers must compare `sha256`.
@@ -85,10 +84,10 @@ class RewardModel:
     async def close(self) -> None:
         await self._client.close()
 
-    def _chat(self, position: Position, move: chess.Move) -> list[Message]:
-        shown = Shown(id="", fen=position.key, ply=0, phase=Phase.MIDDLEGAME, game_id="")
+    def _chat(self, position: JudgedPosition, move: chess.Move) -> list[Message]:
+        prompted = Position(id="", fen=position.key, ply=0, phase=Phase.MIDDLEGAME, game_id="")
         try:
-            prompt = render(shown, style=self._style)
+            prompt = render(prompted, style=self._style)
         except InvalidInput as error:
             raise PeerFault(f"the reward model at {self._client.url}: {error}") from error
         return [*prompt.messages, Message("assistant", f"\\boxed{{{position.to_engine(move)}}}")]

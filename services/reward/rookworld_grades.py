@@ -67,7 +67,7 @@ class Grade:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyAnswer:
+class PolicyAnswerOnBoard:
     """A well-formed `P:` answer on its board. Moves that are not legal are None."""
 
     moves: tuple[chess.Move | None, ...]
@@ -80,12 +80,12 @@ class PolicyAnswer:
         return tuple(_distinct((*self.moves, self.best)))
 
 
-def read_policy(response: str, board: chess.Board) -> PolicyAnswer | None:
+def read_policy(response: str, board: chess.Board) -> PolicyAnswerOnBoard | None:
     """The `P:` answer in `response`, after its reasoning, or None if there is no well-formed one."""
     answer = rookworld.read_policy_answer(after_reasoning(response))
     if answer is None:
         return None
-    return PolicyAnswer(
+    return PolicyAnswerOnBoard(
         moves=tuple(_legal(move, board) for move in answer.moves),
         evals=tuple(map(rookworld.from_pawns, answer.evals)),
         best=_legal(answer.best, board),
@@ -93,7 +93,7 @@ def read_policy(response: str, board: chess.Board) -> PolicyAnswer | None:
 
 
 def grade_policy(
-    answer: PolicyAnswer | None,
+    answer: PolicyAnswerOnBoard | None,
     wins: Mapping[chess.Move, float],
     *,
     top: Collection[chess.Move],

@@ -12,11 +12,11 @@ from rookery.prompt import STATE_TASK
 from rookery.schemes import MAX_SCHEME_CHARS
 from rookery.trace import ScoreItem, Verdict
 from services.reward import target_grades
-from services.reward.position import Position
+from services.reward.position import JudgedPosition
 from services.reward.rookworld_grades import (
     VERSION,
     Grade,
-    PolicyAnswer,
+    PolicyAnswerOnBoard,
     grade_policy,
     grade_state,
     read_policy,
@@ -55,7 +55,7 @@ class RookWorldTask:
         self._version = f"{SCHEME}-{VERSION}/{searches.version}"
         self._target_version = f"{TARGET}-{target_grades.VERSION}/{searches.model.id}"
 
-    async def read(self, item: ScoreItem, position: Position) -> PolicyAnswer | Verdict:
+    async def read(self, item: ScoreItem, position: JudgedPosition) -> PolicyAnswerOnBoard | Verdict:
         """The `P:` answer to be judged, or the verdict of an answer that needs no search.
 
         Raises:
@@ -72,7 +72,7 @@ class RookWorldTask:
         return answer
 
     async def judge(
-        self, position: Position, answers: Sequence[PolicyAnswer], queue: RequestQueue
+        self, position: JudgedPosition, answers: Sequence[PolicyAnswerOnBoard], queue: RequestQueue
     ) -> list[Result]:
         """The verdicts of `P:` answers to one position, in their order; an error if a move's search failed.
 
@@ -84,7 +84,7 @@ class RookWorldTask:
             values = await self._searches.values(position, named, queue, lines=LINES)
         return [self._result(answer, values) for answer in answers]
 
-    def _result(self, answer: PolicyAnswer, values: Values) -> Result:
+    def _result(self, answer: PolicyAnswerOnBoard, values: Values) -> Result:
         try:
             wins = {move: values[move].win for move in (*values.top, *answer.named)}
             return self._verdict(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import chess
@@ -14,7 +15,7 @@ from rookery.trace import EngineStamp, Evaluation, Move, Verdict
 from rookery.uci import Analysis, Line, Query
 from rookery.winprob import CHECKMATE, DRAW, WinModel
 from services.reward.cache import AnalysisCache
-from services.reward.position import LegalMove, Position
+from services.reward.position import JudgedPosition, LegalMove
 
 if TYPE_CHECKING:
     from rookery.config.reward import RewardSettings
@@ -37,6 +38,7 @@ class Values(Mapping[chess.Move, MoveValue]):
     """The values of moves of one position. To look up one whose search failed raises its `RookeryError`.
 
     `top` are those of the engine's best moves, by a search of the whole position, which took `nodes` nodes.
+    `best` is the highest of them.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Values(Mapping[chess.Move, MoveValue]):
         results: Mapping[chess.Move, MoveValue | RookeryError],
     ) -> None:
         self.top, self.nodes = top, nodes
+        self.best = max(top.values(), key=attrgetter("win"))
         self._results = results
 
     def __getitem__(self, move: chess.Move) -> MoveValue:
@@ -59,11 +62,6 @@ class Values(Mapping[chess.Move, MoveValue]):
 
     def __len__(self) -> int:
         return len(self._results)
-
-    @property
-    def best(self) -> MoveValue:
-        """The value of the best move."""
-        return max(self.top.values(), key=lambda value: value.win)
 
 
 class Searches:
@@ -80,7 +78,7 @@ class Searches:
         self.version = f"{model.id}/nodes-{settings.nodes}/hash-{settings.hash_mb}/{engine}"
 
     async def values(
-        self, position: Position, moves: Sequence[chess.Move], queue: RequestQueue, *, lines: int = 1
+        self, position: JudgedPosition, moves: Sequence[chess.Move], queue: RequestQueue, *, lines: int = 1
     ) -> Values:
         """The values of the best `lines` moves by one search, and those of the other `moves` by one each.
 
@@ -91,32 +89,43 @@ class Searches:
         (root,) = await self._cache.find_all([query], queue)
         if not isinstance(root, Analysis):
             raise root
-        try:
-            best = [(position.from_engine(line.pv[0]), line) for line in root.lines]
-            top = {move: self._value(position.legal_move(move), line) for move, line in best}
-        except ValueError as error:
-            raise EngineFault(f"the engine's answer is not valid: {error}") from error
+        top = self._best_moves(position, root.lines)
         results: dict[chess.Move, MoveValue | RookeryError] = dict(top)
-        for move in moves:
-            if move not in results and (value := _final_value(position.legal_move(move))) is not None:
-                results[move] = value
-        unsettled = [move for move in dict.fromkeys(moves) if move not in results]
+        unsettled: dict[chess.Move, LegalMove] = {}
+        for move in dict.fromkeys(moves):
+            if move in results:
+                continue
+            legal_move = position.legal_move(move)
+            if (score := legal_move.final_score) is None:
+                unsettled[move] = legal_move
+            else:
+                results[move] = _final_value(legal_move.move, score)
         queries = [
             Query(position.key, self._nodes, position.to_engine(move), chess960=position.chess960)
             for move in unsettled
         ]
-        for move, analysis in zip(unsettled, await self._cache.find_all(queries, queue), strict=True):
+        analyses = await self._cache.find_all(queries, queue)
+        for (move, legal_move), analysis in zip(unsettled.items(), analyses, strict=True):
             if isinstance(analysis, Analysis):
-                legal_move = position.legal_move(move)
                 results[move] = self._value(legal_move, analysis.lines[0], nodes=analysis.nodes)
             else:
                 results[move] = analysis
         return Values(top, root.nodes, results)
 
+    def _best_moves(self, position: JudgedPosition, lines: Sequence[Line]) -> dict[chess.Move, MoveValue]:
+        top = {}
+        try:
+            for line in lines:
+                move = position.from_engine(line.pv[0])
+                top[move] = self._value(position.legal_move(move), line)
+        except ValueError as error:
+            raise EngineFault(f"the engine's answer is not valid: {error}") from error
+        return top
+
     def _value(self, legal_move: LegalMove, line: Line, *, nodes: int = 0) -> MoveValue:
-        return _final_value(legal_move) or MoveValue(
-            legal_move.move, line.evaluation, self.model.win(line), nodes
-        )
+        if (score := legal_move.final_score) is not None:
+            return _final_value(legal_move.move, score)
+        return MoveValue(legal_move.move, line.evaluation, self.model.win(line), nodes)
 
     def compare(self, values: Values, move: chess.Move, looked_at: Iterable[chess.Move]) -> dict[str, Any]:
         """The fields of a verdict that compare `move` with the best one, and the engine that was needed."""
@@ -137,7 +146,5 @@ class Searches:
         return EngineStamp(self._engine_id, nodes)
 
 
-def _final_value(legal_move: LegalMove) -> MoveValue | None:
-    if (score := legal_move.final_score) is None:
-        return None
-    return MoveValue(legal_move.move, score, CHECKMATE if score.mate else DRAW)
+def _final_value(move: Move, score: Evaluation) -> MoveValue:
+    return MoveValue(move, score, CHECKMATE if score.mate else DRAW)

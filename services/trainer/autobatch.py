@@ -53,21 +53,16 @@ class SearchResult:
 
 
 def find_largest(probe: Callable[[int], Profile], *, first: int, most: int) -> SearchResult:
-    """Tries `first` positions, then twice as many, up to `most`. If `first` do not fit, it tries one.
-
-    Raises:
-        SetupError: not even one position fits.
-    """
+    """Tries `first` positions, then twice as many, up to `most`. If `first` do not fit, it tries one. Raises
+    `SetupError` if not even one position fits."""
     tried: list[Profile] = []
     best: Profile | None = None
     size: int | None = min(first, most)
     while size is not None:
         profile = probe(size)
-        logger.info(
-            "positions %d x group %d, %d tokens per pass: peak %.2f GiB, %.1f%% of %.2f GiB, %s",
-            profile.positions, profile.group, profile.tokens, profile.peak / GIB,
-            100 * profile.share, profile.available / GIB, profile.result,
-        )  # fmt: skip
+        peak = f"{profile.peak / GIB:.2f} GiB, {profile.share:.1%} of {profile.available / GIB:.2f} GiB"
+        group = f"{profile.group}, {profile.tokens} tokens per pass"
+        logger.info("positions %d x group %s: peak %s, %s", profile.positions, group, peak, profile.result)
         tried.append(profile)
         if profile.result == "fits":
             best = profile
@@ -100,10 +95,7 @@ def resolve_micro_batch_tokens(settings: TrainerSettings, policy: Policy) -> Tra
     """Returns `settings` with the tokens of a forward pass. If they are `auto`, they are measured.
 
     Rows are measured at their maximum length, or at `ROW`, up to as many rows as a step has groups. A run
-    that resumes on the same device uses its earlier result.
-
-    Raises:
-        SetupError: not even one row fits.
+    that resumes on the same device uses its earlier result. Raises `SetupError` if not even one row fits.
     """
     if settings.micro_batch_tokens:
         return settings

@@ -49,10 +49,7 @@ def train(
     world: World = World(),  # noqa: B008 - without state
 ) -> None:
     """Trains from `commit`, or a new run if it is None, until `max_steps` are done or `stopping` is set.
-
-    Raises:
-        Conflict: another trainer has taken over the run.
-    """
+    Raises `Conflict` if another trainer has taken over the run."""
     trainer = PolicyTrainer(settings, policy, world)
     commit = _start_from(commit, trainer, run)
     publisher.publish(_adapter(settings, commit))
@@ -122,12 +119,9 @@ def _take_steps(
 
 
 def check_resumable(settings: TrainerSettings, run: RunStreams) -> Commit | None:
-    """The commit to resume from, or None for a new run. Must be called before the run is taken over.
-
-    Raises:
-        SetupError: the folder is of another run, is damaged, or was made with other settings; or Redis knows
-            another version, so that version numbers would restart.
-    """
+    """The commit to resume from, or None for a new run. Must be called before the run is taken over. Raises
+    `SetupError` if the folder is of another run, is damaged, or was made with other settings; or Redis knows
+    another version, so that version numbers would restart."""
     commit = commits.to_resume(
         settings.adapters_dir, fingerprint=settings.fingerprint(), from_version=settings.from_version
     )
@@ -186,12 +180,17 @@ def _start_from(commit: Commit | None, trainer: PolicyTrainer, run: RunStreams) 
         dropped=run.counts().dropped,
         went_back_to=commit.version.number,
     )
+    moments = (commit.folder / commits.OPTIMIZER).exists()
     logger.warning(
-        "goes back to version %d, now numbered %d: versions after %d up to %d are discarded; the groups that "
-        "they were trained on stay counted as trained%s",
-        commit.version.number, copy.version.number, commit.version.number, newest.number,
-        "" if (commit.folder / commits.OPTIMIZER).exists() else "; Adam's moments start again from zero",
-    )  # fmt: skip
+        "goes back to version %(old)d, now numbered %(new)d: versions after %(old)d up to %(newest)d are "
+        "discarded; the groups that they were trained on stay counted as trained%(moments)s",
+        {
+            "old": commit.version.number,
+            "new": copy.version.number,
+            "newest": newest.number,
+            "moments": "" if moments else "; Adam's moments start again from zero",
+        },
+    )
     return copy
 
 

@@ -39,7 +39,6 @@ class GroupShape:
 
     @property
     def row_tokens(self) -> int:
-        """The tokens of the group in one row."""
         return self.prompt_tokens + self.group * self.completion_tokens
 
 

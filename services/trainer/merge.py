@@ -14,7 +14,7 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 
 from rookery import __version__
 from rookery.errors import InvalidInput, SetupError
@@ -35,10 +35,8 @@ from rookery.settings import Settings
 logger = logging.getLogger(__name__)
 
 
-class MergeSettings(Settings):
+class MergeSettings(Settings, env_prefix="MERGE_"):
     """Merge a version of a run into its base model, and write the result as a model directory."""
-
-    model_config = SettingsConfigDict(env_prefix="MERGE_")
 
     run: CliPositionalArg[str]
     """The run, by name, folder or URL, and the version after an @: demo@80. Without one, the newest."""

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import Field
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 
 from rookery.errors import PeerFault, SetupError, cause_message
 from rookery.hub import MANIFEST_FILE
@@ -21,13 +21,11 @@ logger = logging.getLogger(__name__)
 CARD = "README.md"
 
 
-class PushSettings(Settings):
+class PushSettings(Settings, env_prefix="PUSH_"):
     """Merge a version of a run into its base model, and upload it to the Hugging Face Hub with a model card.
 
     The token is that of `hf auth login` or of HF_TOKEN; HF_ENDPOINT names another hub.
     """
-
-    model_config = SettingsConfigDict(env_prefix="PUSH_")
 
     run: CliPositionalArg[str]
     """The run's folder or URL, and the version after an @: runs/demo@80. Without one, the newest."""

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from pydantic import PositiveInt, model_validator
-from pydantic_settings import SettingsConfigDict
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from rookery.errors import SetupError
@@ -43,10 +42,8 @@ WORD = r" ?(?![KQkq]+ )[A-Za-z]+(?![a-h]?[1-8])|\d+|\.\.\."
 three dots."""
 
 
-class TinySettings(Settings):
+class TinySettings(Settings, env_prefix="TINY_"):
     """Write a randomly initialised rook-tiny model of the given shape."""
-
-    model_config = SettingsConfigDict(env_prefix="TINY_")
 
     out: Path
     """Directory to write."""
@@ -173,10 +170,8 @@ def add_layers(model_dir: Path, layers: int, out: Path) -> Path:
     """Writes the model with `layers` layers to `out`, and returns `out`. It answers as before.
 
     Each added layer is a copy of the one before it whose two output projections are zero: it adds nothing to
-    the residual stream until it is trained. The copies are spread evenly, the last one at the end.
-
-    Raises:
-        SetupError: the model has that many layers or more, or fewer than half of them.
+    the residual stream until it is trained. The copies are spread evenly, the last one at the end. Raises
+    `SetupError` if the model has that many layers or more, or fewer than half of them.
     """
     import torch
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM

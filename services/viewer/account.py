@@ -28,10 +28,7 @@ def account(run: RunFolder, url: str) -> dict[str, Any] | None:
 
 def dead_letters(run: RunFolder, url: str) -> list[dict[str, str]]:
     """The dead letters of a run, newest first, at most `SHOWN`, each with the id of its position or group.
-
-    Raises:
-        Unavailable: Redis is not known, or not up.
-    """
+    Raises `Unavailable` if Redis is not known, or not up."""
     with _streams(run, url) as streams:
         letters = streams.dead.letters()[::-1][:SHOWN]
     names = ("id", "stream", "entry", "reason")
@@ -41,12 +38,8 @@ def dead_letters(run: RunFolder, url: str) -> list[dict[str, str]]:
 
 
 def replay(run: RunFolder, url: str, id: str) -> None:
-    """Puts a dead letter back into its stream.
-
-    Raises:
-        NotFound: there is no such letter, or its entry was lost.
-        Unavailable: Redis is not known, or not up.
-    """
+    """Puts a dead letter back into its stream. Raises `NotFound` if there is no such letter, or its entry was
+    lost; `Unavailable` if Redis is not known, or not up."""
     with _streams(run, url) as streams:
         for letter in streams.dead.letters():
             if letter.id == id and letter.data and streams.dead.replay(letter):

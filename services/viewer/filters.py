@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 _ANSWER_COLUMNS = {
     **{name: f"a.{name}" for name in ("reward", "advantage", "regret", "length", "surprise")},
@@ -24,10 +24,8 @@ class Condition:
         return Condition(f"{self.sql} AND {other.sql}", (*self.values, *other.values))
 
 
-class Filter(BaseModel):
+class Filter(BaseModel, extra="forbid", use_attribute_docstrings=True):
     """Selects answers. A group is shown if one of its answers passes. Bounds are inclusive."""
-
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     outcome: list[str] = []
     """Any of these outcomes."""
@@ -75,14 +73,12 @@ class Filter(BaseModel):
         )
 
     def groups(self, run: str) -> Condition:
-        """The groups with an answer that passes."""
         groups, answers = self.of_groups(run), self.of_answers(run)
         if len(answers.values) == 1:  # the run alone
             return groups
         return groups & Condition(f"g.g IN (SELECT a.g FROM answers a WHERE {answers.sql})", answers.values)
 
     def answers(self, run: str) -> Condition:
-        """The answers that pass."""
         groups, answers = self.of_groups(run), self.of_answers(run)
         if len(groups.values) == 1:
             return answers

@@ -192,7 +192,6 @@ class Index:
         self._note_trained(run, run_index)
 
     def _forget(self, run: str) -> None:
-        """Drops the rows of a run."""
         with self._database.cursor() as cursor:
             cursor.execute("DELETE FROM answers WHERE run = ?", [run])
             cursor.execute("DELETE FROM groups WHERE run = ?", [run])

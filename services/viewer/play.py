@@ -124,11 +124,8 @@ class RunServices:
 
     async def answer(self, question: Question, board: chess.Board) -> dict[str, Any]:
         """The player's answer on the question's board, with its verdict; of the engine, its move alone.
-
-        Raises:
-            InvalidInput: the game is over.
-            Unavailable: a service that is needed has no address, or does not answer.
-        """
+        Raises `InvalidInput` if the game is over; `Unavailable` if a service that is needed has no address,
+        or does not answer."""
         if board.is_game_over():
             raise InvalidInput(f"the game is over: {board.fen()!r}")
         if question.player == ENGINE:

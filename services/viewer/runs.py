@@ -35,6 +35,9 @@ _TAIL_BYTES = 1 << 16
 _COPIED_AT_ONCE = re.compile(r"[^/]+\.(json|jsonl|toml)|adapters/[^/]+/state\.json")
 """The files of a run's folder that are copied from a store at once. Archive and ratios follow one by one."""
 
+_UNREADABLE = (RookeryError, OSError, EOFError, ValueError, TypeError, zlib.error)
+"""A file of figures that is missing or damaged, or whose store does not answer: it is left out."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
@@ -78,7 +81,7 @@ class RunFolder:
         """What the trainer was started with; None if unknown, as of an archive without its run."""
         try:
             settings = tomllib.loads((self.path / "trainer.toml").read_text())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return dict(settings.get("trainer", {}))
 
@@ -141,8 +144,7 @@ class RunFolder:
 
     def _line_of_figures(self, version: int, group: str) -> dict[str, Any]:
         path = self.path / "ratios" / f"{policy_name(version)}.jsonl.gz"
-        # Not kept, damaged, or in a store that does not answer: the group itself can be shown all the same.
-        with suppress(RookeryError, OSError, EOFError, ValueError, TypeError, zlib.error):
+        with suppress(*_UNREADABLE):
             self.fetch(path)
             with gzip.open(path, "rt") as file:
                 for line in file:

@@ -107,9 +107,7 @@ TARGETS = [
         ),
     ),
     _target(
-        name="exporter",
-        argv=("launcher", "exporter", "--redis-url", f"redis://{NOBODY}/0"),
-        access=ACCESS,
+        name="exporter", argv=("launcher", "exporter", "--redis-url", f"redis://{NOBODY}/0"), access=ACCESS
     ),
 ]
 

@@ -51,6 +51,7 @@ def test_links_lead_somewhere() -> None:
         "README.md",
         "CONTRIBUTING.md",
         "ARCHITECTURE.md",
+        "docs/README.md",
         "docs/operations.md",
         "docs/uci.md",
         "docs/learning.md",

@@ -1,11 +1,9 @@
 """The settings of the commands that read an archive, a folder that `rookery serve archive` writes."""
 
-from typing import ClassVar
-
 from pydantic import Field, PositiveInt
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 
-from chess_datasets.commands.settings.shared import CommandSettings, RewardSettings
+from chess_datasets.commands.settings.shared import CommandSettings, RewardAddressSettings
 from rookery.remote import OutputFile
 from rookery.settings import RedisUrl
 
@@ -17,7 +15,7 @@ class ArchiveSettings(CommandSettings):
     """Folder or URL of the archive."""
 
 
-class RepublishSettings(ArchiveSettings):
+class RepublishSettings(ArchiveSettings, env_prefix="DATA_REPUBLISH_"):
     """Add the groups of an archive to the stream of a run that has no rollouts, in their order.
 
     `rookery replay` does this and trains on them.
@@ -25,8 +23,6 @@ class RepublishSettings(ArchiveSettings):
     Examples:
       rookery data republish runs/mine/archive --run mine --to again --redis-url redis://127.0.0.1:6379/0
     """
-
-    model_config = SettingsConfigDict(env_prefix="DATA_REPUBLISH_")
 
     run: str | None = None
     """Run in the archive. Default: the only one."""
@@ -36,7 +32,7 @@ class RepublishSettings(ArchiveSettings):
     """Redis of that run."""
 
 
-class RescoreSettings(ArchiveSettings, RewardSettings):
+class RescoreSettings(ArchiveSettings, RewardAddressSettings, env_prefix="RESCORE_"):
     """Score every answer of an archive again under another scheme, and show how rewards would change.
 
     Shows the advantages, too.
@@ -46,10 +42,6 @@ class RescoreSettings(ArchiveSettings, RewardSettings):
       rookery rescore s3://bucket/archive --run r1 --scheme accuracy --json
       rookery rescore runs/archive --scheme minmax --reward dns:///reward:50051 --out minmax.parquet
     """
-
-    model_config = SettingsConfigDict(env_prefix="RESCORE_")
-
-    help_group: ClassVar[str] = ""
 
     scheme: str
     """Name of the other scheme, as the reward service knows it."""

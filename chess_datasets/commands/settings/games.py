@@ -1,9 +1,9 @@
 """The settings of the commands that read games: index, sample, games, moves and stats."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 
 from chess_datasets.commands.settings.shared import (
     CommandSettings,
@@ -18,7 +18,7 @@ from rookery.remote import OutputFolder
 from rookery.settings import Several
 
 
-class IndexSettings(JobSettings):
+class IndexSettings(JobSettings, env_prefix="DATA_INDEX_"):
     """Write FILE.index.parquet beside each file: where every game begins, its id and its tags.
 
     The service and the feed then start at once on files of any size and read only the games they need. This
@@ -29,16 +29,12 @@ class IndexSettings(JobSettings):
       rookery data index games/
     """
 
-    model_config = SettingsConfigDict(env_prefix="DATA_INDEX_")
-
     files: CliPositionalArg[Several[tuple[str, ...]]]
     """Games: files, folders, patterns or URLs."""
 
 
-class FilterSettings(CommandSettings):
+class FilterSettings(CommandSettings, help_group="filters of games"):
     """Games by their tags. A game whose tags lack a value does not pass a filter on it."""
-
-    help_group: ClassVar[str] = "filters of games"
 
     elo_min: NonNegativeInt | None = None
     """The least rating of both players."""
@@ -74,7 +70,9 @@ _TO_WRITE = (*FilterSettings.model_fields, "per_game", "choices_min", "exam", "f
 _TO_PRINT = ("offset", "distinct", "game", "style")
 
 
-class SampleSettings(GameSourceSettings, ExamSettings, FilterSettings, JobSettings):
+class SampleSettings(
+    GameSourceSettings, ExamSettings, FilterSettings, JobSettings, env_prefix="DATA_SAMPLE_"
+):
     r"""Draw positions from games: 20% opening, 60% middlegame, 20% endgame, and never a finished game.
 
     Without --out, prints one JSON object per line, in an endless order that the seed determines. With --out,
@@ -88,10 +86,6 @@ class SampleSettings(GameSourceSettings, ExamSettings, FilterSettings, JobSettin
       rookery data sample --source lichess_db_standard_rated_2024-08.pgn.zst --count 1000000 --games 0.05 \
           --elo-min 1800 --speed blitz rapid --no-bots --exam puzzles.csv --jobs 8 --out runs/positions
     """
-
-    model_config = SettingsConfigDict(env_prefix="DATA_SAMPLE_")
-
-    help_group: ClassVar[str] = ""
 
     count: PositiveInt
     """Number of positions."""
@@ -133,7 +127,7 @@ class SampleSettings(GameSourceSettings, ExamSettings, FilterSettings, JobSettin
         return self
 
 
-class GamesSettings(GameSourceSettings, FilterSettings, JobSettings):
+class GamesSettings(GameSourceSettings, FilterSettings, JobSettings, env_prefix="DATA_GAMES_"):
     """Write whole games, each once, in a seeded order: as PGN, or as a JSON list of PGN strings.
 
     Both are sources of games, too. The same seed gives the same bytes. Training data of whole games are
@@ -146,10 +140,6 @@ class GamesSettings(GameSourceSettings, FilterSettings, JobSettings):
       rookery data moves --source runs/slow --style game-san --split all --count 100000 --out runs/sequences
     """
 
-    model_config = SettingsConfigDict(env_prefix="DATA_GAMES_")
-
-    help_group: ClassVar[str] = ""
-
     count: PositiveInt | None = None
     """Number of games. Default: all."""
     out: OutputFolder
@@ -160,7 +150,7 @@ class GamesSettings(GameSourceSettings, FilterSettings, JobSettings):
     """Compress the games with zstd."""
 
 
-class MovesSettings(GameSourceSettings, ExamSettings, DataSetSettings, JobSettings):
+class MovesSettings(GameSourceSettings, ExamSettings, DataSetSettings, JobSettings, env_prefix="DATA_MOVES_"):
     """Write a supervised data set from games. The same seed gives the same bytes.
 
     The answer to a position is a few candidate moves and the move that was played, or the list of legal
@@ -172,10 +162,6 @@ class MovesSettings(GameSourceSettings, ExamSettings, DataSetSettings, JobSettin
       rookery data moves --count 100000 --style fen --legal-share 0 --out runs/fen
       rookery data moves --count 100000 --style game-san --out runs/games
     """
-
-    model_config = SettingsConfigDict(env_prefix="DATA_MOVES_")
-
-    help_group: ClassVar[str] = ""
 
     style: StyleName = "mover-squares"
     """How positions are shown, such as fen; or game-san or game-uci."""
@@ -195,7 +181,7 @@ class MovesSettings(GameSourceSettings, ExamSettings, DataSetSettings, JobSettin
         return self
 
 
-class StatsSettings(JobSettings):
+class StatsSettings(JobSettings, env_prefix="DATA_STATS_"):
     """Count games by result, rating, time control, variant and ending, and replay a share to count phases.
 
     Counts positions (Parquet, or JSON lines from `sample`) by phase, rating, ply and number of men. Also
@@ -206,10 +192,6 @@ class StatsSettings(JobSettings):
       rookery data stats lichess_db_standard_rated_2024-08.pgn.zst --jobs 8
       rookery data stats runs/positions/positions.parquet --json
     """
-
-    model_config = SettingsConfigDict(env_prefix="DATA_STATS_")
-
-    help_group: ClassVar[str] = ""
 
     files: CliPositionalArg[Several[tuple[str, ...]]]
     """Games or positions: files, folders, URLs, or - for standard input."""

@@ -1,10 +1,10 @@
 """The settings of the commands that write a data set of positions: tasks, annotate and pairs."""
 
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 
 from chess_datasets.commands.settings.shared import (
     CommandSettings,
@@ -13,17 +13,15 @@ from chess_datasets.commands.settings.shared import (
     FileName,
     JobSettings,
     PositionSourceSettings,
-    RewardSettings,
+    RewardAddressSettings,
     Share,
 )
 from rookery.prompt import Notation, StyleName
 from rookery.settings import Several
 
 
-class RookworldSettings(CommandSettings):
+class RookworldSettings(CommandSettings, help_group="rookworld"):
     """RookWorld's lines."""
-
-    help_group: ClassVar[str] = "rookworld"
 
     layout: Literal["published", "generator", "compact"] = "published"
     """Columns of P: lines."""
@@ -35,10 +33,8 @@ class RookworldSettings(CommandSettings):
     """Share of moves that end the game, where a move can."""
 
 
-class EngineMovesSettings(CommandSettings):
+class EngineMovesSettings(CommandSettings, help_group="engine-moves"):
     """Candidate moves with soft targets."""
-
-    help_group: ClassVar[str] = "engine-moves"
 
     nodes: PositiveInt = 20_000
     """Nodes per position; of rookworld, too."""
@@ -65,10 +61,8 @@ class EngineMovesSettings(CommandSettings):
         return self
 
 
-class PuzzleSettings(CommandSettings):
+class PuzzleSettings(CommandSettings, help_group="puzzle"):
     """Which puzzles to take."""
-
-    help_group: ClassVar[str] = "puzzle"
 
     puzzles: str = ""
     """The puzzle database of Lichess, a CSV file, compressed or not, or its URL."""
@@ -96,7 +90,9 @@ _NO_PUZZLES = (
 )
 
 
-class TasksSettings(EngineWorkSettings, RookworldSettings, EngineMovesSettings, PuzzleSettings):
+class TasksSettings(
+    EngineWorkSettings, RookworldSettings, EngineMovesSettings, PuzzleSettings, env_prefix="DATA_TASKS_"
+):
     r"""Write questions with their answers. Called again with the same flags, a stopped command continues.
 
     RookWorld's P: and A: lines with correct labels, questions about the board, legal moves, the position
@@ -111,10 +107,6 @@ class TasksSettings(EngineWorkSettings, RookworldSettings, EngineMovesSettings, 
       rookery data tasks puzzle --puzzles lichess_db_puzzle.csv.zst --count 5000 --min-rating 1200 \
           --themes fork pin --out runs/puzzles
     """
-
-    model_config = SettingsConfigDict(env_prefix="DATA_TASKS_")
-
-    help_group: ClassVar[str] = ""
 
     task: CliPositionalArg[Literal["rookworld", "board", "legal-moves", "next-fen", "engine-moves", "puzzle"]]
     """What is asked. The --count of puzzle is that of puzzles."""
@@ -143,10 +135,8 @@ class TasksSettings(EngineWorkSettings, RookworldSettings, EngineMovesSettings, 
         return self
 
 
-class TextSettings(CommandSettings):
+class TextSettings(CommandSettings, help_group="text"):
     """How analyses are written, and how hard the engine works for them."""
-
-    help_group: ClassVar[str] = "text"
 
     voice: str = "any"
     """Whose voice: any (a random one for each text), or one of those that an unknown name prints."""
@@ -160,7 +150,7 @@ class TextSettings(CommandSettings):
     """Engine lines to consider."""
 
 
-class AnnotateSettings(EngineWorkSettings, TextSettings):
+class AnnotateSettings(EngineWorkSettings, TextSettings, env_prefix="DATA_ANNOTATE_"):
     """Write analyses in the voice of a strong player, every claim of which is checked on the board.
 
     What a position is about, candidate moves, the lines that refute the worse ones, and the choice in
@@ -174,18 +164,12 @@ class AnnotateSettings(EngineWorkSettings, TextSettings):
       rookery data annotate --count 500 --voice coach --length 300 --style pgn --out runs/coach
     """
 
-    model_config = SettingsConfigDict(env_prefix="DATA_ANNOTATE_")
-
-    help_group: ClassVar[str] = ""
-
     style: StyleName = "fen"
     """How positions are shown, such as pgn."""
 
 
-class PolicySettings(CommandSettings):
+class PolicySettings(CommandSettings, help_group="policy"):
     """The policy that plays the weaker moves."""
-
-    help_group: ClassVar[str] = "policy"
 
     inference: Several[tuple[str, ...]] = ()
     """URLs of inference servers with the same model. Default: the weaker moves are random ones."""
@@ -212,7 +196,14 @@ class PolicySettings(CommandSettings):
         return self
 
 
-class PairsSettings(PositionSourceSettings, DataSetSettings, JobSettings, RewardSettings, PolicySettings):
+class PairsSettings(
+    PositionSourceSettings,
+    DataSetSettings,
+    JobSettings,
+    RewardAddressSettings,
+    PolicySettings,
+    env_prefix="DATA_PAIRS_",
+):
     """Write preference pairs: the engine's move in a position is preferred to a weaker one.
 
     Both have their win probability. The weaker move is the policy's own (--inference) or else the best of
@@ -224,10 +215,6 @@ class PairsSettings(PositionSourceSettings, DataSetSettings, JobSettings, Reward
       rookery data pairs --count 100000 --source games/*.pgn.zst --nodes 20000 --out s3://bucket/pairs
       rookery data pairs --count 5000 --inference http://localhost:8000 --model policy --out runs/student
     """
-
-    model_config = SettingsConfigDict(env_prefix="DATA_PAIRS_")
-
-    help_group: ClassVar[str] = ""
 
     jsonl: FileName | None = None
     """Also write JSON lines to NAME.jsonl or NAME.jsonl.zst."""

@@ -28,6 +28,7 @@ def run(settings: ServerSettings) -> NoReturn:
     check_allowed(settings.model, settings.allowed_models)
     settings.access.warn_if_open("inference", settings.host)
     cpu = vllm_command.runs_on_cpu(settings.device, cpu_build=vllm_command.vllm_is_cpu_build())
+    vllm_command.check_flags(settings)
     with bind(settings.host, settings.port, setting="--port or INFERENCE_PORT") as probe:
         port = int(probe.getsockname()[1])
     if settings.follow:

@@ -17,14 +17,17 @@ from typing import Any, BinaryIO
 import httpx
 
 from rookery.access import OPEN, REMEDY, Access
+from rookery.canary import CANARY_FILE
 from rookery.errors import InvalidInput, PeerFault, Unavailable
 from rookery.remote import open_store
 from rookery.retries import PAUSES_S, pause_after
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import file_checks
-from services.inference.server.policies import Rules
+from services.inference.server.policies import VersionChecks
 
 SUMS = "SHA256SUMS"
+OPTIONAL = (CANARY_FILE,)
+"""Files of a version that not every trainer writes."""
 FOLDER = "fetched"
 """Versions from elsewhere are in this folder of the adapter root."""
 
@@ -33,6 +36,8 @@ TIMEOUT_S = 10.0
 
 _MAX_BYTES = 1 << 20
 """Largest file of a version besides its weights."""
+_SMALL_MODEL_BYTES = 1 << 30
+"""An adapter of a small model can be larger than the model."""
 _BLOCK = 1 << 20
 
 
@@ -41,23 +46,25 @@ class DownloadingRules:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: VersionChecks,
         url: str,
         *,
         root: Path,
         names: tuple[str, ...],
         keep: int,
+        max_weights: int,
         access: Access = OPEN,
         stopping: threading.Event,
     ) -> None:
         """`names` are the files of a version, the weights last; the `keep` newest downloads stay on disk.
+        No more than `max_weights` bytes of weights are downloaded.
 
         `stopping` ends a download, so that it does not delay the end of the process. Raises `SetupError` if
         the store of `url` is unknown, or the package for it is missing.
         """
         self._rules, self._url = rules, url.rstrip("/")
         self._root, self._names, self._keep = root.resolve(), names, keep
-        self._stopping = stopping
+        self._stopping, self._max_weights = stopping, max_weights
         http = url.startswith(("http://", "https://"))
         self._source: _Http | _Store = _Http(access) if http else _Store(url)
 
@@ -101,8 +108,8 @@ class DownloadingRules:
                 raise InvalidInput(
                     f"{remote}/{SUMS}: {self._names[-1]} has sha256 {digest}, not {version.sha256!r}"
                 )
-            for name in self._names:
-                limit = None if name == self._names[-1] else _MAX_BYTES
+            for name in (*(name for name in OPTIONAL if name in sums), *self._names):
+                limit = self._max_weights if name == self._names[-1] else _MAX_BYTES
                 self._download(f"{remote}/{name}", part / name, limit=limit)
                 if name not in sums:
                     raise InvalidInput(f"{remote}/{SUMS} does not name {name!r}")
@@ -118,9 +125,9 @@ class DownloadingRules:
         lines = path.read_text(errors="replace").splitlines()
         return {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines)}
 
-    def _download(self, url: str, path: Path, *, limit: int | None) -> None:
+    def _download(self, url: str, path: Path, *, limit: int) -> None:
         """Appends what is missing to `path`. Gives up when several attempts in a row add nothing. Raises
-        `InvalidInput` if the file has more than `limit` bytes, of which no more are written."""
+        `InvalidInput` if the file has more than `limit` bytes, of which none are kept."""
         failures, size = 0, -1
         while True:
             try:
@@ -157,7 +164,7 @@ class _Http:
         self._headers = {**access.headers, "Accept-Encoding": "identity"}
         self._tls = access.client_tls()
 
-    def append(self, url: str, path: Path, stopping: threading.Event, *, limit: int | None) -> None:
+    def append(self, url: str, path: Path, stopping: threading.Event, *, limit: int) -> None:
         start = path.stat().st_size if path.exists() else 0
         headers = self._headers | ({"Range": f"bytes={start}-"} if start else {})
         try:
@@ -171,6 +178,8 @@ class _Http:
                 if not response.is_success:
                     raise InvalidInput(f"GET {url}: {response.status_code} {response.reason_phrase}")
                 with _synced(path, "ab" if response.status_code == 206 else "wb") as file:
+                    length = response.headers.get("Content-Length", "")
+                    _check_size(file, int(length) if length.isdecimal() else 0, url, limit=limit)
                     _write(response.iter_raw(), file, url, stopping=stopping, limit=limit)
         except httpx.InvalidURL as error:
             raise InvalidInput(f"adapter_url: {url!r}: {error}") from error
@@ -182,10 +191,11 @@ class _Store:
     def __init__(self, url: str) -> None:
         self._files, _ = open_store(url)
 
-    def append(self, url: str, path: Path, stopping: threading.Event, *, limit: int | None) -> None:
+    def append(self, url: str, path: Path, stopping: threading.Event, *, limit: int) -> None:
         try:
             with self._files.open(url, "rb") as source, _synced(path, "ab") as file:
                 source.seek(file.tell())
+                _check_size(file, (source.size or 0) - file.tell(), url, limit=limit)
                 blocks = iter(lambda: source.read(_BLOCK), b"")
                 _write(blocks, file, url, stopping=stopping, limit=limit)
         except (FileNotFoundError, PermissionError) as error:
@@ -197,14 +207,26 @@ class _Store:
 
 
 def _write(
-    blocks: Iterator[bytes], file: BinaryIO, url: str, *, stopping: threading.Event, limit: int | None
+    blocks: Iterator[bytes], file: BinaryIO, url: str, *, stopping: threading.Event, limit: int
 ) -> None:
     for block in blocks:
-        if limit is not None and file.tell() + len(block) > limit:
-            raise InvalidInput(f"{url}: more than {limit} bytes")
+        _check_size(file, len(block), url, limit=limit)
         file.write(block)
         if stopping.is_set():
             raise PeerFault("the server is stopping, and ends its download")
+
+
+def _check_size(file: BinaryIO, more: int, url: str, *, limit: int) -> None:
+    """Empties the file and raises `InvalidInput` if it would have more than `limit` bytes."""
+    if file.tell() + more > limit:
+        file.truncate(0)
+        raise InvalidInput(f"{url}: more than {limit} bytes")
+
+
+def most_weights(model: Path) -> int:
+    """The most bytes that weights of a version can have: those of all layers in float32 or, of a small model,
+    an adapter that is larger than it."""
+    return 4 * sum(path.stat().st_size for path in model.glob("*.safetensors")) + _SMALL_MODEL_BYTES
 
 
 @contextmanager

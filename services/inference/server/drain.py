@@ -62,12 +62,12 @@ class RequestDrainer:
         """`least_s` is the least time limit of `drained`."""
         self._least_s = least_s
         self._recent_s = deque[float](maxlen=_RECENT)
-        self._reopening: asyncio.TimerHandle | None = None
         self._open = asyncio.Event()
         self._open.set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._in_flight = 0
+        self._reopening: asyncio.TimerHandle | None = None
         self._requests = set["asyncio.Task[None]"]()
         self._closed: Closed | None = None
 
@@ -95,8 +95,8 @@ class RequestDrainer:
     @asynccontextmanager
     async def drained(self) -> AsyncIterator[None]:
         """Holds back new requests, and runs the block once none is in flight. Raises `Unavailable` if
-        requests were still in flight after `limit_s`. New requests then wait for another `HOLD_S`, so that a
-        retry in that time finds fewer in flight, and not new ones."""
+        requests were still in flight after `limit_s`. After that error, and one of the block, new requests
+        wait for another `HOLD_S`, so that a retry in that time finds fewer in flight, and not new ones."""
         self._open.clear()
         if self._reopening:
             self._reopening.cancel()
@@ -107,11 +107,13 @@ class RequestDrainer:
                 async with asyncio.timeout(limit_s):
                     await self._idle.wait()
             except TimeoutError:
-                hold_s = HOLD_S
                 raise Unavailable(
                     f"requests in flight did not end within {limit_s:g} s: {self._in_flight}"
                 ) from None
             yield
+        except Unavailable:
+            hold_s = HOLD_S
+            raise
         finally:
             if hold_s:
                 self._reopening = asyncio.get_running_loop().call_later(hold_s, self._open.set)

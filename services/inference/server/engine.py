@@ -6,15 +6,19 @@ OpenAI routes look up adapter names. Written for vLLM 0.32 and 0.33.
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+import torch
 from vllm import SamplingParams
 from vllm.entrypoints.openai.models.protocol import BaseModelPath
+from vllm.inputs import tokens_input
 from vllm.lora.request import LoRARequest
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
 
+from rookery.canary import CANARY_TEXT, RANKS, Canary, Rows
 from rookery.errors import EngineFault, InvalidInput, Unavailable
 from rookery.trace import Adapter, PolicyVersion
 
@@ -26,8 +30,6 @@ if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
 
 T = TypeVar("T")
-
-CANARY_TEXT = "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3"
 
 LOAD_TIMEOUT_S = 120.0
 WARM_UP_TIMEOUT_S = 600.0
@@ -48,6 +50,8 @@ class VllmEngine:
         self._loaded: dict[PolicyVersion, LoRARequest] = {}
         self._first: dict[str, str] = {}  # name -> sha256 of the first version with that name
         self._canary_ids = tuple(client.get_tokenizer().encode(CANARY_TEXT))
+        self.precision = float(torch.finfo(client.model_config.dtype).eps)
+        """Machine epsilon of the engine's data type: the distance from 1 to the next number."""
 
     async def load(self, adapter: Adapter) -> None:
         """Reads an adapter into memory. It has no name yet, so no request uses it. Raises `InvalidInput` if
@@ -82,6 +86,26 @@ class VllmEngine:
             for row in output.outputs[0].logprobs
         )
         return tuple(logprob for row in ranked for logprob in row[:_CANARY_RANKS])
+
+    async def answers_to(self, canary: Canary, adapter: Adapter | None, *, together: bool = True) -> Rows:
+        """The likeliest tokens after each beginning of the canary's text, under a loaded adapter, or the base
+        model for None. All beginnings in one batch `together`, or one after the other."""
+        params = SamplingParams(
+            temperature=0.0,
+            max_tokens=1,
+            logprobs=min(RANKS, self._client.model_config.get_vocab_size()),
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        lora = self._lora(adapter)
+        calls = (self._generate(ids, params, lora, priority=-1) for ids in canary.beginnings)
+        complaint = "the canary was not answered"
+        outputs: Sequence[RequestOutput]
+        if together:
+            outputs = await self._ask(asyncio.gather(*calls), complaint)
+        else:
+            outputs = [await self._ask(call, complaint) for call in calls]
+        rows = (output.outputs[0].logprobs[0] for output in outputs)
+        return [{token: entry.logprob for token, entry in row.items()} for row in rows]
 
     async def warm_up(self, adapter: Adapter) -> None:
         """Makes the first real requests as fast as later ones. Sends a burst of requests as rollouts do, then
@@ -138,7 +162,7 @@ class VllmEngine:
         self, token_ids: list[int], params: SamplingParams, lora: LoRARequest | None, *, priority: int = 0
     ) -> "RequestOutput":
         stream = self._client.generate(
-            {"prompt_token_ids": token_ids},
+            tokens_input(token_ids),
             params,
             f"rookery-{uuid.uuid4().hex}",
             lora_request=lora,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rookery.errors import Conflict, EngineFault, RookeryError
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server.drain import RequestDrainer
-from services.inference.server.policies import ALIAS, Policies, Rules, stage
+from services.inference.server.policies import ALIAS, Policies, VersionChecks, stage
 
 if TYPE_CHECKING:
     from services.inference.server.engine import FullWeightsVllmEngine
@@ -23,7 +23,9 @@ class FullWeightsPolicies(Policies):
 
     _engine: "FullWeightsVllmEngine"
 
-    def __init__(self, engine: "FullWeightsVllmEngine", rules: Rules, drainer: RequestDrainer) -> None:
+    def __init__(
+        self, engine: "FullWeightsVllmEngine", rules: VersionChecks, drainer: RequestDrainer
+    ) -> None:
         super().__init__(engine, rules, keep=1)
         self._drainer = drainer
 
@@ -45,6 +47,10 @@ class FullWeightsPolicies(Policies):
                 await stack.enter_async_context(self._drainer.drained())
                 await self._engine.wait_until_idle()
             yield
+
+    @property
+    def _has_base(self) -> bool:
+        return self.served is None
 
     def _loaded(self, version: PolicyVersion) -> Adapter | None:
         return None  # the engine has only the served version, for which there is no reload

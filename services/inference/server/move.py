@@ -52,7 +52,14 @@ async def move(body: MoveRequest, request: Request) -> dict[str, Any]:
     board = read_fen(body.fen)
     if board.is_game_over():
         raise InvalidInput(f"the game is over: {board.fen()!r}")
-    position = Position("move", board.fen(), board.ply(), Phase.MIDDLEGAME, "", tuple(body.last_moves))
+    position = Position(
+        "move",
+        board.fen(),
+        board.ply(),
+        phase=Phase.MIDDLEGAME,
+        game_id="",
+        last_moves=tuple(body.last_moves),
+    )
     prompt = render(position, style=style)
     model = body.model or await _served_name(request)
     transport = httpx.ASGITransport(app=request.app)

@@ -9,7 +9,7 @@ import logging
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -38,12 +38,12 @@ from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import adapter as lora
 from services.inference.server import full_weights, move
 from services.inference.server.adapter import AdapterRules
-from services.inference.server.download import DownloadingRules
+from services.inference.server.download import DownloadingRules, most_weights
 from services.inference.server.drain import DrainMiddleware, RequestDrainer, shut_down_on_signal
 from services.inference.server.follower import POLL_S, PolicyFollower
 from services.inference.server.full_weights import FullWeightsRules
 from services.inference.server.full_weights_policies import FullWeightsPolicies
-from services.inference.server.policies import Policies, Rules
+from services.inference.server.policies import Policies, VersionChecks
 from services.inference.server.sleep import Sleeper
 
 if TYPE_CHECKING:
@@ -150,7 +150,10 @@ async def reload(body: _Reload, request: Request) -> dict[str, Any]:
         **_description(done.adapter),
         "changed": done.changed,
         "seconds": done.seconds,
-        "canary": {"max_difference": done.canary_max_difference},
+        "canary": {
+            "max_difference": done.canary_max_difference,
+            **(asdict(done.agreement) if done.agreement else {}),
+        },
     }
 
 
@@ -315,21 +318,19 @@ def _policies(
             _downloading(FullWeightsRules(settings.adapter_root, names, folder), settings, stopping),
             state.rookery_drainer,
         )
-    import torch
-
     from services.inference.server.engine import VllmEngine
 
-    precision = torch.finfo(client.model_config.dtype).eps
-    rules = AdapterRules(settings.adapter_root, names, settings.max_lora_rank, precision=precision)
+    engine = VllmEngine(client, serving)
+    rules = AdapterRules(settings.adapter_root, names, settings.max_lora_rank, precision=engine.precision)
     return Policies(
-        VllmEngine(client, serving),
+        engine,
         _downloading(rules, settings, stopping),
         keep=settings.max_loras - 1,
         leases=settings.leases,
     )
 
 
-def _downloading(rules: Rules, settings: ServerSettings, stopping: threading.Event) -> Rules:
+def _downloading(rules: VersionChecks, settings: ServerSettings, stopping: threading.Event) -> VersionChecks:
     """The rules, which first download a version that is elsewhere if the settings say from where."""
     if not settings.adapter_url:
         return rules
@@ -339,6 +340,7 @@ def _downloading(rules: Rules, settings: ServerSettings, stopping: threading.Eve
         settings.adapter_url,
         root=settings.adapter_root,
         names=(kind.CONFIG_FILE, kind.WEIGHTS_FILE),
+        max_weights=most_weights(settings.model_dir),
         access=settings.access,
         # More than are loaded: vLLM reads an adapter that it has evicted from disk again.
         keep=4 if settings.full_weights else settings.max_loras + settings.leases + SPARE_DOWNLOADS,

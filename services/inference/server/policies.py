@@ -12,8 +12,10 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from rookery.canary import Agreement, Canary, Rows
 from rookery.errors import Conflict, InvalidInput, NotFound, RookeryError, Unavailable
 from rookery.metrics import RELOAD_SECONDS, RELOADS, SERVED_VERSION
 from rookery.trace import Adapter, PolicyVersion
@@ -31,7 +33,7 @@ RETIRE_AFTER_S = 2.0
 may have looked up its version but not reached the engine yet."""
 
 
-class Rules(Protocol):
+class VersionChecks(Protocol):
     """The checks that a version on disk must pass."""
 
     def verify(self, adapter: Adapter) -> Adapter:
@@ -49,19 +51,31 @@ class ReloadResult:
     """The result of a reload.
 
     `seconds` has the time of each stage, `canary_max_difference` the largest difference between the canary's
-    log-probabilities and the base model's. `changed` is False if the version was already served.
+    log-probabilities and the base model's, and `agreement` compares it with the trainer's if the version came
+    with a canary of its own. `changed` is False if the version was already served.
     """
 
     adapter: Adapter
     changed: bool
     seconds: dict[str, float] = field(default_factory=dict)
     canary_max_difference: float | None = None
+    agreement: Agreement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """What a loaded version's answers are compared with: the base's answer to the canary; the version's own
+    canary, and the answers of the engine's base to that."""
+
+    base: tuple[float, ...]
+    canary: Canary | None
+    bases: list[Rows]
 
 
 class Policies:
     """The versions in the engine, and which one is served. Reloads run one at a time."""
 
-    def __init__(self, engine: "VllmEngine", rules: Rules, *, keep: int, leases: int = 0) -> None:
+    def __init__(self, engine: "VllmEngine", rules: VersionChecks, *, keep: int, leases: int = 0) -> None:
         """`keep` is how many of the newest versions are served, `leases` how many others besides."""
         self._engine = engine
         self._rules = rules
@@ -72,6 +86,7 @@ class Policies:
         self._named: list[Adapter] = []  # by number; the last one is served
         self._retired: dict[Adapter, float] = {}  # the time at which each lost its name
         self._base_canary: tuple[float, ...] | None = None
+        self._base_answers: tuple[list[int], list[Rows]] | None = None  # with the canary's tokens
         self._warm = False
 
     @property
@@ -164,17 +179,20 @@ class Policies:
         started, seconds = time.perf_counter(), dict[str, float]()
         with stage("verify", seconds):
             adapter = await asyncio.to_thread(self._rules.verify, adapter)
-        base, difference = await self._base(), None
+        base, difference, agreement = await self._base(), None, None
+        canary = await asyncio.to_thread(Canary.read, Path(adapter.path))
+        bases = await self._answers_of_base(canary) if canary else []
         async with self._exclusive(seconds):
             if loaded := self._loaded(adapter.version):
                 adapter = loaded
             else:
-                difference = await self._load(adapter, base, seconds)
+                check = _Check(base, canary if bases else None, bases)
+                difference, agreement = await self._load(adapter, check, seconds)
             with stage("flip", seconds):
                 self._serve(adapter)
         seconds["total"] = time.perf_counter() - started
         logger.info("serving %s after %.3f s", adapter.version.name, seconds["total"], extra=seconds)
-        return ReloadResult(adapter, True, seconds, difference)
+        return ReloadResult(adapter, True, seconds, canary_max_difference=difference, agreement=agreement)
 
     @asynccontextmanager
     async def _exclusive(self, seconds: dict[str, float]) -> AsyncIterator[None]:
@@ -185,12 +203,15 @@ class Policies:
         """The version in the engine's memory, or None if it must be loaded."""
         return next((a for a in (*self._named, *self._retired) if a.version == version), None)
 
-    async def _load(self, adapter: Adapter, base: tuple[float, ...], seconds: dict[str, float]) -> float:
+    async def _load(
+        self, adapter: Adapter, check: "_Check", seconds: dict[str, float]
+    ) -> tuple[float, Agreement | None]:
         try:
             with stage("load", seconds):
                 await self._engine.load(adapter)
             with stage("canary", seconds):
-                difference = await self._check_canary(adapter, base)
+                difference = await self._check_canary(adapter, check.base)
+                agreement = await self._compare(adapter, check)
             if not self._warm:
                 with stage("warm_up", seconds):
                     await self._engine.warm_up(adapter)
@@ -198,7 +219,7 @@ class Policies:
         except BaseException as error:
             await self._undo_load(adapter, error)
             raise
-        return difference
+        return difference, agreement
 
     async def _undo_load(self, adapter: Adapter, cause: BaseException) -> None:
         """Removes a version that failed after `cause`."""
@@ -209,6 +230,34 @@ class Policies:
         if self._base_canary is None:
             self._base_canary = await self._engine.canary(None)
         return self._base_canary
+
+    @property
+    def _has_base(self) -> bool:
+        """Whether the engine can answer as the base model."""
+        return True
+
+    async def _answers_of_base(self, canary: Canary) -> list[Rows]:
+        """Two answers, in batches of different sizes; none if the engine cannot be asked any more."""
+        if self._base_answers and self._base_answers[0] == canary.token_ids:
+            return self._base_answers[1]
+        if not self._has_base:
+            return []
+        answers = [
+            await self._engine.answers_to(canary, None, together=together) for together in (True, False)
+        ]
+        self._base_answers = canary.token_ids, answers
+        return answers
+
+    async def _compare(self, adapter: Adapter, check: "_Check") -> Agreement | None:
+        """Compares with what the trainer expects, if the version says it. Raises `InvalidInput` if the engine
+        answers otherwise."""
+        if check.canary is None:
+            return None
+        answer = await self._engine.answers_to(check.canary, adapter)
+        agreement = check.canary.compare(answer, check.bases, precision=self._engine.precision)
+        if agreement.fault:
+            raise InvalidInput(f"{adapter.version.name} {agreement.fault}")
+        return agreement
 
     async def _check_canary(self, adapter: Adapter, base: tuple[float, ...]) -> float:
         logprobs = await self._engine.canary(adapter)

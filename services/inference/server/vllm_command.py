@@ -3,15 +3,27 @@
 import importlib.util
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 from rookery import devices
-from rookery.config.inference import SAMPLING_DEFAULTS, ServerSettings
-from rookery.errors import SetupError
-from rookery.hub import chat_template, model_folder, text_folder
+from rookery.canary import RANKS
+from rookery.config.inference import SAMPLING_DEFAULTS, ServerSettings, vllm_flag
+from rookery.errors import QUOTED_CHARS, SetupError
+from rookery.flags import meant
+from rookery.hub import (
+    BOS,
+    PLAIN_TEMPLATE,
+    begins_with_bos,
+    chat_template,
+    model_folder,
+    text_folder,
+    with_system_role,
+)
 
 WORKER_EXTENSION = "services.inference.server.full_weights.FullWeightsWorker"
 
@@ -28,9 +40,6 @@ is 16384, each with memory of its own before the first is generated."""
 SPARE_LORAS = 32
 """How many more adapters vLLM may hold in memory than it has slots. It reads an evicted one from disk again,
 and crashes if the trainer has deleted it: a leased version may be older than all that are kept on disk."""
-
-PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-"""Chat template for models without one, such as GPT-2: joins the messages' texts, as `rookery sft` does."""
 
 
 def vllm_is_cpu_build() -> bool:
@@ -64,6 +73,8 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         "served-model-name": settings.served_name,
         "host": settings.host,
         "port": port,
+        # Mistral's own library, which vLLM prefers, knows no chat template; the trainer has transformers'.
+        "tokenizer-mode": "hf",
         "load-format": "safetensors",  # never a pickle, which is code
         "allowed-origins": "[]",  # pages in a browser on this machine are no callers
         **{name.replace("_", "-"): value for name, value in settings.access.server_tls().items()},
@@ -73,6 +84,7 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         "scheduling-policy": "priority",
         # Importance ratios need the log-probabilities of the distribution that was sampled from.
         "logprobs-mode": "processed_logprobs",
+        "max-logprobs": RANKS,
         # Otherwise vLLM would silently apply the sampling defaults of the model's generation_config.json.
         "generation-config": "vllm",
         "override-generation-config": json.dumps(_sampling(settings, folder)),
@@ -80,28 +92,59 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
     }
     if settings.gpu_memory and not cpu:
         arguments["gpu-memory-utilization"] = settings.gpu_memory
+    if settings.tensor_parallel_size > 1:
+        arguments["tensor-parallel-size"] = settings.tensor_parallel_size
     if settings.max_model_len:
-        arguments["max-model-len"] = settings.max_model_len
+        arguments["max-model-len"] = min(settings.max_model_len, _model_limit(folder, settings.max_model_len))
     elif cpu:
-        arguments["max-model-len"] = min(_model_limit(settings), CPU_BATCH_TOKENS)
+        # Without chunked prefill, one batch must hold a whole prompt.
+        of_model = _model_limit(folder or model_folder(settings.model), CPU_BATCH_TOKENS)
+        arguments["max-model-len"] = min(of_model, CPU_BATCH_TOKENS)
     if settings.thinking is not None:
         arguments["default-chat-template-kwargs"] = json.dumps({"enable_thinking": settings.thinking})
-    if folder and not chat_template(folder):
-        arguments["chat-template"] = PLAIN_TEMPLATE
+    if folder and (template := _template(folder)) != chat_template(folder):
+        arguments["chat-template"] = template
     arguments |= _versions(settings)
     if cpu:
         arguments["block-size"] = CPU_BLOCK_TOKENS
         arguments["max-num-batched-tokens"] = max(CPU_BATCH_TOKENS, settings.max_model_len or 0)
         arguments["distributed-executor-backend"] = "uni"
     values = [part for key, value in arguments.items() for part in (f"--{key}", str(value))]
-    return [sys.executable, "-m", "services.inference.server.start", *values, *_switches(settings, cpu=cpu)]
+    # The user's come last, because the last value of a flag counts.
+    values += [*_switches(settings, cpu=cpu), *shlex.split(settings.vllm)]
+    return [sys.executable, "-m", "services.inference.server.start", *values]
+
+
+def check_flags(settings: ServerSettings) -> None:
+    """Checks the flags of `--vllm` with vLLM's own parser, whose import takes seconds.
+
+    Raises:
+        SetupError: vLLM has no such flag, or the flag no such value.
+    """
+    words = shlex.split(settings.vllm)
+    if not words:
+        return
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    class Parser(FlexibleArgumentParser):  # type: ignore[misc]
+        def error(self, message: str) -> NoReturn:
+            raise SetupError(f"--vllm {settings.vllm!r}: {message}")
+
+    parser = make_arg_parser(Parser())
+    known = parser._option_string_actions
+    for word in words:
+        name = vllm_flag(word)
+        if name and f"--{name}" not in known and word.partition("=")[0] not in known:
+            raise SetupError(f"--vllm: vLLM has no flag {word[:QUOTED_CHARS]!r}{meant(f'--{name}', known)}")
+    parser.parse_args(words)
 
 
 def _dtype(settings: ServerSettings, *, cpu: bool) -> str:
     """The data type; vLLM's `auto` on a GPU of unknown capability. vLLM refuses bfloat16 below 8.0."""
     if settings.dtype != "auto" or cpu:
         return "float32" if settings.dtype == "auto" else settings.dtype
-    capability = devices.capability(settings.device)
+    capability = devices.capability(settings.device.partition(",")[0])
     if capability is None:
         return "auto"
     return "bfloat16" if capability >= devices.BF16_CAPABILITY else "float16"
@@ -142,6 +185,13 @@ def _text_folder(model: str) -> Path | None:
         return None
 
 
+def _template(folder: Path) -> str:
+    """The chat template that `rookery sft` uses too."""
+    if template := chat_template(folder):
+        return with_system_role(template)
+    return BOS + PLAIN_TEMPLATE if begins_with_bos(folder) else PLAIN_TEMPLATE
+
+
 def _sampling(settings: ServerSettings, folder: Path | None) -> dict[str, float]:
     """The sampling parameters for requests that set none.
 
@@ -158,10 +208,10 @@ def _sampling(settings: ServerSettings, folder: Path | None) -> dict[str, float]
     return {name: value for name, value in values.items() if isinstance(value, int | float)}
 
 
-def _model_limit(settings: ServerSettings) -> int:
-    """The model's longest sequence. Without chunked prefill, one batch must hold a whole prompt."""
-    config = json.loads((model_folder(settings.model) / "config.json").read_text())
-    return int(config.get("max_position_embeddings", config.get("n_positions", CPU_BATCH_TOKENS)))
+def _model_limit(folder: Path | None, unknown: int) -> int:
+    """The model's longest sequence, or `unknown`."""
+    config = json.loads((folder / "config.json").read_text()) if folder else {}
+    return int(config.get("max_position_embeddings", config.get("n_positions", unknown)))
 
 
 def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool) -> dict[str, str]:
@@ -192,7 +242,9 @@ def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool)
 
 
 def _for_plugin(settings: ServerSettings) -> dict[str, str]:
-    fields = settings.model_dump(mode="json", exclude={"redis_url", "run"}, exclude_none=True)
+    fields = settings.model_dump(
+        mode="json", exclude={"redis_url", "run", "preset", "dry_run"}, exclude_none=True
+    )
     return {
         "ROOKERY_REDIS_URL": settings.redis_url,
         "ROOKERY_RUN": settings.run,

@@ -96,10 +96,7 @@ class Intake:
         """Returns the next groups fresh enough for a trainer at `version`, or None when stopping.
 
         Calls `while_waiting` every few seconds while no group arrives. An error of the reading thread is
-        raised here.
-
-        Raises:
-            SetupError: a group was sampled by a version that was never committed here.
+        raised here. Raises `SetupError` if a group was sampled by a version that was never committed here.
         """
         batch, self._left_over = self._left_over, {}
         ledger_by_id = {item.partition(":")[0]: item for item in self._ledger}
@@ -162,10 +159,8 @@ class Intake:
         """Returns why a group is dropped, or None if it is trained on.
 
         Zero variance is a reason only up to a limit per batch, so that a policy that has nothing left to
-        learn does not wait forever.
-
-        Raises:
-            SetupError: the group was sampled by a version that was never committed here.
+        learn does not wait forever. Raises `SetupError` if the group was sampled by a version that was never
+        committed here.
         """
         age = version - group.policy.number
         if age < 0:

@@ -109,11 +109,8 @@ def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
 
 
 def collate(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> MicroBatch:
-    """Builds the tensors of a micro-batch.
-
-    Raises:
-        ValueError: the rows have different temperatures, so their log-probabilities are not comparable.
-    """
+    """Builds the tensors of a micro-batch. Raises `ValueError` if the rows have different temperatures, so
+    their log-probabilities are not comparable."""
     temperatures = {row.temperature for row in rows}
     if len(temperatures) != 1:
         raise ValueError(f"one micro-batch holds temperatures {sorted(temperatures)}")

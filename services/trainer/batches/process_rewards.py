@@ -35,15 +35,25 @@ logger = logging.getLogger(__name__)
 
 @cache
 def tokenizer_of(model: str) -> Tokenizer:
-    """The tokenizer of a model, which must be a fast one.
+    """The tokenizer of a model, which must be a fast one, or one that transformers makes fast.
 
     Raises:
         SetupError: the model has none.
     """
-    path = model_folder(model) / "tokenizer.json"
-    if not path.is_file():
-        raise SetupError(f"process_rewards needs the places of tokens in the text, but there is no {path}")
-    return Tokenizer.from_file(str(path))
+    path = (folder := model_folder(model)) / "tokenizer.json"
+    if path.is_file():
+        return Tokenizer.from_file(str(path))
+    from transformers import AutoTokenizer  # slow to import
+
+    try:
+        tokenizer: Tokenizer = AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=False
+        ).backend_tokenizer
+    except (AttributeError, OSError, ValueError) as error:
+        raise SetupError(
+            f"process_rewards needs the places of tokens in the text, but there is no {path}: {error}"
+        ) from error
+    return tokenizer
 
 
 def token_advantages(

@@ -57,10 +57,8 @@ def computes_in_bf16(precision: Precision, device: torch.device) -> bool:
 def place_model(model: Any, device: torch.device, *, sharding: Sharding) -> Any:
     """Moves the model, or this process's shards of it, to `device` and returns it.
 
-    It is sharded layer by layer, so that the whole model does not have to fit.
-
-    Raises:
-        SetupError: sharding is requested for a single process, or the decoder layers were not found.
+    It is sharded layer by layer, so that the whole model does not have to fit. Raises `SetupError` if
+    sharding is requested for a single process, or the decoder layers were not found.
     """
     if sharding == "none":
         return model.to(device)
@@ -125,11 +123,8 @@ def _decoder_layers(body: Any) -> list[Any]:
 
 
 def own_device(settings: S) -> S:
-    """Returns `settings` with this process's device from the list in `--device`.
-
-    Raises:
-        SetupError: this machine has more processes than devices, or a single process got several devices.
-    """
+    """Returns `settings` with this process's device from the list in `--device`. Raises `SetupError` if this
+    machine has more processes than devices, or a single process got several devices."""
     rank = int(os.environ.get("LOCAL_RANK", "0"))
     has_others = int(os.environ.get("WORLD_SIZE", "1")) > 1
     names = settings.device.split(",")

@@ -152,10 +152,8 @@ class Follower(ProcessGroup):
     def commands(self, stop_requested: threading.Event) -> Iterator[bytes]:
         """Yields rank 0's commands until it announces the end.
 
-        `stop_requested` is passed on to rank 0, which stops between two steps.
-
-        Raises:
-            Unavailable: rank 0 sent no heartbeat for too long.
+        `stop_requested` is passed on to rank 0, which stops between two steps. Raises `Unavailable` if rank 0
+        sent no heartbeat for too long.
         """
         while self._next_word(stop_requested) != b"end":
             length = torch.zeros(1, dtype=torch.long)
@@ -186,11 +184,8 @@ def is_rank_zero() -> bool:
 
 @contextmanager
 def join_processes(settings: TrainerSettings | FinetuneSettings) -> Iterator[World]:
-    """Yields the world that the launcher's environment describes; a single process without a launcher.
-
-    Raises:
-        SetupError: sharding is requested for a single process.
-    """
+    """Yields the world that the launcher's environment describes; a single process without a launcher. Raises
+    `SetupError` if sharding is requested for a single process."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     sharding = settings.sharding if isinstance(settings, TrainerSettings) else "none"
     if size == 1:

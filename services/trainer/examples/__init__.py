@@ -10,11 +10,8 @@ _MANIFEST = "manifest.json"
 
 def local_path(place: str) -> Path:
     """Returns a path unchanged, or the local copy of a URL such as `s3://bucket/x.parquet` and its manifest.
-
-    Raises:
-        SetupError: there is no such file, or its protocol is not supported.
-        Unavailable: the store does not answer.
-    """
+    Raises `SetupError` if there is no such file, or its protocol is not supported; `Unavailable` if the store
+    does not answer."""
     return local_file(place, _MANIFEST)
 
 
@@ -24,11 +21,8 @@ def data_manifest(place: str) -> Path:
 
 
 def data_style(place: str) -> str:
-    """Returns the prompt style of the data, from their manifest; empty if it names none.
-
-    Raises:
-        InvalidInput: the manifest is damaged.
-    """
+    """Returns the prompt style of the data, from their manifest; empty if it names none. Raises
+    `InvalidInput` if the manifest is damaged."""
     path = data_manifest(place)
     manifest = read_object(path) if path.exists() else {}
     terms = manifest.get("settings") or manifest.get("terms", {})

@@ -46,11 +46,8 @@ class Chats(Protocol):
 
 
 def open_chats(path: Path) -> Chats:
-    """Opens the conversations of a file, whose format is recognised by its first bytes.
-
-    Raises:
-        InvalidInput: it is missing, has no example, or has no column of conversations.
-    """
+    """Opens the conversations of a file, whose format is recognised by its first bytes. Raises `InvalidInput`
+    if it is missing, has no example, or has no column of conversations."""
     if not path.is_file() or path.stat().st_size == 0:
         raise InvalidInput(f"no examples in {str(path)!r}: the file is missing or empty")
     with path.open("rb") as source:

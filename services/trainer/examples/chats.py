@@ -38,11 +38,8 @@ class Alternatives:
 
     @classmethod
     def of(cls, value: Any) -> "Alternatives":
-        """Reads an entry of the column `alternatives`. The weights are divided by their sum.
-
-        Raises:
-            InvalidInput: the entry is malformed.
-        """
+        """Reads an entry of the column `alternatives`. The weights are divided by their sum. Raises
+        `InvalidInput` if the entry is malformed."""
         quoted = str(value)[:120]
         try:
             start, end = int(value["start"]), int(value["end"])
@@ -71,20 +68,15 @@ class Chat:
 
 def parse_chat(row: Mapping[str, Any], *columns: str) -> Chat:
     """Builds a chat from the messages of these columns and from `alternatives`, if the row has them.
-
-    Raises:
-        InvalidInput: the messages or alternatives are malformed, or the last message is not the assistant's.
-    """
+    Raises `InvalidInput` if the messages or alternatives are malformed, or the last message is not the
+    assistant's."""
     messages = join_messages(*(row[name] for name in columns))
     return Chat(messages, [Alternatives.of(value) for value in row.get("alternatives") or ()])
 
 
 def parse_completion(row: Mapping[str, Any]) -> Chat:
-    """Builds a plain chat from the texts `prompt` and `completion`, as TRL's `SFTTrainer` names them.
-
-    Raises:
-        InvalidInput: one of them is not text.
-    """
+    """Builds a plain chat from the texts `prompt` and `completion`, as TRL's `SFTTrainer` names them. Raises
+    `InvalidInput` if one of them is not text."""
     for name in ("prompt", "completion"):
         if not _is_text(row.get(name)):
             raise InvalidInput(f"{name} is not text: {str(row.get(name))[:120]!r}")
@@ -93,12 +85,9 @@ def parse_completion(row: Mapping[str, Any]) -> Chat:
 
 
 def join_messages(*parts: Any) -> Messages:
-    """Joins lists of messages, such as a prompt's and an answer's, into one chat with the answer last.
-
-    Raises:
-        InvalidInput: a part is not a list of messages (a prompt may be plain text, for example), or the last
-            message is not the assistant's.
-    """
+    """Joins lists of messages, such as a prompt's and an answer's, into one chat with the answer last. Raises
+    `InvalidInput` if a part is not a list of messages (a prompt may be plain text, for example), or the last
+    message is not the assistant's."""
     chat: Messages = []
     for part in parts:
         if not isinstance(part, list):
@@ -126,35 +115,28 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any, *, after_end: bool = False) 
     """Applies the model's chat template, to plain chats none: the texts as they are, and an EOS token at the
     end. The answer is the text after the generation prompt, up to its end token.
 
-    Templates such as ChatML write a line break after that token, where generation has stopped. `after_end`
-    keeps it.
+    What a template writes after that token, such as a line break or the next prompt, is left out: generation
+    has stopped. `after_end` keeps it. Reasoning that a template strips from answers is learned all the same.
 
-    Prompt and answer are tokenised separately, as they are when the model generates.
+    Prompt and answer are tokenised separately, as they are when the model generates. A plain prompt gets the
+    tokens that the tokenizer puts before every text, such as Llama's BOS; a chat template writes its own.
 
     Raises:
         InvalidInput: a chat has no prompt; the template rejects it, or does not render it as its prompt plus
             the answer, so that the assistant's tokens are unknown; or alternatives do not fit the tokens.
     """
-    answers, prompts = [], []
     ends = tuple(token.content for token in tokenizer.added_tokens_decoder.values() if token.special)
-    for chat in chats:
-        messages = chat.messages
-        if len(messages) < 2:
-            raise InvalidInput(f"nothing comes before the answer {messages[0]['content'][:80]!r}")
-        template = PLAIN_TEMPLATE if chat.plain else None
-        try:
-            text = tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False)
-            prompt = tokenizer.apply_chat_template(
-                messages[:-1], chat_template=template, tokenize=False, add_generation_prompt=True
-            )
-        except TemplateError as error:
-            raise InvalidInput(f"the chat template rejects {str(messages)[:200]!r}: {error}") from error
-        if not prompt or not text.startswith(prompt):
-            raise InvalidInput(f"the chat template renders {prompt[-80:]!r}, not a prefix of {text[:200]!r}")
-        answer = text[len(prompt) :]
-        answers.append(stripped if not after_end and (stripped := answer.rstrip()).endswith(ends) else answer)
-        prompts.append(prompt)
-    prompt_ids = tokenizer(prompts, add_special_tokens=False)["input_ids"]
+    rendered = [_render(chat, tokenizer) for chat in chats]
+    answers = [
+        answer if after_end else _until_end(answer, chat.messages[-1]["content"], ends)
+        for chat, (_, answer) in zip(chats, rendered, strict=True)
+    ]
+    prompt_ids = dict[int, list[int]]()
+    for is_plain in (False, True):
+        numbers = [number for number, chat in enumerate(chats) if chat.plain is is_plain]
+        if prompts := [rendered[number][0] for number in numbers]:
+            tokenized = tokenizer(prompts, add_special_tokens=is_plain)["input_ids"]
+            prompt_ids |= zip(numbers, tokenized, strict=True)
     soft = any(chat.alternatives for chat in chats)
     tokens = tokenizer(answers, add_special_tokens=False, return_offsets_mapping=soft)
     spans = [
@@ -165,12 +147,10 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any, *, after_end: bool = False) 
         for i, chat in enumerate(chats)
     ]
     texts = list({text for widened in spans for span in widened for text in span.texts})
-    ids_of = (
-        dict(zip(texts, tokenizer(texts, add_special_tokens=False)["input_ids"], strict=True)) if soft else {}
-    )
+    ids_of = dict(zip(texts, _ids_within(texts, tokenizer), strict=True)) if soft else {}
     examples = [
-        Example(array("i", prompt), (array("i", answer),))
-        for prompt, answer in zip(prompt_ids, tokens["input_ids"], strict=True)
+        Example(array("i", prompt_ids[number]), (array("i", answer),))
+        for number, answer in enumerate(tokens["input_ids"])
     ]
     for i, chat in enumerate(chats):
         if chat.alternatives:
@@ -182,23 +162,92 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any, *, after_end: bool = False) 
     return examples
 
 
+def _render(chat: Chat, tokenizer: Any) -> tuple[str, str]:
+    """Returns the texts of the prompt, with the generation prompt, and of the answer, with all that follows.
+
+    Raises:
+        InvalidInput: see `tokenize`.
+    """
+    messages, content = chat.messages, chat.messages[-1]["content"]
+    if len(messages) < 2:
+        raise InvalidInput(f"nothing comes before the answer {content[:80]!r}")
+    template = PLAIN_TEMPLATE if chat.plain else None
+    try:
+        text = tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False)
+        prompt = tokenizer.apply_chat_template(
+            messages[:-1], chat_template=template, tokenize=False, add_generation_prompt=True
+        )
+    except TemplateError as error:
+        raise InvalidInput(f"the chat template rejects {str(messages)[:200]!r}: {error}") from error
+    thoughts, _, final = content.rpartition("</think>")
+    if final.strip() and _dense(thoughts.removeprefix("<think>")) not in _dense(text):
+        _, stated, end = text.rpartition(final.strip())
+        if prompt and stated:  # DeepSeek-R1's template, for example, strips the reasoning
+            opening = prompt[prompt.rfind("<think>") :] if prompt.rstrip().endswith("<think>") else ""
+            return prompt, content.removeprefix(opening).removeprefix(opening.strip()).rstrip() + end
+    if not prompt or not text.startswith(prompt):
+        raise InvalidInput(f"the chat template renders {prompt[-80:]!r}, not a prefix of {text[:200]!r}")
+    return prompt, text[len(prompt) :]
+
+
+def _dense(text: str) -> str:
+    """Returns `text` without white space, which templates change at the ends of reasoning and answer."""
+    return "".join(text.split())
+
+
+def _until_end(answer: str, content: str, ends: Sequence[str]) -> str:
+    """Returns a rendered answer up to the first of the special tokens `ends` after the content."""
+    last = content.rpartition("</think>")[2].strip() or content.strip()
+    before, stated, rest = answer.rpartition(last) if last else ("", "", answer)
+    if stops := [rest.index(end) + len(end) for end in ends if end in rest]:
+        return before + stated + rest[: min(stops)]
+    return answer
+
+
+def _ids_within(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
+    """Returns the token ids of texts that stand within an answer.
+
+    Tokenizers of SentencePiece put a space before a text that is alone. After a line break, they do not.
+    """
+    alone, after, line_break = tokenizer(["e", "\ne", "\n"], add_special_tokens=False)["input_ids"]
+    if after[-len(alone) :] == alone:
+        return list(tokenizer(list(texts), add_special_tokens=False)["input_ids"])
+    broken = tokenizer([f"\n{text}" for text in texts], add_special_tokens=False)["input_ids"]
+    return [ids[len(line_break) :] for ids in broken]
+
+
+def _place_in(answer: str, content: str, start: int, end: int) -> tuple[int, int]:
+    """Returns the place in `answer` of the characters `start` to `end` of `content`; (0, 0) if it has none.
+
+    The template may have changed white space, and the prompt may have the mark that opens the reasoning.
+    """
+    if (shift := answer.find(content)) >= 0:
+        return start + shift, end + shift
+    places = [place for place, character in enumerate(answer) if not character.isspace()]
+    for opening in ("", "<think>"):
+        body, skipped = content.removeprefix(opening), len(opening)
+        shift = _dense(answer).find(_dense(body))
+        if shift >= 0 and content.startswith(opening) and start >= skipped and content[start:end].strip():
+            first = shift + len(_dense(content[skipped:start]))
+            return places[first], places[first + len(_dense(content[start:end])) - 1] + 1
+    return 0, 0
+
+
 def _whole_tokens(
     span: Alternatives, content: str, answer: str, offsets: Sequence[tuple[int, int]]
 ) -> Alternatives:
     """Returns a span of `content` as one of `answer`, what the chat template makes of it.
 
     A token may begin with the space before the span, or end after it: all texts then have these characters.
-
-    Raises:
-        InvalidInput: the span is not in the answer, or its text is not among the alternatives.
+    Raises `InvalidInput` if the span is not in the answer, or its text is not among the alternatives.
     """
-    text, shift = content[span.start : span.end], answer.find(content)
-    if shift < 0 or not text or text not in span.texts:
+    text = content[span.start : span.end]
+    start, end = _place_in(answer, content, span.start, span.end)
+    if not text or answer[start:end] != text or text not in span.texts:
         raise InvalidInput(
             f"alternatives of {text!r}, characters {span.start} to {span.end} of {content[:120]!r}: that "
             "text must be one of them"
         )
-    start, end = span.start + shift, span.end + shift
     touched = [(first, last) for first, last in offsets if first < end and last > start]
     first, last = touched[0][0], touched[-1][1]
     texts = [answer[first:start] + text + answer[end:last] for text in span.texts]

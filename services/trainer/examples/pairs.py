@@ -82,11 +82,8 @@ class PairSplit:
 def read_pairs(
     path: Path, tokenizer: Any, *, max_length: int, held_out: float, after_end: bool = False
 ) -> PairSplit:
-    """Reads the pairs of a file and splits them. `after_end` is for `tokenize`.
-
-    Raises:
-        InvalidInput: a row is not a pair, or one of the two sets is empty.
-    """
+    """Reads the pairs of a file and splits them. `after_end` is for `tokenize`. Raises `InvalidInput` if a
+    row is not a pair, or one of the two sets is empty."""
     train: list[TokenPair] = []
     held_out_pairs: list[TokenPair] = []
     survey = Survey(max_length)

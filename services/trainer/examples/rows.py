@@ -67,7 +67,6 @@ class Example:
 
     @property
     def length(self) -> int:
-        """The number of tokens of the example in a row."""
         return len(self.prompt_ids) + self.answer_tokens
 
     @property

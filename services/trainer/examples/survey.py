@@ -39,7 +39,6 @@ class Survey:
 
     @property
     def left_out(self) -> int:
-        """The number of examples that are not learned."""
         return len(self.lengths) - len(self._answer_lengths)
 
     @property

@@ -71,12 +71,9 @@ F = TypeVar("F", bound=FinetuneSettings)
 
 def start_run(settings: F) -> tuple[Path, F]:
     """Sets the seed and the number of threads. Returns the folder of the model to start from, and the
-    settings with this process's device and a warm-up that ends.
-
-    Raises:
-        InvalidInput: the run is already finished.
-        SetupError: there is no such model, device or kind of store, or the folder `out` cannot be made.
-    """
+    settings with this process's device and a warm-up that ends. Raises `InvalidInput` if the run is already
+    finished; `SetupError` if there is no such model, device or kind of store, or the folder `out` cannot be
+    made."""
     settings = own_device(settings)
     finished = make_folder(settings.out, setting="--out") / "model"
     if finished.exists():
@@ -119,11 +116,9 @@ def _train(task: FinetuneTask[F], source: ExampleSource, tracker: Tracker) -> No
     step = output.restore_checkpoint(settings.out, weights, optimizer, fingerprint=identity)
     if any(state != [step, identity] for state in world.gather([[step, identity]])):
         raise SetupError(f"the processes of {task.name} differ: they need the same flags, data and --out")
-    logger.info(
-        "%s: %d examples, %d weights, %d steps of %d from step %d",
-        task.name, len(source), sum(weight.numel() for weight in weights.values()),
-        settings.steps, settings.batch_size, step,
-    )  # fmt: skip
+    sizes = f"{len(source)} examples, {sum(weight.numel() for weight in weights.values())} weights"
+    steps = f"{settings.steps} steps of {settings.batch_size} from step {step}"
+    logger.info("%s: %s, %s", task.name, sizes, steps)
     sums = torch.compile(task.sums, dynamic=True) if settings.compile else task.sums
     batches = shuffled_batches(source, batch_size=settings.batch_size, seed=settings.seed, skip=step)
     device = next(task.model.parameters()).device

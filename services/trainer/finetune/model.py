@@ -16,6 +16,7 @@ from transformers.utils import logging as transformers_logging
 
 from rookery.config.finetune import FinetuneSettings
 from rookery.errors import SetupError
+from rookery.hub import BOS, begins_with_bos, with_system_role
 from services.trainer.attention import hugging_face
 from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.distributed.placement import computes_in_bf16, device_named
@@ -35,7 +36,9 @@ _CHUNK_LOGITS = 1 << 26
 
 
 def load_chat_tokenizer(path: Path) -> Any:
-    """Loads the model's tokenizer. If it has no chat template, it gets `PLAIN_TEMPLATE`.
+    """Loads the model's tokenizer, with the chat template that the server uses too.
+
+    Without a template, it gets `PLAIN_TEMPLATE`. One that refuses system messages shows them to the user.
 
     Raises:
         SetupError: there is none.
@@ -43,16 +46,27 @@ def load_chat_tokenizer(path: Path) -> Any:
     with named_in_errors(path):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.chat_template is None:
-        tokenizer.chat_template = PLAIN_TEMPLATE
+        tokenizer.chat_template = BOS + PLAIN_TEMPLATE if begins_with_bos(path) else PLAIN_TEMPLATE
+    elif isinstance(tokenizer.chat_template, str):
+        tokenizer.chat_template = with_system_role(tokenizer.chat_template)
     return tokenizer
 
 
-def load_sequence_classifier(path: Path, *, dtype: torch.dtype, pad_id: int) -> Any:
-    """Loads a model with a head of one number, `score`. The head is new unless the directory has one.
+def stop_at(token: int, model: Any, tokenizer: Any) -> None:
+    """Lets the generation config of `model` name the special token with which the answers end.
 
-    Raises:
-        SetupError: there is no such model, it also reads images or sound, or it lacks other weights.
+    Servers stop at those, and at the tokenizer's end token, which for Llama 3 is another one.
     """
+    stops = model.generation_config.eos_token_id
+    known = stops if isinstance(stops, list) else [number for number in (stops,) if number is not None]
+    added = tokenizer.added_tokens_decoder.get(token)
+    if added and added.special and token not in (tokenizer.eos_token_id, *known):
+        model.generation_config.eos_token_id = [*known, token]
+
+
+def load_sequence_classifier(path: Path, *, dtype: torch.dtype, pad_id: int) -> Any:
+    """Loads a model with a head of one number, `score`. The head is new unless the directory has one. Raises
+    `SetupError` if there is no such model, it also reads images or sound, or it lacks other weights."""
     with named_in_errors(path):
         config = config_without_dropout(path)
     config.num_labels, config.pad_token_id = 1, pad_id
@@ -77,11 +91,8 @@ def load_sequence_classifier(path: Path, *, dtype: torch.dtype, pad_id: int) -> 
 
 
 def hidden_states(model: Any, batch: TokenBatch) -> torch.Tensor:
-    """Returns the last hidden states, flattened [B * T, D], of a model with or without an adapter.
-
-    Raises:
-        SetupError: the rows need attention in blocks, which the model does not support.
-    """
+    """Returns the last hidden states, flattened [B * T, D], of a model with or without an adapter. Raises
+    `SetupError` if the rows need attention in blocks, which the model does not support."""
     unwrapped = model.get_base_model() if hasattr(model, "get_base_model") else model
     attention = None
     if batch.blocks:
@@ -130,10 +141,8 @@ def base_dtype(settings: FinetuneSettings) -> torch.dtype:
 
 def prepare_model(model: Any, settings: FinetuneSettings, *, trained_whole: tuple[str, ...] = ()) -> Any:
     """Returns the model on its device in training mode, with an adapter if the settings ask for one.
-
-    Raises:
-        SetupError: `max_length` is more than the model's positions, or `lora_targets` do not fit the model.
-    """
+    Raises `SetupError` if `max_length` is more than the model's positions, or `lora_targets` do not fit
+    the model."""
     check_length(model, settings.max_length, name=f"--max-length {settings.max_length}")
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

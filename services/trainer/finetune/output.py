@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from rookery import __version__
 from rookery.config.finetune import FinetuneSettings
-from rookery.errors import InvalidInput, RookeryError
+from rookery.errors import InvalidInput, RookeryError, changed_settings
 from rookery.hub import MANIFEST_FILE, identity, model_folder, prompt_style, read_manifest
 from rookery.masking import mask_setting
 from rookery.plots.steps import METRICS_FILE
@@ -141,24 +141,15 @@ def save_checkpoint(
 def restore_checkpoint(
     out: Path, weights: Weights, optimizer: torch.optim.Optimizer, *, fingerprint: Mapping[str, str]
 ) -> int:
-    """Loads the newest checkpoint and returns its step; 0 if there is none.
-
-    Raises:
-        InvalidInput: it is damaged, or was made with other settings, which the message names.
-    """
+    """Loads the newest checkpoint and returns its step; 0 if there is none. Raises `InvalidInput` if it is
+    damaged, or was made with other settings, which the message names."""
     folder = next((out / name for name in _CHECKPOINTS if (out / name).exists()), None)
     if folder is None:
         return 0
     state = read_object(folder / "state.json", "step", "fingerprint")
-    saved = state["fingerprint"]
-    changed = [
-        f"{name} was {saved.get(name)!r}, is {fingerprint.get(name)!r}"
-        for name in sorted({*saved, *fingerprint})
-        if saved.get(name) != fingerprint.get(name)
-    ]
-    if changed:
+    if changes := changed_settings(state["fingerprint"], fingerprint):
         raise InvalidInput(
-            f"{folder} was made with other settings ({'; '.join(changed)}): choose another --out or delete it"
+            f"{folder} was made with other settings ({changes}): choose another --out or delete it"
         )
     with _readable(folder / "model.safetensors") as path, torch.no_grad():
         tensors = load_file(path)

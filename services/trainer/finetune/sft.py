@@ -15,7 +15,13 @@ from services.trainer.examples import local_path
 from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.rows import Example, TokenBatch
 from services.trainer.finetune.loop import finetune, start_run
-from services.trainer.finetune.model import answer_logprobs, base_dtype, load_chat_tokenizer, prepare_model
+from services.trainer.finetune.model import (
+    answer_logprobs,
+    base_dtype,
+    load_chat_tokenizer,
+    prepare_model,
+    stop_at,
+)
 from services.trainer.finetune.output import export_model, model_manifest, style_of
 from services.trainer.finetune.task import FinetuneTask, Sums
 from services.trainer.model.base_model import load_causal_lm
@@ -84,6 +90,7 @@ def run(settings: SftSettings) -> Path:
         eval_source = read(open_chats(local_path(settings.eval_data)), limit=settings.eval_examples)
         held_out = eval_source.examples(range(len(eval_source)))
     loaded = load_causal_lm(folder, dtype=base_dtype(settings), attn_implementation=settings.attention)
+    stop_at(source.examples([0])[0].answers[0][-1], loaded, tokenizer)
     model = prepare_model(loaded, settings)
     with track(settings.out, enabled=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
         task = SftTask(model, settings, held_out, shares_prompts=source.shares_prompts)

@@ -8,17 +8,14 @@ import sys
 from pathlib import Path
 
 from pydantic import Field, NonNegativeInt, PositiveInt
-from pydantic_settings import SettingsConfigDict
 
 from rookery.command_line import main_of
 from rookery.rookworld import END_OF_TEXT
 from rookery.settings import Settings
 
 
-class GenerateSettings(Settings):
+class GenerateSettings(Settings, env_prefix="GENERATE_"):
     """Continue a text with a GPT-2 model."""
-
-    model_config = SettingsConfigDict(env_prefix="GENERATE_")
 
     model: Path
     """A directory or a Hugging Face id."""

@@ -39,10 +39,8 @@ def generate(
     """Returns `count` completions of each prompt. Completion i of prompt p uses seed `seed + p * count + i`.
 
     A prompt is computed once for all its completions. Rows that have stopped are removed from the batch.
-    Temperature 0 is greedy decoding. `top_k` 0 and `top_p` 1 exclude no token.
-
-    Raises:
-        InvalidInput: there is no prompt, or one is empty or, with `max_tokens`, too long for the model.
+    Temperature 0 is greedy decoding. `top_k` 0 and `top_p` 1 exclude no token. Raises `InvalidInput` if there
+    is no prompt, or one is empty or, with `max_tokens`, too long for the model.
     """
     max_tokens, greedy = sampling.max_tokens, sampling.temperature == 0
     _check_lengths(model, prompts, max_tokens)

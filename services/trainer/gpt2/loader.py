@@ -44,11 +44,8 @@ _SHOWN = 5
 
 
 def load(folder: Path) -> Gpt2:
-    """Loads the model of a directory in float32.
-
-    Raises:
-        InvalidInput: it has no GPT-2, or tensors are missing, unknown or of another shape, which it names.
-    """
+    """Loads the model of a directory in float32. Raises `InvalidInput` if it has no GPT-2, or tensors are
+    missing, unknown or of another shape, which it names."""
     with torch.device("meta"):  # random weights would be computed and thrown away
         model = Gpt2(read_config(folder))
     model.to_empty(device="cpu")
@@ -59,11 +56,8 @@ def load(folder: Path) -> Gpt2:
 
 
 def read_config(folder: Path) -> Gpt2Config:
-    """Reads the shape of a GPT-2 from the `config.json` of a Hugging Face model directory.
-
-    Raises:
-        InvalidInput: it is not a GPT-2, or its config has a value that is not supported here.
-    """
+    """Reads the shape of a GPT-2 from the `config.json` of a Hugging Face model directory. Raises
+    `InvalidInput` if it is not a GPT-2, or its config has a value that is not supported here."""
     path = folder / CONFIG_FILE
     try:
         values: dict[str, Any] = json.loads(path.read_text())
@@ -90,10 +84,7 @@ def read_config(folder: Path) -> Gpt2Config:
 
 def load_weights(model: Gpt2, folder: Path) -> None:
     """Overwrites all weights of a model in place. After an error, some are overwritten and some are not.
-
-    Raises:
-        InvalidInput: tensors are missing, unknown or of another shape; the message names them.
-    """
+    Raises `InvalidInput` if tensors are missing, unknown or of another shape; the message names them."""
     parameters = dict(model.named_parameters())
     missing = set(parameters)
     unknown: list[str] = []
@@ -157,10 +148,8 @@ def _first_names(names: list[str]) -> str:
 def load_tokenizer(folder: Path) -> Tokenizer:
     """Loads GPT-2's tokenizer without transformers.
 
-    It is in `tokenizer.json`, or in the older `vocab.json` and `merges.txt`.
-
-    Raises:
-        InvalidInput: the directory has neither.
+    It is in `tokenizer.json`, or in the older `vocab.json` and `merges.txt`. Raises `InvalidInput` if the
+    directory has neither.
     """
     whole, vocabulary, merges = (folder / name for name in ("tokenizer.json", "vocab.json", "merges.txt"))
     if whole.is_file():

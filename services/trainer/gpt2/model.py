@@ -41,7 +41,6 @@ class Gpt2Config:
 
     @property
     def head_dim(self) -> int:
-        """Width of one attention head."""
         return self.hidden_size // self.num_attention_heads
 
 

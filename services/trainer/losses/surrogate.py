@@ -8,12 +8,14 @@ r = exp(log p - log p under the behaviour policy) and A the advantage:
     gspo                  the same with one r per completion, the geometric mean of its tokens' r
     cispo, reinforce      -stop_gradient(min(r, cap)) A log p
 
+With masks, a token has no loss if its r, or the geometric mean of its completion's, is outside a band.
+
 grpo, dr-grpo and dapo differ elsewhere: in the standard deviation of the advantage, in the weights of the
 tokens, and in which groups are trained on.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -28,13 +30,15 @@ class RatioBounds:
     """The bounds of importance ratios: clipped to [1 - low, 1 + high], or cut off above `cap`.
 
     `dual` bounds the ratios of tokens with a negative advantage, which the clip leaves unbounded; 0 means no
-    bound.
+    bound. `token_mask` and `sequence_mask` are the bands of `within_masks`; 0 means no such end.
     """
 
     low: float
     high: float
     cap: float
     dual: float = 0.0
+    token_mask: tuple[float, float] = (0.0, 0.0)
+    sequence_mask: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,8 @@ class Surrogate:
     """One entry a token; only `losses_N` carries a gradient.
 
     `low_N`, `high_N` and `dual_N` mark the tokens whose gradient the clip stopped. For cispo and reinforce,
-    `high_N` marks those whose weight was cut off at the cap.
+    `high_N` marks those whose weight was cut off at the cap. `masked_N` marks the tokens without a loss; None
+    without masks.
     """
 
     losses_N: torch.Tensor
@@ -50,6 +55,34 @@ class Surrogate:
     low_N: torch.Tensor
     high_N: torch.Tensor
     dual_N: torch.Tensor
+    masked_N: torch.Tensor | None = None
+
+
+def within_masks(
+    log_ratio_N: torch.Tensor, completion_N: torch.Tensor, bounds: RatioBounds
+) -> torch.Tensor | None:
+    """Returns which tokens have a loss, [N] of bool; None if there are no masks.
+
+    The token mask drops tokens whose ratio is outside [a, b], whatever their advantage: IcePop (Ring-1T,
+    arXiv 2510.18855), with a = 0.5 and b = 5. The sequence mask drops all tokens of a completion if the
+    geometric mean of their ratios is outside: the rejection `geometric` of verl's docs/algo/rollout_corr.md.
+    Dropped tokens still count in the normaliser, as in IcePop. Masks have no gradient.
+    """
+    within_N = torch.ones_like(log_ratio_N, dtype=torch.bool)
+    means_N = _completion_means(log_ratio_N, completion_N)
+    for (low, high), values_N in ((bounds.token_mask, log_ratio_N), (bounds.sequence_mask, means_N)):
+        if low:
+            within_N &= values_N >= math.log(low)
+        if high:
+            within_N &= values_N <= math.log(high)
+    return within_N if any((*bounds.token_mask, *bounds.sequence_mask)) else None
+
+
+def _completion_means(values_N: torch.Tensor, completion_N: torch.Tensor) -> torch.Tensor:
+    """Returns for each token the mean of its completion."""
+    lengths_C = torch.bincount(completion_N)
+    sums_C = values_N.new_zeros(len(lengths_C)).index_add(0, completion_N, values_N)
+    return (sums_C / lengths_C.clamp(min=1))[completion_N]
 
 
 def surrogate_losses(
@@ -60,7 +93,9 @@ def surrogate_losses(
     completion_N: torch.Tensor,
     bounds: RatioBounds,
 ) -> Surrogate:
-    """Returns the losses of a micro-batch's tokens. `completion_N` numbers its completions from 0.
+    """Returns the losses of a micro-batch's tokens, those outside the masks of `bounds` 0.
+
+    `completion_N` numbers its completions from 0.
 
     grpo, dr-grpo, dapo, ppo: PPO's clipped surrogate per token (arXiv 1707.06347, eq. 7), as GRPO uses it
     (2402.03300, eq. 3). Separate `low` and `high` come from DAPO (2503.14476, eq. 8 and 10: clip-higher). If
@@ -75,6 +110,29 @@ def surrogate_losses(
     and 5), whose authors use no lower bound. The two differ only in their caps. Every token keeps its
     gradient; in PPO, clipped tokens lose it.
     """
+    surrogate = _unmasked(
+        objective,
+        logprobs_N,
+        behaviour_N,
+        advantages_N=advantages_N,
+        completion_N=completion_N,
+        bounds=bounds,
+    )
+    within_N = within_masks((logprobs_N - behaviour_N).detach(), completion_N, bounds)
+    if within_N is None:
+        return surrogate
+    return replace(surrogate, losses_N=surrogate.losses_N.where(within_N, 0.0), masked_N=~within_N)
+
+
+def _unmasked(
+    objective: ObjectiveName,
+    logprobs_N: torch.Tensor,
+    behaviour_N: torch.Tensor,
+    *,
+    advantages_N: torch.Tensor,
+    completion_N: torch.Tensor,
+    bounds: RatioBounds,
+) -> Surrogate:
     log_ratio_N = logprobs_N - behaviour_N
     if objective in ("cispo", "reinforce"):
         ratio_N = _ratio(log_ratio_N.detach())
@@ -82,9 +140,7 @@ def surrogate_losses(
         never_N = torch.zeros_like(ratio_N, dtype=torch.bool)
         return Surrogate(losses_N, ratio_N, low_N=never_N, high_N=ratio_N > bounds.cap, dual_N=never_N)
     if objective == "gspo":
-        lengths_C = torch.bincount(completion_N)
-        sums_C = log_ratio_N.new_zeros(len(lengths_C)).index_add(0, completion_N, log_ratio_N)
-        log_ratio_N = (sums_C / lengths_C.clamp(min=1))[completion_N]
+        log_ratio_N = _completion_means(log_ratio_N, completion_N)
     ratio_N, low, high = _ratio(log_ratio_N), 1.0 - bounds.low, 1.0 + bounds.high
     losses_N = -torch.minimum(ratio_N * advantages_N, ratio_N.clamp(low, high) * advantages_N)
     dual = bounds.dual or math.inf

@@ -95,6 +95,11 @@ class Policy:
             with_gradient=with_gradient,
         )
 
+    def next_token_logprobs(self, batch: MicroBatch) -> torch.Tensor:
+        """Returns the log-probabilities of all tokens in each completion token's place, [N, V]."""
+        with torch.no_grad():
+            return self._head()(self._hidden(batch)).log_softmax(-1)
+
     def _head(self) -> Head:
         return Head.of(self.model)
 

@@ -68,7 +68,6 @@ class Profile:
 
     @property
     def tokens(self) -> int:
-        """The tokens of one forward pass."""
         return self.positions * self.row_tokens
 
     @property
@@ -91,10 +90,7 @@ class Profile:
 
 def computed(profile: Profile, *, most: int) -> Profile:
     """Returns the profile of the largest pass that fits, of at most `most` positions but no fewer than one.
-
-    Raises:
-        SetupError: `profile` ran out of memory.
-    """
+    Raises `SetupError` if `profile` ran out of memory."""
     if profile.result == "out of memory":
         raise too_little(profile)
     positions = min(most, profile.allowed)
@@ -214,11 +210,8 @@ def save_choice(
 
 
 def saved_choice(folder: Path, *, conditions: Mapping[str, str]) -> Profile | None:
-    """Returns the choice of an earlier start with the same `conditions`, or None.
-
-    Raises:
-        InvalidInput: the file is damaged.
-    """
+    """Returns the choice of an earlier start with the same `conditions`, or None. Raises `InvalidInput` if
+    the file is damaged."""
     path = folder / FILE
     if not path.exists():
         return None

@@ -64,7 +64,8 @@ STATISTICS = {
     "reward", "reward_std", "legal_rate", "box_rate", "regret", "loss", "entropy", "grad_norm", "lr",
     "ratio_max", "ess", "kl_behaviour", "kl_reference", "kl_penalty", "kl_coefficient",
     "entropy_coefficient",    "value_loss", "value_clip_fraction", "explained_variance",
-    "clip_fraction_low", "clip_fraction_high", "clip_fraction_dual", "mismatch_max", "mismatch_mean",
+    "clip_fraction_low", "clip_fraction_high", "clip_fraction_dual", "mask_fraction", "mismatch_max",
+    "mismatch_mean",
     "zero_variance_groups", "zero_variance_share", "collapsed_steps",
     "identical_answers", "distinct_candidates", "piece_distance",
     "completion_length", "completion_length_p95", "completion_length_max",
@@ -132,14 +133,19 @@ class StepReporter:
             )  # fmt: skip
         export_metrics(row, ages=ages, phases_s=phases_s)
         self._tracker.log(row)
+        figures = {
+            "peak_mib": row.get("cuda_peak_mib", row["resident_peak_mib"]),
+            "tasks": task_counts(row),
+            "legal": 100 * row["legal_rate"],
+            "wait_s": phases_s["rollout_wait"],
+            "mfu": 100 * row["mfu"],
+        }
         logger.info(
-            "step %d reward %.3f (best %.3f)%s legal %.1f%% regret %.4f loss %.4f age %.1f "
-            "wait %.2f s of %.2f s, %.0f tokens/s, MFU %.1f%%, %.0f MiB",
-            row["step"], row["reward"], row["reward_best"], task_counts(row),
-            100 * row["legal_rate"], row["regret"], row["loss"],
-            row["age_mean"], phases_s["rollout_wait"], row["step_s"],
-            row["tokens_per_s"], 100 * row["mfu"], row.get("cuda_peak_mib", row["resident_peak_mib"]),
-        )  # fmt: skip
+            "step %(step)d reward %(reward).3f (best %(reward_best).3f)%(tasks)s legal %(legal).1f%% "
+            "regret %(regret).4f loss %(loss).4f age %(age_mean).1f wait %(wait_s).2f s of %(step_s).2f s, "
+            "%(tokens_per_s).0f tokens/s, MFU %(mfu).1f%%, %(peak_mib).0f MiB",
+            {**row, **figures},
+        )
 
     def _with_best(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Returns `row` with the best mean reward of any batch so far."""
@@ -189,11 +195,7 @@ def _set_gauges(name: str, value: float) -> None:
 
 
 def write_token_figures(
-    settings: TrainerSettings,
-    groups: Sequence[TraceGroup],
-    figures: FiguresByTrace,
-    *,
-    version: int,
+    settings: TrainerSettings, groups: Sequence[TraceGroup], figures: FiguresByTrace, *, version: int
 ) -> None:
     """Writes the importance ratios and advantages of a step's tokens for the viewer.
 

@@ -154,7 +154,8 @@ class MlflowTracker(Tracker):
 
     def _start_run(self) -> Any:
         client = self._connect()
-        self._run_id = self._earlier_run(client) or self._new_run(client)
+        experiment = experiment_id(client)  # restored with the earlier run, if both were deleted
+        self._run_id = self._earlier_run(client) or self._new_run(client, experiment)
         from mlflow.entities import Param, RunTag
 
         tags = [RunTag(key, value) for key, value in source_tags().items()]
@@ -186,8 +187,8 @@ class MlflowTracker(Tracker):
         client.update_run(run_id, status="RUNNING")
         return run_id
 
-    def _new_run(self, client: Any) -> str:
-        run = client.create_run(experiment_id(client), run_name=self._folder.name)
+    def _new_run(self, client: Any, experiment: str) -> str:
+        run = client.create_run(experiment, run_name=self._folder.name)
         run_id = str(run.info.run_id)
         (self._folder / ID_FILE).write_text(json.dumps({"run_id": run_id}) + "\n")
         return run_id
@@ -213,10 +214,8 @@ def run_artifacts(folder: Path) -> list[Artifact]:
 def track(folder: Path, *, enabled: bool, params: Mapping[str, Any]) -> Iterator[Tracker]:
     """Yields the tracker of a run folder, whose `run_artifacts` go to MLflow at the end.
 
-    Of several processes, only rank 0 records.
-
-    Raises:
-        SetupError: tracking is wanted but mlflow is not installed.
+    Of several processes, only rank 0 records. Raises `SetupError` if tracking is wanted but mlflow is not
+    installed.
     """
     if not enabled or not is_rank_zero():
         yield Tracker()

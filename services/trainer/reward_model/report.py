@@ -221,11 +221,8 @@ def build_card(
 
 
 def read_card(folder: Path) -> ModelCard:
-    """Returns the card of a directory, after checking the files that it names.
-
-    Raises:
-        SetupError: there is no card, or a file is missing or has another SHA-256.
-    """
+    """Returns the card of a directory, after checking the files that it names. Raises `SetupError` if there
+    is no card, or a file is missing or has another SHA-256."""
     path = folder / CARD
     if not path.is_file():
         raise SetupError(f"{folder} has no {CARD}: it was not written by `rookery reward-model`")

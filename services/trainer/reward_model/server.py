@@ -49,11 +49,8 @@ class RewardScorer:
         self._longest = max_positions(model.config) or 1 << 20
 
     def encode(self, chat: Messages) -> list[int]:
-        """Returns the tokens of a chat with the answer last.
-
-        Raises:
-            InvalidInput: it has no answer, or more tokens than the model can read.
-        """
+        """Returns the tokens of a chat with the answer last. Raises `InvalidInput` if it has no answer, or
+        more tokens than the model can read."""
         if not chat or chat[-1]["role"] != "assistant":
             raise InvalidInput(f"the last message is not the assistant's: {str(chat)[-200:]!r}")
         [example] = tokenize([Chat(chat)], self._tokenizer, after_end=True)
@@ -68,10 +65,7 @@ class RewardScorer:
 
     def score(self, texts: Sequence[Sequence[int]]) -> list[float]:
         """Returns the rewards of at most `rows` texts of the same width: scores minus the model's centre.
-
-        Raises:
-            RookeryError: a reward is not finite.
-        """
+        Raises `RookeryError` if a reward is not finite."""
         (width,) = {self.width(text) for text in texts}
         ids_BT = torch.full((self.rows, width), _PAD)
         for row, text in enumerate(texts):
@@ -106,11 +100,8 @@ class BatchQueue:
         self._arrived = asyncio.Event()
 
     async def rewards(self, texts: Sequence[Sequence[int]]) -> list[float]:
-        """Returns the rewards of `texts`, in their order.
-
-        Raises:
-            Unavailable: too many answers are waiting.
-        """
+        """Returns the rewards of `texts`, in their order. Raises `Unavailable` if too many answers are
+        waiting."""
         if len(self._waiting) + len(texts) > self._limit:
             raise Unavailable(
                 f"{len(self._waiting)} answers are waiting already: at most {self._limit} may wait"
@@ -127,7 +118,6 @@ class BatchQueue:
                 waiting.reward.cancel()
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Scores waiting texts until `stopping` is set."""
         stop = asyncio.create_task(stopping.wait())
         while not stopping.is_set():
             arrived = asyncio.create_task(self._arrived.wait())
@@ -175,11 +165,8 @@ class ItemBody(StrictBody):
     response: str | None = None
 
     def chat(self, place: int) -> Messages:
-        """Returns the chat, with the answer last. `place` is the item's index, for errors.
-
-        Raises:
-            InvalidInput: the item has neither form, or both.
-        """
+        """Returns the chat, with the answer last. `place` is the item's index, for errors. Raises
+        `InvalidInput` if the item has neither form, or both."""
         if (self.messages is None) == (self.prompt is None or self.response is None):
             raise InvalidInput(
                 f"items.{place}: give messages, or prompt and response: {repr(self)[:QUOTED_CHARS]}"
@@ -245,11 +232,8 @@ def create_app(queue: BatchQueue) -> FastAPI:
 
 
 async def run(settings: RewardServerSettings) -> None:
-    """Serves until SIGINT or SIGTERM.
-
-    Raises:
-        SetupError: the directory has no reward model, or the port is in use.
-    """
+    """Serves until SIGINT or SIGTERM. Raises `SetupError` if the directory has no reward model, or the port
+    is in use."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
     folder = local_folder(settings.model)

@@ -69,7 +69,6 @@ class Attempts:
         raise GroupsAtFault(at_fault)
 
     def committed(self) -> None:
-        """Clears all counts, because a step was committed."""
         self._write({})
 
     def _at_fault(self, step: Callable[..., object], groups: Sequence[TraceGroup]) -> dict[str, str]:

@@ -78,10 +78,7 @@ def _choose_group(groups: Sequence[TraceGroup], *, step: int, settings: TrainerS
 @contextmanager
 def _weights_of(policy: Policy, folder: Path | None) -> Iterator[None]:
     """Loads a commit's weights for the `with` block, then restores the policy's. No-op without a folder.
-
-    Raises:
-        NotFound: the folder does not exist.
-    """
+    Raises `NotFound` if the folder does not exist."""
     if folder is None:
         yield
         return

@@ -32,10 +32,8 @@ def build(
     """Creates a fused AdamW. There is no weight decay by default, because a LoRA adapter is small.
 
     With 8 `bits`, the moments are quantised in blocks of 256 (Dettmers et al., arXiv 2110.02861), except for
-    tensors with fewer than 4,096 numbers. `offload` keeps the moments in CPU memory between steps.
-
-    Raises:
-        SetupError: bitsandbytes is not installed, or there is no GPU to offload from.
+    tensors with fewer than 4,096 numbers. `offload` keeps the moments in CPU memory between steps. Raises
+    `SetupError` if bitsandbytes is not installed, or there is no GPU to offload from.
     """
     check(parameters[0].device, bits=bits, offload=offload)
     options: dict[str, Any] = {"lr": lr, "betas": betas, "weight_decay": weight_decay}
@@ -53,11 +51,8 @@ def build(
 
 
 def check(device: torch.device, *, bits: int, offload: bool) -> None:
-    """Checks the arguments of `build`.
-
-    Raises:
-        SetupError: bitsandbytes is not installed, or there is no GPU to offload from.
-    """
+    """Checks the arguments of `build`. Raises `SetupError` if bitsandbytes is not installed, or there is no
+    GPU to offload from."""
     if bits == 8 and importlib.util.find_spec("bitsandbytes") is None:
         raise SetupError("adam_bits=8 needs bitsandbytes: pip install 'rookery[bits8]'")
     if offload and device.type == "cpu":

@@ -8,12 +8,14 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from rookery.canary import CANARY_FILE
 from rookery.codec import decode_group, encode_group
 from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
@@ -21,6 +23,7 @@ from rookery.trace import TraceGroup
 from services.trainer.distributed.process_group import Follower, World
 from services.trainer.model.policy import Policy
 from services.trainer.training import optimizer as adam
+from services.trainer.training.canary import CanaryScorer
 from services.trainer.training.mismatch import mismatch
 from services.trainer.training.step import RunningState, StepStats, train_step
 from services.trainer.versions.files import Content, pieces
@@ -49,6 +52,7 @@ class PolicyTrainer:
         """Loads the weights of a commit, and Adam's moments if they exist: old commits have none."""
         settings = self.settings.model_dump(mode="json")
         self.world.command(lambda: encode("load", folder=str(folder), settings=settings))
+        _ = self._canary
         self.policy.load_version(folder)
         if (folder / adam.FILE).exists():
             adam.restore(self.optimizer, folder)
@@ -60,7 +64,13 @@ class PolicyTrainer:
         """
         if self.settings.sharding != "none":
             self.world.command(lambda: encode("files"))
-        return {**self.policy.version_files(), adam.FILE: adam.dump(self.optimizer)}
+        canary = {CANARY_FILE: self._canary.content(self.policy)} if self._canary else {}
+        return {**self.policy.version_files(), **canary, adam.FILE: adam.dump(self.optimizer)}
+
+    @cached_property
+    def _canary(self) -> CanaryScorer | None:
+        """Made before the first version is loaded or trained, because it scores the base."""
+        return CanaryScorer.of_base(self.policy, str(self.settings.model))
 
     def train_step(
         self, groups: Sequence[TraceGroup], *, step: int, state: RunningState, dry_run: bool = False
@@ -68,6 +78,7 @@ class PolicyTrainer:
         """One step on a batch (see `step.train_step`). Before it, `mismatch` checks one group."""
         arguments = {"step": step, "state": state.as_json(), "dry_run": dry_run}
         self.world.command(lambda: encode("train_step", groups, **arguments))
+        _ = self._canary
         self.optimizer.zero_grad(set_to_none=True)  # a failed step may have left gradients
         measured = {} if dry_run else mismatch(self.policy, groups, step=step, settings=self.settings)
         stats = train_step(

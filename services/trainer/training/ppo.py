@@ -59,11 +59,8 @@ class MiniBatchStats:
 
 
 def ppo_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: StepInput) -> UpdateStats:
-    """Computes values and advantages of all tokens, then makes the optimizer steps of all epochs.
-
-    Raises:
-        ArithmeticError: a value, a loss or a gradient is not finite; the message names the groups.
-    """
+    """Computes values and advantages of all tokens, then makes the optimizer steps of all epochs. Raises
+    `ArithmeticError` if a value, a loss or a gradient is not finite; the message names the groups."""
     batch = inputs.batch()
     estimates = _estimate(policy, batch, inputs)
     updates = [

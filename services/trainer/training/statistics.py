@@ -46,6 +46,8 @@ class PendingStats:
             "dual": surrogate.dual_N,
             "entropy": scores.entropy_N.detach(),
         }
+        if surrogate.masked_N is not None:
+            columns["masked"] = surrogate.masked_N
         if scores.reference_kl_N is not None:
             columns["reference"] = scores.reference_kl_N
         if penalty_N is not None:
@@ -120,7 +122,8 @@ def batch_stats(parts: Sequence[MicroBatchStats]) -> dict[str, float]:
     }
     for age, pairs in by_age.items():
         row[f"kl_behaviour_age{age}"] = sum(value for _, value in pairs) / sum(n for n, _ in pairs)
-    for name in ("reference", "penalty"):
+    optional = {"masked": "mask_fraction", "reference": "kl_reference", "penalty": "kl_penalty"}
+    for name, shown in optional.items():
         if any(name in part.sums for part in parts):
-            row[f"kl_{name}"] = total(name) / count
+            row[shown] = total(name) / count
     return row

@@ -155,11 +155,8 @@ def train_step(
     """Updates the policy on one batch, with `update.single_update` or, for PPO, with `ppo.ppo_update`.
 
     `policy` is a `Policy`, for PPO one with a value head. `state` is the state before the step. With
-    `dry_run`, everything is computed but the policy is not changed.
-
-    Raises:
-        ArithmeticError: an input, the loss, the gradient or a KL that the schedule needs is not finite; the
-            message names the groups.
+    `dry_run`, everything is computed but the policy is not changed. Raises `ArithmeticError` if an input, the
+    loss, the gradient or a KL that the schedule needs is not finite; the message names the groups.
     """
     started = time.perf_counter()
     inputs = StepInput(

@@ -90,11 +90,8 @@ class UpdateStats:
 
 
 def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: StepInput) -> UpdateStats:
-    """Computes the gradient of the whole batch, then makes one optimizer step.
-
-    Raises:
-        ArithmeticError: an advantage, a loss or the gradient is not finite; the message names the groups.
-    """
+    """Computes the gradient of the whole batch, then makes one optimizer step. Raises `ArithmeticError` if an
+    advantage, a loss or the gradient is not finite; the message names the groups."""
     batch = inputs.batch()  # groups -> advantages -> rows
     objective = inputs.objective(normaliser=batch.normaliser)
     split = inputs.partition(batch.rows)
@@ -146,7 +143,14 @@ class Objective:
         entropy_coefficient: float = 0.0,
     ) -> Self:
         """Builds the objective from the settings."""
-        bounds = RatioBounds(settings.clip_low, settings.clip_high, settings.ratio_cap, settings.dual_clip)
+        bounds = RatioBounds(
+            settings.clip_low,
+            settings.clip_high,
+            settings.ratio_cap,
+            dual=settings.dual_clip,
+            token_mask=(settings.token_mask_low, settings.token_mask_high),
+            sequence_mask=(settings.sequence_mask_low, settings.sequence_mask_high),
+        )
         return cls(
             settings.objective,
             bounds,
@@ -192,9 +196,7 @@ class Objective:
         """Returns the KL of each token, or None if the settings have no KL.
 
         k1 has no gradient, because it goes into the advantage. The others have one and go into the loss.
-
-        Raises:
-            ValueError: the scores have no reference.
+        Raises `ValueError` if the scores have no reference.
         """
         if self.kl == "none":
             return None
@@ -253,11 +255,8 @@ class OptimizerStats:
 def optimizer_step(
     parameters: Sequence[torch.nn.Parameter], optimizer: torch.optim.Optimizer, inputs: StepInput
 ) -> OptimizerStats:
-    """Makes one optimizer step with the clipped sum of the gradients of all processes.
-
-    Raises:
-        ArithmeticError: the gradient is not finite; the message names the groups.
-    """
+    """Makes one optimizer step with the clipped sum of the gradients of all processes. Raises
+    `ArithmeticError` if the gradient is not finite; the message names the groups."""
     started = time.perf_counter()
     settings, step = inputs.settings, inputs.step
     lr = settings.lr * adam.lr_factor(

@@ -3,6 +3,7 @@
     adapters/policy-v000042/
         adapter_model.safetensors  adapter_config.json   what vLLM loads: an adapter,
         model.safetensors  config.json  tokenizer.json   or a whole model
+        canary.json                                      what a server should answer with it: `rookery.canary`
         optimizer.safetensors                            Adam's moments
         state.json                                       step, ledger, sha256, settings, running state
         SHA256SUMS                                       of every other file: `sha256sum --check SHA256SUMS`
@@ -81,10 +82,7 @@ class Commit:
 @contextmanager
 def sole_writer(root: Path) -> Iterator[None]:
     """Locks `root` for one trainer. Redis rejects a second trainer's writes; this lock protects the files.
-
-    Raises:
-        SetupError: another trainer on this machine writes there, or the folder cannot be made.
-    """
+    Raises `SetupError` if another trainer on this machine writes there, or the folder cannot be made."""
     make_folder(root, setting="--run-dir with")
     with locked(root, command="trainer"):
         yield
@@ -109,11 +107,8 @@ def write(
     dropped: Mapping[str, int] | None = None,
     went_back_to: int | None = None,
 ) -> Commit:
-    """Commits version `number`: write, sync, rename, sync the parent.
-
-    Raises:
-        SetupError: the version exists already.
-    """
+    """Commits version `number`: write, sync, rename, sync the parent. Raises `SetupError` if the version
+    exists already."""
     final = root / policy_name(number)
     temporary = root / f".{policy_name(number)}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -150,10 +145,8 @@ def to_resume(
     """Returns the commit to resume from: `from_version` if given, else the newest; None if there is none.
 
     If the run has already gone back to `from_version`, it is the newest. So a trainer that is started again
-    with the same flags goes back only once.
-
-    Raises:
-        SetupError: it is missing, damaged, or was made with other settings, which the message names.
+    with the same flags goes back only once. Raises `SetupError` if it is missing, damaged, or was made with
+    other settings, which the message names.
     """
     versions = folders(root)
     if from_version is None or (versions and _has_gone_back(versions, to=from_version)):
@@ -165,11 +158,8 @@ def to_resume(
 
 
 def committed(root: Path, number: int | None = None) -> tuple[Path, dict[str, Any]]:
-    """Returns the folder and the state of version `number`, by default the newest.
-
-    Raises:
-        SetupError: there is no such version, or its files differ from what was committed.
-    """
+    """Returns the folder and the state of version `number`, by default the newest. Raises `SetupError` if
+    there is no such version, or its files differ from what was committed."""
     versions = folders(root)
     if not versions:
         raise SetupError(f"no run in {root.parent}: {root} has no version")

@@ -71,11 +71,8 @@ class TensorFile:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
-        """Yields the header, then each tensor.
-
-        Raises:
-            ValueError: a tensor has another shape than its description.
-        """
+        """Yields the header, then each tensor. Raises `ValueError` if a tensor has another shape than its
+        description."""
         ordered = sorted(self.tensors.items(), key=lambda item: (-_RANK[item[1].dtype], item[0]))
         header: dict[str, object] = {"__metadata__": dict(self.metadata)} if self.metadata else {}
         end = 0
@@ -172,11 +169,8 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def read_object(path: Path, *needed: str) -> dict[str, Any]:
-    """Returns the object in a file.
-
-    Raises:
-        InvalidInput: it is missing, damaged, or lacks a `needed` key.
-    """
+    """Returns the object in a file. Raises `InvalidInput` if it is missing, damaged, or lacks a `needed`
+    key."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:

@@ -40,12 +40,7 @@ class Publisher:
     """Publishes in order. All but `close` is called from the training thread."""
 
     def __init__(
-        self,
-        record: PolicyRecord,
-        settings: TrainerSettings,
-        *,
-        epoch: int,
-        loop: asyncio.AbstractEventLoop,
+        self, record: PolicyRecord, settings: TrainerSettings, *, epoch: int, loop: asyncio.AbstractEventLoop
     ) -> None:
         """`loop` is another thread's. A server that joins gets the newest version at once."""
         self._record, self._settings, self._epoch, self._loop = record, settings, epoch, loop
@@ -78,19 +73,13 @@ class Publisher:
 
     def wait(self) -> None:
         """Waits until the servers have answered: `FIRST_S` at most, or `GRACE_S` after one has loaded it.
-
-        Raises:
-            SetupError: a server demands another token.
-        """
+        Raises `SetupError` if a server demands another token."""
         self._run(self._wait_for_servers())
 
     def sleep(self) -> None:
         """Lets the servers free their GPUs, after the reloads under way, because a reload wakes a server.
-
-        Raises:
-            Conflict: a server was started without --sleep.
-            PeerFault: a server does not fall asleep.
-        """
+        Raises `Conflict` if a server was started without --sleep; `PeerFault` if a server does not fall
+        asleep."""
         self.wait()
         self._run(self._on_all_servers(_Server.sleep))
 
@@ -222,7 +211,6 @@ class _Server:
             self._answered = None  # so that `republish` sends a reload
 
     async def leave(self) -> None:
-        """Forgets a server that is gone."""
         logger.info("%s is gone", self._client.url)
         SERVER_BEHIND.remove(mask_text(self._client.url))
         await self.close()
@@ -241,11 +229,8 @@ class _Server:
                 self._answered, self.late = sent, False
 
     async def _send_reload(self, adapter: Adapter) -> bool:
-        """Sends one reload. Returns whether the server answered, by loading or refusing the version.
-
-        Raises:
-            SetupError: the server demands another token.
-        """
+        """Sends one reload. Returns whether the server answered, by loading or refusing the version. Raises
+        `SetupError` if the server demands another token."""
         name, url = adapter.version.name, self._client.url
         try:
             stages = await self._client.reload(adapter)

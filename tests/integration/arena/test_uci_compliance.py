@@ -201,10 +201,7 @@ def test_impossible_positions_and_moves(engine: Uci, position: str, why: str) ->
 
 @pytest.mark.parametrize(
     ("given", "used"),
-    [
-        ("1NBQKBNR w KQkq - 0 1", "1NBQKBNR w Kkq - 0 1"),
-        ("RNBQKBNR w KQkq e6 0 1", "RNBQKBNR w KQkq - 0 1"),
-    ],
+    [("1NBQKBNR w KQkq - 0 1", "1NBQKBNR w Kkq - 0 1"), ("RNBQKBNR w KQkq e6 0 1", "RNBQKBNR w KQkq - 0 1")],
 )
 def test_flags_nobody_can_use_are_dropped(engine: Uci, given: str, used: str) -> None:
     pawns = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP"

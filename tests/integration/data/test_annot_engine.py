@@ -13,7 +13,9 @@ import chess
 import pytest
 
 from bench.annotations.audit import LOG, Audit
-from chess_datasets.annotate import Annotator, Effort, Manner
+from chess_datasets.annotate.annotating import AnnotationRecipe
+from chess_datasets.annotate.compose import Manner
+from chess_datasets.annotate.study import Effort
 from chess_datasets.pgn.collection import GameCollection
 from chess_datasets.pgn.sources import find_sources
 from chess_datasets.positions.numbered import PositionOrder
@@ -73,7 +75,7 @@ async def test_no_blunder_is_recommended(stockfish_path: str) -> None:
     # 44...g4, which 50,000 nodes still call best, loses the queen to 45.Rxg4+.
     fen = "6k1/8/2p5/6p1/P1P1q2p/8/1P4RK/5R2 b - - 5 44"
     async with engines(stockfish_path) as pool:
-        annotation = await Annotator(pool).annotate(position(fen))
+        annotation = await AnnotationRecipe().annotate(position(fen), pool)
         assert annotation is not None
         best, chosen = [
             (await pool.search(Query(fen, 100_000, move=move))).evaluation
@@ -109,7 +111,7 @@ async def test_any_prompt_style_gets_its_answer(stockfish_path: str, style: str)
     fen = "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq - 0 3"
     black = position(fen)
     async with engines(stockfish_path) as pool:
-        annotation = await Annotator(pool, style, Manner(box="uci"), EFFORT).annotate(black)
+        annotation = await AnnotationRecipe(style, Manner(box="uci"), EFFORT).annotate(black, pool)
     assert annotation is not None
     assert chess.Move.from_uci(annotation.move.uci) in chess.Board(annotation.fen).legal_moves
 

@@ -7,8 +7,8 @@ import chess
 import pytest
 
 from chess_datasets.__main__ import main
-from chess_datasets.annotate import Annotation
 from chess_datasets.annotate.annotating import ANNOTATIONS
+from chess_datasets.annotate.compose import Annotation
 from chess_datasets.jobs import Progress
 from chess_datasets.positions.distinct import position_key
 from chess_datasets.store.folders import open_folder

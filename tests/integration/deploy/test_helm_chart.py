@@ -214,10 +214,11 @@ def test_gpus_shared_memory_and_secrets_go_to_those_who_need_them() -> None:
         assert url["valueFrom"]["secretKeyRef"] == {"name": "rookery-redis", "key": "url"}
 
 
-@pytest.mark.parametrize(("count", "devices"), [(0, None), (1, None), (4, "0,1,2,3")])
-def test_a_trainer_with_several_gpus_uses_all(count: int, devices: str | None) -> None:
-    made = render(*PASSWORD, "--set", f"services.trainer.gpus={count}")
-    assert environment(made, "trainer").get("TRAINER_DEVICE") == devices
+def test_a_replica_uses_all_of_its_gpus(chart: Chart) -> None:
+    assert "INFERENCE_DEVICE" not in environment(chart, "inference")
+    both = render("--set", "services.inference.gpus=2,services.trainer.gpus=4")
+    assert environment(both, "inference")["INFERENCE_DEVICE"] == "0,1"
+    assert environment(both, "trainer")["TRAINER_DEVICE"] == "0,1,2,3"
 
 
 def test_each_service_lets_in_only_its_clients(chart: Chart) -> None:

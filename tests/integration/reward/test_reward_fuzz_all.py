@@ -20,7 +20,7 @@ from rookery.errors import InvalidInput
 from rookery.notation import read_move
 from rookery.trace import Outcome, ScoreItem, Verdict
 from services.reward import LocalScorer
-from services.reward.position import Position, read_position
+from services.reward.position import JudgedPosition, read_position
 from tests.babble import completions, fens
 from tests.conftest import NEIGHBOURS
 
@@ -67,7 +67,7 @@ def test_a_hundred_thousand_completions() -> None:
 
 
 @pytest.fixture(scope="module")
-def accepted() -> list[Position]:
+def accepted() -> list[JudgedPosition]:
     positions = {}
     for fen in fens(seed=4, count=FENS):
         try:
@@ -79,7 +79,7 @@ def accepted() -> list[Position]:
     return list(positions.values())
 
 
-def test_ten_thousand_fens(accepted: list[Position]) -> None:
+def test_ten_thousand_fens(accepted: list[JudgedPosition]) -> None:
     print(f"\n{len(accepted)} positions, {sum(position.chess960 for position in accepted)} of Chess960")
     assert len(accepted) > 500
     for position in accepted:
@@ -94,7 +94,7 @@ def test_ten_thousand_fens(accepted: list[Position]) -> None:
 @pytest.mark.stockfish
 @pytest.mark.parametrize("chess960", [False, True])
 def test_no_accepted_position_kills_a_bare_engine(
-    accepted: list[Position], stockfish_path: str, chess960: bool
+    accepted: list[JudgedPosition], stockfish_path: str, chess960: bool
 ) -> None:
     chosen = [position for position in accepted if position.chess960 is chess960][:400]
     searches = "".join(f"position fen {position.key}\ngo depth 4\n" for position in chosen)
@@ -114,7 +114,7 @@ def test_no_accepted_position_kills_a_bare_engine(
 
 
 @pytest.mark.stockfish
-def test_every_accepted_position_is_judged(accepted: list[Position], scorer: LocalScorer) -> None:
+def test_every_accepted_position_is_judged(accepted: list[JudgedPosition], scorer: LocalScorer) -> None:
     chosen = accepted[::2][:300]
     moves = [max(position.board.legal_moves, key=lambda move: move.uci()) for position in chosen]
     items = [ScoreItem(p.board.fen(), rf"\boxed{{{m.uci()}}}") for p, m in zip(chosen, moves, strict=True)]

@@ -1,4 +1,4 @@
-"""The engine's own move generator, asked for the moves of `Position.key`: both read the same board."""
+"""The engine's own move generator, asked for the moves of `JudgedPosition.key`: both read the same board."""
 
 import random
 import re
@@ -9,13 +9,13 @@ from pathlib import Path
 import chess
 import pytest
 
-from services.reward.position import Position, read_position
+from services.reward.position import JudgedPosition, read_position
 from tests.boards import random_boards
 
 pytestmark = pytest.mark.stockfish
 
 
-def engine_moves(stockfish_path: str, positions: list[Position], *, chess960: bool) -> list[set[str]]:
+def engine_moves(stockfish_path: str, positions: list[JudgedPosition], *, chess960: bool) -> list[set[str]]:
     commands = [f"setoption name UCI_Chess960 value {str(chess960).lower()}"]
     for position in positions:
         commands += [f"position fen {position.key}", "go perft 1"]
@@ -31,7 +31,7 @@ def engine_moves(stockfish_path: str, positions: list[Position], *, chess960: bo
     return [set(re.findall(r"^(\w+): 1$", reply, re.MULTILINE)) for reply in replies]
 
 
-def assert_same_moves(stockfish_path: str, positions: list[Position], *, chess960: bool) -> None:
+def assert_same_moves(stockfish_path: str, positions: list[JudgedPosition], *, chess960: bool) -> None:
     for position, moves in zip(
         positions, engine_moves(stockfish_path, positions, chess960=chess960), strict=True
     ):

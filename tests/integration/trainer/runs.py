@@ -73,13 +73,7 @@ class Run:
         try:
             policy = build_policy(settings)
             loop.train(
-                settings,
-                policy,
-                self.streams,
-                publisher,
-                commit=commit,
-                epoch=epoch,
-                stopping=stopping,
+                settings, policy, self.streams, publisher, commit=commit, epoch=epoch, stopping=stopping
             )
         finally:
             timer.cancel()

@@ -101,6 +101,34 @@ def test_a_run_that_mlflow_has_lost_begins_anew(
     assert f"MLflow has no run {first} any more" in caplog.text
 
 
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_a_run_goes_on_in_an_experiment_that_was_deleted(
+    tmp_path: Path, store: Path, caplog: pytest.LogCaptureFixture, meanwhile: bool
+) -> None:
+    folder, client = tmp_path / "run", client_of(store)
+
+    def steps() -> list[int]:
+        run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
+        return [metric.step for metric in client.get_metric_history(run_id, "reward")]
+
+    def delete_experiment() -> None:
+        client.delete_experiment(client.get_experiment_by_name("rookery").experiment_id)
+
+    with track(folder, enabled=True, params={"lr": 0.1}) as tracker:
+        tracker.log({"step": 1, "reward": -0.5})
+        until(lambda: (folder / ID_FILE).exists() and steps() == [1])
+        if meanwhile:
+            delete_experiment()
+            tracker.log({"step": 2, "reward": -0.4})
+    if not meanwhile:
+        delete_experiment()
+        train(folder, [{"step": 2, "reward": -0.4}])
+    assert steps() == [1, 2]
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "MLflow's experiment 'rookery' was deleted: restored, because runs go on in it"
+    ]
+
+
 def test_what_mlflow_refuses_is_left_out_alone(
     tmp_path: Path, store: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

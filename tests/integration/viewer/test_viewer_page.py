@@ -231,6 +231,7 @@ def test_hostile_texts_stay_texts(site: Site) -> None:
     assert page.locator("main script, main img").count() == 0
     assert page.locator(".model-text", has_text="<script>").count() >= 1
     assert "owned" not in page.title()
+    assert page.locator("dd", has_text="in \N{EN DASH} s").count() == 2
     hidden = page.locator(".hidden-char").all_inner_texts()
     assert {"U+202E", "U+2066", "U+0007", "U+200B", "U+FEFF"} <= set(hidden)
     assert page.locator(".answer .claim.false").count() == page.locator(".answer .claim.true").count() == 1

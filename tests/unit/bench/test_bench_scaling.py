@@ -92,7 +92,7 @@ def test_runs_of_one_size_are_refused(folder: Callable[..., Path]) -> None:
 
 
 def test_a_loss_that_does_not_fall_has_no_law(folder: Callable[..., Path]) -> None:
-    runs = [folder(n, d, loss=d**0.1) for n, d in product((400, 4000, 40000), (10**5, 10**6))]
+    runs = [folder(n, d, loss=n**0.05 * d**0.1) for n, d in product((400, 4000, 40000), (10**5, 10**6))]
     with pytest.raises(InvalidInput, match="the loss does not fall with size and tokens"):
         run(ScalingSettings(runs=runs))
 

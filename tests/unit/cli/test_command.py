@@ -80,6 +80,28 @@ def test_help_has_own_flags_first_and_access_last(
     assert set(re.findall(r"^  (--[a-z-]+)", access, re.MULTILINE)) <= flags_of(AccessSettings)
 
 
+def test_what_is_wrong_is_quoted_as_it_was_written_and_only_so_far(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["up", "--set", "a.b", "--set", "c,d"]) == 2
+    assert capsys.readouterr().err.endswith("(got ['a.b', 'c,d'])\n")
+    long = "x" * 10_000
+    for flags in (["--" + long], ["--steps", long], ["--set", long], ["--model", long, "--dry-run"]):
+        assert main(["up", *flags]) == 2
+        assert len(capsys.readouterr().err) < 1000
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_help_fits_the_terminal(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for command in ("demo", "sweep", "serve archive"):
+        with pytest.raises(SystemExit):
+            main([*command.split(), "--help"])
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= columns
+
+
 def flags_of(settings: type[Settings]) -> set[str]:
     return {f"--{name.replace('_', '-')}" for name in settings.model_fields}
 

@@ -9,8 +9,9 @@ import pytest
 
 import commentary
 from bench.annotations.audit import LOG, Audit
-from chess_datasets.annotate import Annotator, Effort, Manner, compose, study
-from chess_datasets.annotate.study import decidable, tempting_moves
+from chess_datasets.annotate.annotating import AnnotationRecipe
+from chess_datasets.annotate.compose import Manner, compose
+from chess_datasets.annotate.study import Effort, decidable, study, tempting_moves
 from commentary import Score, Study
 from commentary.concepts.standings import degree
 from rookery.errors import EngineFault, InvalidInput, Unavailable
@@ -48,7 +49,7 @@ class Cheat(Engine):
 
 
 async def test_an_item_is_a_chat() -> None:
-    annotation = await Annotator(Engine(), style="fen").annotate(position(MATE))
+    annotation = await AnnotationRecipe("fen").annotate(position(MATE), Engine())
     assert annotation is not None
     assert [message["role"] for message in annotation.messages] == ["system", "user", "assistant"]
     user, answer = annotation.messages[1:]
@@ -60,9 +61,7 @@ async def test_an_item_is_a_chat() -> None:
 
 
 async def test_the_answer_belongs_to_the_board_that_the_prompt_shows() -> None:
-    annotation = await Annotator(Engine(), style="mover-pieces", manner=Manner(box="uci")).annotate(
-        position(BLACK)
-    )
+    annotation = await AnnotationRecipe("mover-pieces", Manner(box="uci")).annotate(position(BLACK), Engine())
     assert annotation is not None
     shown = chess.Board(annotation.fen)
     assert shown.turn == chess.WHITE
@@ -71,10 +70,8 @@ async def test_the_answer_belongs_to_the_board_that_the_prompt_shows() -> None:
 
 
 async def test_the_same_manner_gives_the_same_text_and_another_seed_another() -> None:
-    def answers(seed: int) -> Annotator:
-        return Annotator(Engine(), manner=Manner(seed=seed))
-
-    one, again, other = [await answers(seed).annotate(position(MATE)) for seed in (1, 1, 2)]
+    recipes = [AnnotationRecipe(manner=Manner(seed=seed)) for seed in (1, 1, 2)]
+    one, again, other = [await recipe.annotate(position(MATE), Engine()) for recipe in recipes]
     assert one == again
     assert one != other
 
@@ -83,7 +80,7 @@ async def test_a_busy_engine_is_asked_again() -> None:
     busy = Unavailable("busy")
     busy.retry_after_s = 0.001
     engine = Engine([busy, busy])
-    assert await Annotator(engine).annotate(position(MATE)) is not None
+    assert await AnnotationRecipe().annotate(position(MATE), engine) is not None
     assert engine.failures == []
 
 

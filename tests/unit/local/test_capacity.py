@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 from pathlib import Path
 from statistics import fmean
 
@@ -10,6 +11,9 @@ import pytest
 from launcher.capacity import PAUSE_S, CapacitySettings, RedisCosts, plan, predict, redis_load, saturation
 from launcher.memory import needs_of
 from rookery.errors import SetupError
+from rookery.settings import read_preset
+from tests.conftest import ROOT
+from tests.hub import write_snapshot
 
 
 def predicted(**settings: object) -> dict[str, float]:
@@ -118,16 +122,54 @@ SMOLLM2 = {
 }  # fmt: skip
 
 
+QWEN3 = {
+    "model_type": "qwen3", "vocab_size": 151936, "head_dim": 128, "num_key_value_heads": 8,
+    "max_position_embeddings": 40960, "tie_word_embeddings": True,
+}  # fmt: skip
+QWEN3_4B = QWEN3 | {
+    "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 32,
+}  # fmt: skip
+QWEN3_06B = QWEN3 | {
+    "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("preset", "model", "config"),
+    [("chess-gpt", "Qwen/Qwen3-4B", QWEN3_4B), ("qwen3-0.6b", "Qwen/Qwen3-0.6B", QWEN3_06B)],
+)
+def test_the_tables_of_the_presets_in_the_docs_are_what_plan_prints(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    preset: str,
+    model: str,
+    config: dict[str, object],
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # no network
+    write_snapshot(tmp_path, model, config)
+    flags = ["--gpu-memory", "16", "--gpu-memory", "24", "--gpu-memory", "48", "--gpu-memory", "80"]
+    assert plan(CapacitySettings.parse(["--preset", preset, *flags], prog="plan")) == 0
+    printed = capsys.readouterr().out
+    table = printed[printed.index(f"memory of {model}") :]
+    assert table in (ROOT / "launcher" / "README.md").read_text()
+    used = read_preset(preset)
+    assert needs_of(config).kv * used["inference"]["max_model_len"] < 0.3 * (1 << 30)
+    row = next(line for line in table.splitlines() if line.startswith("  24 GiB"))
+    assert used["trainer"].get("micro_batch_tokens", 0) < int(row.split()[-1].replace(",", ""))
+
+
 def test_the_memory_of_a_model_is_computed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     needs = needs_of(SMOLLM2)
     assert needs.activations * 2 == pytest.approx(1.73 * (1 << 20), rel=0.01), "as measured in float32"
     assert needs.kv == 2 * 2 * 30 * 3 * 64
     assert needs.adapter == 4_884_480, "of rank 16, as PEFT counts them"
     (tmp_path / "config.json").write_text(json.dumps(SMOLLM2))
-    assert plan(CapacitySettings.parse(["--model", str(tmp_path), "--gpu-gib", "2"], prog="plan")) == 0
+    assert plan(CapacitySettings.parse(["--model", str(tmp_path), "--gpu-memory", "2"], prog="plan")) == 0
     printed = capsys.readouterr().out
     assert "134 million weights (computed, not measured)" in printed
-    assert printed.splitlines()[-1].split() == ["2", "GiB", *["does", "not", "fit"] * 3]
+    assert printed.splitlines()[-1].split() == ["2", "GiB", *["does", "not", "fit"] * 5]
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     with pytest.raises(SetupError, match="cannot compute the memory of a 'mamba'"):
         plan(CapacitySettings(model=str(tmp_path)))

@@ -63,19 +63,24 @@ def values(plan: Plan, service: str) -> dict[str, Any]:
     return plan.settings[service].values.model_dump(mode="json")
 
 
-def read_by_child(plan: Plan, service: str) -> dict[str, Any]:
-    """The settings as the service itself reads them in its environment."""
-    module, _, kind = SERVICES[service].settings.partition(":")
-    script = (
-        f"import json; from {module} import {kind} as S\n"
-        "print(json.dumps(S.parse([], prog='x').model_dump(mode='json')))"
-    )
-    changes = plan.commands[service].env
-    env = {key: value for key, value in {**os.environ, **changes}.items() if value is not None}
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return dict(json.loads(done.stdout))
+READ_IN_TURN = """
+import json, os, sys
+from rookery.commands import load
+for place, environment in json.load(sys.stdin):
+    os.environ.clear()
+    os.environ.update(environment)
+    print(json.dumps(load(place).parse([], prog="x").model_dump(mode="json")))
+"""
+
+
+def read_by_child(plan: Plan, *services: str) -> list[dict[str, Any]]:
+    """The settings as each service itself reads them in its environment: in turn, in one process."""
+    environments = [{**os.environ, **plan.commands[service].env} for service in services]
+    kept = [{key: value for key, value in env.items() if value is not None} for env in environments]
+    given = json.dumps([(SERVICES[name].settings, env) for name, env in zip(services, kept, strict=True)])
+    child = [sys.executable, "-c", READ_IN_TURN]
+    done = subprocess.run(child, input=given, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_services_read_what_the_plan_resolved(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,12 +98,13 @@ def test_services_read_what_the_plan_resolved(house: Path, monkeypatch: pytest.M
     )  # fmt: skip
     assert made.settings["feed"].origins["split"] == "environment"
     made.write_settings()
-    trainer = read_by_child(made, "trainer")
+    services = list(made.settings)
+    resolved = dict(zip(services, read_by_child(made, *services), strict=True))
+    trainer = resolved["trainer"]
     assert (trainer["lr"], trainer["warmup_steps"], trainer["run"], trainer["kl"]) == (
         0.25, 7, "r", "policy_reference",
     )  # fmt: skip
-    for service in made.settings:
-        assert read_by_child(made, service) == values(made, service)
+    assert resolved == {service: values(made, service) for service in services}
 
 
 def test_everyone_agrees(house: Path) -> None:
@@ -269,9 +275,8 @@ def test_no_password_is_in_a_command_line(house: Path, redis_server: RedisServer
     assert not [
         path for path in made.settings_file("reward").parent.iterdir() if "sesame" in path.read_text()
     ]
-    for name in ("feed", "trainer", "rollouts"):
-        assert read_by_child(made, name)["redis_url"] == url
-    assert read_by_child(made, "reward")["redis_url"] == "redis://h/1?password=sesame"
+    read = read_by_child(made, "feed", "trainer", "rollouts", "reward")
+    assert [values["redis_url"] for values in read] == [url] * 3 + ["redis://h/1?password=sesame"]
 
 
 def test_a_given_redis_that_refuses_the_password_is_named(house: Path, redis_server: RedisServer) -> None:
@@ -370,6 +375,8 @@ def test_a_trainer_may_have_several_gpus(house: Path, monkeypatch: pytest.Monkey
     with pytest.raises(SetupError, match="no GPU 4: this machine has 4"):
         plan("--trainer-device", "3,4")
     assert values(plan("--trainer-device", "0,1"), "inference")["device"] == "2"
+    made = plan("--inference-device", "0,1")
+    assert (values(made, "inference")["device"], values(made, "trainer")["device"]) == ("0,1", "3")
     with pytest.raises(SetupError, match="GPU 0 serves, and is among those that train"):
         plan("--inference-device", "0", "--trainer-device", "0,1")
 
@@ -450,6 +457,10 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (["--set", "trainer.lr=abc"], r"^trainer: lr: .*\(got 'abc'; --set trainer.lr\)$"),
         (["--set", "trainer.compile=maybe"], "^trainer: compile: 'maybe' is neither true nor false"),
         (["--set", "trainer.lr=true"], "^trainer: lr: .*valid number"),
+        (
+            ["--max-tokens", "300", "--set", "inference.max_model_len=300"],
+            r"^answers of 300 tokens leave no room for a prompt in inference.max_model_len=300",
+        ),
         (["--set", "trainer.ratio_cap=2"], r"^trainer: ratio_cap=2.0 has no .* \(--set trainer.ratio_cap\)$"),
         (
             ["--set", "trainer.lr_schedule=cosine"],
@@ -458,7 +469,7 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (["--set", "trainer.lr=\x1b[2J"], "set: .* has a control character"),
         (["--set", "reward.port=eighty"], "'eighty' is not a port"),
         (["--set", "reward.port=70000"], "'70000' is not a port"),
-        (["--model", "models/none"], "'models/none' is not a model directory"),
+        (["--model", "models/none"], "no model in 'models/none' .*: it has no config"),
         (["--source", "none.pgn"], "no such file: 'none.pgn'"),
         (["--trainer-device", "3"], "no GPU 3: this machine has 0"),
         (["--trainer-device", "tpu"], "index of a GPU"),

@@ -104,7 +104,7 @@ def test_thinking_is_switched_by_player_and_kept_by_runs(runs: Path) -> None:
         batches([f"model:{TINY},thinking=maybe"])
 
 
-def test_what_changes_answers_changes_the_source(tmp_path: Path) -> None:
+def test_what_changes_answers_changes_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tmp_path / "model"
     shutil.copytree(TINY, model)
 
@@ -115,7 +115,20 @@ def test_what_changes_answers_changes_the_source(tmp_path: Path) -> None:
     cpu, gpu = source("cpu"), source("0")
     assert (cpu, gpu) == (source("auto"), source("1"))
     (model / "chat_template.jinja").write_text("{{ messages }}")
-    assert len({cpu, gpu, source("cpu")}) == 3
+    sources = {cpu, gpu, source("cpu")}
+    assert len(sources) == 3
+    monkeypatch.setenv("INFERENCE_THINKING", "false")
+    sources.add(source("cpu"))
+    monkeypatch.setenv("INFERENCE_THINKING", "true")
+    sources.add(source("cpu"))
+    monkeypatch.delenv("INFERENCE_THINKING")
+    monkeypatch.setenv("INFERENCE_SAMPLING", "neutral")
+    sources.add(source("cpu"))
+    monkeypatch.delenv("INFERENCE_SAMPLING")
+    (tmp_path / "rookery.toml").write_text("[inference]\nmax_model_len = 100")
+    monkeypatch.setenv("ROOKERY_CONFIG", str(tmp_path / "rookery.toml"))
+    sources.add(source("cpu"))
+    assert len(sources) == 7
 
 
 def test_a_run_decides_what_the_spec_does_not(runs: Path) -> None:

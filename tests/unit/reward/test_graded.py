@@ -10,14 +10,7 @@ from rookery.rookworld import PolicyAnswer as Fields
 from rookery.rookworld import policy_answer, policy_prompt
 from rookery.trace import Evaluation, Outcome
 from rookery.winprob import win_probability
-from services.reward.rookworld_grades import (
-    FORMAT,
-    INVALID,
-    Grade,
-    grade_policy,
-    grade_state,
-    read_policy,
-)
+from services.reward.rookworld_grades import FORMAT, INVALID, Grade, grade_policy, grade_state, read_policy
 
 # White is a little better; seven legal moves are judged, the engine lists five of them.
 BOARD = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3")

@@ -25,8 +25,7 @@ BY_ENGINE = [name for name in JUDGES if TERMS[name].uses != "model"]
 moves = st.sampled_from(JUDGES)
 weights = st.sampled_from(["", "0.1*", "2*", "1000*", ".5*"])
 sums = st.builds(
-    "{}{}+{}format+{}length(100)+{}candidates(2)+{}truth+{}mate".format,
-    *(weights, moves, *[weights] * 5),
+    "{}{}+{}format+{}length(100)+{}candidates(2)+{}truth+{}mate".format, *(weights, moves, *[weights] * 5)
 )
 SAID = ("White is to move.", "Material is level.", "White has a passed pawn on e2.", "Black is in check.")
 texts = st.sampled_from(["", TIDY, *SAID, " ".join(SAID), "x" * 50, "x" * 150, "x" * 5000])
@@ -150,13 +149,18 @@ def test_format_takes_time_in_proportion_to_the_text() -> None:
     assert seconds(1_000_000) < 100 * max(seconds(100_000), 1e-3)
 
 
-def test_length_costs_beyond_what_is_allowed() -> None:
-    scheme = find_scheme("delta + 0.2*length(100)")
-
-    def price(chars: int) -> float:
-        return scheme.components(Known(response="x" * chars))["length(100)"]
-
-    assert [price(chars) for chars in (0, 100, 150, 200, 10_000)] == pytest.approx([0, 0, -0.1, -0.2, -0.2])
+@pytest.mark.parametrize(
+    ("term", "prices"),
+    [
+        ("length(100)", {0: 0.0, 100: 0.0, 150: -0.1, 200: -0.2, 10_000: -0.2}),
+        ("length(100-120)", {0: 0.0, 100: 0.0, 105: -0.05, 120: -0.2, 10_000: -0.2}),  # DAPO, eq. 13
+        ("length(0-1000)", {0: 0.0, 1: -0.0002, 500: -0.1, 1000: -0.2, 10_000: -0.2}),
+    ],
+)
+def test_length_costs_beyond_what_is_allowed(term: str, prices: dict[int, float]) -> None:
+    scheme = find_scheme(f"delta + 0.2*{term}")
+    for chars, price in prices.items():
+        assert scheme.components(Known(response="x" * chars))[term] == pytest.approx(price)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +205,9 @@ def test_a_scheme_names_its_versions() -> None:
         ("format", "has no term that judges the move"),
         ("delta+length(0)", "choose from"),
         ("delta+length(00)", "choose from"),
+        ("delta+length(200-100)", "length(N-M) with N below M"),
+        ("delta+length(100-100)", "length(N-M) with N below M"),
+        ("delta+candidates(1-2)", "choose from"),
         ("delta(3)", "choose from"),
         ("candidates", "has no term that judges the move"),
         ("delta+candidates(0)", "candidates(N) for N up to 10"),

@@ -46,12 +46,7 @@ positions = st.builds(
     target=texts,
 )
 claims = st.builds(
-    Claim,
-    concept=texts,
-    start=uint32,
-    end=uint32,
-    true=st.none() | st.booleans(),
-    weight=st.none() | finite,
+    Claim, concept=texts, start=uint32, end=uint32, true=st.none() | st.booleans(), weight=st.none() | finite
 )
 sentences = st.builds(
     Sentence, start=uint32, end=uint32, read=st.booleans(), claims=st.lists(claims, max_size=2).map(tuple)

@@ -139,18 +139,15 @@ UNITS = {
 def test_a_megabyte_takes_ten_times_as_long_as_a_tenth_of_it(name: str, frame: str) -> None:
     unit = UNITS[name]
     tenth, whole = (frame.replace("{}", unit * (size // len(unit))) for size in (100_000, 1_000_000))
-    assert seconds(whole) < 30 * max(seconds(tenth), 1e-4)  # quadratic time would be a hundred times
+    # Quadratic time would be a hundred times. The machine may disturb one measurement, not all three.
+    assert any(seconds(whole) < 30 * max(seconds(tenth), 1e-4) for _ in range(3))
 
 
 def seconds(response: str) -> float:
-    """CPU time of the quickest of three extractions."""
-
-    def once() -> float:
-        begin = time.process_time()
-        extract(response)
-        return time.process_time() - begin
-
-    return min(once() for _ in range(3))
+    """CPU time of an extraction."""
+    begin = time.process_time()
+    extract(response)
+    return time.process_time() - begin
 
 
 @given(st.text(alphabet="\\boxed{}<>/think$*`\"'( )[]0123e4Nf\t\b.-=#+", max_size=300))

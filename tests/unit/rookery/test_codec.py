@@ -47,8 +47,7 @@ _FIRST = replace(GROUP.traces[0], verdict=replace(GROUP.traces[0].verdict, sente
 PROCESS_GROUP = replace(GROUP, traces=(_FIRST, *GROUP.traces[1:]))
 """As it was before claims had weights."""
 TARGET_GROUP = replace(
-    GROUP,
-    traces=(replace(_FIRST, verdict=replace(_FIRST.verdict, process_rewards=())), *GROUP.traces[1:]),
+    GROUP, traces=(replace(_FIRST, verdict=replace(_FIRST.verdict, process_rewards=())), *GROUP.traces[1:])
 )
 """As it was before verdicts had process rewards."""
 TASK_POSITION = replace(POSITION, target="")

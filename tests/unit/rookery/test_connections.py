@@ -6,13 +6,15 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import AsyncExitStack, ExitStack, closing
 from pathlib import Path
 
+import grpc
 import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from starlette.types import Receive, Scope, Send
 
 from rookery import connections, serving
@@ -199,3 +201,28 @@ async def test_a_lack_of_descriptors_is_one_line_a_second(
         assert len(lines) in (1, 2)
         assert (await client.get("/healthz")).status_code == 200
         assert not any(map(is_closed, silent))
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS = b"\0\0\0\4\0\0\0\0\0"
+
+
+@pytest.mark.parametrize("said", [b"", PREFACE, PREFACE + SETTINGS], ids=["silent", "greeting", "idle"])
+async def test_a_crowd_on_the_grpc_port_keeps_nobody_out_and_ends_no_call(said: bytes) -> None:
+    service = inn()
+    service.grpc_port, service.add_grpc = 0, lambda server: None
+    async with running(service), AsyncExitStack() as stack:
+        target, request = f"127.0.0.1:{service.grpc_port}", health_pb2.HealthCheckRequest()
+        guest = await stack.enter_async_context(grpc.aio.insecure_channel(target))
+        late = await stack.enter_async_context(grpc.aio.insecure_channel(target, options=[("late", 1)]))
+        watch = health_pb2_grpc.HealthStub(guest).Watch(request)
+        assert await watch.read()
+        for _ in range(4 * LIMIT):
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", service.grpc_port)))
+            sock.sendall(said)
+        answer = health_pb2_grpc.HealthStub(late).Check(
+            request, timeout=serving.GREETING_S / 2, wait_for_ready=True
+        )
+        assert (await answer).status == health_pb2.HealthCheckResponse.SERVING
+        assert not watch.done()
+        watch.cancel()

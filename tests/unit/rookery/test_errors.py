@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 
 import grpc
 import pytest
@@ -54,6 +55,15 @@ def test_status_code_level_and_kind(
 def test_a_message_is_short_whatever_it_quotes(error: type[RookeryError]) -> None:
     assert len(str(error("a" * 1_000_000))) < 20_000
     assert str(error(f"{'a' * 9_990} redis://:secret@h")).count("secret") == 0
+    masked = f"://:{'p' * 99_900}@h redis://user:secret"  # so that what follows is not cut
+    assert "secret" not in str(error(f"{masked}{'Z' * 100}://@host"))
+
+
+def test_a_message_of_100_megabytes_takes_no_time() -> None:
+    error = InvalidInput("://:secret@h?token=a " * 5_000_000)
+    started = time.perf_counter()
+    assert "secret" not in str(error)
+    assert time.perf_counter() - started < 0.1
 
 
 @pytest.mark.parametrize("error", ALL)

@@ -4,6 +4,7 @@ import json
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from safetensors.numpy import save_file
 
 from rookery.errors import SetupError
 from rookery.hub import (
+    begins_with_bos,
     cache_dir,
     cached,
     check_allowed,
@@ -18,7 +20,9 @@ from rookery.hub import (
     model_folder,
     weight_files,
     weights_digest,
+    with_system_role,
 )
+from tests.chat_models import MISTRAL_TEMPLATE
 from tests.conftest import ROOT
 from tests.hub import write_snapshot
 
@@ -165,3 +169,41 @@ def test_a_list_of_base_models_allows_names_and_weights() -> None:
         check_allowed(model, allowed)
     with pytest.raises(SetupError, match=f"has neither '{model}' nor its {digest}, but 'other'"):
         check_allowed(model, "other")
+
+
+@pytest.mark.parametrize(
+    ("template", "shown"),
+    [
+        (MISTRAL_TEMPLATE, "<s>[INST] S\n\nU[/INST]"),
+        ("{% for m in messages if m.role != 'system' %}[{{ m.content }}]{% endfor %}", "[S\n\nU]"),
+        ("{% for m in messages %}[{{ m.role }}: {{ m.content }}]{% endfor %}", "[system: S][user: U]"),
+        ("{% generation %}{% endgeneration %}", None),
+        ("{{ raise_exception('nobody may ask') }}", None),
+        ("{{ messages[7].content.nothing }}", None),
+    ],
+    ids=["refuses it", "drops it", "shows it", "another language", "refuses all", "fails"],
+)
+def test_a_system_message_is_shown_whatever_the_template(template: str, shown: str | None) -> None:
+    pytest.importorskip("jinja2")
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    changed = with_system_role(template)
+    assert (changed == template) == (shown is None or "system" in shown)
+    if shown:
+        messages = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
+        environment = ImmutableSandboxedEnvironment()
+        assert environment.from_string(changed).render(messages=messages, bos_token="<s>") == shown
+        alone = environment.from_string(changed).render(messages=messages[1:], bos_token="<s>")
+        assert alone == environment.from_string(template).render(messages=messages[1:], bos_token="<s>")
+
+
+def test_a_bos_comes_first_if_the_tokenizers_files_say_so(tmp_path: Path) -> None:
+    assert not begins_with_bos(tmp_path)
+    first: list[dict[str, Any]] = [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]
+    for single, begins in ((first, True), (first[1:], False)):
+        steps = [{"type": "ByteLevel"}, {"type": "TemplateProcessing", "single": single}]
+        for processor in (steps[1], {"type": "Sequence", "processors": steps}):
+            (tmp_path / "tokenizer.json").write_text(json.dumps({"post_processor": processor}))
+            assert begins_with_bos(tmp_path) is begins
+    (tmp_path / "tokenizer_config.json").write_text('{"add_bos_token": true}')
+    assert begins_with_bos(tmp_path)

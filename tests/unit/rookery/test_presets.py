@@ -5,17 +5,14 @@ from pathlib import Path
 
 import pytest
 from pydantic import Field
-from pydantic_settings import SettingsConfigDict
 
 from rookery import settings
 from rookery.errors import SetupError
 from rookery.settings import CONFIG_VARIABLE, PresetSettings, RunSettings
 
 
-class Bakery(RunSettings, PresetSettings):
+class Bakery(RunSettings, PresetSettings, env_prefix="BAKERY_"):
     """Settings of a service that does not exist."""
-
-    model_config = SettingsConfigDict(env_prefix="BAKERY_")
 
     oven: Path
     """Which one."""
@@ -27,10 +24,8 @@ class Bakery(RunSettings, PresetSettings):
     """Bake with rye."""
 
 
-class Patisserie(Bakery):
+class Patisserie(Bakery, env_prefix="PATISSERIE_"):
     """A bakery with settings of its own."""
-
-    model_config = SettingsConfigDict(env_prefix="PATISSERIE_")
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from pydantic import Field, ValidationError
-from pydantic_settings import SettingsConfigDict
 
 from rookery.commands import COMMANDS
 from rookery.errors import InvalidInput, NotFound, RookeryError, SetupError, Unavailable
@@ -15,10 +14,8 @@ from rookery.origins import as_toml
 from rookery.settings import CONFIG_VARIABLE, Assignments, Port, RunSettings, Settings, Several, fail
 
 
-class Bakery(RunSettings):
+class Bakery(RunSettings, env_prefix="BAKERY_"):
     """Settings of a service that does not exist."""
-
-    model_config = SettingsConfigDict(env_prefix="BAKERY_")
 
     port: Port = 8080
     """Where it listens."""
@@ -146,6 +143,8 @@ def test_a_broken_file_is_named(toml: Path) -> None:
     ("text", "said"),
     [
         ("[bakry]\nloaves = 3\n", r"no table \[bakery\], but \[bakry\]"),
+        ("[Bakery]\nloaves = 3\n", r"no table \[bakery\], but \[Bakery\]"),
+        ("loaves = " + "[" * 3000 + "]" * 3000, "maximum recursion depth exceeded"),
         ("bakery = 3\n", "'bakery' is 3, not a table"),
     ],
 )

@@ -28,9 +28,11 @@ DROPPED = {"stale": 1, "zero_variance": 0}
 
 @pytest.fixture(scope="module")
 def written(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
-    """The line of one real step with a KL penalty, on groups of ages 0 and 1."""
+    """The line of one real step with a KL penalty and a mask, on groups of ages 0 and 1."""
     folder = tmp_path_factory.mktemp("run")
-    settings = TrainerSettings(model=tiny_model, run_dir=folder, device="cpu", lora_rank=2, kl="k3")
+    settings = TrainerSettings(
+        model=tiny_model, run_dir=folder, device="cpu", lora_rank=2, kl="k3", token_mask_high=5.0
+    )
     policy = Policy(settings)
     groups = [make_group(0, version=0), make_group(1, version=1)]
     meter = SpeedMeter(policy, settings)
@@ -38,10 +40,7 @@ def written(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     with meter.step():
         result = trainer.train_step(groups, step=1, state=RunningState())
     row = describe_step(
-        groups,
-        result.row(zero_variance_share=0.0, collapsed_steps=0),
-        version=2,
-        dropped=DROPPED,
+        groups, result.row(zero_variance_share=0.0, collapsed_steps=0), version=2, dropped=DROPPED
     )
     row |= meter.row(groups, tokens=result.tokens, train_s=1.0)
     with StepReporter(folder) as report:
@@ -65,13 +64,7 @@ def test_the_readme_explains_every_key_and_no_other(written: dict[str, float]) -
     # After a kill, on a GPU, of real verdicts, of RookWorld's lines.
     elsewhere = {"recovered", "cuda_peak_mib", "component_NAME", "groups_TASK", "reward_TASK", "perfect_TASK"}
     elsewhere |= {"distinct_candidates", "moves_PIECE", "best_moves_PIECE", "piece_distance"}
-    elsewhere |= {
-        "process_reward",
-        "claims_true",
-        "reward_new",
-        "legal_rate_new",
-        "zero_variance_new",
-    }
+    elsewhere |= {"process_reward", "claims_true", "reward_new", "legal_rate_new", "zero_variance_new"}
     unknown = [k for k, p in patterns.items() if not any(re.fullmatch(p, key) for key in written)]
     assert set(unknown) <= elsewhere
 

@@ -1,6 +1,7 @@
 """Every objective against its formula in plain floats, values and gradients."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,13 @@ def _expected(name: str, rows: list, at: list | None = None) -> list[float]:  # 
     return [loss for row in losses for loss in row]
 
 
-def _surrogate(name: str, rows: list, *, grad: bool = False) -> tuple[Surrogate, "torch.Tensor"]:  # type: ignore[type-arg]
+def _surrogate(
+    name: str, rows: list, *, grad: bool = False, bounds: RatioBounds = BOUNDS
+) -> tuple[Surrogate, "torch.Tensor"]:  # type: ignore[type-arg]
     columns = [torch.tensor(c, dtype=torch.float64) for c in zip(*(t for r in rows for t in r), strict=True)]
     numbers = torch.tensor([i for i, row in enumerate(rows) for _ in row])
     columns[0].requires_grad_(grad)
-    return surrogate_losses(name, *columns, numbers, BOUNDS), columns[0]
+    return surrogate_losses(name, *columns, numbers, bounds), columns[0]
 
 
 @pytest.mark.parametrize("name", reference.OBJECTIVES)
@@ -143,3 +146,45 @@ def test_no_ratio_is_too_large_for_a_gradient(name: str) -> None:
     assert torch.isfinite(surrogate.losses_N).all()
     assert torch.isfinite(surrogate.ratio_N.square()).all()
     assert torch.isfinite(logprobs.grad).all()
+
+
+@pytest.mark.parametrize("name", reference.OBJECTIVES)
+@given(rows=completions)
+def test_masks_drop_tokens_and_completions_whose_ratio_is_outside(name: str, rows: list) -> None:  # type: ignore[type-arg]
+    """Against IcePop's M(r) f and a rejected sequence, each by plain autograd on the unmasked losses."""
+    masked = replace(BOUNDS, token_mask=(0.5, 5.0), sequence_mask=(0.7, 1.4))
+    logs = [p - b for row in rows for p, b, _ in row]
+    means = [sum(p - b for p, b, _ in row) / len(row) for row in rows for _ in row]
+    factors = torch.tensor(
+        [
+            float(0.5 <= math.exp(log) <= 5.0 and 0.7 <= math.exp(mean) <= 1.4)
+            for log, mean in zip(logs, means, strict=True)
+        ],
+        dtype=torch.float64,
+    )
+    (plain, at), (surrogate, logprobs) = (
+        _surrogate(name, rows, grad=True, bounds=bounds) for bounds in (BOUNDS, masked)
+    )
+    (factors * plain.losses_N).sum().backward()
+    surrogate.losses_N.sum().backward()
+    assert torch.allclose(surrogate.losses_N, factors * plain.losses_N)
+    assert torch.allclose(logprobs.grad, at.grad)
+    assert surrogate.masked_N is not None
+    assert surrogate.masked_N.tolist() == [not factor for factor in factors]
+    assert plain.masked_N is None
+
+
+@pytest.mark.parametrize(
+    ("bounds", "masked"),
+    [
+        ({"token_mask": (0.5, 0.0)}, [False, True, False, False]),
+        ({"token_mask": (0.0, 5.0)}, [True, False, False, False]),
+        ({"sequence_mask": (0.99, 0.0)}, [False, False, False, True]),
+        ({"sequence_mask": (0.0, 1.01)}, [True, True, True, False]),
+    ],
+)
+def test_each_end_of_a_mask_stands_alone(bounds: dict[str, tuple[float, float]], masked: list[bool]) -> None:
+    rows = [[(-1.0, -4.0, 1.0), (-2.0, -1.0, -1.0), (-1.0, -1.0, 1.0)], [(-1.0, -0.9, 1.0)]]
+    surrogate, _ = _surrogate("grpo", rows, bounds=replace(BOUNDS, **bounds))
+    assert surrogate.masked_N is not None
+    assert surrogate.masked_N.tolist() == masked

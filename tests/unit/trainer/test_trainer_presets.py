@@ -7,6 +7,7 @@ import pytest
 from launcher.settings import UpSettings
 from rookery.config.data import FeedSettings
 from rookery.config.finetune import SftSettings
+from rookery.config.inference import ServerSettings
 from rookery.config.reward import RewardSettings
 from rookery.config.rollouts import RolloutsSettings
 from rookery.config.trainer import AutobatchSettings, TrainerSettings
@@ -16,6 +17,7 @@ TABLES: dict[str, type[PresetSettings]] = {
     "up": UpSettings,
     "feed": FeedSettings,
     "trainer": TrainerSettings,
+    "inference": ServerSettings,
     "rollouts": RolloutsSettings,
     "reward": RewardSettings,
     "sft": SftSettings,
@@ -32,6 +34,7 @@ def test_the_promised_ones_are_there() -> None:
     assert preset_names() == [
         "chess-gpt",
         "pychess-ppo",
+        "qwen3-0.6b",
         "rook-small",
         "rookworld-full",
         "rookworld-mini",
@@ -60,6 +63,11 @@ def test_the_parts_of_a_run_agree(name: str) -> None:
     resolved = UpSettings.parse(["--preset", name], prog="up")
     assert resolved.staleness == RolloutsSettings.parse(["--preset", name], prog="rollouts").staleness
     assert rollouts.get("style") in (None, resolved.shown_style)
+    served = tables.get("inference", {})
+    assert served.get("thinking") == (up.get("thinking") if served else None)
+    assert served.get("style", up.get("style")) == up.get("style")
+    assert served.get("answer_tokens", up.get("max_tokens")) == up.get("max_tokens")
+    assert served.get("max_model_len", 1 << 20) >= 2 * up.get("max_tokens", 0)
 
 
 @pytest.mark.parametrize("name", preset_names())

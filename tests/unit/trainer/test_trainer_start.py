@@ -206,10 +206,7 @@ def test_two_trainers_do_not_write_to_one_folder(tmp_path: Path) -> None:
         ('{"asked": {}, "choice": {"positions": 2}}', "has no valid choice"),
         (
             json.dumps(
-                {
-                    "asked": {},
-                    "choice": dict.fromkeys(Profile.__dataclass_fields__, 1) | {"positions": None},
-                }
+                {"asked": {}, "choice": dict.fromkeys(Profile.__dataclass_fields__, 1) | {"positions": None}}
             ),
             "has no valid choice",
         ),

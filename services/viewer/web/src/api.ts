@@ -19,8 +19,8 @@ export interface Group {
   fen: string;
   phase: string;
   version: number;
-  reward_mean: number;
-  reward_std: number;
+  reward_mean: number | null;
+  reward_std: number | null;
   distinct_moves: number;
   win_before: number | null;
   best: string | null;
@@ -44,8 +44,8 @@ export interface Summary {
 export type Step = Record<string, number>;
 
 interface Estimate {
-  mean: number;
-  ci95: [number, number] | null;
+  mean: number | null;
+  ci95: [number | null, number | null] | null;
 }
 
 export interface Overview {
@@ -135,9 +135,9 @@ export interface WholeGroup {
   base_model: string;
   sampling: { temperature: number; top_p: number; top_k: number; max_tokens: number };
   traces: Trace[];
-  created_at: number;
-  generation_s: number;
-  reward_s: number;
+  created_at: number | null;
+  generation_s: number | null;
+  reward_s: number | null;
   fate: string;
   /** The step that trained on it, which may have been abandoned. */
   trained: number | null;

@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import type { Panel, Summary } from "./api";
-import { count, h, short } from "./dom";
+import { count, fixed, h, short } from "./dom";
 
 // Okabe and Ito's colours, which the colour-blind tell apart, darkened or lightened for contrast with the page.
 const COLOURS = {
@@ -101,7 +101,7 @@ export function histogram(summary: Summary, chosen: (low: string, below: string)
     const all = bin.legal + bin.other;
     const last = index === summary.bins.length - 1;
     const [low, below] = [String(bin.low), last ? "" : String(bin.high)];
-    const label = `Reward ${bin.low.toFixed(2)} to ${bin.high.toFixed(2)}: ${count(all)} answers, ${count(bin.legal)} legal`;
+    const label = `Reward ${fixed(bin.low, 2)} to ${fixed(bin.high, 2)}: ${count(all)} answers, ${count(bin.legal)} legal`;
     if (!all) return h("span", { class: "bar" });
     return h("a", {
       class: chosen(low, below) ? "bar chosen" : "bar", href: link(low, below), title: label, "aria-label": label,

@@ -92,20 +92,24 @@ function marked(text: string, marks: Mark[]): Node {
   return fragment;
 }
 
-export const count = (value: number): string => value.toLocaleString("en");
+export const count = (value: number | null | undefined): string => value?.toLocaleString("en") ?? "–";
 export const percent = (value: number | null | undefined, digits = 0): string =>
-  value === null || value === undefined ? "–" : `${(100 * value).toFixed(digits)}%`;
+  Number.isFinite(value) ? `${(100 * Number(value)).toFixed(digits)}%` : "–";
+
+/** A number that an archive may lack, or have as NaN or an infinity, which come as null. */
+export const fixed = (value: number | null | undefined, digits: number): string =>
+  Number.isFinite(value) ? Number(value).toFixed(digits) : "–";
 
 /** A number with its sign, by a minus of the same width as the plus. */
 export function signed(value: number | null | undefined, digits = 2): string {
-  if (value === null || value === undefined) return "–";
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const text = Math.abs(value).toFixed(digits);
   return Number(text) === 0 ? text : (value < 0 ? "−" : "+") + text;
 }
 
 /** A short form of a number for axes and tables. */
 export function short(value: number | null | undefined): string {
-  if (value === null || value === undefined) return "–";
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
   if (size >= 10000) return Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
   if (size !== 0 && size < 0.001) return value.toExponential(1);

@@ -3,7 +3,7 @@
 import { get, type Trace, type Verdict, type WholeGroup } from "./api";
 import { arrow, board, mover, type Brush, type DrawShape } from "./board";
 import { LAST_LIST } from "./answers";
-import { h, type Mark, modelText, percent, short, signed, visible, words } from "./dom";
+import { fixed, h, type Mark, modelText, percent, short, signed, visible, words } from "./dom";
 import { grade } from "./parts";
 import { changed, go, path, type Route } from "./route";
 
@@ -128,11 +128,11 @@ const withoutRatios = (trace: Trace, data: WholeGroup): string =>
 function colour(trace: Trace, mode: string, index: number): [side: string, strength: number, title: string] {
   const logprob = trace.completion.logprobs[index] ?? 0;
   if (mode === "logprob") return ["low", -logprob / WORST,
-    `p ${percent(Math.exp(logprob), 1)}, log-probability ${logprob.toFixed(3)}`];
+    `p ${percent(Math.exp(logprob), 1)}, log-probability ${fixed(logprob, 3)}`];
   if (mode === "ratio") {
     const ratio = trace.ratios?.[index] ?? 1;
     return [ratio < 1 ? "low" : "high", Math.abs(Math.log2(ratio)),
-      `ratio ${ratio.toFixed(3)}, sampled with p ${percent(Math.exp(logprob), 1)}`];
+      `ratio ${fixed(ratio, 3)}, sampled with p ${percent(Math.exp(logprob), 1)}`];
   }
   const own = trace.token_advantages?.[index];
   const advantage = own ?? learned(trace);
@@ -145,7 +145,7 @@ const WORST = 4;
 function tokens(trace: Trace, mode: string): HTMLElement {
   return h("pre", { class: "model-text tokens", dir: "ltr" }, trace.tokens.slice(0, 4000).map((token, index) => {
     const [side, strength, title] = colour(trace, mode, index);
-    return h("span", { class: `token ${side}`, "--strength": Math.min(1, strength).toFixed(3), title }, visible(token));
+    return h("span", { class: `token ${side}`, "--strength": fixed(Math.min(1, strength), 3), title }, visible(token));
   }));
 }
 
@@ -165,6 +165,11 @@ function legend(mode: string, data: WholeGroup): HTMLElement {
     h("span", { class: "claim unread" }, "unread"), " sentences, by the rules of chess");
 }
 
+/** A time since 1970 in words, if it is one: JavaScript has no date beyond the year 275,760. */
+const time = (seconds: number | null): string =>
+  seconds === null || Number.isNaN(new Date(seconds * 1000).getTime()) ? "–"
+    : `${new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+
 function facts(data: WholeGroup, route: Route): HTMLElement {
   const { sampling } = data;
   const engine = data.traces.find((trace) => trace.verdict.engine)?.verdict;
@@ -174,8 +179,8 @@ function facts(data: WholeGroup, route: Route): HTMLElement {
     ["base model", data.base_model.split("@")[0]?.split("/").at(-1) ?? ""],
     ["sampling", `temperature ${sampling.temperature}, top-p ${sampling.top_p}, top-k ${sampling.top_k || "off"}, at most ${sampling.max_tokens} tokens`],
     ["position", `${data.position.id}, ply ${data.position.ply}, ${data.position.phase}`],
-    ["generated", `${new Date(data.created_at * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC, in ${data.generation_s.toFixed(2)} s`],
-    ["judged", `in ${data.reward_s.toFixed(2)} s${engine?.engine ? `, ${engine.engine.id}` : ""}`],
+    ["generated", `${time(data.created_at)}, in ${fixed(data.generation_s, 2)} s`],
+    ["judged", `in ${fixed(data.reward_s, 2)} s${engine?.engine ? `, ${engine.engine.id}` : ""}`],
     ["reward", data.traces[0]?.verdict.reward_version ?? ""],
   ];
   return h("div", { class: "facts" },

@@ -2,7 +2,7 @@
 
 import { type Answer, type Group, token } from "./api";
 import { board } from "./board";
-import { count, h, percent, signed, words } from "./dom";
+import { count, fixed, h, percent, signed, words } from "./dom";
 import { path } from "./route";
 
 export const tile = (label: string, value: string, hint = ""): HTMLElement =>
@@ -68,7 +68,7 @@ export function groupRow(group: Group, named = false): HTMLElement {
         group.best && h("span", {}, "best ", h("b", {}, group.best)),
         group.win_before !== null && h("span", {}, `win ${percent(group.win_before)}`),
         h("span", {}, group.age === null ? "not trained" : `step ${group.step}, age ${group.age}`),
-        h("span", { class: "spread" }, `mean ${signed(group.reward_mean)}, spread ${group.reward_std.toFixed(2)}`)),
+        h("span", { class: "spread" }, `mean ${signed(group.reward_mean)}, spread ${fixed(group.reward_std, 2)}`)),
       h("div", { class: "chips" }, group.answers.map((answer) => chip(run, group.id, answer)))));
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rookery.errors import Unavailable
+from rookery.errors import InvalidInput, Unavailable
 from services.inference.server import drain
 from services.inference.server.drain import DrainMiddleware, RequestDrainer
 
@@ -81,6 +81,28 @@ async def test_without_a_retry_requests_are_admitted_again(monkeypatch: pytest.M
                 pytest.fail("a request is in flight")
         async with asyncio.timeout(60), drainer.admitted():
             pass
+
+
+async def test_a_change_given_up_for_good_lets_requests_go_on() -> None:
+    drainer = RequestDrainer()
+    with pytest.raises(InvalidInput):
+        async with drainer.drained():
+            raise InvalidInput("a refused version is not tried again")
+    async with asyncio.timeout(60.0), drainer.admitted():
+        pass
+
+
+async def test_after_an_engine_that_was_not_idle_requests_wait_for_the_retry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(drain, "HOLD_S", 0.01)
+    drainer = RequestDrainer()
+    with pytest.raises(Unavailable):
+        async with drainer.drained():
+            raise Unavailable("the engine is not idle")
+    assert not drainer._open.is_set()
+    async with asyncio.timeout(60.0), drainer.admitted():
+        pass
 
 
 async def test_the_time_limit_follows_the_longest_recent_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import json
 import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.noise_adapter import write_adapter
+from rookery.canary import CANARY_FILE, Canary, Rows
 from rookery.errors import Conflict, EngineFault, InvalidInput, NotFound, RookeryError
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import policies as policies_module
@@ -29,6 +31,8 @@ class MemoryEngine:
         self.warm_ups = 0
         self.fault: RookeryError | None = None
         self.answers: dict[str | None, tuple[float, ...]] = {None: (-1.0, -2.0)}
+        self.rows: dict[str | None, Rows] = {}
+        self.precision = 1e-7
         self._first: dict[str, str] = {}
 
     def label(self, adapter: Adapter) -> str:
@@ -44,6 +48,9 @@ class MemoryEngine:
 
     async def canary(self, adapter: Adapter | None) -> tuple[float, ...]:
         return self.answers.get(adapter and self.label(adapter), (-1.5, -2.0))
+
+    async def answers_to(self, canary: Canary, adapter: Adapter | None, *, together: bool = True) -> Rows:
+        return self.rows[adapter and self.label(adapter)]
 
     async def warm_up(self, adapter: Adapter) -> None:
         assert ALIAS not in self.routes
@@ -63,6 +70,10 @@ class MemoryEngine:
         assert self.label(adapter) not in self.routes.values()
         if self.label(adapter) in self.loaded:
             self.loaded.remove(self.label(adapter))
+
+
+def write_canary(adapter: Adapter, text: str) -> None:
+    Path(adapter.path, CANARY_FILE).write_text(text)
 
 
 @pytest.fixture
@@ -206,6 +217,29 @@ async def test_an_adapter_that_changes_weights_but_no_answer_is_refused(
         still = make(number, scale=scale)
         await policies.reload(still)
         assert policies.served == still
+
+
+async def test_a_version_that_answers_unlike_its_own_canary_is_refused(
+    policies: Policies, engine: MemoryEngine, make: Callable[..., Adapter]
+) -> None:
+    canary = {"token_ids": [1, 2], "lengths": [2], "tokens": [[5, 6]]}
+    canary |= {"base": [[-1.0, -2.0]], "logprobs": [[-1.5, -1.2]]}
+    engine.rows = {None: [{5: -1.0, 6: -2.0}]}
+    engine.rows |= {"policy-v000001": [{5: -1.5, 6: -1.2}], "policy-v000002": [{5: -1.0, 6: -2.0}]}
+    first, unapplied, damaged = made = [make(number) for number in (1, 2, 3)]
+    for adapter in made:
+        write_canary(adapter, json.dumps(canary)[: -1 if adapter == damaged else None])
+
+    done = await policies.reload(first)
+
+    assert done.agreement is not None
+    assert (done.agreement.distance, done.agreement.applied) == pytest.approx((0.0, 1.0))
+    with pytest.raises(InvalidInput, match="policy-v000002 answers the canary more like the base model"):
+        await policies.reload(unapplied)
+    with pytest.raises(InvalidInput, match=r"canary\.json: .*JSON"):
+        await policies.reload(damaged)
+    assert policies.served == done.adapter
+    assert engine.loaded == ["policy-v000001"]
 
 
 async def test_a_bad_adapter_leaves_the_old_policy(policies: Policies, engine: MemoryEngine, serve) -> None:

@@ -9,9 +9,11 @@ import pytest
 
 from rookery.config.inference import ServerSettings
 from rookery.errors import SetupError
+from rookery.hub import BOS, PLAIN_TEMPLATE, with_system_role
 from services.inference.server import vllm_command
 from tests import gpus
 from tests.certificates import Authority
+from tests.chat_models import MISTRAL_TEMPLATE
 from tests.hub import write_snapshot
 
 
@@ -37,6 +39,10 @@ def test_on_cpu_prompts_stay_whole_and_numbers_exact(model: Path) -> None:
     assert option(command, "--dtype") == "float32"
     assert option(command, "--logprobs-mode") == "processed_logprobs"
     assert option(command, "--max-model-len") == "384"
+    longer = vllm_command.command(
+        settings("--model", str(model), "--max-model-len", "999"), port=1, cpu=False
+    )
+    assert option(longer, "--max-model-len") == "384"
     assert option(command, "--port") == "8123"
     assert {"--enforce-eager", "--no-enable-chunked-prefill", "--enable-prefix-caching"} <= set(command)
 
@@ -76,6 +82,61 @@ def test_on_gpu_the_card_is_the_one_asked_for_within_the_visible_ones(
     half = settings("--model", str(model), "--gpu-memory", "0.45")
     assert option(vllm_command.command(half, port=1, cpu=False), "--gpu-memory-utilization") == "0.45"
     assert "--enforce-eager" not in vllm_command.command(chosen, port=1, cpu=False)
+
+
+def test_several_gpus_share_the_layers(model: Path) -> None:
+    chosen = settings("--model", str(model), "--device", "2,0")
+    assert option(vllm_command.command(chosen, port=1, cpu=False), "--tensor-parallel-size") == "2"
+    assert vllm_command.environment(chosen, {}, cpu=False)["CUDA_VISIBLE_DEVICES"] == "2,0"
+    for wrong in ("0,0", "0,", "0,cpu", "auto,1"):
+        with pytest.raises(SetupError, match=wrong):
+            settings("--device", wrong)
+
+
+def test_flags_of_vllm_are_passed_on_as_in_a_shell(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = """--quantization fp8 --speculative-config '{"method": "ngram"}' --dtype=half"""
+    monkeypatch.setenv("INFERENCE_VLLM", flags)
+    command = vllm_command.command(settings("--model", str(model)), port=1, cpu=False)
+    assert command[-5:] == [
+        "--quantization", "fp8", "--speculative-config", '{"method": "ngram"}', "--dtype=half",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ("--max-model-len 4096", "--max-model-len is set by --max-model-len"),
+        ("--quantization fp8 --max_model_len=4096", "--max-model-len is set by --max-model-len"),
+        ("-tp 2", "--tensor-parallel-size is set by --device 0,1"),
+        ("--no-enable-lora", "--no-enable-lora is set by --full-weights"),
+        ("--logprobs-mode raw_logits", "--logprobs-mode is not free: what this project promises"),
+        ("--config other.yaml", "--config is not free"),
+        ("fp8", "'fp8' is not a flag such as --quantization"),
+        ("--quantization 'fp8", "No closing quotation"),
+    ],
+)
+def test_flags_that_are_ours_are_refused_by_the_settings_name(flags: str, reason: str) -> None:
+    with pytest.raises(SetupError) as refused:
+        settings(f"--vllm={flags}")
+    assert reason in str(refused.value)
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ("--quantisation fp8", "vLLM has no flag '--quantisation'; did you mean '--quantization'?"),
+        ("--quant fp8", "vLLM has no flag '--quant'"),
+        ("--block-size many", "--block-size: .*'many'"),
+        ("--quantization fp8 -q --no-enable-prefix-caching", "expected one argument"),
+    ],
+)
+def test_flags_are_checked_with_vllms_own_parser(flags: str, reason: str) -> None:
+    vllm_command.check_flags(
+        settings("--vllm", "--kv_cache_dtype=fp8 --speculative-config.method ngram -q fp8")
+    )
+    with pytest.raises(SetupError, match=reason):
+        vllm_command.check_flags(settings(f"--vllm={flags}"))
 
 
 def test_only_a_gpu_can_be_left_to_others(model: Path) -> None:
@@ -145,7 +206,7 @@ def test_nothing_is_compiled_where_no_compiler_is(tmp_path: Path) -> None:
 def test_a_model_that_is_neither_here_nor_on_the_hub_is_named(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="nowhere/at/all"):
         _ = settings("--model", "nowhere/at/all").served_name
-    with pytest.raises(SetupError, match=r"config\.json is missing"):
+    with pytest.raises(SetupError, match=r"it has no config\.json"):
         _ = settings("--model", str(tmp_path)).served_name
     assert settings("--model", "Qwen/Qwen3-4B").served_name == "Qwen/Qwen3-4B"
 
@@ -201,14 +262,18 @@ def test_a_model_that_knows_no_chat_gets_the_plain_template(model: Path) -> None
         command = vllm_command.command(settings("--model", str(model)), port=1, cpu=True)
         return option(command, "--chat-template") if "--chat-template" in command else None
 
-    assert template() == vllm_command.PLAIN_TEMPLATE
+    assert template() == PLAIN_TEMPLATE
     (model / "tokenizer_config.json").write_text("{}")
-    assert template() == vllm_command.PLAIN_TEMPLATE
+    assert template() == PLAIN_TEMPLATE
+    (model / "tokenizer_config.json").write_text('{"add_bos_token": true}')
+    assert template() == BOS + PLAIN_TEMPLATE
     (model / "tokenizer_config.json").write_text('{"chat_template": "x"}')
     assert template() is None
     (model / "tokenizer_config.json").unlink()
     (model / "chat_template.jinja").write_text("x")
     assert template() is None
+    (model / "chat_template.jinja").write_text(MISTRAL_TEMPLATE)
+    assert template() == with_system_role(MISTRAL_TEMPLATE) != MISTRAL_TEMPLATE
 
 
 def test_gpt2_says_its_limit_in_its_own_way(model: Path) -> None:
@@ -223,6 +288,7 @@ def test_neither_pickles_nor_pages_nor_embeddings_nor_adapters_by_name_are_taken
     variables = vllm_command.environment(chosen, {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}, cpu=True)
 
     assert option(command, "--load-format") == "safetensors"
+    assert option(command, "--tokenizer-mode") == "hf", "the trainer's, also for Mistral's models"
     assert option(command, "--allowed-origins") == "[]"
     assert "--no-enable-prompt-embeds" in command
     assert "--no-trust-remote-code" in command
