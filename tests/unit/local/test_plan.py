@@ -474,7 +474,7 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (["--trainer-device", "3"], "no GPU 3: this machine has 0"),
         (["--trainer-device", "tpu"], "index of a GPU"),
         (["--trainer-device", "0,cpu"], "index of a GPU"),
-        (["--inference-device", "cpu,cpu"], "index of a GPU"),
+        (["--inference-device", "cpu,cpu"], "lists the CPU twice: a server has one"),
         (["--style", "runes"], "mover-squares"),
         (["--set", "trainer.sleep_inference=true"], "--set inference.sleep=true"),
         (

@@ -143,7 +143,9 @@ async def test_what_fails_leaves_it_as_it_was(
     engine.fault = RuntimeError("no memory on this machine")
     with pytest.raises(PeerFault, match="vLLM cannot sleep: no memory on this machine"):
         await client.sleep()
-    assert (await ask(client)).status_code == 200
+    held = ask(client)
+    await client.wake_up()  # the trainer gives up
+    assert (await held).status_code == 200
     await client.sleep()
     engine.fault = RuntimeError("CUDA out of memory")
     with pytest.raises(PeerFault, match="vLLM cannot wake up: CUDA out of memory"):
