@@ -12,6 +12,7 @@ from launcher.serve_players import read_endpoint, serve
 from rookery.access import AccessSettings
 from rookery.chosen_move import chosen_move
 from rookery.clients import InferenceClient
+from rookery.devices import Device
 from rookery.errors import SetupError
 from rookery.fen import read_fen
 from rookery.prompt import render, task_of
@@ -39,8 +40,8 @@ class AskSettings(AccessSettings, env_prefix="ASK_"):
     """Seed of the sampled answer."""
     nodes: PositiveInt = 10_000
     """Stockfish nodes per search of the verdict."""
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
-    """cpu, the index of a GPU, or auto."""
+    device: Device = "auto"
+    """cpu, the index of a GPU or its id (GPU-..., MIG-...), or auto."""
 
 
 def ask(settings: AskSettings) -> int:

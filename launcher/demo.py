@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from launcher.evaluate import arena
-from launcher.plan import Plan, model_lines
+from launcher.plan import Plan, default_lines
 from launcher.runs import HELD_OUT_FILE, settle_settings, write_held_out
 from launcher.session import End, Session
 from launcher.settings import DemoSettings
@@ -45,7 +45,7 @@ def demo(given: DemoSettings, console: Console | None = None) -> int:
     settings = settle_settings(given)
     with Session(settings, console) as session:
         session.say(f"run {settings.run}: everything it writes is in {session.plan.run_dir}")
-        for line in model_lines(given, session.plan):
+        for line in default_lines(given, session.plan):
             session.say(line)
         held_out = write_held_out(
             session.plan.run_dir / HELD_OUT_FILE,

@@ -20,19 +20,13 @@ from typing import Any
 import httpx
 from rich.console import Console
 
-from launcher.devices import (
-    cuda_of_torch,
-    describe_compiler,
-    describe_cpu,
-    describe_driver,
-    describe_gpus,
-    list_gpus,
-)
+from launcher.machine import cuda_of_torch, describe_compiler, describe_cpu, describe_driver, describe_gpus
 from launcher.observer import TIMEOUT_S
 from launcher.redis_server import find_redis_server, server_version
 from launcher.runs import latest_endpoints
 from launcher.status import RunPlace, StatusSettings, status
 from rookery import __version__
+from rookery.devices import list_gpus
 from rookery.engines import find_engine
 from rookery.errors import RookeryError, SetupError, cause_message
 from rookery.masking import mask_setting, mask_text, mask_values
@@ -158,7 +152,7 @@ def _machine(folder: Path) -> dict[str, Any]:
         "memory": MEMORY.read_text().splitlines()[:3] if MEMORY.exists() else None,
         "disk free, GiB": shutil.disk_usage(folder).free >> 30,
         "NVIDIA driver": describe_driver(),
-        "GPUs": describe_gpus() or list_gpus() or "none",
+        "GPUs": describe_gpus() or [gpu.line for gpu in list_gpus()] or "none",
         "CUDA of torch": cuda_of_torch() or ("none: built for CPUs" if "torch" in installed else "no torch"),
         "vLLM's model runner": _model_runner(installed),
         "C compiler": describe_compiler(),

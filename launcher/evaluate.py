@@ -21,6 +21,7 @@ from launcher.supervisor import running
 from rookery.access import AccessSettings
 from rookery.config.arena import EvaluationSettings
 from rookery.config.data import SAMPLE
+from rookery.devices import Device
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command
 from rookery.processes.ports import Ports
@@ -52,8 +53,8 @@ class EvaluateSettings(EvaluationSettings, env_prefix="EVALUATE_"):
     stronger. For example 0,20."""
     nodes: PositiveInt = 1000
     """Stockfish nodes per search of the reward service."""
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
-    """cpu, the index of a GPU, or auto."""
+    device: Device = "auto"
+    """cpu, the index of a GPU or its id (GPU-..., MIG-...), or auto."""
     out: Path = Path("runs/evaluation")
     """Folder of the answers and the report."""
 

@@ -5,10 +5,12 @@ Nothing here is measured on a GPU: the figures say whether a model fits with roo
 """
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from rookery.hub import CONFIG_FILE, text_folder
 from rookery.model_defaults import parameter_count
@@ -18,6 +20,14 @@ SERVED_SHARE = 0.9
 """vLLM's share of a GPU."""
 RESERVED_GIB = 2.0
 """CUDA's context, kernels, graphs and the largest batch's activations: an assumption."""
+CONTEXT_GIB = 1.0
+"""What a process has of a GPU besides torch's memory: CUDA's context and kernels. An assumption."""
+DRIVER_SHARE = 0.98
+"""What the driver leaves of the memory that nvidia-smi reports. An assumption."""
+SERVED_TOKENS = 8192
+"""The least prompts and answers, in tokens, for which a server on a shared GPU must have room."""
+LEAST_TOKENS, MOST_TOKENS = 1024, 8192
+"""Tokens of a forward pass on a shared GPU."""
 HALF = 0.5
 """The server's share of a GPU that also trains, unless `gpu_memory` says otherwise."""
 LORA_RANK = 16
@@ -79,6 +89,46 @@ def needs_of(config: dict[str, Any]) -> Needs:
         activations=2.0 * layers * numbers,
         checkpointed=2.0 * (layers * width + numbers),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How a server and a trainer divide one GPU: the share of a server that is awake, and the tokens of a
+    trainer's forward pass while the server sleeps."""
+
+    server: float
+    tokens: int
+
+
+def divide(needs: Needs, gib: float, trainer: TrainerSettings, *, in_bf16: bool, others_gib: float) -> Shares:
+    """Divides a GPU of `gib`, of which other processes have `others_gib`. Computed, not measured.
+
+    Between its steps the trainer keeps its base, adapter and Adam's moments there, beside the server.
+
+    Raises:
+        SetupError: they do not fit; the message names what takes less.
+    """
+    moments = 0.0 if trainer.offload else trainer.adam_bits / 4
+    if trainer.lora_rank:
+        trained = needs.adapter * trainer.lora_rank / LORA_RANK
+        base = {None: 2.0 if in_bf16 else 4.0, 8: 1.2, 4: 0.7}[trainer.base_bits] * needs.weights
+    else:
+        trained, base = needs.weights, 4.0 * needs.weights * (trainer.kl != "none")
+    resting = (base + (4 + moments) * trained) / GIB + CONTEXT_GIB + others_gib
+    share = min(SERVED_SHARE, math.floor(100 * (DRIVER_SHARE * gib - resting) / gib) / 100)
+    served = (2 * needs.weights + SERVED_TOKENS * needs.kv) / GIB + RESERVED_GIB
+    # While it sleeps, the server keeps its context; the trainer then has gradients and Adam's moments.
+    free = gib - resting - 2 * CONTEXT_GIB - (4 + trainer.offload * trainer.adam_bits / 4) * trained / GIB
+    a_token = needs.checkpointed if trainer.gradient_checkpointing else needs.activations
+    tokens = min(MOST_TOKENS, int(free * GIB / (a_token if in_bf16 else 2 * a_token)))
+    if share * gib < served or tokens < LEAST_TOKENS:
+        raise SetupError(
+            f"one GPU of {gib:.0f} GiB serves and trains: the trainer keeps {resting:.1f} GiB there, the "
+            f"server needs {served:.1f}, and a forward pass has room for {max(0, tokens)} tokens. Less is "
+            "needed with --set trainer.base_bits=4, trainer.offload=true, "
+            "trainer.gradient_checkpointing=true, or with a smaller --model"
+        )
+    return Shares(share, tokens)
 
 
 def memory_lines(

@@ -1,5 +1,6 @@
 """The commands, settings and ports of a run's processes. This module starts nothing."""
 
+import json
 import shutil
 from collections.abc import Mapping
 from contextlib import closing, suppress
@@ -9,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from launcher import redis_server
-from launcher.devices import count_gpus, place
+from launcher.memory import CONTEXT_GIB, GIB, MOST_TOKENS, Shares, divide, needs_of
 from launcher.services import SERVICES, ServiceSettings, check_names, resolve
 from launcher.settings import Overrides, UpSettings
-from rookery import hub
+from rookery import devices, hub
 from rookery.errors import SetupError, Unavailable
 from rookery.masking import mask_setting
 from rookery.model_defaults import model_defaults
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from rookery.config.trainer import TrainerSettings
 
 HOST = "127.0.0.1"
+_ONE_GPU = "one GPU"
+_HALF = 0.45
+"""The server's share of a GPU that serves and trains, if nothing is known about it or the model."""
 _REWARD_MODEL_CARD = "reward_model.json"
 """The file by which a reward model is recognised."""
 
@@ -135,21 +139,41 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     return draft
 
 
-def model_lines(requested: UpSettings, plan: Plan) -> list[str]:
-    """What the run takes from its model because nobody set it, and why; a line each."""
+def default_lines(requested: UpSettings, plan: Plan) -> list[str]:
+    """What the run takes from its model and its GPUs because nobody set it, and why; a line each."""
     rollouts = cast("RolloutsSettings", plan.settings["rollouts"].values)
     trainer = cast("TrainerSettings", plan.settings["trainer"].values)
-    lines = {}
+    lines: dict[str, str] = {}
     if requested.style is None and requested.task == "move":
         lines["style"] = f"prompt style {rollouts.style} (--style)"
     if requested.max_tokens is None:
         lines["max_tokens"] = f"answers of up to {rollouts.max_tokens} tokens (--max-tokens)"
     if plan.settings["trainer"].origins.get("lr") == "the model":
         lines["lr"] = f"learning rate {trainer.lr} (--set trainer.lr)"
-    if not lines:
-        return []
-    reasons = model_defaults(requested.model, style=requested.shown_style).reasons
-    return [f"{text}: {reasons[name]}" for name, text in lines.items() if name in reasons]
+    reasons = model_defaults(requested.model, style=requested.shown_style).reasons if lines else {}
+    texts = [f"{text}: {reasons[name]}" for name, text in lines.items() if name in reasons]
+    return texts + _gpu_lines(requested, plan)
+
+
+def _gpu_lines(requested: UpSettings, plan: Plan) -> list[str]:
+    """What the run takes from the GPUs of this machine because nobody set it; a line each."""
+    server, lines = plan.settings["inference"], []
+    served = cast("ServerSettings", server.values)
+    if _leaves_the_cpu(requested):
+        lines.append(
+            f"the server uses GPU {served.device}, and not the CPU as in preset {requested.preset}: the "
+            "installed vLLM is a GPU build (--inference-device)"
+        )
+    trainer = plan.settings["trainer"]
+    turns = {
+        f"{service}.{name}={str(getattr(settings.values, name)).lower()}"
+        for service, settings in (("inference", server), ("trainer", trainer))
+        for name, origin in settings.origins.items()
+        if origin == _ONE_GPU
+    }
+    if turns:
+        lines.append(f"GPU {served.device} serves and trains in turns: {', '.join(sorted(turns))} (--set)")
+    return lines
 
 
 def _check_together(plan: Plan, *, evaluate_every: int) -> None:
@@ -256,12 +280,19 @@ def _resolve(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) 
     if name == "inference" and not decided.get("full_weights"):
         rank = cast("TrainerSettings", plan.settings["trainer"].values).lora_rank
         defaults = {"max_lora_rank": (served_rank(rank), "the trainer's rank")} if rank else {}
+    if name == "inference":
+        defaults |= _shared_server(settings, plan)
+    if name == "reward-model":
+        defaults = {"device": (_device(name, settings), "the GPUs")}
     if name == "trainer":
-        plan.settings[name] = resolve(name, decided, assigned)
+        shared, own = _shared_trainer(settings, decided, assigned)
+        decided |= own
+        plan.settings[name] = resolve(name, decided, assigned, defaults=shared)
         with suppress(SetupError):  # a model that is not here: its service says so
             of_model = model_defaults(settings.model, style=settings.shown_style)
             lr = of_model.whole_lr if trains_all_weights(plan) else of_model.lr
             defaults = {"lr": (lr, "the model")} if lr else {}
+        defaults |= shared
     resolved = resolve(name, decided, assigned, defaults=defaults)
     free = {key: "a free port" for key in plan.ports[name] if overrides.port(name, key)[0] is None}
     return replace(resolved, origins={**resolved.origins, **free})
@@ -361,13 +392,87 @@ def _thinking(settings: UpSettings) -> dict[str, object]:
 
 
 def _device(name: str, settings: UpSettings) -> str:
-    serving = settings.inference_device.split(",")
-    # The trainer's is the first that does not serve.
-    devices, preferred = (
-        (serving, 0) if name == "inference" else (settings.trainer_device.split(","), len(serving))
+    serving, trainers = settings.inference_device.split(","), settings.trainer_device.split(",")
+    if name == "inference":
+        serving = ["auto"] if _leaves_the_cpu(settings) else serving
+        return ",".join(devices.place(own, preferred=0, package="vllm", taken=trainers) for own in serving)
+    if name == "reward-model" and "cpu" in trainers:
+        return "cpu"
+    if name == "reward-model":  # a GPU of its own, else the trainer's
+        taken = _device("inference", settings).split(",")
+        return devices.place("auto", preferred=2, package="torch", taken=taken)
+    return ",".join(devices.place(own, preferred=1, package="torch", taken=serving) for own in trainers)
+
+
+def _leaves_the_cpu(settings: UpSettings) -> bool:
+    """Whether the preset has the server on the CPU, which the installed vLLM cannot use, beside a GPU."""
+    if settings.inference_device != "cpu" or not settings.preset:
+        return False
+    in_preset = read_preset(settings.preset).get("up", {}).get("inference_device") == "cpu"
+    gpu_build = find_spec("vllm") is not None and not devices.is_cpu_build("vllm")
+    return in_preset and gpu_build and bool(devices.usable_gpus())
+
+
+def _shared_gpu(settings: UpSettings) -> str | None:
+    """The GPU on which the run serves and trains; None if they have different devices, or a CPU.
+
+    Raises:
+        SetupError: the trainer has several, with the server's among them.
+    """
+    served, trained = _device("inference", settings), _device("trainer", settings)
+    if served in devices.CPU or trained.split(",")[0] in devices.CPU:
+        return None
+    if not set(map(devices.entry, served.split(","))) & set(map(devices.entry, trained.split(","))):
+        return None
+    if "," in trained or "," in served:
+        raise SetupError(
+            f"GPU {served} serves, and is among those that train: --inference-device {served}, "
+            f"--trainer-device {trained}"
+        )
+    return served
+
+
+def _shared_trainer(
+    settings: UpSettings, decided: Mapping[str, object], assigned: Mapping[str, str]
+) -> tuple[dict[str, tuple[object, str]], dict[str, object]]:
+    """The defaults of a trainer that shares the server's GPU, and what replaces an `auto` of its preset: that
+    could not measure beside the server."""
+    if not (gpu := _shared_gpu(settings)):
+        return {}, {}
+    alone = resolve("trainer", decided, assigned)
+    trainer, origins = cast("TrainerSettings", alone.values), alone.origins
+    shares = _sharing(gpu, settings, trainer)
+    in_preset = not trainer.micro_batch_tokens and origins.get("micro_batch_tokens") == "preset"
+    tokens: dict[str, object] = {"micro_batch_tokens": shares.tokens}
+    defaults = {"sleep_inference": True} if in_preset else {"sleep_inference": True, **tokens}
+    return {name: (value, _ONE_GPU) for name, value in defaults.items()}, tokens if in_preset else {}
+
+
+def _shared_server(settings: UpSettings, plan: Plan) -> dict[str, tuple[object, str]]:
+    """The defaults of a server that shares its GPU with the trainer, whose settings the plan has."""
+    if not (gpu := _shared_gpu(settings)):
+        return {}
+    trainer = cast("TrainerSettings", plan.settings["trainer"].values)
+    share = _sharing(gpu, settings, trainer).server
+    return {"sleep": (trainer.sleep_inference, _ONE_GPU), "gpu_memory": (share, _ONE_GPU)}
+
+
+def _sharing(gpu: str, settings: UpSettings, trainer: "TrainerSettings") -> Shares:
+    """How the server and the trainer divide the GPU. Half and half if its size or the model is not known."""
+    gib, capability = devices.memory_gib(gpu), devices.capability(gpu)
+    in_bf16 = trainer.precision == "bf16" or (
+        trainer.precision == "auto" and capability is not None and capability >= devices.BF16_CAPABILITY
     )
-    gpus = count_gpus()
-    return ",".join(place(device, preferred=preferred, gpus=gpus) for device in devices)
+    needs = None
+    with suppress(SetupError, ValueError):  # a model that is not here, or of another family
+        needs = needs_of(json.loads((hub.text_folder(settings.model) / hub.CONFIG_FILE).read_text()))
+    if gib is None or needs is None:
+        return Shares(_HALF, MOST_TOKENS)
+    others = 0.0
+    if settings.reward_model and _device("reward-model", settings) == gpu:
+        files = settings.reward_model.glob("*.safetensors")
+        others = CONTEXT_GIB + sum(path.stat().st_size for path in files) / GIB
+    return divide(needs, gib, trainer, in_bf16=in_bf16, others_gib=others)
 
 
 def _ports(service: str, ports: Ports, overrides: Overrides) -> dict[str, int]:

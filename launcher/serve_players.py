@@ -20,10 +20,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
-from launcher.devices import count_gpus, place
 from launcher.plan import HOST, served_rank
 from launcher.runs import SETTINGS_FILE
 from launcher.services import SERVICES, as_flags
@@ -31,6 +29,7 @@ from launcher.supervisor import running
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
 from rookery.config.inference import ServerSettings
+from rookery.devices import CPU, Device, place
 from rookery.errors import SetupError
 from rookery.hub import DIGEST, model_folder, text_digest, weights_digest
 from rookery.model_defaults import model_defaults
@@ -53,8 +52,8 @@ class PlayersSettings(Settings, env_prefix="PLAYERS_"):
 
     specs: CliPositionalArg[Specs]
     """Players: model:DIR_OR_HUB_ID or run:RUN[@VERSION]. Both may be at a URL: model:s3://bucket/sft."""
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
-    """cpu, the index of a GPU, or auto."""
+    device: Device = "auto"
+    """cpu, the index of a GPU or its id (GPU-..., MIG-...), or auto."""
     logs: Path | None = None
     """Folder for the servers' logs. Default: a temporary folder."""
 
@@ -119,8 +118,8 @@ def serve(specs: Sequence[str], *, device: str = "auto", logs: Path | None = Non
     if not groups:
         yield list(specs)
         return
-    folder, gpus = logs or Path(tempfile.mkdtemp(prefix="rookery-")), count_gpus()
-    devices = [place(device, preferred=number, gpus=gpus) for number in range(len(groups))]
+    folder = logs or Path(tempfile.mkdtemp(prefix="rookery-"))
+    devices = [place(device, preferred=number, package="vllm") for number in range(len(groups))]
     resolved: dict[str, str] = {}
     with ExitStack() as exits:
         ports = exits.enter_context(Ports(HOST))
@@ -176,7 +175,7 @@ class _Player:
     def at(self, url: str, model: str, device: str) -> str:
         """The spec of the player at an endpoint that serves it as `model` on a CPU or GPU."""
         # The server rounds differently on them.
-        source = f"{self.options['source']}:{'gpu' if device.isdecimal() else 'cpu'}{_server_settings(self)}"
+        source = f"{self.options['source']}:{'cpu' if device in CPU else 'gpu'}{_server_settings(self)}"
         options = {**self.options, "source": source, **AccessSettings().access.player_options}
         return ",".join((f"{url}#{model}", *(f"{key}={value}" for key, value in options.items())))
 
@@ -290,7 +289,7 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
         flags |= {"max_loras": len(lora) + 1, "max_lora_rank": served_rank(rank)}
     else:  # a model without adapters is served faster without LoRA, and a GPT-2 not at all with it
         flags["full_weights"] = True
-    if device.isdecimal():
+    if device not in CPU:
         flags["gpu_memory"] = round(share, 3)
     return Command(
         "inference server",

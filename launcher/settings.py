@@ -15,6 +15,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, Validati
 from launcher.services import SERVICES
 from rookery.access import AccessSettings
 from rookery.config.data import SAMPLE
+from rookery.devices import Devices, ServerDevices
 from rookery.errors import QUOTED_CHARS, SetupError
 from rookery.prompt import StyleName
 from rookery.remote import PathOrUrl, is_url, shipped
@@ -88,12 +89,13 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
     installed."""
     seed: NonNegativeInt = 0
     """Seed of the order of the positions, of sampling and of training."""
-    inference_device: str = "auto"
-    """`cpu`, or the index of the GPU for inference, or of several that share the model: 0,1. auto: the first
-    GPU, or the CPU if there is none."""
-    trainer_device: str = "auto"
-    """`cpu`, or the index of the GPU for training, or of several: 1,2,3. auto: the second GPU, else the
-    first, else the CPU."""
+    inference_device: ServerDevices = "auto"
+    """`cpu`, or the GPU for inference, or several that share the model: 0,1. Each is an index, as in
+    CUDA_VISIBLE_DEVICES or nvidia-smi, or an id (GPU-..., MIG-...). auto: the first GPU, or the CPU if there
+    is none."""
+    trainer_device: Devices = "auto"
+    """`cpu`, or the GPU for training, or several: 1,2,3. auto: the second GPU, else the first, which then
+    serves and trains in turns, else the CPU."""
     set: Assignments = ()
     """SERVICE.SETTING=VALUE, repeatable; for example trainer.lr=5e-4 or reward.port=8081."""
 
@@ -143,15 +145,6 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
                     f"{', '.join(_ASSIGNABLE)}"
                 )
         return assignments
-
-    @field_validator("inference_device", "trainer_device")
-    @classmethod
-    def _device(cls, device: str, info: ValidationInfo) -> str:
-        names = device.split(",")
-        on_cpu = set(names) == {"cpu"} and (len(names) == 1 or info.field_name == "trainer_device")
-        if not (device == "auto" or on_cpu or all(map(str.isdigit, names))):
-            raise ValueError("give auto, cpu or the index of a GPU")
-        return device
 
 
 class DemoSettings(UpSettings, env_prefix="DEMO_"):

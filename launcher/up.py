@@ -4,7 +4,7 @@ import sys
 
 from rich.console import Console
 
-from launcher.plan import HOST, make_plan, model_lines
+from launcher.plan import HOST, default_lines, make_plan
 from launcher.runs import HELD_OUT_FILE, kept_origins, settle_settings, write_held_out
 from launcher.session import End, Session
 from launcher.settings import UpSettings
@@ -25,7 +25,7 @@ def up(requested: UpSettings, console: Console | None = None) -> int:
     settings = settle_settings(requested)
     with Session(settings, console) as session:
         session.say(f"run {settings.run}: logs and adapters in {session.plan.run_dir}; Ctrl-C stops it")
-        for line in model_lines(requested, session.plan):
+        for line in default_lines(requested, session.plan):
             session.say(line)
         if "viewer" in session.plan.commands:
             session.say(f"viewer: {session.plan.url('viewer')}/runs/{settings.run}")

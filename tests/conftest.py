@@ -25,11 +25,14 @@ import pytest
 import redis
 from hypothesis import settings
 
+from rookery.devices import is_cpu_build
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Of models this small a second thread waits more than it works. Read when torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TRAINER_PRECISION", "fp32")  # the same numbers on every CPU
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # and no other numbers where there are GPUs
 
 # The processes that tests start: each would compile what it imports of Rookery again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -120,6 +123,12 @@ def _smollm2() -> tuple[str | None, str]:
     return (done.stdout.strip(), "") if not done.returncode else (None, done.stderr.strip()[-500:])
 
 
+def _vllm() -> tuple[str | None, str]:
+    if importlib.util.find_spec("vllm") and not is_cpu_build("vllm"):
+        return None, "the tests need vLLM's CPU build: ROOKERY_PROFILE=cpu make setup, in another checkout"
+    return _module("vllm")()
+
+
 def _module(name: str) -> Callable[[], tuple[str | None, str]]:
     return lambda: (name if importlib.util.find_spec(name) else None, f"{name} is not installed")
 
@@ -134,7 +143,7 @@ NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
     "stockfish": lambda: _engine("stockfish", "see `make setup`"),
     "fairy": lambda: _engine("fairy-stockfish", "apt-get install fairy-stockfish"),
     "redis": _redis,
-    "vllm": _module("vllm"),
+    "vllm": _vllm,
     "torch": _module("torch"),
     "prometheus": _prometheus,
     "compose": functools.cache(lambda: _docker("compose", "version")),

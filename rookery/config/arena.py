@@ -9,6 +9,7 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 from pydantic_settings import CliPositionalArg
 
 from rookery.access import AccessSettings
+from rookery.devices import Device
 from rookery.remote import ShippedPath
 from rookery.settings import Port, RunSettings, Settings, Specs
 
@@ -238,8 +239,8 @@ class UciSettings(Settings, env_prefix="UCI_"):
     """The player. Default: --model."""
     model: str = "models/rook-small-rl"
     """A model directory or Hugging Face id, which is served on this machine: short for --player model:..."""
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
-    """Where a served model computes: cpu, the index of a GPU, or auto."""
+    device: Device = "auto"
+    """Where a served model computes: cpu, the index of a GPU or its id (GPU-..., MIG-...), or auto."""
     seed: int | None = Field(default=None, ge=0)
     """Seed of sampled answers and random moves. Default: a new one at every start."""
     server_command: str = shlex.join([sys.executable, "-m", "launcher", "serve", "players"])

@@ -6,13 +6,11 @@ a value in a TOML file that equals the default or the preset's value, because th
 of --dry-run. Arguments in code are not checked.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     ModelWrapValidatorHandler,
     NonNegativeInt,
@@ -104,34 +102,6 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_DEVICE = re.compile(r"auto|cpu|(?:cuda:)?(\d+)")
-
-
-def _device(name: str) -> str:
-    match = _DEVICE.fullmatch(name)
-    if match is None:
-        raise ValueError("is neither `auto`, `cpu` nor the index of a GPU")
-    return match[1] or name
-
-
-def _devices(names: str) -> str:
-    parsed = [_device(name) for name in names.split(",")]
-    if set(parsed) == {"cpu"}:
-        return ",".join(parsed)
-    if len(parsed) > 1 and not all(map(str.isdigit, parsed)):
-        raise ValueError("lists several devices: each must be the index of a GPU, or each `cpu`")
-    if len(set(parsed)) < len(parsed):
-        raise ValueError("names a GPU twice")
-    return ",".join(parsed)
-
-
-Device = Annotated[str, AfterValidator(_device)]
-"""`auto`, `cpu` or the index of a GPU. `cuda:0` is converted to 0."""
-
-Devices = Annotated[str, AfterValidator(_devices)]
-"""Like `Device`, or a device for each of several processes: indices of GPUs, or `cpu,cpu`."""
-
-
 def auto_is_0(value: object) -> object:
     """Returns 0 for `auto`, and other values as they are."""
     return 0 if value == "auto" else value
@@ -188,5 +158,6 @@ class MemorySettings(Settings, help_group="memory"):
     gradient_checkpointing: bool = False
     """Recompute activations instead of keeping them."""
     precision: Precision = "auto"
-    """Of the matrix products and of a frozen base's weights: bf16, fp32, or auto: bf16 on a GPU or a CPU with
-    AVX512-BF16, otherwise fp32. Trained weights, losses and Adam's moments are in fp32."""
+    """Of the matrix products and of a frozen base's weights: bf16, fp32, or auto: bf16 on a GPU of compute
+    capability 8.0 or more or a CPU with AVX512-BF16, otherwise fp32. Trained weights, losses and Adam's
+    moments are in fp32."""

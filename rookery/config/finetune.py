@@ -11,12 +11,11 @@ from rookery.config.conditions import (
     ADAPTER_CONDITIONS,
     AdapterSettings,
     ConditionalSettings,
-    Device,
-    Devices,
     MemorySettings,
     OptimiserSettings,
     When,
 )
+from rookery.devices import Device, Devices
 from rookery.prompt import StyleName
 from rookery.remote import PathOrUrl
 from rookery.settings import Port, PresetSettings

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 
 from rookery.access import AccessSettings
+from rookery.devices import ServerDevices
 from rookery.errors import SetupError
 from rookery.hub import local_model, model_folder
 from rookery.prompt import StyleName
@@ -76,9 +77,12 @@ class ServerSettings(RunSettings, PresetSettings, AccessSettings, env_prefix="IN
     """Address to listen on."""
     port: Port = 8000
     """HTTP port; 0 picks a free one."""
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|\d{1,4}(,\d{1,4}){0,63})$")
-    """cpu, the index of a GPU, or auto: the device that the installed vLLM was built for. Several, such as
-    0,1, share each layer of the model (tensor parallelism)."""
+    device: ServerDevices = "auto"
+    """cpu, the index of a GPU or its id (GPU-..., MIG-...), or auto: what vLLM was built for. Several, such
+    as 0,1, share each layer of the model (tensor parallelism)."""
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+    """Data type of the weights. auto: float32 on a CPU, bfloat16 on a GPU of compute capability 8.0 or more,
+    else float16. vLLM has no LoRA in float32 on a GPU."""
     adapter_root: Path = Path("runs")
     """Versions outside this directory are refused."""
     adapter_url: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
@@ -119,6 +123,9 @@ class ServerSettings(RunSettings, PresetSettings, AccessSettings, env_prefix="IN
     """Size of the key-value cache on CPU. On a GPU, vLLM uses the free memory."""
     gpu_memory: float | None = Field(default=None, gt=0, le=1)
     """Share of the GPU's memory to use. Default: vLLM's, which is for one server on the GPU."""
+    drain_s: PositiveFloat = 100.0
+    """Seconds in which answers in flight must end when /sleep or a version of full weights waits for them;
+    twice the time of the longest recent answer if that is more."""
     sleep: bool = False
     """Let POST /sleep free the GPU's memory while a trainer on the same GPU makes a step."""
 
@@ -139,13 +146,6 @@ class ServerSettings(RunSettings, PresetSettings, AccessSettings, env_prefix="IN
                     else f"--{name} is set by {stands_for}"
                 )
         return flags
-
-    @field_validator("device")
-    @classmethod
-    def _differ(cls, device: str) -> str:
-        if len(set(names := device.split(","))) < len(names):
-            raise ValueError(f"{device!r} names a GPU twice")
-        return device
 
     @property
     def tensor_parallel_size(self) -> int:

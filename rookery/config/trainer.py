@@ -12,7 +12,6 @@ from rookery.config.conditions import (
     ADAPTER_CONDITIONS,
     AdapterSettings,
     BaseBits,
-    Devices,
     LrSchedule,
     MemorySettings,
     OptimiserSettings,
@@ -20,6 +19,7 @@ from rookery.config.conditions import (
     auto_is_0,
 )
 from rookery.config.objective import ObjectiveSettings
+from rookery.devices import Devices
 from rookery.errors import SetupError
 from rookery.hub import identity, is_gpt2, tensor_names
 from rookery.remote import PathOrUrl

@@ -8,6 +8,7 @@ import signal
 import sys
 from types import FrameType
 
+from rookery import devices
 from rookery.command_line import is_importing, main_of
 from rookery.config.finetune import FinetuneSettings
 from rookery.config.trainer import AutobatchSettings, TrainerSettings
@@ -20,6 +21,8 @@ def prepare(settings: Settings) -> None:
         settings, AutobatchSettings
     ):
         _launch_processes(settings.device.split(","))
+    if device := getattr(settings, "device", None):
+        devices.restrict(device)
     # torch's threads wait for each other many times in a step. If they did so in a loop, they would take
     # the cores of a busy machine from those that they wait for.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -28,9 +31,9 @@ def prepare(settings: Settings) -> None:
             signal.signal(number, _exit_now)
 
 
-def _launch_processes(devices: list[str]) -> None:
+def _launch_processes(names: list[str]) -> None:
     """Becomes the launcher of a process for each of several devices, unless a launcher started this one."""
-    if len(devices) == 1 or "WORLD_SIZE" in os.environ:
+    if len(names) == 1 or "WORLD_SIZE" in os.environ:
         return
     # Nothing is left to the user's configuration of accelerate, which may be for something else.
     launch = "--multi_gpu --gpu_ids all --num_machines 1 --main_process_port 0 --mixed_precision no"
@@ -39,7 +42,7 @@ def _launch_processes(devices: list[str]) -> None:
         sys.executable,
         [
             *(sys.executable, "-m", "accelerate.commands.launch", *launch.split()),
-            *("--num_processes", str(len(devices)), "-m", "services.trainer", *sys.argv[1:]),
+            *("--num_processes", str(len(names)), "-m", "services.trainer", *sys.argv[1:]),
         ],
     )
 

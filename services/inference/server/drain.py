@@ -9,6 +9,8 @@ that are idle or too many are closed.
 import asyncio
 import logging
 import signal
+import time
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
@@ -30,18 +32,21 @@ EXEMPT_PATHS = frozenset({"/reload", "/sleep", "/wake_up", "/lease", "/v1/move"}
 """Requests for these paths never wait: the others wait for the first three, a lease needs no engine, and the
 request that /v1/move makes waits itself."""
 
-DRAIN_S = 100.0
-"""Time limit for the requests in flight. It must be below the 120 s that the trainer waits for a reload."""
+MOST_DRAIN_S = 600.0
+"""Longest time limit for the requests in flight: what clients wait for an answer."""
+
+HOLD_S = 35.0
+"""How long new requests still wait after the limit, for the retry to begin: the trainer's pauses between
+calls of /sleep are 30 s at most, and the policy record is read every second."""
+
+_RECENT = 256
+"""Number of answers whose times decide the limit."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 GRACE_S = 3
 """Time limit for requests to end after they are cancelled, and then for connections to close. `rookery up`
 kills the server after 20 s."""
-
-RETRY_S = 20.0
-"""How long new requests still wait after a change that was given up, for the next attempt: the policy record
-is read again after a second, and the trainer calls /sleep again after 1, 5 and 15 s."""
 
 _LOOK_S = 0.2
 
@@ -53,7 +58,10 @@ class Closed(Unavailable):
 class RequestDrainer:
     """Counts requests in flight and holds back new ones. Use it in one event loop only."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, least_s: float = 100.0) -> None:
+        """`least_s` is the least time limit of `drained`."""
+        self._least_s = least_s
+        self._recent_s = deque[float](maxlen=_RECENT)
         self._open = asyncio.Event()
         self._open.set()
         self._idle = asyncio.Event()
@@ -70,39 +78,53 @@ class RequestDrainer:
             await self._open.wait()
         self._in_flight += 1
         self._idle.clear()
+        started = time.monotonic()
         try:
             yield
         finally:
+            self._recent_s.append(time.monotonic() - started)
             self._in_flight -= 1
             if not self._in_flight:
                 self._idle.set()
 
+    @property
+    def limit_s(self) -> float:
+        """Time limit for the requests in flight: twice the time of the longest recent answer."""
+        return max(self._least_s, min(MOST_DRAIN_S, 2 * max(self._recent_s, default=0.0)))
+
     @asynccontextmanager
-    async def drained(self, *, within_s: float) -> AsyncIterator[None]:
+    async def drained(self) -> AsyncIterator[None]:
         """Holds back new requests, and runs the block once none is in flight. Raises `Unavailable` if
-        requests were still in flight after `within_s`. After that error, and one of the block, new requests
-        wait for the next attempt, at most for `RETRY_S`: otherwise it would have to wait for them."""
+        requests were still in flight after `limit_s`. After that error, and one of the block, new requests
+        wait for another `HOLD_S`, so that a retry in that time finds fewer in flight, and not new ones."""
         self._open.clear()
         if self._reopening:
             self._reopening.cancel()
-        waits_s = 0.0
+            self._reopening = None
+        limit_s, hold_s = self.limit_s, 0.0
         try:
             try:
-                async with asyncio.timeout(within_s):
+                async with asyncio.timeout(limit_s):
                     await self._idle.wait()
             except TimeoutError:
                 raise Unavailable(
-                    f"requests in flight did not end within {within_s:g} s: {self._in_flight}"
+                    f"requests in flight did not end within {limit_s:g} s: {self._in_flight}"
                 ) from None
             yield
         except Unavailable:
-            waits_s = RETRY_S
+            hold_s = HOLD_S
             raise
         finally:
-            if waits_s:
-                self._reopening = asyncio.get_running_loop().call_later(waits_s, self._open.set)
+            if hold_s:
+                self._reopening = asyncio.get_running_loop().call_later(hold_s, self._open.set)
             else:
                 self._open.set()
+
+    def release(self) -> None:
+        """Admits the requests that wait for a retry, because there will be none."""
+        if self._reopening:
+            self._reopening.cancel()
+            self._open.set()
 
     @asynccontextmanager
     async def cancellable(self) -> AsyncIterator[None]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rookery.errors import Conflict, EngineFault, RookeryError
 from rookery.trace import Adapter, PolicyVersion
-from services.inference.server.drain import DRAIN_S, RequestDrainer
+from services.inference.server.drain import RequestDrainer
 from services.inference.server.policies import ALIAS, Policies, VersionChecks, stage
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class FullWeightsPolicies(Policies):
     async def _exclusive(self, seconds: dict[str, float]) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             with stage("drain", seconds):
-                await stack.enter_async_context(self._drainer.drained(within_s=DRAIN_S))
+                await stack.enter_async_context(self._drainer.drained())
                 await self._engine.wait_until_idle()
             yield
 

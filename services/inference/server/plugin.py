@@ -278,7 +278,7 @@ class RookeryPlugin:
         app.router.routes[:] = [route for route in app.routes if getattr(route, "path", "") in is_open]
         add_problem_handlers(app)
         app.include_router(router)
-        app.state.rookery_drainer = RequestDrainer()
+        app.state.rookery_drainer = RequestDrainer(least_s=settings.drain_s)
         app.add_middleware(DrainMiddleware, drainer=app.state.rookery_drainer)
         app.add_middleware(RequireToken, access=settings.access)
         if not settings.access.token and is_loopback(settings.host):

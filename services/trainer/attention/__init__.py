@@ -78,6 +78,9 @@ def attend(
 
     There may be fewer heads of keys and values than of queries: each is shared by H / G query heads.
     """
+    # Under autocast rotary embeddings leave queries and keys in float32. A kernel wants one type of all, and
+    # autocast does not reach the one of `causal_lower_right`.
+    queries_1HTD, keys_1GTD = queries_1HTD.to(values_1GTD.dtype), keys_1GTD.to(values_1GTD.dtype)
     if queries_1HTD.device.type == "cpu" and queries_1HTD.dtype == torch.bfloat16:
         # A CPU's kernel takes four times as long backward in bfloat16, to which autocast would return.
         heads = (queries_1HTD.float(), keys_1GTD.float(), values_1GTD.float())

@@ -15,34 +15,43 @@ import torch.distributed as dist
 from rookery.config.conditions import Precision
 from rookery.config.finetune import FinetuneSettings
 from rookery.config.trainer import Sharding, TrainerSettings
+from rookery.devices import BF16_CAPABILITY, position
 from rookery.errors import SetupError
 
 S = TypeVar("S", bound=TrainerSettings | FinetuneSettings)
 
 
 def device_named(name: str) -> torch.device:
-    """Returns the device of a name: `cpu`, the index of a GPU, or `auto`. Raises `SetupError` if there is no
-    such GPU, or `name` stands for several devices."""
+    """Returns the device of a name: `cpu`, `auto`, or a GPU's index or id, as `rookery.devices` counts.
+
+    Raises:
+        SetupError: there is no such GPU, or `name` stands for several devices.
+    """
     if "," in name:
         raise SetupError(f"--device {name} names several devices: this command uses one")
-    if name.isdigit() and int(name) >= (gpus := torch.cuda.device_count()):
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    # Always with an index, which `torch.cuda.set_device` needs.
+    place = 0 if name == "auto" else position(name)
+    if place >= (gpus := torch.cuda.device_count()):
         raise SetupError(f"--device {name}: this machine has {gpus} GPUs that torch can use, counted from 0")
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(f"cuda:{name}" if name.isdigit() else name)
+    return torch.device("cuda", place)
 
 
 def computes_in_bf16(precision: Precision, device: torch.device) -> bool:
     """Returns whether matrix products are in bfloat16. `auto`: if the device is faster in it than in float32.
 
-    GPUs are, and CPUs with AVX512-BF16, such as Xeon Scalable from the fourth generation on, and Zen 4.
+    GPUs are from compute capability 8.0 on, and CPUs with AVX512-BF16, such as Xeon Scalable from the fourth
+    generation on, and Zen 4. Older GPUs train in float32, not in float16: activations of models that were
+    trained in bfloat16 can exceed float16's 65,504, and a step that loss scaling skips would settle groups
+    without training on them.
     """
     if precision != "auto":
         return precision == "bf16"
     if device.type == "cpu":
         # Not a public function: a torch without it computes in float32.
         return bool(getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)())
-    return bool(device.type == "cuda")
+    return bool(device.type == "cuda" and torch.cuda.get_device_capability(device) >= BF16_CAPABILITY)
 
 
 def place_model(model: Any, device: torch.device, *, sharding: Sharding) -> Any:

@@ -162,7 +162,7 @@ def load_quantised(path: Path, *, bits: int, dtype: torch.dtype, device: torch.d
             bnb_4bit_quant_type="nf4",
             bnb_4bit_compute_dtype=dtype,
         ),
-        device_map={"": str(device) if device.index is not None or device.type == "cpu" else 0},
+        device_map={"": str(device)},
     )
     if device.type == "cpu":
         # The other weights point into the memory-mapped file; copying them lets all of it be freed.

@@ -117,7 +117,8 @@ class PeakFlops:
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         self._device, self._dtype = device, dtype
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+        listed = device.type == "cuda" and dtype == torch.bfloat16
+        name = torch.cuda.get_device_name(device) if listed else ""
         self._listed = next((flops for part, flops in PEAK_FLOPS.items() if part in name), None)
         self._measured = 0.0
         self._calls = 0

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from launcher.devices import OLDEST_DRIVERS
+from launcher.machine import OLDEST_DRIVERS
 from scripts import digests
 from scripts.lock import IMAGES, OTHER_ON_GPUS
 from tests.conftest import ROOT

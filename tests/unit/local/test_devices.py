@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.devices import describe_compiler, describe_cpu, describe_driver, describe_gpus
 from launcher.doctor import _model_runner
+from launcher.machine import describe_compiler, describe_cpu, describe_driver, describe_gpus
 from tests.conftest import ROOT
 
 SMI = """#!/bin/sh
@@ -53,7 +53,7 @@ def test_a_driver_too_old_for_torch_is_named(version: str, driver: str, tmp_path
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise RuntimeError('imported')")
     (tmp_path / "torch" / "version.py").write_text(version)
-    code = "from launcher.devices import describe_driver; print(describe_driver())"
+    code = "from launcher.machine import describe_driver; print(describe_driver())"
     path = f"{tmp_path}{os.pathsep}{ROOT}"
     command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": path}
     assert subprocess.check_output(command, env=environment, text=True).strip() == driver

@@ -13,9 +13,8 @@ import pytest
 import redis
 from rich.console import Console
 
-from launcher import plan as plan_module
 from launcher.exporter import ExporterSettings
-from launcher.plan import HOST, Plan, make_plan
+from launcher.plan import HOST, Plan, default_lines, make_plan
 from launcher.services import SERVICES
 from launcher.session import Session
 from launcher.settings import UpSettings
@@ -25,6 +24,7 @@ from rookery.config.reward import RewardSettings
 from rookery.errors import SetupError
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports, is_listening
+from tests import gpus
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.hub import write_snapshot
 
@@ -38,7 +38,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "models" / "m" / "config.json").touch()
     (tmp_path / "games.pgn").touch()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plan_module, "count_gpus", lambda: 0)
+    gpus.install(monkeypatch, tmp_path / "no-driver", [])
     for variable in ("REWARD_PORT", "TRAINER_PORT", "ROOKERY_CONFIG"):
         monkeypatch.delenv(variable, raising=False)
     return tmp_path
@@ -368,15 +368,17 @@ def test_a_port_that_is_given_up_is_exchanged_and_the_others_stay() -> None:
             ports.replace(asked)
 
 
-def test_trainer_and_server_may_have_several_gpus(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_module, "count_gpus", lambda: 4)
+def test_a_trainer_may_have_several_gpus(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus.install(monkeypatch, house / "driver", ["8.0"] * 4)
     made = plan("--trainer-device", "1,2,3")
     assert (values(made, "inference")["device"], values(made, "trainer")["device"]) == ("0", "1,2,3")
+    with pytest.raises(SetupError, match="no GPU 4: this machine has 4"):
+        plan("--trainer-device", "3,4")
+    assert values(plan("--trainer-device", "0,1"), "inference")["device"] == "2"
     made = plan("--inference-device", "0,1")
-    assert (values(made, "inference")["device"], values(made, "trainer")["device"]) == ("0,1", "2")
-    for flag in ("--trainer-device", "--inference-device"):
-        with pytest.raises(SetupError, match="no GPU 4: this machine has 4"):
-            plan(flag, "3,4")
+    assert (values(made, "inference")["device"], values(made, "trainer")["device"]) == ("0,1", "3")
+    with pytest.raises(SetupError, match="GPU 0 serves, and is among those that train"):
+        plan("--inference-device", "0", "--trainer-device", "0,1")
 
 
 def test_games_may_be_at_a_url(house: Path) -> None:
@@ -472,7 +474,7 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (["--trainer-device", "3"], "no GPU 3: this machine has 0"),
         (["--trainer-device", "tpu"], "index of a GPU"),
         (["--trainer-device", "0,cpu"], "index of a GPU"),
-        (["--inference-device", "cpu,cpu"], "index of a GPU"),
+        (["--inference-device", "cpu,cpu"], "lists the CPU twice: a server has one"),
         (["--style", "runes"], "mover-squares"),
         (["--set", "trainer.sleep_inference=true"], "--set inference.sleep=true"),
         (
@@ -506,10 +508,121 @@ def test_a_run_does_not_begin_without_its_model(house: Path, monkeypatch: pytest
     assert not (house / "runs").exists()
 
 
-@pytest.mark.parametrize(("gpus", "places"), [(0, ("auto", "auto")), (1, ("0", "0")), (2, ("0", "1"))])
+QWEN3_4B = {
+    "model_type": "qwen3", "hidden_size": 2560, "num_hidden_layers": 36, "intermediate_size": 9728,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+FOUR_BITS = ("--set", "trainer.base_bits=4", "--set", "trainer.gradient_checkpointing=true")
+
+
+@pytest.mark.parametrize(("count", "places"), [(0, ("auto", "auto")), (1, ("0", "0")), (2, ("0", "1"))])
 def test_the_second_gpu_trains(
-    house: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, places: tuple[str, str]
+    house: Path, monkeypatch: pytest.MonkeyPatch, count: int, places: tuple[str, str]
 ) -> None:
-    monkeypatch.setattr(plan_module, "count_gpus", lambda: gpus)
+    gpus.install(monkeypatch, house / "driver", ["8.0"] * count)
     made = plan()
     assert (values(made, "inference")["device"], values(made, "trainer")["device"]) == places
+    assert values(made, "trainer")["sleep_inference"] is (count == 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "places"),
+    [
+        (("--trainer-device", "0"), ("1", "0")),
+        (("--inference-device", "1"), ("1", "0")),
+        (("--inference-device", gpus.uuid(0)), (gpus.uuid(0), "1")),
+        (("--inference-device", "0", "--trainer-device", "0"), ("0", "0")),
+    ],
+)
+def test_auto_leaves_the_gpu_that_the_other_side_was_given(
+    house: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], places: tuple[str, str]
+) -> None:
+    gpus.install(monkeypatch, house / "driver", ["8.0", "8.0"])
+    made = plan(*flags)
+    assert (values(made, "inference")["device"], values(made, "trainer")["device"]) == places
+    assert values(made, "trainer")["sleep_inference"] is (places == ("0", "0"))
+
+
+@pytest.mark.parametrize(
+    ("gib", "flags", "share", "tokens"),
+    [
+        (80, (), 0.86, 8192),
+        (24, FOUR_BITS, 0.81, 8192),
+        (24, (*FOUR_BITS, "--set", "trainer.micro_batch_tokens=2048"), 0.81, 2048),
+        (24, (*FOUR_BITS, "--set", "inference.gpu_memory=0.7"), 0.7, 8192),
+    ],
+)
+def test_one_gpu_serves_and_trains_in_turns(
+    house: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gib: float,
+    flags: tuple[str, ...],
+    share: float,
+    tokens: int,
+) -> None:
+    monkeypatch.delenv("TRAINER_PRECISION")
+    gpus.install(monkeypatch, house / "driver", ["8.0"], gib=gib)
+    (house / "models" / "m" / "config.json").write_text(json.dumps(QWEN3_4B))
+    made = plan(*flags)
+    server, trainer = values(made, "inference"), values(made, "trainer")
+    assert (server["sleep"], server["gpu_memory"]) == (True, share)
+    assert (trainer["sleep_inference"], trainer["micro_batch_tokens"]) == (True, tokens)
+    line = default_lines(UpSettings(model="models/m"), made)[-1]
+    assert line.startswith("GPU 0 serves and trains in turns: inference.") and "inference.sleep=true" in line
+    assert "trainer.sleep_inference=true" in line
+    assert ("gpu_memory" in line, "micro_batch_tokens" in line) == (
+        not any("gpu_memory" in flag for flag in flags), not any("micro_batch" in flag for flag in flags)
+    )  # fmt: skip
+
+
+def test_on_one_gpu_a_presets_measured_batch_is_computed(
+    house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`auto` would measure beside the server."""
+    gpus.install(monkeypatch, house / "driver", ["8.0"])
+    (house / "models" / "m" / "config.json").write_text('{"model_type": "gpt2"}')
+    flags = ("--preset", "rookworld-full", "--model", "models/m", "--source", "generated")
+    trainer = values(plan(*flags), "trainer")
+    assert (trainer["sleep_inference"], trainer["micro_batch_tokens"]) == (True, 8192)
+    with pytest.raises(SetupError, match="micro_batch_tokens=auto measures"):
+        plan(*flags, "--set", "trainer.micro_batch_tokens=auto")
+
+
+def test_a_gpu_that_is_too_small_for_both_sides_is_refused_before_anything_starts(
+    house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus.install(monkeypatch, house / "driver", ["8.0"], gib=16)
+    (house / "models" / "m" / "config.json").write_text(json.dumps(QWEN3_4B))
+    with pytest.raises(SetupError, match=r"one GPU of 16 GiB .* trainer.base_bits=4, trainer.offload=true"):
+        plan()
+    taking_turns = ("--set", "trainer.sleep_inference=false", "--set", "inference.sleep=false")
+    with pytest.raises(SetupError, match="one GPU of 16 GiB"):
+        plan(*taking_turns)
+
+
+def test_a_preset_for_the_cpu_uses_the_gpu_where_vllm_can_only_use_that(
+    house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset = ("--preset", "tiny-cpu", "--model", ROOK_TINY)
+    gpus.install(monkeypatch, house / "driver", ["7.5"])
+    made = plan(*preset)
+    assert [values(made, name)["device"] for name in ("inference", "trainer")] == ["0", "cpu"]
+    lines = default_lines(UpSettings.parse(list(preset), prog="up"), made)
+    assert any("the server uses GPU 0, and not the CPU as in preset tiny-cpu" in line for line in lines)
+    assert values(made, "inference")["sleep"] is False
+    gpus.install(monkeypatch, house / "driver-2", ["7.5"], build="cpu")
+    made = plan(*preset)
+    assert [values(made, name)["device"] for name in ("inference", "trainer")] == ["cpu", "cpu"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "device"),
+    [((), "1"), (("--trainer-device", "cpu"), "cpu"), (("--set", "reward-model.device=0"), "0")],
+)
+def test_a_reward_model_is_not_beside_the_server(
+    house: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], device: str
+) -> None:
+    gpus.install(monkeypatch, house / "driver", ["8.0", "8.0"])
+    (house / "models" / "m" / "reward_model.json").touch()
+    assert values(plan("--reward-model", "models/m", *flags), "reward-model")["device"] == device

@@ -147,6 +147,26 @@ def test_the_triangle_said_in_a_word_is_the_mask(monkeypatch: pytest.MonkeyPatch
     torch.testing.assert_close(attend(*heads, Blocks.of(segments)), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore")  # torch says which kernels a CPU has not
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])  # a CPU attends in float32 in the first
+def test_rotated_queries_and_keys_are_cast_for_the_kernel_of_gpus(
+    monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    """Under autocast, rotary embeddings leave queries and keys in float32, beside values in 16 bits."""
+    half = getattr(torch, dtype)
+    segments = _segments(ROWS)
+    torch.manual_seed(0)
+    heads = [torch.randn(1, n, sum(s.length for s in segments), 8, requires_grad=True) for n in (4, 2, 2)]
+    expected = attend(*heads, Blocks.of(segments))
+    monkeypatch.setattr(blocks, "_has_lower_right_kernel", lambda device: True)
+    with torch.autocast("cpu", dtype=half):
+        attended = attend(*heads[:2], heads[2].to(half), Blocks.of(segments))
+    assert attended.dtype == half
+    torch.testing.assert_close(attended.float(), expected, rtol=0.02, atol=0.02)
+    attended.float().sum().backward()
+    assert all(torch.isfinite(head.grad).all() for head in heads)
+
+
 def test_like_segments_go_together_and_long_ones_do_not_fill_up_short_ones() -> None:
     blocks = Blocks.of(_segments([_row(20, [101, 101, 90, 11, 401], 0), _row(20, [12], 1)]))
     shapes = [(*block.queries_SQ.shape, block.keys_SK.shape[1]) for block in blocks.blocks]

@@ -3,22 +3,29 @@
 import asyncio
 import contextlib
 import json
+import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from rookery import devices
 from rookery.config.trainer import AutobatchSettings, TrainerSettings
 from rookery.errors import InvalidInput, PeerFault, RookeryError, SetupError
 from services.trainer import autobatch, process
-from services.trainer.distributed.placement import device_named
+from services.trainer.__main__ import prepare
+from services.trainer.distributed.placement import computes_in_bf16, device_named, own_device
 from services.trainer.distributed.process_group import World
 from services.trainer.records.profile import FILE, Profile, saved_choice
 from services.trainer.training import optimizer as adam
+from services.trainer.training.policy_trainer import PolicyTrainer
 from services.trainer.versions import commits
+from tests import gpus
+from tests.gpus import uuid
 
 
 @pytest.mark.parametrize(
@@ -105,6 +112,58 @@ def test_other_weights_under_the_name_of_its_model_are_no_model_to_resume_with(t
     assert first.fingerprint()["model"] == known[0], "a trainer that runs has the weights it began with"
     assert first.model_dump() == settings.model_dump()
     assert all(name.startswith(f"{tmp_path}@sha256:") for name in known)
+
+
+def test_the_gpu_of_auto_can_be_set_in_the_training_thread(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """torch.cuda.set_device, which is torch's own here, refuses a device without an index."""
+    chosen: list[int] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch._C, "_cuda_setDevice", chosen.append, raising=False)
+    settings = own_device(TrainerSettings(model=Path("m"), run_dir=tmp_path))
+    policy: Any = SimpleNamespace(
+        device=device_named(settings.device), parameters=[torch.nn.Parameter(torch.ones(2))]
+    )
+    PolicyTrainer(settings, policy, World())
+    assert chosen == [0]
+
+
+@pytest.mark.parametrize(("capability", "in_bf16"), [((7, 5), False), ((8, 0), True), ((12, 0), True)])
+def test_a_gpu_without_bfloat16_trains_in_float32(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], in_bf16: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert computes_in_bf16("auto", torch.device("cuda:0")) is in_bf16
+
+
+@pytest.mark.parametrize(
+    ("visible", "device", "left", "place"),
+    [("2,3", "1", "3", 0), ("2,3", "auto", "2,3", 0), (None, uuid(1), uuid(1), 0), ("3,1", "1,0", "1,3", 1)],
+)
+def test_a_process_of_the_trainer_takes_its_card_before_torch_counts_them(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    visible: str | None,
+    device: str,
+    left: str,
+    place: int,
+) -> None:
+    gpus.install(monkeypatch, tmp_path / "driver", ["8.0"] * 4)
+    monkeypatch.setenv(devices.ORDER, devices.PCI)
+    monkeypatch.setenv(devices.VISIBLE, visible or "")
+    if visible is None:
+        monkeypatch.delenv(devices.VISIBLE)
+    monkeypatch.setattr(devices, "_positions", {})
+    monkeypatch.setenv("WORLD_SIZE", "2" if "," in device else "1")
+    monkeypatch.setenv("LOCAL_RANK", "1" if "," in device else "0")
+    settings = TrainerSettings(model=Path("m"), run_dir=tmp_path, device=device)
+    prepare(settings)
+    assert os.environ[devices.VISIBLE] == left
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(left.split(",")))
+    assert device_named(own_device(settings).device) == torch.device("cuda", place)
 
 
 def test_a_gpu_that_is_there_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

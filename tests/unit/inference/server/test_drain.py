@@ -29,7 +29,7 @@ async def test_shutting_waits_for_those_inside_and_holds_back_those_outside() ->
             order.append(f"{name} out")
 
     async def swap() -> None:
-        async with drainer.drained(within_s=60.0):
+        async with drainer.drained():
             order.append("shut")
             await settle()
             order.append("opens")
@@ -47,40 +47,80 @@ async def test_shutting_waits_for_those_inside_and_holds_back_those_outside() ->
     assert order == ["first in", "first out", "shut", "opens", "second in", "second out"]
 
 
-async def test_after_a_drain_that_took_too_long_new_requests_wait_for_the_next_one() -> None:
-    drainer, order = RequestDrainer(), list[str]()
+async def test_between_retries_no_request_is_admitted() -> None:
+    drainer, leave, admitted = RequestDrainer(least_s=0.01), asyncio.Event(), list[str]()
 
-    async def request() -> None:
+    async def request(name: str, until: asyncio.Event) -> None:
         async with drainer.admitted():
-            order.append("in")
+            admitted.append(name)
+            await until.wait()
 
-    async with drainer.admitted():
+    first = asyncio.create_task(request("first", leave))
+    await settle()
+    for _ in range(2):
         with pytest.raises(Unavailable, match=r"did not end within 0\.01 s: 1"):
-            async with drainer.drained(within_s=0.01):
-                pytest.fail("somebody is still inside")
-        late = asyncio.create_task(request())
-        await settle()
-        assert order == []
-    async with drainer.drained(within_s=60.0):
-        order.append("changed")
-    await late
-    assert order == ["changed", "in"]
+            async with drainer.drained():
+                pytest.fail("a request is in flight")
+    second = asyncio.create_task(request("second", leave))
+    await settle()
+    assert admitted == ["first"]
+    leave.set()
+    await first
+    async with drainer.drained():
+        assert admitted == ["first"]
+    await second
+    assert admitted == ["first", "second"]
 
 
-async def test_a_change_given_up_for_good_lets_requests_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain, "RETRY_S", 0.01)
+async def test_without_a_retry_requests_are_admitted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain, "HOLD_S", 0.01)
+    drainer = RequestDrainer(least_s=0.01)
+    async with drainer.admitted():
+        with pytest.raises(Unavailable):
+            async with drainer.drained():
+                pytest.fail("a request is in flight")
+        async with asyncio.timeout(60), drainer.admitted():
+            pass
+
+
+async def test_a_change_given_up_for_good_lets_requests_go_on() -> None:
+    drainer = RequestDrainer()
+    with pytest.raises(InvalidInput):
+        async with drainer.drained():
+            raise InvalidInput("a refused version is not tried again")
+    async with asyncio.timeout(60.0), drainer.admitted():
+        pass
+
+
+async def test_after_an_engine_that_was_not_idle_requests_wait_for_the_retry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(drain, "HOLD_S", 0.01)
     drainer = RequestDrainer()
     with pytest.raises(Unavailable):
-        async with drainer.drained(within_s=60.0):
+        async with drainer.drained():
             raise Unavailable("the engine is not idle")
+    assert not drainer._open.is_set()
     async with asyncio.timeout(60.0), drainer.admitted():
         pass
-    with pytest.raises(InvalidInput):
-        async with drainer.drained(within_s=60.0):
-            raise InvalidInput("a refused version is not tried again")
-    monkeypatch.setattr(drain, "RETRY_S", 600.0)
-    async with asyncio.timeout(60.0), drainer.admitted():
-        pass
+
+
+async def test_the_time_limit_follows_the_longest_recent_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    drainer, now = RequestDrainer(least_s=100.0), [0.0]
+    monkeypatch.setattr(drain.time, "monotonic", lambda: now[0])
+
+    async def answer(seconds: float) -> None:
+        async with drainer.admitted():
+            now[0] += seconds
+
+    limits = []
+    for seconds in (44, 175, 1, 1000):
+        await answer(seconds)
+        limits.append(drainer.limit_s)
+    assert limits == [100, 350, 350, drain.MOST_DRAIN_S]
+    for _ in range(256):
+        await answer(1)
+    assert drainer.limit_s == 100
 
 
 async def test_a_request_that_fails_has_left() -> None:
@@ -88,7 +128,7 @@ async def test_a_request_that_fails_has_left() -> None:
     with pytest.raises(ZeroDivisionError):
         async with drainer.admitted():
             raise ZeroDivisionError
-    async with drainer.drained(within_s=60.0):
+    async with drainer.drained():
         pass
 
 
@@ -104,7 +144,7 @@ async def test_only_posts_of_others_are_held_back() -> None:
         scope = {"type": kind, "method": method, "path": path}
         return asyncio.create_task(middleware(scope, None, None))  # type: ignore[arg-type]
 
-    async with drainer.drained(within_s=60.0):
+    async with drainer.drained():
         tasks = [ask("POST", "/v1/completions"), ask("POST", "/reload"), ask("POST", "/lease")]
         tasks.append(ask("GET", "/policy"))
         tasks.append(ask("", "", kind="lifespan"))

@@ -143,7 +143,9 @@ async def test_what_fails_leaves_it_as_it_was(
     engine.fault = RuntimeError("no memory on this machine")
     with pytest.raises(PeerFault, match="vLLM cannot sleep: no memory on this machine"):
         await client.sleep()
-    assert (await ask(client)).status_code == 200
+    held = ask(client)
+    await client.wake_up()  # the trainer gives up
+    assert (await held).status_code == 200
     await client.sleep()
     engine.fault = RuntimeError("CUDA out of memory")
     with pytest.raises(PeerFault, match="vLLM cannot wake up: CUDA out of memory"):
@@ -151,12 +153,16 @@ async def test_what_fails_leaves_it_as_it_was(
     waiting = ask(client)
     await client.wake_up()
     assert (await waiting).status_code == 200
-    monkeypatch.setattr("services.inference.server.sleep.DRAIN_S", 0.0)
+    monkeypatch.setattr(drain.RequestDrainer, "limit_s", 0.0)
     slow = ask(client)
     await eventually(lambda: engine.did[-1] == "asked", every_s=0.001)
     with pytest.raises(PeerFault, match="requests in flight did not end within 0 s: 1"):
         await client.sleep()
+    later = ask(client)
     assert (await slow).status_code == 200
+    assert not later.done(), "until the trainer gives up"
+    await client.wake_up()
+    assert (await later).status_code == 200
 
 
 async def test_a_server_that_may_not_sleep_says_so(

@@ -11,6 +11,7 @@ from rookery.config.inference import ServerSettings
 from rookery.errors import SetupError
 from rookery.hub import BOS, PLAIN_TEMPLATE, with_system_role
 from services.inference.server import vllm_command
+from tests import gpus
 from tests.certificates import Authority
 from tests.chat_models import MISTRAL_TEMPLATE
 from tests.hub import write_snapshot
@@ -46,12 +47,37 @@ def test_on_cpu_prompts_stay_whole_and_numbers_exact(model: Path) -> None:
     assert {"--enforce-eager", "--no-enable-chunked-prefill", "--enable-prefix-caching"} <= set(command)
 
 
-def test_on_gpu_the_type_is_bfloat16_and_the_card_is_the_one_asked_for(model: Path) -> None:
-    chosen = settings("--model", str(model), "--device", "1")
-    variables = vllm_command.environment(chosen, {}, cpu=False)
+@pytest.mark.parametrize(
+    ("capability", "flags", "dtype"),
+    [
+        ("8.0", [], "bfloat16"),
+        ("12.0", [], "bfloat16"),
+        ("7.5", [], "float16"),
+        ("7.5", ["--dtype", "float32"], "float32"),
+        ("[N/A]", [], "auto"),
+    ],
+)
+def test_on_a_gpu_the_type_is_what_the_card_can_compute(
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capability: str,
+    flags: list[str],
+    dtype: str,
+) -> None:
+    gpus.install(monkeypatch, tmp_path / "driver", ["9.0", capability])
+    chosen = settings("--model", str(model), "--device", "1", *flags)
+    assert option(vllm_command.command(chosen, port=1, cpu=False), "--dtype") == dtype
 
-    assert option(vllm_command.command(chosen, port=1, cpu=False), "--dtype") == "bfloat16"
-    assert variables["CUDA_VISIBLE_DEVICES"] == "1"
+
+def test_on_gpu_the_card_is_the_one_asked_for_within_the_visible_ones(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    chosen = settings("--model", str(model), "--device", "1")
+    variables = vllm_command.environment(chosen, {"CUDA_VISIBLE_DEVICES": "5,7"}, cpu=False)
+
+    assert (variables["CUDA_DEVICE_ORDER"], variables["CUDA_VISIBLE_DEVICES"]) == ("PCI_BUS_ID", "7")
     assert "--gpu-memory-utilization" not in vllm_command.command(chosen, port=1, cpu=False)
     half = settings("--model", str(model), "--gpu-memory", "0.45")
     assert option(vllm_command.command(half, port=1, cpu=False), "--gpu-memory-utilization") == "0.45"

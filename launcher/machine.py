@@ -1,4 +1,4 @@
-"""The GPUs and the CPU of this machine, asked without torch; which GPU serves and which trains."""
+"""The GPUs and the CPU of this machine, asked without torch, in words."""
 
 import importlib.util
 import os
@@ -9,17 +9,10 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-from rookery.errors import SetupError
-
 _TIMEOUT_S = 10.0
 
 OLDEST_DRIVERS = {12: 525, 13: 580}
 """The oldest NVIDIA driver for each CUDA, by their major versions (CUDA's release notes, table 3)."""
-
-
-def list_gpus() -> list[str]:
-    """A line about each GPU that the NVIDIA driver lists; none without a driver."""
-    return [line for line in _nvidia_smi("-L") if line.startswith("GPU ")]
 
 
 def _nvidia_smi(*arguments: str) -> list[str]:
@@ -88,23 +81,3 @@ def describe_compiler() -> str:
     if missing:
         parts.append(f"on GPUs Triton compiles when it runs: install {' '.join(missing)}")
     return "; ".join(parts)
-
-
-def count_gpus() -> int:
-    """The number of GPUs."""
-    return len(list_gpus())
-
-
-def place(device: str, *, preferred: int, gpus: int) -> str:
-    """The device setting of a service. `auto` becomes the preferred GPU if it exists, else the last GPU.
-
-    Without a GPU, `auto` is kept and the service chooses. Raises `SetupError` if there is no such GPU.
-
-    >>> [place("auto", preferred=1, gpus=gpus) for gpus in (0, 1, 2)]
-    ['auto', '0', '1']
-    """
-    if device == "auto":
-        return str(min(preferred, gpus - 1)) if gpus else "auto"
-    if device != "cpu" and int(device) >= gpus:
-        raise SetupError(f"no GPU {device}: this machine has {gpus} (nvidia-smi -L lists them)")
-    return device
