@@ -67,8 +67,8 @@ ServerDevices = Annotated[Devices, AfterValidator(_server_devices)]
 """Like `Device`, or several GPUs that share one model."""
 
 _TIMEOUT_S = 10.0
-_LISTED = re.compile(r"(?:GPU (\d+)|\s+MIG ).*\(UUID: ([^)]+)\)\s*")
-_MIG_GIB = re.compile(r"\d+g\.(\d+)gb")
+_LISTED = re.compile(r"(?:GPU (\d{1,4}):|\s+MIG )[^(]*\(UUID: ([^)]+)\)\s*")
+_MIG_GIB = re.compile(r"\d{1,2}g\.(\d{1,4})gb")
 
 _positions: dict[str, int] = {}
 """By name: the place of each device that `restrict` has left to this process."""

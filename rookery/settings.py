@@ -197,7 +197,8 @@ class Settings(BaseSettings):
     @classmethod
     def _variables(cls, name: str) -> list[str]:
         """The environment variables of a setting, the strongest first."""
-        bases = [base.variable(name) for base in cls.__mro__ if issubclass(base, Settings)]
+        settings = [base for base in cls.__mro__ if issubclass(base, Settings)]
+        bases = [base.variable(name) for base in settings if base.model_config["env_prefix"]]
         return [*dict.fromkeys(bases), *([shared_variable(name)] * (name in SHARED))]
 
     @classmethod

@@ -81,8 +81,9 @@ TARGETS = [
         up="/readyz",
     ),
     _target(
+        "redis",
         name="viewer",
-        argv=("services.viewer", "--runs-dir", "FOLDER"),
+        argv=("services.viewer", "--runs-dir", "FOLDER", "--redis-url", "REDIS"),
         paths=("/api/play/position", "/api/runs/one/ask", "/api/runs/one/groups", "/static/app.js"),
         access=ACCESS,
         endless=("/api/runs/{run}/events",),

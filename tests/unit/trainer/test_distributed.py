@@ -26,6 +26,7 @@ from services.trainer.batches.rows import Row, ScoredCompletion
 from services.trainer.distributed import process_group
 from services.trainer.distributed.placement import device_named, own_device
 from services.trainer.distributed.process_group import Follower, RankZero, World, join_processes
+from services.trainer.training.canary import CanaryScorer
 from services.trainer.training.policy_trainer import agreed, decode, encode, follow
 from services.trainer.training.statistics import MicroBatchStats, PendingStats
 from services.trainer.training.step import RunningState
@@ -159,7 +160,8 @@ def _step(number: int, state: RunningState) -> bytes:
     return encode("train_step", groups, step=number, state=state.as_json(), dry_run=False)
 
 
-def test_a_process_that_has_learned_otherwise_is_found_out() -> None:
+def test_a_process_that_has_learned_otherwise_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CanaryScorer, "of_base", lambda policy, model: None)  # no model folder here
     settings = _settings(baseline="ema", device="cpu")
     first = _step(0, RunningState())
     averages = updated_averages(None, [make_group(0, vocabulary=12).rewards], decay=settings.baseline_decay)
