@@ -68,6 +68,8 @@ def within_masks(
     geometric mean of their ratios is outside: the rejection `geometric` of verl's docs/algo/rollout_corr.md.
     Dropped tokens still count in the normaliser, as in IcePop. Masks have no gradient.
     """
+    if not any((*bounds.token_mask, *bounds.sequence_mask)):
+        return None
     within_N = torch.ones_like(log_ratio_N, dtype=torch.bool)
     means_N = _completion_means(log_ratio_N, completion_N)
     for (low, high), values_N in ((bounds.token_mask, log_ratio_N), (bounds.sequence_mask, means_N)):
@@ -75,7 +77,7 @@ def within_masks(
             within_N &= values_N >= math.log(low)
         if high:
             within_N &= values_N <= math.log(high)
-    return within_N if any((*bounds.token_mask, *bounds.sequence_mask)) else None
+    return within_N
 
 
 def _completion_means(values_N: torch.Tensor, completion_N: torch.Tensor) -> torch.Tensor:
@@ -110,35 +112,14 @@ def surrogate_losses(
     and 5), whose authors use no lower bound. The two differ only in their caps. Every token keeps its
     gradient; in PPO, clipped tokens lose it.
     """
-    surrogate = _unmasked(
-        objective,
-        logprobs_N,
-        behaviour_N,
-        advantages_N=advantages_N,
-        completion_N=completion_N,
-        bounds=bounds,
-    )
-    within_N = within_masks((logprobs_N - behaviour_N).detach(), completion_N, bounds)
-    if within_N is None:
-        return surrogate
-    return replace(surrogate, losses_N=surrogate.losses_N.where(within_N, 0.0), masked_N=~within_N)
-
-
-def _unmasked(
-    objective: ObjectiveName,
-    logprobs_N: torch.Tensor,
-    behaviour_N: torch.Tensor,
-    *,
-    advantages_N: torch.Tensor,
-    completion_N: torch.Tensor,
-    bounds: RatioBounds,
-) -> Surrogate:
     log_ratio_N = logprobs_N - behaviour_N
+    within_N = within_masks(log_ratio_N.detach(), completion_N, bounds)
     if objective in ("cispo", "reinforce"):
         ratio_N = _ratio(log_ratio_N.detach())
         losses_N = -ratio_N.clamp(max=bounds.cap) * advantages_N * logprobs_N
         never_N = torch.zeros_like(ratio_N, dtype=torch.bool)
-        return Surrogate(losses_N, ratio_N, low_N=never_N, high_N=ratio_N > bounds.cap, dual_N=never_N)
+        surrogate = Surrogate(losses_N, ratio_N, low_N=never_N, high_N=ratio_N > bounds.cap, dual_N=never_N)
+        return _masked(surrogate, within_N)
     if objective == "gspo":
         log_ratio_N = _completion_means(log_ratio_N, completion_N)
     ratio_N, low, high = _ratio(log_ratio_N), 1.0 - bounds.low, 1.0 + bounds.high
@@ -147,13 +128,21 @@ def _unmasked(
     dual_N = (advantages_N < 0) & (ratio_N.detach() > dual)
     losses_N = torch.where(dual_N, -dual * advantages_N, losses_N)
     ratio_N = ratio_N.detach()
-    return Surrogate(
+    surrogate = Surrogate(
         losses_N,
         ratio_N,
         low_N=(ratio_N < low) & (advantages_N < 0),
         high_N=(ratio_N > high) & (advantages_N > 0),
         dual_N=dual_N,
     )
+    return _masked(surrogate, within_N)
+
+
+def _masked(surrogate: Surrogate, within_N: torch.Tensor | None) -> Surrogate:
+    """Takes the losses of the tokens outside the masks away."""
+    if within_N is None:
+        return surrogate
+    return replace(surrogate, losses_N=surrogate.losses_N.where(within_N, 0.0), masked_N=~within_N)
 
 
 def _ratio(log_ratio_N: torch.Tensor) -> torch.Tensor:
