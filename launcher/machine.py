@@ -5,39 +5,25 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sysconfig
 from pathlib import Path
 
-_TIMEOUT_S = 10.0
+from rookery.devices import nvidia_smi, output_lines
 
 OLDEST_DRIVERS = {12: 525, 13: 580}
 """The oldest NVIDIA driver for each CUDA, by their major versions (CUDA's release notes, table 3)."""
 
 
-def _nvidia_smi(*arguments: str) -> list[str]:
-    tool = shutil.which("nvidia-smi")
-    return _output_lines([tool, *arguments]) if tool else []
-
-
-def _output_lines(command: list[str]) -> list[str]:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return done.stdout.splitlines()
-
-
 def describe_gpus() -> list[str]:
     """Each GPU with its memory and compute capability; none without a driver."""
-    rows = _nvidia_smi("--query-gpu=index,name,memory.total,compute_cap", "--format=csv,noheader")
+    rows = nvidia_smi("--query-gpu=index,name,memory.total,compute_cap", "--format=csv,noheader")
     parts = [row.split(", ") for row in rows if row.count(", ") == 3]
     return [f"{index}: {name}, {memory}, compute capability {cap}" for index, name, memory, cap in parts]
 
 
 def describe_driver() -> str:
     """The version of NVIDIA's driver, and whether the installed torch can use it."""
-    rows = _nvidia_smi("--query-gpu=driver_version", "--format=csv,noheader")
+    rows = nvidia_smi("--query-gpu=driver_version", "--format=csv,noheader")
     if not rows or not rows[0][:1].isdigit():
         return "none"
     version, cuda = rows[0], cuda_of_torch()
@@ -72,7 +58,7 @@ def describe_cpu(facts: Path = Path("/proc/cpuinfo")) -> str:
 def describe_compiler() -> str:
     """The C compiler and the headers of Python with which Triton compiles on GPUs, or what is missing."""
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
-    versions = _output_lines([compiler, "--version"]) if compiler else []
+    versions = output_lines(compiler, "--version") if compiler else []
     header = Path(sysconfig.get_path("include"), "Python.h")
     python = f"python{sysconfig.get_python_version()}-dev"
     missing = [] if versions else ["gcc", "libc6-dev"]

@@ -395,13 +395,15 @@ def _device(name: str, settings: UpSettings) -> str:
     serving, trainers = settings.inference_device.split(","), settings.trainer_device.split(",")
     if name == "inference":
         serving = ["auto"] if _leaves_the_cpu(settings) else serving
-        return ",".join(devices.place(own, preferred=0, package="vllm", taken=trainers) for own in serving)
+        return ",".join(
+            devices.place(device, preferred=0, package="vllm", taken=trainers) for device in serving
+        )
     if name == "reward-model" and "cpu" in trainers:
         return "cpu"
     if name == "reward-model":  # a GPU of its own, else the trainer's
         taken = _device("inference", settings).split(",")
         return devices.place("auto", preferred=2, package="torch", taken=taken)
-    return ",".join(devices.place(own, preferred=1, package="torch", taken=serving) for own in trainers)
+    return ",".join(devices.place(device, preferred=1, package="torch", taken=serving) for device in trainers)
 
 
 def _leaves_the_cpu(settings: UpSettings) -> bool:

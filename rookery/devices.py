@@ -90,7 +90,7 @@ class Gpu:
 def list_gpus() -> list[Gpu]:
     """The cards that the NVIDIA driver lists, each followed by its MIG devices; none without a driver."""
     gpus: list[Gpu] = []
-    for line in _nvidia_smi("-L"):
+    for line in nvidia_smi("-L"):
         match = _LISTED.fullmatch(line)
         if match and (match[1] or gpus):
             gpus.append(Gpu(line.strip(), match[2], int(match[1] or gpus[-1].index)))
@@ -133,7 +133,7 @@ def place(device: str, *, preferred: int, package: str, taken: Collection[str] =
         return gpus[min(preferred, len(gpus) - 1)] if gpus else "auto"
     if device != "cpu":
         if not usable_gpus():
-            raise SetupError(f"no GPU {device}: {_owner(os.environ)} 0 {_where(os.environ)}")
+            raise _missing(device, 0, os.environ)
         entry(device)
         if cpu_build:
             raise SetupError(f"GPU {device}: the installed {package} is a CPU build")
@@ -160,13 +160,13 @@ def entry(name: str, variables: Mapping[str, str] = os.environ) -> str:
             return value
         if entries is None and not cards:
             return name  # a container may have cards without nvidia-smi: CUDA itself says if there is none
-        raise SetupError(f"no GPU {name}: {_owner(variables)} {len(choices)} {_where(variables)}")
+        raise _missing(name, len(choices), variables)
     if entries is not None:
         matches = [e for e in entries if any(i.startswith(name) for i in _ids(e, gpus))]
     else:
         matches = [gpu.uuid for gpu in gpus if gpu.uuid.startswith(name)] if gpus else [name]
     if len(matches) != 1:
-        raise SetupError(f"{len(matches)} GPUs are named {name}: {_where(variables)}")
+        raise SetupError(f"{len(matches)} GPUs are named {name}: {_hint(variables)}")
     return matches[0]
 
 
@@ -200,7 +200,7 @@ def position(name: str) -> int:
 
 def capability(device: str, variables: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
     """The compute capability of a GPU, for `auto` of the first one; None if nvidia-smi does not tell it."""
-    major, _, minor = (_asked(device, "compute_cap", variables) or "").partition(".")
+    major, _, minor = (_query(device, "compute_cap", variables) or "").partition(".")
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
 
 
@@ -210,7 +210,7 @@ def memory_gib(device: str, variables: Mapping[str, str] = os.environ) -> float 
     if gpu and gpu.is_part:
         size = _MIG_GIB.search(gpu.line)
         return float(size[1]) if size else None
-    mib = _asked(device, "memory.total", variables) or ""
+    mib = _query(device, "memory.total", variables) or ""
     return int(mib) / 1024 if mib.isdigit() else None
 
 
@@ -218,7 +218,7 @@ def is_cpu_build(package: str) -> bool:
     """Whether the installed torch or vLLM was built for the CPU. False if it is not installed."""
     if any(importlib.metadata.distributions(name=f"{package}-cpu")):
         return True
-    return any("cpu" in found.version for found in importlib.metadata.distributions(name=package))
+    return any("cpu" in build.version for build in importlib.metadata.distributions(name=package))
 
 
 def _gpu(device: str, variables: Mapping[str, str]) -> Gpu | None:
@@ -230,12 +230,12 @@ def _gpu(device: str, variables: Mapping[str, str]) -> Gpu | None:
     return next((g for g in gpus if value == str(g.index) or g.uuid.startswith(value)), None)
 
 
-def _asked(device: str, field: str, variables: Mapping[str, str]) -> str | None:
+def _query(device: str, field: str, variables: Mapping[str, str]) -> str | None:
     """One field of the card of a device, in the words of nvidia-smi."""
     gpu = _gpu(device, variables)
     if gpu is None:
         return None
-    lines = _nvidia_smi(f"--query-gpu={field}", "--format=csv,noheader,nounits", "-i", str(gpu.index))
+    lines = nvidia_smi(f"--query-gpu={field}", "--format=csv,noheader,nounits", "-i", str(gpu.index))
     return lines[0].strip() if lines else None
 
 
@@ -263,23 +263,25 @@ def _check_order(variables: Mapping[str, str]) -> None:
         )
 
 
-def _owner(variables: Mapping[str, str]) -> str:
+def _missing(name: str, count: int, variables: Mapping[str, str]) -> SetupError:
     visible = variables.get(VISIBLE)
-    return "this machine has" if visible is None else f"{VISIBLE}={visible[:QUOTED_CHARS]} has"
+    owner = "this machine" if visible is None else f"{VISIBLE}={visible[:QUOTED_CHARS]}"
+    return SetupError(f"no GPU {name}: {owner} has {count} {_hint(variables)}")
 
 
-def _where(variables: Mapping[str, str]) -> str:
+def _hint(variables: Mapping[str, str]) -> str:
     return f"(nvidia-smi -L lists them{'' if VISIBLE not in variables else f', {VISIBLE} selects'})"
 
 
-def _nvidia_smi(*arguments: str) -> list[str]:
-    """The lines of its answer; none if there is no nvidia-smi, or it fails."""
+def nvidia_smi(*arguments: str) -> list[str]:
+    """The lines of its answer, asked once; none if there is no nvidia-smi, or it fails."""
     tool = shutil.which("nvidia-smi")
-    return _run(tool, *arguments) if tool else []
+    return output_lines(tool, *arguments) if tool else []
 
 
 @cache
-def _run(tool: str, *arguments: str) -> list[str]:
+def output_lines(tool: str, *arguments: str) -> list[str]:
+    """What a program prints; nothing if it fails, or takes more than ten seconds."""
     try:
         done = subprocess.run(
             [tool, *arguments], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False

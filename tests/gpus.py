@@ -55,5 +55,5 @@ def install(
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     for name in (devices.ORDER, devices.VISIBLE):
         monkeypatch.delenv(name, raising=False)
-    devices._run.cache_clear()  # of an earlier folder of this name
+    devices.output_lines.cache_clear()  # of an earlier folder of this name
     monkeypatch.setattr(devices, "is_cpu_build", lambda package: build == "cpu")

@@ -36,8 +36,8 @@ MOST_DRAIN_S = 600.0
 """Longest time limit for the requests in flight: what clients wait for an answer."""
 
 HOLD_S = 35.0
-"""How long new requests still wait after the limit, for the retry to begin: the trainer's pauses between
-calls of /sleep are 30 s at most, and the policy record is read every second."""
+"""How long new requests still wait after a change that failed, for the retry to begin: the trainer's pauses
+between calls of /sleep are 30 s at most, and the policy record is read every second."""
 
 _RECENT = 256
 """Number of answers whose times decide the limit."""
