@@ -55,6 +55,7 @@ def demo(given: DemoSettings, console: Console | None = None) -> int:
         )
         end = session.train()
         if end is End.INTERRUPT:
+            session.say(f"{session.steps_done} steps. Go on with: {settings.command_to_go_on}")
             return INTERRUPTED
         session.say(f"{end} after {session.steps_done} steps; evaluating")
         session.stop("rollouts", "trainer", "feed")

@@ -38,13 +38,14 @@ _REWARD_MODEL_CARD = "reward_model.json"
 """The file by which a reward model is recognised."""
 
 STAGES = (
-    ("redis", "reward-model"),
+    ("redis", "reward-model", "viewer"),
     ("feed", "archive", "reward", "trainer", "inference", "arena"),
-    ("rollouts", "viewer"),
+    ("rollouts",),
 )
-"""A stage starts once the previous one is ready. Trainer and inference share a stage, because inference
-becomes ready only when the trainer has published its first policy. The arena becomes ready when it has leased
-that policy, which would otherwise be gone after a few steps."""
+"""A stage starts once the previous one is ready, but none waits for the viewer, whose address `rookery up`
+prints first. Trainer and inference share a stage, because inference becomes ready only when the trainer has
+published its first policy. The arena becomes ready when it has leased that policy, which would otherwise be
+gone after a few steps."""
 
 
 @dataclass(frozen=True)

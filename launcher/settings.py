@@ -111,6 +111,11 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
         return shlex.join([self.run, *(["--runs-dir", str(self.runs_dir)] * (self.runs_dir != default))])
 
     @property
+    def command_to_go_on(self) -> str:
+        """The command that continues the run."""
+        return f"rookery {self.table()} --run {self.flags_to_find_it}"
+
+    @property
     def feed_source(self) -> str:
         """`source` as the feed reads it: absolute, if it is a path."""
         return self.source if self.generated or is_url(self.source) else str(shipped(self.source).resolve())

@@ -46,11 +46,7 @@ def up(requested: UpSettings, console: Console | None = None) -> int:
             session.stop("rollouts", "trainer", "feed")
             session.finish_evaluation()
         session.stop()
-    console.print(
-        f"{session.steps_done} steps. Go on with: rookery up --run {settings.flags_to_find_it}",
-        soft_wrap=True,
-        highlight=False,
-    )
+    session.say(f"{session.steps_done} steps. Go on with: {settings.command_to_go_on}")
     return INTERRUPTED if end is End.INTERRUPT else 0
 
 
