@@ -48,7 +48,7 @@ class EvaluationSettings(PositionSettings):
     players: CliPositionalArg[Specs]
     """The players, such as model:models/rook-tiny run:demo@42 stockfish,nodes=100."""
     sections: str = "positions,reasoning"
-    """Which sections, separated by commas: positions, reasoning, puzzles, suites, matches."""
+    """Which sections, separated by commas: positions, reasoning, puzzles, suites, chessqa, matches."""
     styles: bool = False
     """Ask language models in each of the seven position formats too."""
     puzzles: tuple[ShippedPath, ...] = ()
@@ -57,6 +57,12 @@ class EvaluationSettings(PositionSettings):
     """Maximum number of puzzles from each file."""
     suites: tuple[Path, ...] = ()
     """Test suites in EPD with bm or am. Repeatable."""
+    chessqa: tuple[Path, ...] = ()
+    """Files of ChessQA's questions, such as structural.jsonl. Repeatable."""
+    chessqa_count: PositiveInt = 100
+    """Maximum number of ChessQA's questions of each type."""
+    chessqa_context: bool = False
+    """Give ChessQA's questions the list of pieces and of legal moves."""
 
 
 class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_EVALUATE_"):
@@ -87,10 +93,12 @@ class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_E
             raise ValueError("the section puzzles needs --puzzles")
         if "suites" in self.asks and not self.suites:
             raise ValueError("the section suites needs --suites")
+        if "chessqa" in self.asks and not self.chessqa:
+            raise ValueError("the section chessqa needs --chessqa")
         return self
 
 
-SECTIONS = frozenset({"positions", "reasoning", "puzzles", "suites", "matches"})
+SECTIONS = frozenset({"positions", "reasoning", "puzzles", "suites", "chessqa", "matches"})
 
 
 class WatchSettings(QuestionSettings, RunSettings, env_prefix="ARENA_"):
