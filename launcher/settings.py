@@ -161,8 +161,9 @@ class DemoSettings(UpSettings, env_prefix="DEMO_"):
 
     steps: PositiveInt | None = 60
     """Training steps."""
-    minutes: PositiveFloat | None = 10.0
-    """Stop training after this many minutes, even if --steps is not reached."""
+    minutes: PositiveFloat | None = 8.0
+    """How long all of it may take, about. A slow machine trains fewer steps, but 30, and evaluates on fewer
+    positions and openings, but 200 and 10. It says so."""
     eval_positions: PositiveInt = 1000
     """Held-out positions to compare the two policies on; at most as many mates in one."""
     eval_samples: PositiveInt = 1
