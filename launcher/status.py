@@ -20,7 +20,7 @@ from launcher.services import SERVICES
 from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
-from rookery.remote import find_run
+from rookery.remote import FolderPath, PathOrUrl, find_run
 from rookery.settings import RedisUrl
 from rookery.terminal import SafeConsole
 
@@ -28,9 +28,9 @@ from rookery.terminal import SafeConsole
 class RunPlace(AccessSettings, env_prefix="STATUS_"):
     """Which run a command looks at. The variables are those of `rookery status` for all of these commands."""
 
-    run: CliPositionalArg[str] = ""
+    run: CliPositionalArg[PathOrUrl] = ""
     """The run, by name or folder. Default: the one started last in --runs-dir; `default` with --redis-url."""
-    runs_dir: Path = Path("runs")
+    runs_dir: FolderPath = Path("runs")
     """Folder in which `rookery up` keeps its runs."""
     redis_url: RedisUrl | None = None
     """Redis of the run. Default: read from the run's folder."""
