@@ -44,7 +44,7 @@ class CapacitySettings(Settings, env_prefix="PLAN_"):
 
     preset: str | None = None
     """Preset of a run, whose model, sizes and memory to compute."""
-    model: str = ""
+    model: PathOrUrl = ""
     """Model whose memory to compute: a directory or a Hugging Face id."""
     gpu_memory: tuple[PositiveFloat, ...] = (16, 24, 48, 80)
     """GiB of the GPUs of --model or --preset. Repeatable."""

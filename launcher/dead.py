@@ -12,6 +12,7 @@ from rich.text import Text
 from launcher.status import RunPlace
 from rookery.codec import decode_group, decode_position
 from rookery.errors import NotFound, SetupError, WireError
+from rookery.remote import PathOrUrl
 from rookery.streams import DeadLetter, RunStreams
 from rookery.terminal import SafeConsole
 
@@ -25,7 +26,7 @@ class DeadSettings(RunPlace):
     dropped as stale. `drop` deletes entries; they stay counted as dead.
     """
 
-    run: str = ""
+    run: PathOrUrl = ""
     """The run, by name or folder. Default: the one started last in --runs-dir; `default` with --redis-url."""
     action: CliPositionalArg[Literal["list", "show", "replay", "drop"]]
     """What to do."""

@@ -31,6 +31,7 @@ from rookery.engines import find_engine
 from rookery.errors import RookeryError, SetupError, cause_message
 from rookery.masking import mask_setting, mask_text, mask_values
 from rookery.plots.steps import METRICS_FILE
+from rookery.remote import OutputPath
 from rookery.streams import RunStreams
 from rookery.terminal import SafeConsole
 
@@ -84,7 +85,7 @@ class DoctorSettings(RunPlace):
     streams are left out; only the reasons of dead letters are kept.
     """
 
-    out: Path | None = None
+    out: OutputPath | None = None
     """The file to write. Default: rookery-doctor-RUN.tar.gz, or rookery-doctor.tar.gz without a run."""
 
 

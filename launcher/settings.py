@@ -18,7 +18,7 @@ from rookery.config.data import SAMPLE
 from rookery.devices import Devices, ServerDevices
 from rookery.errors import QUOTED_CHARS, SetupError
 from rookery.prompt import StyleName
-from rookery.remote import PathOrUrl, is_url, shipped
+from rookery.remote import FolderPath, PathOrUrl, is_url, shipped
 from rookery.settings import HIGHEST_PORT, Assignments, PresetSettings, RedisUrl
 
 _ASSIGNABLE = [name for name in SERVICES if name != "data"]
@@ -34,7 +34,7 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
     own variables (TRAINER_..., REWARD_...).
     """
 
-    model: str = "models/rook-tiny"
+    model: PathOrUrl = "models/rook-tiny"
     """Model to start from: a directory, a Hugging Face id, or the URL of a folder, as s3://bucket/sft/model."""
     source: PathOrUrl = SAMPLE
     """Games to draw positions from: a file (.pgn, .pgn.zst, .gz or .bz2) or its URL. Or `generated`:
@@ -42,7 +42,7 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
     answers: .txt, .jsonl or .parquet."""
     max_positions: NonNegativeInt = 0
     """Train on so many different positions, again and again. 0: ever new ones."""
-    runs_dir: Path = Path("runs")
+    runs_dir: FolderPath = Path("runs")
     """Folder with one folder for each run."""
     run: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")
     """Name of the run, or its folder in --runs-dir. An existing run is resumed. Default: a new name."""
@@ -73,7 +73,7 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
     """Whether a model that can think, such as Qwen3, does. Default: as its chat template has it."""
     nodes: PositiveInt = 1000
     """Stockfish nodes per search."""
-    reward_model: Path | None = None
+    reward_model: FolderPath | None = None
     """Reward model to serve, a directory that `rookery reward-model` wrote. Choose how it counts with --set
     reward.scheme=model, or a sum such as delta+0.5*model."""
     engines: PositiveInt | None = None

@@ -23,7 +23,7 @@ from rookery.errors import SetupError
 from rookery.folder_lock import is_locked
 from rookery.masking import mask_setting
 from rookery.plots.steps import METRICS_FILE, read_strength
-from rookery.remote import find_run
+from rookery.remote import FolderPath, PathOrUrl, find_run
 from rookery.settings import RedisUrl
 from rookery.terminal import SafeConsole
 
@@ -31,9 +31,9 @@ from rookery.terminal import SafeConsole
 class RunPlace(AccessSettings, env_prefix="STATUS_"):
     """Which run a command looks at. The variables are those of `rookery status` for all of these commands."""
 
-    run: CliPositionalArg[str] = ""
+    run: CliPositionalArg[PathOrUrl] = ""
     """The run, by name or folder. Default: the one started last in --runs-dir; `default` with --redis-url."""
-    runs_dir: Path = Path("runs")
+    runs_dir: FolderPath = Path("runs")
     """Folder in which `rookery up` keeps its runs."""
     redis_url: RedisUrl | None = None
     """Redis of the run. Default: read from the run's folder."""

@@ -30,6 +30,7 @@ from rookery.command_line import INTERRUPTED
 from rookery.errors import RookeryError, SetupError
 from rookery.folder_lock import is_locked, locked
 from rookery.processes.child import Watchdog
+from rookery.remote import FolderPath, PathOrUrl
 from rookery.settings import Assignments, Settings
 from rookery.terminal import SafeConsole
 
@@ -194,9 +195,9 @@ class PipelineSettings(Settings, env_prefix="PIPELINE_"):
     """Run this step only, by number or name. Repeatable."""
     force: bool = False
     """Run steps even if they are up to date."""
-    out: Path | None = None
+    out: FolderPath | None = None
     """Folder of the outputs. Default: runs/pipelines/NAME."""
-    store: str = ""
+    store: PathOrUrl = ""
     """URL of a copy of that folder, such as s3://bucket/prefix, for steps that run on several machines."""
     mlflow: bool = False
     """Record the pipeline in MLflow: a run, a child for each step, and the trainings below them."""

@@ -17,7 +17,7 @@ from rookery.config.conditions import (
 )
 from rookery.devices import Device, Devices
 from rookery.prompt import StyleName
-from rookery.remote import PathOrUrl
+from rookery.remote import FolderPath, PathOrUrl
 from rookery.settings import Port, PresetSettings
 
 ADAPTER_LR = 2e-4
@@ -55,9 +55,9 @@ class FinetuneSettings(
     """Model to start from: a directory, a Hugging Face id or a URL such as s3://bucket/sft/model."""
     data: PathOrUrl
     """Training data."""
-    out: Path
+    out: FolderPath
     """Folder for model/, metrics.jsonl and the checkpoint."""
-    store: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
+    store: PathOrUrl = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
     """URL, of this run alone, for a copy of the result (model/, adapters/, metrics and reports), such as s3://bucket/sft."""
     steps: PositiveInt = 2000
     """Optimizer steps."""
