@@ -172,10 +172,11 @@ def load_quantised(path: Path, *, bits: int, dtype: torch.dtype, device: torch.d
     return model
 
 
-def experts_of(model: Any) -> list[torch.nn.Parameter]:
-    """Returns the weights of the experts of a mixture: one tensor [experts, out, in] for those of a layer."""
+def experts_of(model: Any) -> dict[str, torch.nn.Parameter]:
+    """Returns the weights of the experts of a mixture by name: a tensor [experts, out, in] for those of a
+    layer."""
     convolutions = {id(module.weight) for module in model.modules() if isinstance(module, torch.nn.Conv1d)}
-    return [p for p in model.parameters() if p.ndim == 3 and id(p) not in convolutions]
+    return {name: p for name, p in model.named_parameters() if p.ndim == 3 and id(p) not in convolutions}
 
 
 def config_without_dropout(path: Path) -> Any:

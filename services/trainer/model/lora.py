@@ -6,6 +6,7 @@ reward model's server nor a policy whose weights are all trained needs it.
 
 import json
 import logging
+import re
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -68,10 +69,11 @@ def with_adapter(
             f"experts of a {type(model).__name__}, which is not supported: use "
             f"lora_targets={','.join(sorted(linear - moved))}"
         )
-    if experts := sum(weight.numel() for weight in experts_of(model)):
+    if experts := experts_of(model):
+        names = {re.sub(r"\.\d+\.", ".N.", name) for name in experts}
         logger.warning(
-            "--lora-targets %s: the experts of a %s, %d weights, get no adapter",
-            targets, type(model).__name__, experts,
+            "--lora-targets %s: the experts of a %s get no adapter: %s, %d weights",
+            targets, type(model).__name__, ", ".join(sorted(names)), sum(p.numel() for p in experts.values()),
         )  # fmt: skip
     return adapted
 

@@ -78,7 +78,7 @@ def count_weights(model: Any) -> WeightCounts:
     for p in matrices:
         # Two weights of 4 bits are one number; `quant_state` has the shape of their matrix.
         sizes[p.requires_grad] += math.prod(getattr(getattr(p, "quant_state", None), "shape", p.shape))
-    for p in experts_of(model):
+    for p in experts_of(model).values():
         sizes[p.requires_grad] += p[0].numel() * int(getattr(config, "num_experts_per_tok", 1))
     return WeightCounts(
         frozen=sizes[False],
