@@ -111,8 +111,12 @@ class SftSettings(FinetuneSettings, env_prefix="SFT_", help_group="sft"):
         "eval_every": When("eval_data", but=(None,)),
         "eval_examples": When("eval_data", but=(None,)),
         "attention": When("row_tokens", (0,)),
+        "adapter": When("lora_rank", but=(0,)),
     }
 
+    adapter: str = ""
+    """Run of the same base whose adapter is trained further: a name, folder or URL, and the version after
+    an @."""
     data: PathOrUrl
     """JSON lines of {"messages": [...]} that end with the assistant's; or Parquet with the columns messages,
     or prompt and answer, or prompt and chosen. A path, or s3://bucket/key."""
