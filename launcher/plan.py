@@ -416,11 +416,8 @@ def _leaves_the_cpu(settings: UpSettings) -> bool:
 
 
 def _shared_gpu(settings: UpSettings) -> str | None:
-    """The GPU on which the run serves and trains; None if they have different devices, or a CPU.
-
-    Raises:
-        SetupError: the trainer has several, with the server's among them.
-    """
+    """The GPU on which the run serves and trains; None if they have different devices, or a CPU. Raises
+    `SetupError` if the trainer has several, with the server's among them."""
     served, trained = _device("inference", settings), _device("trainer", settings)
     if served in devices.CPU or trained.split(",")[0] in devices.CPU:
         return None

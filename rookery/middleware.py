@@ -49,9 +49,7 @@ class BodyLimit:
 
 def few_fields(body: object) -> object:
     """Returns `body`, unless it is an object with more than `MAX_FIELDS` fields, which raises a ValueError.
-
-    pydantic describes every unknown field, which would take half a minute for a million of them.
-    """
+    pydantic describes every unknown field, which would take half a minute for a million of them."""
     if isinstance(body, dict) and len(body) > MAX_FIELDS:
         raise ValueError(f"{len(body)} fields: at most {MAX_FIELDS}")
     return body

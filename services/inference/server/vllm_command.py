@@ -116,11 +116,8 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
 
 
 def check_flags(settings: ServerSettings) -> None:
-    """Checks the flags of `--vllm` with vLLM's own parser, whose import takes seconds.
-
-    Raises:
-        SetupError: vLLM has no such flag, or the flag no such value.
-    """
+    """Checks the flags of `--vllm` with vLLM's own parser, whose import takes seconds. Raises `SetupError` if
+    vLLM has no such flag, or the flag no such value."""
     words = shlex.split(settings.vllm)
     if not words:
         return
