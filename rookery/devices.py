@@ -267,6 +267,11 @@ def _hint(variables: Mapping[str, str]) -> str:
     return f"(nvidia-smi -L lists them{'' if VISIBLE not in variables else f', {VISIBLE} selects'})"
 
 
+def usable_cores() -> int:
+    """How many cores of the CPU this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def nvidia_smi(*arguments: str) -> list[str]:
     """The lines of its answer, asked once; none if there is no nvidia-smi, or it fails."""
     tool = shutil.which("nvidia-smi")

@@ -74,15 +74,16 @@ class RequireToken:
         self._app, self._access = app, access
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] == "lifespan" or self._access.is_open(scope["path"]) or self._has_token(scope):
+        if (
+            scope["type"] == "lifespan"
+            or self._access.is_open(scope["path"])
+            or self._access.admits(_header(scope, b"authorization"))
+        ):
             await self._app(scope, receive, send)
         else:
             error = Unauthorized(f"{scope.get('method', 'GET')} {scope['path']}")
             headers = {"WWW-Authenticate": 'Bearer realm="rookery"'}
             await _refuse(error, scope, receive, send=send, headers=headers)
-
-    def _has_token(self, scope: "Scope") -> bool:
-        return self._access.admits(_header(scope, b"authorization"))
 
 
 class RequireLocalHost:
