@@ -35,9 +35,12 @@ _RELOAD_TIMEOUT_S = 120.0
 
 
 def demo(given: DemoSettings, console: Console | None = None) -> int:
-    """Trains, evaluates and writes the report. Returns the exit status. Raises `SetupError` if a service
-    cannot start (the message says what to change); `RookeryError` if a service crashed too often, or the
-    evaluation failed."""
+    """Trains, evaluates and writes the report. Returns the exit status.
+
+    Raises:
+        SetupError: a service cannot start; the message says what to change.
+        RookeryError: a service crashed too often, or the evaluation failed.
+    """
     console = console or SafeConsole()
     settings = settle_settings(given)
     with Session(settings, console) as session:
