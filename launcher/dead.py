@@ -35,13 +35,8 @@ class DeadSettings(RunPlace):
 
 
 def dead(settings: DeadSettings, console: Console | None = None) -> int:
-    """Runs one action and returns the exit status.
-
-    Raises:
-        NotFound: there is no such entry.
-        SetupError: the ids are missing, or there is no such run.
-        Unavailable: its Redis does not answer.
-    """
+    """Runs one action and returns the exit status. Raises `NotFound` if there is no such entry; `SetupError`
+    if the ids are missing, or there is no such run; `Unavailable` if its Redis does not answer."""
     console = console or SafeConsole(highlight=False, soft_wrap=True)
     place = settings.place()
     with closing(RunStreams(place["redis_url"], place["run"], once=True)) as run:

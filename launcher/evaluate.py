@@ -60,12 +60,9 @@ class EvaluateSettings(EvaluationSettings, env_prefix="EVALUATE_"):
 
 
 def evaluate(settings: EvaluateSettings, console: Console | None = None) -> int:
-    """Evaluates, and writes the report. Returns the exit status.
-
-    Raises:
-        SetupError: a player or the positions cannot be found, or a service does not start.
-        RookeryError: the arena failed; it has said why.
-    """
+    """Evaluates, and writes the report. Returns the exit status. Raises `SetupError` if a player or the
+    positions cannot be found, or a service does not start; `RookeryError` if the arena failed (it has said
+    why)."""
     console = console or SafeConsole()
     groups, served = batches(settings.players), dict[str, str]()
     asked = set(settings.sections.split(","))

@@ -15,12 +15,9 @@ from rookery.terminal import SafeConsole
 
 
 def up(requested: UpSettings, console: Console | None = None) -> int:
-    """Runs training, displays its progress and stops all services. Returns the exit status.
-
-    Raises:
-        SetupError: a service cannot start; the message says what to change.
-        RookeryError: a service crashed too often.
-    """
+    """Runs training, displays its progress and stops all services. Returns the exit status. Raises
+    `SetupError` if a service cannot start (the message says what to change); `RookeryError` if a service
+    crashed too often."""
     console = console or SafeConsole()
     settings = settle_settings(requested)
     with Session(settings, console) as session:

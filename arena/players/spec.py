@@ -29,12 +29,8 @@ _OMITTED = "(seed|temperature|top_p|max_tokens)"
 
 
 def make_player(spec: str) -> Player:
-    """The player that `spec` describes.
-
-    Raises:
-        InvalidInput: no such kind or option, or a wrong value.
-        SetupError: an engine or an API key is missing. Both quote the spec.
-    """
+    """The player that `spec` describes. Raises `InvalidInput` if there is no such kind or option, or a wrong
+    value; `SetupError` if an engine or an API key is missing. Both quote the spec."""
     head, *parts = spec.split(",")
     is_address = head.startswith(("http://", "https://"))
     kind, separator, place = ("http", ":", head) if is_address else head.partition(":")

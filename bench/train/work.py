@@ -72,10 +72,8 @@ TARGETS = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Training on `groups` groups of `group` completions a step, `group` sequences a forward pass.
-
-    The model is a Qwen3 with random weights.
-    """
+    """Training on `groups` groups of `group` completions a step, `group` sequences a forward pass. The model
+    is a Qwen3 with random weights."""
 
     name: str
     model: str

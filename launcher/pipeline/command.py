@@ -44,14 +44,9 @@ def run_steps(
     force: bool = False,
     store: str = "",
 ) -> None:
-    """Runs those of `steps` that are not up to date, in order. A step that was interrupted goes on.
-
-    `store` is the URL of a copy of the pipeline's folder, for steps that run on several machines.
-
-    Raises:
-        SetupError: a file that a step reads is missing.
-        RookeryError: a step failed; the message has its command.
-    """
+    """Runs those of `steps` that are not up to date, in order. A step that was interrupted goes on. `store`
+    is the URL of a copy of the pipeline's folder, for steps that run on several machines. Raises `SetupError`
+    if a file that a step reads is missing; `RookeryError` if a step failed (the message has its command)."""
     written = {str(output): step for step in pipeline.steps for output in step.outputs}
     for step in steps:
         for path in step.reads:

@@ -51,12 +51,9 @@ class MergeSettings(Settings, env_prefix="MERGE_"):
 
 
 def run(settings: MergeSettings) -> None:
-    """Writes the model directory. It appears only when it is complete.
-
-    Raises:
-        InvalidInput: the base model has other weights than the run's, or the run is of a reward model.
-        SetupError: there is no such run, version or base model; `out` exists or cannot be written.
-    """
+    """Writes the model directory. It appears only when it is complete. Raises `InvalidInput` if the base
+    model has other weights than the run's, or the run is of a reward model; `SetupError` if there is no such
+    run, version or base model, or `out` exists or cannot be written."""
     import torch
 
     from services.trainer.model.policies import tokenizer_files

@@ -43,12 +43,8 @@ class PushSettings(Settings, env_prefix="PUSH_"):
 
 
 def run(settings: PushSettings) -> None:
-    """Merges, writes the card and uploads both in one commit.
-
-    Raises:
-        SetupError: there is no such run, version or report; or the Hub refuses the token or the name.
-        PeerFault: the Hub does not answer.
-    """
+    """Merges, writes the card and uploads both in one commit. Raises `SetupError` if there is no such run,
+    version or report, or the Hub refuses the token or the name; `PeerFault` if the Hub does not answer."""
     from httpx import HTTPError
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError

@@ -35,10 +35,8 @@ class CommandSettings(Settings):
     """The base of all."""
 
     def recipe(self, kind: type[R], **more: Any) -> R:
-        """A dataclass whose fields have the values of the settings of their names, or those of `more`.
-
-        Its own default stands for a setting that is None.
-        """
+        """A dataclass whose fields have the values of the settings of their names, or those of `more`. Its
+        own default stands for a setting that is None."""
         names = {field.name for field in fields(cast(Any, kind))} & type(self).model_fields.keys()
         values = {name: value for name in names if (value := getattr(self, name)) is not None}
         return kind(**{**values, **more})

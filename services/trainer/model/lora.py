@@ -88,11 +88,8 @@ def _is_linear(module: Any) -> bool:
 
 
 def _checked_targets(model: Any, targets: list[str], linear: set[str]) -> set[str]:
-    """Returns `targets` as a set, or raises SetupError.
-
-    PEFT itself ignores a name that matches nothing if another one matches. It also accepts the head and the
-    embeddings, which no server supports.
-    """
+    """Returns `targets` as a set, or raises SetupError. PEFT itself ignores a name that matches nothing if
+    another one matches. It also accepts the head and the embeddings, which no server supports."""
     embeddings = (model.get_input_embeddings(), model.get_output_embeddings())
     for target in targets:
         # PEFT's own rule: the whole name, or its last parts.
