@@ -37,7 +37,7 @@ class Site:
     def __init__(self, page: Any, url: str, shots: Path, runs: Path) -> None:
         self.page, self.url, self.shots, self.runs = page, url, shots, runs
         self.complaints: list[str] = []
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(120_000)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", self._listen)
 
@@ -57,7 +57,7 @@ class Site:
         """Waits until the page shows what its address says."""
         # `wait_for_function` would need eval, which the page's headers forbid.
         now = "document.querySelector('main').dataset.shown === location.pathname + location.search"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not self.page.evaluate(now) and time.monotonic() < deadline:
             self.page.wait_for_timeout(50)
         return self.page
