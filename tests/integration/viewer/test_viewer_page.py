@@ -214,13 +214,14 @@ def test_training_compare_and_rescore(site: Site) -> None:
     text = settings.read_text()
     settings.unlink()
     os.mkfifo(settings)
-    site.open("/runs/one/compare", "Compare")
-    page.get_by_label("Other run").select_option("two")
-    page.get_by_text("Still being indexed, so only a part is shown: two.").wait_for()
-    assert page.get_by_text("No answers of two").count() == 1
-    pipe = settings.rename(settings.with_suffix(".pipe"))
-    settings.write_text(text)
-    pipe.write_text(text)
+    with os.fdopen(os.open(settings, os.O_RDWR), "w") as pipe:
+        site.open("/runs/one/compare", "Compare")
+        page.get_by_label("Other run").select_option("two")
+        page.get_by_text("Still being indexed, so only a part is shown: two.").wait_for()
+        assert page.get_by_text("No answers of two").count() == 1
+        settings.unlink()
+        settings.write_text(text)
+        pipe.write(text)
     page.locator(".tile", has_text="difference").wait_for()
     assert page.locator(".group-row").count() == BATCH * (STEPS + 1)
     site.shot("compare")
