@@ -1,6 +1,7 @@
 """Players that are real engines."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import chess
 import chess.engine
+import psutil
 import pytest
 
 from arena.answer_store import key_of
@@ -115,9 +117,15 @@ def test_every_option_of_an_engine_is_in_the_key_of_its_answers(
     assert len({key_of(one) for one in described}) == len(described)
 
 
-def test_a_program_that_is_no_engine() -> None:
-    with pytest.raises(SetupError, match=r"'/bin/true' is not a UCI engine"):
+def test_a_program_that_is_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SetupError, match=r"'/bin/true' is not a UCI engine: engine process died"):
         make_player("uci:/bin/true,nodes=1")
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nexec cat > /dev/null\n")
+    silent.chmod(0o755)
+    monkeypatch.setattr("arena.players.engines.START_S", 0.5)
+    with pytest.raises(SetupError, match=r"is not a UCI engine: no uciok in 0\.5 s"):
+        make_player(f"uci:{silent},nodes=1")
 
 
 @pytest.mark.stockfish
@@ -148,21 +156,21 @@ async def test_a_killed_engine_is_a_fault_and_the_next_move_has_another() -> Non
     with pytest.raises(asyncio.CancelledError):
         await playing
     await player.close()
-    assert not stockfish_children()
+    assert not engines()
 
 
 async def searching() -> list[int]:
-    """The engines of this process, once there are any and they had time to start searching."""
-    children = await eventually(stockfish_children)
-    await asyncio.sleep(1.0)
-    return children
+    """The engines of this process, once they have computed for longer than a start takes."""
+    return await eventually(lambda: engines(cpu_s=1.0))
 
 
-def stockfish_children() -> list[int]:
-    """The engines that this process has started."""
-    tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-    pids = [int(pid) for task in tasks for pid in task.read_text().split()]
-    return [pid for pid in pids if "stockfish" in Path(f"/proc/{pid}/comm").read_text()]
+def engines(*, cpu_s: float = 0.0) -> list[int]:
+    """The engines that this process has started and that have computed for so long."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += [child.pid] if "stockfish" in child.name() and child.cpu_times().user >= cpu_s else []
+    return found
 
 
 ILLEGAL = """#!{python}

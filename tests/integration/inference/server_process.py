@@ -73,7 +73,7 @@ class Server:
     def stop(self, number: int = signal.SIGTERM) -> None:
         if self.process:
             self.process.send_signal(number)
-            self.process.wait(30)
+            self.process.wait(120)
 
     def kill(self) -> None:
         """Ends whatever a failed test has left running."""
