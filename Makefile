@@ -9,7 +9,7 @@ BENCHMARKS := loop reload reward data train gpt2 reward.reading scale scale.pred
 INTO_TRAINERS := $(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .trainers
 
 .DEFAULT_GOAL := help
-.PHONY: help setup trainers demo test nightly check chaos soak format proto commands dashboards viewer secrets lock digests sbom audit bench clean
+.PHONY: help setup trainers demo test nightly vllm check chaos soak format proto commands dashboards viewer secrets lock digests sbom audit bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,18 @@ test: setup ## run every test; one whose needs are missing is skipped; with ROOK
 
 nightly: setup ## run the tests that take too long for `make test`: the pipelines
 	ROOKERY_NIGHTLY=1 $(PY) -m pytest -m nightly
+
+vllm: .vllm/installed ## run the inference service's tests with the vLLM of GPU machines, on the kernels of its CPU build
+	PYTHONPATH=$(CURDIR)/.vllm VLLM_TARGET_DEVICE=cpu $(PY) -m pytest -n 2 --dist loadfile tests/unit/inference tests/integration/inference
+
+# Of what it requires and the CPU build does not, orjson alone is imported on a CPU.
+.vllm/installed: requirements/gpu.txt | setup
+	rm -rf .vllm
+	$(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .vllm --require-hashes \
+	  -r <(awk '/^(orjson|vllm)==/ { on = 1 } on; !/\\$$/ { on = 0 }' $<)
+	find .vllm/vllm -name '*.so' -delete
+	ln -s $(CURDIR)/.venv/lib/python*/site-packages/vllm/*.so .vllm/vllm/
+	touch $@
 
 check: setup ## formatting, lint (Dockerfiles too), types, import rules, generated files, unit tests
 	$(BIN)/ruff format --check .

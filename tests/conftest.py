@@ -1,8 +1,8 @@
 """The real neighbours of the tests: found or started here, never faked.
 
 A test names what it needs with a marker (`stockfish`, `fairy`, `redis`, `vllm`, `torch`, `prometheus`,
-`compose`, `docker`, `helm`, `ray`, `chromium`, `shared_data`, `smollm2`) or by asking for the fixture of that
-name. A test whose needs are missing is skipped and says why; if `ROOKERY_REQUIRE` lists them
+`compose`, `docker`, `helm`, `ray`, `chromium`, `shared_data`, `smollm2`, `uv`) or by asking for the fixture
+of that name. A test whose needs are missing is skipped and says why; if `ROOKERY_REQUIRE` lists them
 (comma-separated, or `all`), it fails.
 """
 

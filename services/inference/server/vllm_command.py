@@ -122,7 +122,7 @@ def check_flags(settings: ServerSettings) -> None:
     words = shlex.split(settings.vllm)
     if not words:
         return
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.entrypoints.cli.serve import make_arg_parser  # where it is defined, differs by version
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     class Parser(FlexibleArgumentParser):  # type: ignore[misc]
