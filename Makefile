@@ -9,7 +9,7 @@ BENCHMARKS := loop reload reward data train gpt2 reward.reading scale scale.pred
 INTO_TRAINERS := $(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .trainers
 
 .DEFAULT_GOAL := help
-.PHONY: help setup trainers demo test nightly vllm check chaos soak format proto commands dashboards viewer secrets lock digests sbom audit bench clean
+.PHONY: help setup trainers demo test nightly vllm check chaos soak format proto commands dashboards viewer secrets lock digests sbom audit bench gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,6 +104,9 @@ audit: $(UVX) ## ask PyPI for known flaws of the locked packages
 bench: .trainers/installed ## run all benchmarks (an hour; `python -m bench.PART` for one); fails at the end if one fails
 	@for part in $(BENCHMARKS); do echo "bench.$$part:"; $(PY) -m bench.$$part || failed="$$failed $$part"; done; \
 	  test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+
+gpu: .trainers/installed ## check and measure GPUs, part by part: docs/gpu.md (DEVICE=cpu tries it on a CPU; ARGS="--parts smoke")
+	$(PY) -m bench.gpu $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
 
 clean: ## delete caches and builds; .venv and runs/ stay
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
