@@ -35,11 +35,8 @@ logger = logging.getLogger(__name__)
 
 @cache
 def tokenizer_of(model: str) -> Tokenizer:
-    """The tokenizer of a model, which must be a fast one, or one that transformers makes fast.
-
-    Raises:
-        SetupError: the model has none.
-    """
+    """The tokenizer of a model, which must be a fast one, or one that transformers makes fast. Raises
+    `SetupError` if the model has none."""
     path = (folder := model_folder(model)) / "tokenizer.json"
     if path.is_file():
         return Tokenizer.from_file(str(path))
@@ -59,11 +56,8 @@ def tokenizer_of(model: str) -> Tokenizer:
 def token_advantages(
     groups: Sequence[TraceGroup], outcomes: Sequence[Sequence[float]], *, settings: TrainerSettings
 ) -> dict[str, tuple[float, ...]]:
-    """The advantages of each token by the id of its trace, for traces with process rewards.
-
-    `outcomes` has the advantages of the whole answers, by group. A trace whose tokens do not make its text is
-    left out.
-    """
+    """The advantages of each token by the id of its trace, for traces with process rewards. `outcomes` has
+    the advantages of the whole answers, by group. A trace whose tokens do not make its text is left out."""
     by_trace = dict[str, tuple[float, ...]]()
     for group, outcome in zip(groups, outcomes, strict=True):
         by_trace |= _group_token_advantages(group, outcome, settings=settings)
@@ -158,10 +152,8 @@ def _sentence_rewards(trace: Trace, true_claims: Mapping[str, int]) -> list[Proc
 
 
 def token_spans(tokenizer: Tokenizer, completion: Completion) -> list[tuple[int, int]]:
-    """Where each token is in the text: its start and end. Empty if the tokens do not make this text.
-
-    Of the tokens of one character, the last has it. The token that ended the text is behind its end.
-    """
+    """Where each token is in the text: its start and end. Empty if the tokens do not make this text. Of the
+    tokens of one character, the last has it. The token that ended the text is behind its end."""
     stream, spans, text = DecodeStream(skip_special_tokens=False), [], ""
     for token in completion.token_ids:
         try:
