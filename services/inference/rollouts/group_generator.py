@@ -17,7 +17,7 @@ from rookery.errors import NotFound, PeerFault, Unavailable
 from rookery.metrics import ROLLOUT_GENERATION_S, ROLLOUT_REWARD_S, ROLLOUT_TOKENS
 from rookery.prompt import STATE_TASK, render, target_of, task_of
 from rookery.streams import Entry
-from rookery.trace import Adapter, Position, Prompt, Sampling, Trace, TraceGroup, Verdict
+from rookery.trace import Adapter, Position, Prompt, Sampling, Trace, TraceGroup, Turn, Verdict
 from rookery.waits import waiting
 from services.inference.rollouts.peers import Peers
 
@@ -75,7 +75,7 @@ class GroupGenerator:
             base_model=adapter.base_model,
             sampling=sampling,
             traces=tuple(
-                Trace(f"{group_id}-{slot}", completion, verdict)
+                Trace(f"{group_id}-{slot}", (Turn(completion, verdict),))
                 for slot, (completion, verdict) in enumerate(
                     zip(generation.completions, verdicts, strict=True)
                 )

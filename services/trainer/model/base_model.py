@@ -217,7 +217,12 @@ def check_group_length(model: Any, group: TraceGroup) -> None:
     Raises:
         SetupError: the prompt with the longest completion has more tokens than the model has positions.
     """
-    prompt = len(group.prompt_token_ids)
-    longest = max(len(trace.completion.token_ids) for trace in group.traces)
+    before, prompt, longest = 0, 0, 0
+    for turn in group.turns:
+        before = before + len(turn.prompt_token_ids) if turn.continues else len(group.prompt_tokens_of(turn))
+        tokens = len(turn.completion.token_ids)
+        if before + tokens > prompt + longest:
+            prompt, longest = before, tokens
+        before += tokens
     name = f"group {group.id}, a prompt of {prompt:,} and a completion of {longest:,} tokens"
     check_length(model, prompt + longest, name=name)
