@@ -139,9 +139,7 @@ def write_archive(folder: Path, traces: int, *, seed: int) -> None:
 
 async def measure(runs: Path, scratch: Path, *, repeat: int) -> dict[str, Any]:
     """The time to index the run; for each interaction the median and longest time, and processor time, in ms.
-
-    On a busy machine the clock says what the neighbours do, and processor time what the viewer does.
-    """
+    On a busy machine the clock says what the neighbours do, and processor time what the viewer does."""
     app = create_app(ViewerSettings(runs_dir=str(runs)), folder=scratch)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=600) as client:

@@ -35,7 +35,7 @@ from rookery.hub import DIGEST, model_folder, text_digest, weights_digest
 from rookery.model_defaults import model_defaults
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
-from rookery.remote import run_version
+from rookery.remote import FolderPath, run_version
 from rookery.settings import Settings, Specs
 from rookery.trace import Adapter, PolicyVersion, policy_name
 
@@ -54,7 +54,7 @@ class PlayersSettings(Settings, env_prefix="PLAYERS_"):
     """Players: model:DIR_OR_HUB_ID or run:RUN[@VERSION]. Both may be at a URL: model:s3://bucket/sft."""
     device: Device = "auto"
     """cpu, the index of a GPU or its id (GPU-..., MIG-...), or auto."""
-    logs: Path | None = None
+    logs: FolderPath | None = None
     """Folder for the servers' logs. Default: a temporary folder."""
 
 

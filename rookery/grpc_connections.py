@@ -38,9 +38,7 @@ class Caller:
 
 class GrpcConnections(grpc.aio.ServerInterceptor):  # type: ignore[type-arg] # not generic at run time
     """The connections of one server, to which it belongs as an interceptor: it counts calls in progress.
-
-    Calls that an interceptor before it refuses do not count.
-    """
+    Calls that an interceptor before it refuses do not count."""
 
     def __init__(self, *, limit: int) -> None:
         self._limit = limit

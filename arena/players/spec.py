@@ -5,6 +5,7 @@ options. `model:` and `run:` players need a server, which `rookery evaluate` and
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 from arena.players.engines import FULL_SKILL, LICHESS_LEVELS, EnginePlayer, find_binary
 from arena.players.model import ModelPlayer
 from arena.players.player import EpsilonRandomPlayer, FirstLegalPlayer, Player, RandomPlayer
+from arena.players.selection import Rule, SelectingPlayer
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
 from rookery.errors import InvalidInput, RookeryError
@@ -27,12 +29,8 @@ _OMITTED = "(seed|temperature|top_p|max_tokens)"
 
 
 def make_player(spec: str) -> Player:
-    """The player that `spec` describes.
-
-    Raises:
-        InvalidInput: no such kind or option, or a wrong value.
-        SetupError: an engine or an API key is missing. Both quote the spec.
-    """
+    """The player that `spec` describes. Raises `InvalidInput` if there is no such kind or option, or a wrong
+    value; `SetupError` if an engine or an API key is missing. Both quote the spec."""
     head, *parts = spec.split(",")
     is_address = head.startswith(("http://", "https://"))
     kind, separator, place = ("http", ":", head) if is_address else head.partition(":")
@@ -204,6 +202,9 @@ class _Http(_Spec):
     omit: str = Field(default="", pattern=rf"^({_OMITTED}(\+{_OMITTED})*)?$")
     tokens_field: str = Field(default="max_tokens", pattern=r"^\w{1,40}$")
     opening: str | None = Field(default=None, max_length=40)
+    vote: int | None = Field(default=None, ge=2, le=1024)
+    verify: int | None = Field(default=None, ge=2, le=1024)
+    best_of: int | None = Field(default=None, ge=2, le=1024)
 
     @property
     def player_name(self) -> str:
@@ -217,7 +218,7 @@ class _Http(_Spec):
         fields |= dict.fromkeys(filter(None, self.omit.split("+")), "")
         # Our certificates, which are not secret, but the player's own key: the server may be anybody's.
         access = AccessSettings().access.with_key(self.key_env, self.key_file)
-        return ModelPlayer(
+        player = ModelPlayer(
             name=self.player_name,
             client=InferenceClient(
                 url.rstrip("/").removesuffix("/v1"), access=access, fields=fields, opening=self.opening
@@ -230,6 +231,14 @@ class _Http(_Spec):
             renamed=fields or None,
             opening=self.opening,
         )
+        rules: dict[Rule, int | None] = {"vote": self.vote, "verify": self.verify, "best-of": self.best_of}
+        given = {rule: answers for rule, answers in rules.items() if answers is not None}
+        if len(given) > 1:
+            raise InvalidInput(f"{'= and '.join(given)}= exclude each other")
+        for rule, answers in given.items():
+            sampling = replace(player.sampling, temperature=self.temperature or 1.0)
+            return SelectingPlayer(**{**vars(player), "sampling": sampling}, rule=rule, answers=answers)
+        return player
 
 
 KINDS: dict[str, type[_Spec]] = {

@@ -97,13 +97,8 @@ _shared: LocalScorer | None = None
 
 
 def shared_scorer() -> LocalScorer:
-    """The scorer of this process. It is started if there is none or it was closed.
-
-    Settings come from `REWARD_*` variables.
-
-    Raises:
-        SetupError: Stockfish was not found or does not work.
-    """
+    """The scorer of this process. It is started if there is none or it was closed. Settings come from
+    `REWARD_*` variables. Raises `SetupError` if Stockfish was not found or does not work."""
     global _shared
     with _lock:
         if _shared is None or not _shared.alive:

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -115,6 +115,8 @@ class _RunIndex:
     """Those of the trainer, by which advantages were computed."""
     commit: tuple[Stamp | None, int] | None = None
     """The newest commit and the number of files when the steps of the groups were last set."""
+    complete: bool = False
+    """Whether all files have been read once, or their reading has failed."""
     opened: float = 0.0
     job: Future[None] | None = None
 
@@ -146,6 +148,10 @@ class Index:
     def progress(self, run: str) -> tuple[int, int]:
         """How many files of a run are indexed, and how many there are."""
         return len(self._runs[run].files), self._runs[run].total
+
+    def incomplete(self, runs: Iterable[str]) -> list[str]:
+        """Those of the runs whose files are still being read: what is known of them is a part."""
+        return [run for run in runs if not self._runs[run].complete]
 
     def opened(self) -> list[str]:
         """The names of the runs that have been opened."""
@@ -183,6 +189,7 @@ class Index:
             except Exception as error:
                 logger.exception("run %s cannot be indexed", run.name)
                 run_index.failure = f"not up to date: {type(error).__name__}: {error}"[:500]
+            run_index.complete = True
 
     def _refresh(self, run: RunFolder, run_index: _RunIndex) -> None:
         stamps = run.update()
@@ -212,6 +219,7 @@ class Index:
             cursor.execute("DELETE FROM files WHERE run = ?", [run])
         self._runs[run].files.clear()
         self._runs[run].commit = None
+        self._runs[run].complete = False
 
     def _add(self, run: str, path: Path, settings: Mapping[str, Any] | None, *, quiet: bool) -> bool:
         """Adds a file, whole or not at all. Says whether it could be read, and logs it unless `quiet`."""

@@ -210,7 +210,9 @@ def history(index: Index, position: str, fen: str, runs: list[str]) -> list[Row]
 
 def compare(index: Index, first: str, second: str, *, number: int) -> dict[str, Any]:
     """Two runs on the positions that both have: the mean rewards of each, and their difference with its 95%
-    interval (normal, over positions), the largest differences first. `empty` names those without a group."""
+    interval (normal, over positions), the largest differences first. `indexing` names those of which only a
+    part has been read, `empty` those without a group."""
+    indexing = index.incomplete((first, second))  # asked first: if there is none, the queries see all
     tables = (
         "FROM (SELECT position, fen, avg(reward_mean) AS reward, arg_max(id, version) AS id, "
         "max(version) AS version FROM groups WHERE run = ? GROUP BY ALL) x "
@@ -232,6 +234,7 @@ def compare(index: Index, first: str, second: str, *, number: int) -> dict[str, 
     indexed_runs = {row["run"] for row in index.query("SELECT DISTINCT run FROM groups")}
     return {
         **totals,
+        "indexing": indexing,
         "empty": [run for run in (first, second) if run not in indexed_runs],
         "margin": Z95 * deviation / math.sqrt(count) if deviation is not None else None,
         "page_size": PAGE,

@@ -167,10 +167,13 @@ def group(run: Run, id: str, viewer: Shared) -> Response:
 
 @router.get("/runs/{run}/history", tags=["answers"])
 def history(run: Run, position: str, fen: str, viewer: Shared) -> Response:
-    """All groups on one position, in all runs that have been opened, and the names of these runs."""
+    """All groups on one position, in all runs that have been opened. `runs` names these, and `indexing` those
+    of them that are still being indexed."""
     there = set(viewer.runs.names())  # one that was opened may have been deleted or renamed
     runs = [name for name in viewer.index.opened() if name in there]
-    return _json({"runs": runs, "groups": queries.history(viewer.index, position, fen, runs)})
+    indexing = viewer.index.incomplete(runs)
+    rows = queries.history(viewer.index, position, fen, runs)
+    return _json({"runs": runs, "indexing": indexing, "groups": rows})
 
 
 @router.get("/runs/{run}/rescore", tags=["answers"])
@@ -269,7 +272,9 @@ async def _live(viewer: Viewer, run: RunFolder) -> AsyncIterator[str]:
     while not viewer.stopping.is_set():
         await asyncio.to_thread(viewer.index.open, run)
         files, of = viewer.index.progress(run.name)
-        state = {"files": files, "of": of, "step": run.last_step().get("step", 0)}
+        indexing = bool(viewer.index.incomplete([run.name]))
+        step = run.last_step().get("step", 0)
+        state = {"files": files, "of": of, "indexing": indexing, "step": step}
         quiet = 0 if state != last_state else quiet + 1
         if state != last_state:
             yield f"data: {json.dumps(state)}\n\n"

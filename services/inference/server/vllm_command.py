@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import shlex
 import shutil
 import sys
@@ -116,11 +115,8 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
 
 
 def check_flags(settings: ServerSettings) -> None:
-    """Checks the flags of `--vllm` with vLLM's own parser, whose import takes seconds.
-
-    Raises:
-        SetupError: vLLM has no such flag, or the flag no such value.
-    """
+    """Checks the flags of `--vllm` with vLLM's own parser, whose import takes seconds. Raises `SetupError` if
+    vLLM has no such flag, or the flag no such value."""
     words = shlex.split(settings.vllm)
     if not words:
         return
@@ -255,7 +251,7 @@ def _for_plugin(settings: ServerSettings) -> dict[str, str]:
 def _threads(base: Mapping[str, str]) -> dict[str, str]:
     """On 8 cores or fewer: one thread fewer than cores, and no pinning. By default vLLM pins its threads to
     cores that the trainer and Stockfish need too. No change if `VLLM_CPU_OMP_THREADS_BIND` is set."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = devices.usable_cores()
     if cores > 8 or "VLLM_CPU_OMP_THREADS_BIND" in base:
         return {}
     return {

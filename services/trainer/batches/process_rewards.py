@@ -36,11 +36,8 @@ logger = logging.getLogger(__name__)
 
 @cache
 def tokenizer_of(model: str) -> Tokenizer:
-    """The tokenizer of a model, which must be a fast one, or one that transformers makes fast.
-
-    Raises:
-        SetupError: the model has none.
-    """
+    """The tokenizer of a model, which must be a fast one, or one that transformers makes fast. Raises
+    `SetupError` if the model has none."""
     path = (folder := model_folder(model)) / "tokenizer.json"
     if path.is_file():
         return Tokenizer.from_file(str(path))
@@ -167,10 +164,8 @@ def _sentence_rewards(
 
 
 def token_spans(tokenizer: Tokenizer, completion: Completion) -> list[tuple[int, int]]:
-    """Where each token is in the text: its start and end. Empty if the tokens do not make this text.
-
-    Of the tokens of one character, the last has it. The token that ended the text is behind its end.
-    """
+    """Where each token is in the text: its start and end. Empty if the tokens do not make this text. Of the
+    tokens of one character, the last has it. The token that ended the text is behind its end."""
     stream, spans, text = DecodeStream(skip_special_tokens=False), [], ""
     for token in completion.token_ids:
         try:

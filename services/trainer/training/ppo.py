@@ -133,9 +133,7 @@ def _whitened(estimates: Estimates) -> dict[int, list[TokenEstimates]]:
 
 def _mini_batches(rows: Sequence[Row], *, step: int, settings: TrainerSettings) -> Iterator[list[Row]]:
     """Yields the mini-batches of all epochs. They consist of whole groups, however these are cut into rows.
-
-    The order depends only on the seed, the step and the epoch.
-    """
+    The order depends only on the seed, the step and the epoch."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(row.group_id, []).append(row)

@@ -1,7 +1,6 @@
 """The `rookery` command as a process of its own."""
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,7 +12,7 @@ import psutil
 import pytest
 
 from rookery.processes.child import last_lines
-from tests.conftest import ROOT
+from tests.conftest import ROOT, require
 from tests.waiting import until
 
 INTERRUPTED = """
@@ -145,7 +144,7 @@ def test_models_and_samples_are_found_in_any_folder(command: str, output: str, t
 @pytest.mark.uv
 def test_a_wheel_has_models_and_samples(tmp_path: Path) -> None:
     """Beside the packages of this environment, so that the wheel alone is installed."""
-    uv = str(shutil.which("uv"))
+    uv = require("uv")
     subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", tmp_path / "dist", ROOT], check=True)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     venv.create(tmp_path / "env", with_pip=False, symlinks=True)

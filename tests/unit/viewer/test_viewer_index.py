@@ -269,6 +269,7 @@ def test_collapse_is_counted_by_version(viewed: SimpleNamespace) -> None:
 
 def test_two_runs_on_the_same_positions(viewed: SimpleNamespace) -> None:
     found = queries.compare(viewed.index, "one", "two", number=0)
+    assert found["indexing"] == []
     differences = [
         fmean(b.rewards) - fmean(a.rewards) for a, b in zip(viewed.groups, viewed.others, strict=True)
     ]
@@ -283,7 +284,8 @@ def test_two_runs_on_the_same_positions(viewed: SimpleNamespace) -> None:
         on_it = queries.history(viewed.index, row["position"], row["fen"], runs)
         assert [group["run"] for group in on_it] == runs
     assert found["empty"] == []
-    assert queries.compare(viewed.index, "one", "three", number=0)["empty"] == ["three"]
+    unread = queries.compare(viewed.index, "one", "three", number=0)
+    assert unread["empty"] == unread["indexing"] == ["three"]
 
 
 def test_the_same_scheme_changes_nothing_and_another_some_signs(viewed: SimpleNamespace) -> None:

@@ -165,6 +165,7 @@ export interface Collapse {
 }
 
 export interface Comparison {
+  indexing: string[];
   empty: string[];
   positions: number;
   first: number | null;

@@ -5,11 +5,12 @@ import { type Comparison, get, type Group, type Rescored } from "./api";
 import { board } from "./board";
 import { chart } from "./chart";
 import { count, empty, h, percent, short, signed, visible, words } from "./dom";
-import { grade, groupRow, pager, tile } from "./parts";
+import { grade, groupRow, indexing, pager, tile } from "./parts";
 import { changed, go, path, type Route } from "./route";
 
 export async function position({ run, query }: Route, signal: AbortSignal): Promise<HTMLElement> {
-  const { runs, groups } = await get<{ runs: string[]; groups: Group[] }>(`runs/${run}/history?${query}`, signal);
+  type History = { runs: string[]; indexing: string[]; groups: Group[] };
+  const { runs, groups, ...data } = await get<History>(`runs/${run}/history?${query}`, signal);
   const name = query.get("position") ?? "";
   const series = [...new Set(groups.map((group) => group.run))].map((each) => {
     const mine = groups.filter((group) => group.run === each);
@@ -21,6 +22,7 @@ export async function position({ run, query }: Route, signal: AbortSignal): Prom
     h("p", { class: "muted" },
       `The groups on it, 200 at most, in the runs that were opened here: ${runs.join(", ")}. Open another run to include it. A feed repeats positions only with `,
       h("code", {}, "--max-positions"), "."),
+    indexing(data.indexing, signal),
     groups.length > 1 ? h("div", { class: "charts" },
       chart({ title: "Mean reward, by version", low: null, high: null, series })) : null,
     groups.length ? h("ol", { class: "groups" }, groups.map((each) => groupRow(each, true)))
@@ -42,13 +44,13 @@ export async function compare({ run, query }: Route, signal: AbortSignal): Promi
     "Runs with the same games and seed are fed the same positions in the same order."));
   const page = Number(query.get("page") ?? 0);
   const data = await get<Comparison>(`runs/${run}/compare/${encodeURIComponent(other)}?page=${page}`, signal);
-  const wait = "While a run is being indexed, look again in a moment.";
-  if (data.empty.length) return h("div", {}, head,
-    empty(`No answers of ${data.empty.join(" and ")}`, `There are none in the archive. ${wait}`));
-  if (!data.positions) return h("div", {}, head,
-    empty("No position in common", `These runs were fed other positions. ${wait}`));
+  const top = [head, indexing(data.indexing, signal)];
+  if (data.empty.length) return h("div", {}, top,
+    empty(`No answers of ${data.empty.join(" and ")}`, "There are none in the archive."));
+  if (!data.positions) return h("div", {}, top,
+    empty("No position in common", "These runs were fed other positions."));
   const sure = data.margin !== null && Math.abs(data.difference ?? 0) > data.margin;
-  return h("div", {}, head,
+  return h("div", {}, top,
     h("div", { class: "tiles wide" }, tile("positions", count(data.positions)), tile(run, signed(data.first, 3)),
       tile(other, signed(data.second, 3)),
       tile("difference", `${signed(data.difference, 3)} ± ${short(data.margin)}`, "95% interval over positions")),

@@ -108,17 +108,20 @@ function follow(run: string): void {
   live.replaceChildren();
   if (!run) return;
   let first = true;
+  let partial = false;
   source = new EventSource(`/api/runs/${encodeURIComponent(run)}/events`);
   source.onmessage = (event: MessageEvent<string>) => {
-    const { step, files, of } = JSON.parse(event.data) as { step: number; files: number; of: number };
-    const text = files < of ? `indexing ${count(files)} of ${count(of)}` : `step ${count(step)}`;
+    type News = { step: number; files: number; of: number; indexing: boolean };
+    const { step, files, of, indexing } = JSON.parse(event.data) as News;
+    const text = indexing || files < of ? `indexing ${count(files)} of ${count(of)}` : `step ${count(step)}`;
     const news = !first && !REFRESHED.includes(parse(location).view)
       ? h("button", { class: "link", onclick: () => void render() }, "show new") : null;
     live.replaceChildren(h("i", { class: first ? "dot" : "dot on" }), text, ...(news ? [" ", news] : []));
-    // A view that was drawn while the run was still being indexed is drawn again once, whatever it shows.
-    if (failed || run !== heard || REFRESHED.includes(parse(location).view)) void render();
+    // A view that was drawn while the run was still being indexed is drawn again at the end, whatever it shows.
+    if (failed || run !== heard || (partial && !indexing) || REFRESHED.includes(parse(location).view)) void render();
     heard = run;
     first = false;
+    partial = indexing;
   };
   source.onerror = () => live.replaceChildren(h("i", { class: "dot off" }), "no connection");
 }

@@ -3,7 +3,7 @@
 import { type Answer, type Group, token } from "./api";
 import { board } from "./board";
 import { count, fixed, h, percent, signed, words } from "./dom";
-import { path } from "./route";
+import { go, path } from "./route";
 
 export const tile = (label: string, value: string, hint = ""): HTMLElement =>
   h("div", { class: "tile", title: hint || null }, h("span", {}, label), h("b", {}, value));
@@ -88,6 +88,13 @@ export function skeleton(): HTMLElement {
 /** What is wrong with the files of a run. */
 export const problem = (text: string): HTMLElement | null =>
   text ? h("p", { class: "notice", role: "status" }, `The archive: ${text}.`) : null;
+
+/** Says that runs are still being indexed, and draws the view again until they are. */
+export function indexing(runs: string[], signal: AbortSignal): HTMLElement | null {
+  if (!runs.length) return null;
+  setTimeout(() => signal.aborted || go(location.href, true), 1000);
+  return h("p", { class: "notice", role: "status" }, `Still being indexed, so only a part is shown: ${runs.join(", ")}.`);
+}
 
 export const progress = (files: number, of: number): HTMLElement | null =>
   files < of
