@@ -53,6 +53,7 @@ class Position:
     first: all of its game, if they are known. `task` names a task of the reward service; empty means "choose
     a move". `move` (UCI) is the move that the task `A` is about. `target` is a data set's own answer to `P`
     or `A`, by which answers are judged; if it is empty, they are judged by the engine and the rules.
+    `episode` is what is done with it, as `rookery.episodes` reads it; empty means one answer.
     """
 
     id: str
@@ -66,6 +67,7 @@ class Position:
     task: str = ""
     move: str = ""
     target: str = ""
+    episode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +281,8 @@ class Turn:
     prompt_token_ids: tuple[int, ...] = ()
     """The tokens of `prompt`; empty if it is the group's."""
     continues: bool = False
-    """The prompt goes on from the turn before it: its messages and tokens are those after that completion."""
+    """The tokens of its prompt are those of the turn before it and more: `prompt_token_ids` are these alone,
+    and `prompt` has the messages after that turn's answer, or the whole text if it is one message."""
     policy: PolicyVersion | None = None
     observation: str = ""
     """What the environment said after it."""

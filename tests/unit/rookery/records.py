@@ -47,6 +47,7 @@ positions = st.builds(
     task=texts,
     move=texts,
     target=texts,
+    episode=texts,
 )
 claims = st.builds(
     Claim, concept=texts, start=uint32, end=uint32, true=st.none() | st.booleans(), weight=st.none() | finite
@@ -141,6 +142,7 @@ POSITION = Position(
     task="A",
     move="g1f3",
     target="rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq - 1 2+0.001+0+0",
+    episode="game,opponent=random",
 )
 
 GROUP = TraceGroup(

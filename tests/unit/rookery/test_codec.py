@@ -45,13 +45,18 @@ def test_a_group_comes_back(group: TraceGroup) -> None:
 
 _SENTENCES = (Sentence(1, 18, read=True, claims=(Claim("loose piece", 1, 17, true=False),)),)
 _FIRST = changed(GROUP.traces[0], verdict=replace(GROUP.traces[0].verdict, sentences=_SENTENCES))
-PROCESS_GROUP = replace(GROUP, traces=(_FIRST, *GROUP.traces[1:]))
+PROCESS_GROUP = replace(GROUP, position=replace(POSITION, episode=""), traces=(_FIRST, *GROUP.traces[1:]))
 """As it was before claims had weights."""
 TARGET_GROUP = replace(
-    GROUP, traces=(changed(_FIRST, verdict=replace(_FIRST.verdict, process_rewards=())), *GROUP.traces[1:])
+    GROUP,
+    position=replace(POSITION, episode=""),
+    traces=(changed(_FIRST, verdict=replace(_FIRST.verdict, process_rewards=())), *GROUP.traces[1:]),
 )
 """As it was before verdicts had process rewards."""
-TASK_POSITION = replace(POSITION, target="")
+TARGET_POSITION = replace(POSITION, episode="")
+"""As it was before positions had episodes."""
+VERSION_1_GROUP = replace(GROUP, position=TARGET_POSITION)
+TASK_POSITION = replace(TARGET_POSITION, target="")
 """As it was before positions had targets."""
 PLAIN_POSITION = replace(TASK_POSITION, task="", move="")
 _WITH_SENTENCES = TARGET_GROUP.traces[0]
@@ -73,7 +78,8 @@ PLAIN_GROUP = replace(TASK_GROUP, position=PLAIN_POSITION)
     [
         ("position", encode_position(PLAIN_POSITION), 1),
         ("position_task", encode_position(TASK_POSITION), 1),
-        ("position_target", encode_position(POSITION), 1),
+        ("position_target", encode_position(TARGET_POSITION), 1),
+        ("position_episode", encode_position(POSITION), 1),
         ("trace_group", encode_group(GROUP), 2),
         ("trace_group_turns", encode_group(EPISODES), 2),
     ],
@@ -92,7 +98,7 @@ def test_the_bytes_do_not_change(name: str, data: bytes, version: int) -> None:
         ("trace_group_sentences", SENTENCES_GROUP),
         ("trace_group_target", TARGET_GROUP),
         ("trace_group_process", PROCESS_GROUP),
-        ("trace_group_weight", GROUP),
+        ("trace_group_weight", VERSION_1_GROUP),
     ],
 )
 def test_old_bytes_read_as_they_were_meant(name: str, group: TraceGroup) -> None:
