@@ -47,7 +47,9 @@ def load_chat_tokenizer(path: Path) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.chat_template is None:
         if tokenizer.eos_token is None:
-            raise SetupError(f"{str(path)!r} has neither a chat template nor an eos_token to end answers")
+            raise SetupError(
+                f"{str(path)!r} has neither a chat template nor an eos_token to end answers with"
+            )
         tokenizer.chat_template = BOS + PLAIN_TEMPLATE if begins_with_bos(path) else PLAIN_TEMPLATE
     elif isinstance(tokenizer.chat_template, str):
         tokenizer.chat_template = with_system_role(tokenizer.chat_template)
