@@ -18,6 +18,7 @@ from arena.players.player import Player, RandomPlayer
 from arena.players.spec import make_player
 from arena.positions import Chosen, choose, fetch, read_jsonl, same_question
 from arena.report import PAGE_FILE, EvaluationResult, write
+from arena.sections.chessqa import ChessQA
 from arena.sections.matches import match_sections
 from arena.sections.positions import MOVE, UNREASONED, Positions
 from arena.sections.puzzles import Puzzles
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 REWARD_TIMEOUT_S = 120.0
 
-Source: TypeAlias = Positions | Puzzles | Suite
+Source: TypeAlias = Positions | Puzzles | Suite | ChessQA
 """What asks a player questions."""
 
 
@@ -134,6 +135,9 @@ def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
         sources += [Puzzles.read(path, count=count, seed=seed) for path in settings.puzzles]
     if "suites" in settings.asks:
         sources += [Suite.read(path, seed=settings.seed) for path in settings.suites]
+    if "chessqa" in settings.asks:
+        count, context = settings.chessqa_count, settings.chessqa_context
+        sources.append(ChessQA.read(settings.chessqa, count=count, context=context, seed=settings.seed))
     for source in sources:
         if not isinstance(source, Positions):
             _log_report(source.name, source.report)

@@ -58,7 +58,7 @@ class VersionEvaluator:
     """Evaluates all versions alike."""
 
     def __init__(self, settings: WatchSettings) -> None:
-        """Raises InvalidInput or SetupError if the opponent or the referee cannot be made."""
+        """Raises SetupError if the opponent or the referee cannot be made."""
         self._settings = settings
         self._reward = RewardClient(
             settings.reward_target, access=settings.access, timeout_s=REWARD_TIMEOUT_S
@@ -69,12 +69,8 @@ class VersionEvaluator:
 
     async def evaluate(self, version: PolicyVersion) -> dict[str, Any] | None:
         """The line of the version, or None if strength.jsonl has it. Earlier answers and games are kept.
-
-        Raises:
-            NotFound: the version is no longer served.
-            Unavailable: a peer did not answer.
-            InvalidInput: there are fewer positions than asked for.
-        """
+        Raises `NotFound` if the version is no longer served; `Unavailable` if a peer did not answer;
+        `InvalidInput` if there are fewer positions than asked for."""
         started, settings = time.time(), self._settings
         self._chosen = self._chosen or await held_out(settings)
         reward_version = await reward_version_of(self._reward)

@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-import random
 import struct
-from array import array
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from rookery.trace import Adapter, PolicyVersion
 
@@ -29,7 +29,9 @@ def write_adapter(
     to adapter_config.json.
     """
     folder.mkdir(parents=True)
-    tensors = _tensors(json.loads((model / "config.json").read_text()), rank, scale, random.Random(version))
+    tensors = _tensors(
+        json.loads((model / "config.json").read_text()), rank, scale, np.random.default_rng(version)
+    )
     weights = _safetensors(tensors)
     (folder / "adapter_model.safetensors").write_bytes(weights)
     lora = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": 2 * rank}
@@ -40,7 +42,7 @@ def write_adapter(
 
 
 def _tensors(
-    config: Mapping[str, Any], rank: int, scale: float, rng: random.Random
+    config: Mapping[str, Any], rank: int, scale: float, rng: np.random.Generator
 ) -> dict[str, tuple[tuple[int, int], bytes]]:
     tensors = {}
     for layer in range(config["num_hidden_layers"]):
@@ -51,15 +53,16 @@ def _tensors(
                 ("lora_A", (rank, inputs), inputs**-0.5),
                 ("lora_B", (outputs, rank), scale),
             ):
-                values = array("f", (rng.gauss(0.0, deviation) for _ in range(shape[0] * shape[1])))
-                tensors[f"{name}.{kind}.weight"] = (shape, values.tobytes())
+                values = deviation * rng.standard_normal(shape, dtype=np.float32)
+                tensors[f"{name}.{kind}.weight"] = (shape, values.astype("<f4").tobytes())
     return tensors
 
 
 def _shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     hidden, inner = config["hidden_size"], config["intermediate_size"]
-    queries = config["num_attention_heads"] * config["head_dim"]
-    keys = config["num_key_value_heads"] * config["head_dim"]
+    heads = config["num_attention_heads"]
+    head = config.get("head_dim") or hidden // heads
+    queries, keys = heads * head, (config.get("num_key_value_heads") or heads) * head
     outputs = (queries, keys, keys, hidden, inner, inner, hidden)
     inputs = (hidden, hidden, hidden, queries, hidden, hidden, inner)
     return dict(zip(MODULES, zip(inputs, outputs, strict=True), strict=True))

@@ -11,6 +11,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,10 @@ from rookery.processes.ports import bind
 from rookery.prompt import render
 from rookery.trace import Adapter, Phase, Position, Sampling
 
-PAUSE_S = 0.3
+PAUSE_S, WARM_UP_S = 0.3, 3.0
+SHOWN_EVERY = 10
+MAX_MODEL_LEN = 2048
+"""Of prompt and completion. That of a model may be so long that a card has no room for one such request."""
 
 
 @dataclass
@@ -83,23 +88,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-reload-") as folder:
         root = Path(folder)
         model = arguments.model or build_tiny(root / "rook-tiny")
-        adapters = [write_adapter(root / f"v{i}", model, version=i) for i in range(arguments.versions + 1)]
-        with bind(HOST, 0, setting="") as probe:
-            port = probe.getsockname()[1]
-        url = f"http://{HOST}:{port}"
-        flags = {"model": model, "follow": False, "host": HOST, "port": port, "adapter_root": root}
-        command = Command(
-            "inference server",
-            (sys.executable, "-m", "services.inference.server", *as_flags(flags)),
-            root / "server.log",
-            probe_url=f"{url}/readyz",
+        figures = measure(
+            model,
+            root,
+            versions=arguments.versions,
+            callers=arguments.callers,
+            group=arguments.group,
+            max_tokens=arguments.max_tokens,
+            device=arguments.device,
         )
-        started = time.perf_counter()
-        with running(command):
-            start_s = time.perf_counter() - started
-            result = asyncio.run(_measure(url, adapters, arguments))
-        result["restart_s"] = start_s
-    _report(result)
+    print(json.dumps(figures, indent=2))
 
 
 def _arguments() -> argparse.Namespace:
@@ -109,28 +107,71 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--callers", type=int, default=8, help="requests in flight")
     parser.add_argument("--group", type=int, default=8, help="completions of a request")
     parser.add_argument("--max-tokens", type=int, default=32, help="of a completion")
+    parser.add_argument("--device", default="auto", help="of the server, as its --device")
     return parser.parse_args()
 
 
-async def _measure(url: str, adapters: list[Adapter], arguments: argparse.Namespace) -> dict[str, Any]:
+def measure(
+    model: Path, root: Path, *, versions: int, callers: int, group: int, max_tokens: int, device: str
+) -> dict[str, Any]:
+    """Serves `model`, and makes the reloads. The adapters are written to `root`."""
+    adapters = [write_adapter(root / f"v{i}", model, version=i) for i in range(versions + 1)]
+    started = time.perf_counter()
+    with serving(model, root, device=device) as url:
+        restart_s = time.perf_counter() - started
+        result = asyncio.run(_measure(url, adapters, callers=callers, group=group, max_tokens=max_tokens))
+    return _figures({**result, "restart_s": restart_s})
+
+
+@contextmanager
+def serving(model: Path, root: Path, *, device: str) -> Iterator[str]:
+    """The URL of an inference server that accepts versions in `root`, where its log is."""
+    with bind(HOST, 0, setting="") as probe:
+        port = probe.getsockname()[1]
+    flags = {"model": model, "follow": False, "host": HOST, "port": port, "adapter_root": root}
+    flags |= {"device": device, "max_model_len": MAX_MODEL_LEN}
+    command = Command(
+        "inference server",
+        (sys.executable, "-m", "services.inference.server", *as_flags(flags)),
+        root / "server.log",
+        probe_url=f"http://{HOST}:{port}/readyz",
+    )
+    with running(command):
+        yield f"http://{HOST}:{port}"
+
+
+@asynccontextmanager
+async def under_load(load: Load) -> AsyncIterator[None]:
+    """The load during the block, which begins once it is in flight."""
+    stop = asyncio.Event()
+    calling = asyncio.create_task(load.run(stop))
+    try:
+        await asyncio.sleep(WARM_UP_S)
+        yield
+    finally:
+        stop.set()
+        await calling
+
+
+async def _measure(
+    url: str, adapters: list[Adapter], *, callers: int, group: int, max_tokens: int
+) -> dict[str, Any]:
     times: list[tuple[float, float, float]] = []
     stages: list[dict[str, float]] = []
     async with InferenceClient(url) as client, httpx.AsyncClient(base_url=url, timeout=60.0) as http:
         await client.reload(adapters[0])
-        load = Load(client, arguments.callers, arguments.group, arguments.max_tokens, "policy")
-        stop = asyncio.Event()
-        calling = asyncio.create_task(load.run(stop))
-        await asyncio.sleep(3.0)
-        for adapter in adapters[1:]:
-            started = time.perf_counter()
-            stages.append((await client.reload(adapter))["seconds"])
-            loaded = time.perf_counter()
-            await _first_token(http, adapter.version.name)
-            times.append((started, loaded, time.perf_counter()))
-            load.model = adapter.version.name
-            await asyncio.sleep(PAUSE_S)
-        stop.set()
-        await calling
+        load = Load(client, callers, group, max_tokens, "policy")
+        async with under_load(load):
+            for number, adapter in enumerate(adapters[1:], start=1):
+                started = time.perf_counter()
+                stages.append((await client.reload(adapter))["seconds"])
+                loaded = time.perf_counter()
+                await _first_token(http, adapter.version.name)
+                times.append((started, loaded, time.perf_counter()))
+                load.model = adapter.version.name
+                if number % SHOWN_EVERY == 0:
+                    print(f"{number} of {len(adapters) - 1} reloads", file=sys.stderr, flush=True)
+                await asyncio.sleep(PAUSE_S)
     return {"times": times, "load": load, "stages": stages}
 
 
@@ -144,10 +185,10 @@ async def _first_token(http: httpx.AsyncClient, model: str) -> None:
                 return
 
 
-def _report(result: dict[str, Any]) -> None:
+def _figures(result: dict[str, Any]) -> dict[str, Any]:
     times = result["times"]
     first_token_s = _spread([first - started for started, _, first in times])
-    figures = {
+    return {
         "restart_s": round(result["restart_s"], 2),
         "loaded_s": _spread([loaded - started for started, loaded, _ in times]),
         "first_token_s": first_token_s,
@@ -158,7 +199,6 @@ def _report(result: dict[str, Any]) -> None:
         "requests": _requests(result["load"], [(started, first) for started, _, first in times]),
         "reload_to_restart": round(first_token_s["p50"] / result["restart_s"], 4),
     }
-    print(json.dumps(figures, indent=2))
 
 
 def _requests(load: Load, windows: list[tuple[float, float]]) -> dict[str, Any]:

@@ -88,13 +88,9 @@ def main() -> int:
 
 
 def run(settings: ScalingSettings) -> None:
-    """Prints the fit beside each run, and writes the plot.
-
-    Raises:
-        NotFound: a folder has no run.
-        InvalidInput: a run has not reached its end, or the loss does not fall with size and tokens.
-        SetupError: there are too few runs, or all are of one size or length.
-    """
+    """Prints the fit beside each run, and writes the plot. Raises `NotFound` if a folder has no run;
+    `InvalidInput` if a run has not reached its end, or the loss does not fall with size and tokens;
+    `SetupError` if there are too few runs, or all are of one size or length."""
     folders = dict.fromkeys(find_run(run).resolve() for run in settings.runs)
     runs = sorted(map(read_run, folders), key=lambda run: (run.weights, run.tokens))
     sizes, lengths = len({run.weights for run in runs}), len({run.tokens for run in runs})
@@ -152,10 +148,7 @@ def read_run(folder: Path) -> SftRun:
 
 def fit(runs: Sequence[SftRun], *, near: ScalingLaw | None = None) -> ScalingLaw:
     """Returns the law with the smallest Huber loss of log L, from several starting points or from `near`.
-
-    Raises:
-        InvalidInput: the loss does not fall with size and tokens.
-    """
+    Raises `InvalidInput` if the loss does not fall with size and tokens."""
     import torch
 
     n, d, losses = (

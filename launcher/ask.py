@@ -16,6 +16,7 @@ from rookery.devices import Device
 from rookery.errors import SetupError
 from rookery.fen import read_fen
 from rookery.prompt import render, task_of
+from rookery.remote import PathOrUrl
 from rookery.terminal import SafeConsole
 from rookery.trace import Phase, Position, Sampling
 
@@ -30,9 +31,9 @@ class AskSettings(AccessSettings, env_prefix="ASK_"):
 
     fen: CliPositionalArg[str] = Field(max_length=200)
     """The position."""
-    model: str = ""
+    model: PathOrUrl = ""
     """Model to ask: a directory, a Hugging Face id or the URL of a folder. Default: models/rook-small-rl."""
-    run: str = ""
+    run: PathOrUrl = ""
     """Run to ask, instead of a model: runs/NAME[@VERSION]."""
     temperature: float = Field(default=0.0, ge=0, le=2)
     """Sampling temperature; 0 is greedy."""

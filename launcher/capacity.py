@@ -44,12 +44,13 @@ class CapacitySettings(Settings, env_prefix="PLAN_"):
 
     preset: str | None = None
     """Preset of a run, whose model, sizes and memory to compute."""
-    model: str = ""
+    model: PathOrUrl = ""
     """Model whose memory to compute: a directory or a Hugging Face id."""
     gpu_memory: tuple[PositiveFloat, ...] = (16, 24, 48, 80)
     """GiB of the GPUs of --model or --preset. Repeatable."""
     gpus: NonNegativeInt = 2
-    """GPUs of the run. 0: one machine without, whose cores all services share; points are for one core."""
+    """GPUs of the run. 1: it serves and trains in turns. 0: one machine without, whose cores all services
+    share; points are for one core."""
     training_gpus: PositiveInt = 1
     """GPUs that train. Each other one serves."""
     tokens: PositiveFloat = 512
@@ -138,11 +139,13 @@ def _points_of(run: str) -> dict[str, float]:
 def predict(settings: CapacitySettings) -> dict[str, float | str]:
     """Figures of the run by name, in the order in which they are printed.
 
-    Generation, training and searches go on at the same time, and the slowest decides. Without GPUs they share
-    the cores, and the trainer has one of them at most. Raises `SetupError` if no GPU is left to serve.
+    Generation, training and searches go on at the same time, and the slowest decides. One GPU generates and
+    trains in turns. Without GPUs all share the cores, and the trainer has one of them at most. Raises
+    `SetupError` if no GPU is left to serve.
     """
     points = settings.points()
-    servers = settings.gpus - settings.training_gpus if settings.gpus else 1
+    one_gpu = settings.gpus == settings.training_gpus == 1
+    servers = 1 if one_gpu or not settings.gpus else settings.gpus - settings.training_gpus
     if servers < 1:
         raise SetupError(
             f"--gpus {settings.gpus} --training-gpus {settings.training_gpus}: no GPU is left to serve"
@@ -158,6 +161,8 @@ def predict(settings: CapacitySettings) -> dict[str, float | str]:
         settings.batch_groups * (settings.group_size + 1) * settings.nodes / settings.engine_nodes_per_s
     )
     sides = {"generation": generation_s, "training": training_s, "Stockfish": searched_s / settings.cores}
+    if one_gpu:
+        sides["generation and training in turns"] = generation_s + training_s
     if not settings.gpus:
         used_s = generation_s + training_s + searched_s + samples * settings.handling_ms / 1e3
         sides = {"training": training_s, "the cores": used_s / settings.cores}

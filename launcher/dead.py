@@ -12,6 +12,7 @@ from rich.text import Text
 from launcher.status import RunPlace
 from rookery.codec import decode_group, decode_position
 from rookery.errors import NotFound, SetupError, WireError
+from rookery.remote import PathOrUrl
 from rookery.streams import DeadLetter, RunStreams
 from rookery.terminal import SafeConsole
 
@@ -25,7 +26,7 @@ class DeadSettings(RunPlace):
     dropped as stale. `drop` deletes entries; they stay counted as dead.
     """
 
-    run: str = ""
+    run: PathOrUrl = ""
     """The run, by name or folder. Default: the one started last in --runs-dir; `default` with --redis-url."""
     action: CliPositionalArg[Literal["list", "show", "replay", "drop"]]
     """What to do."""
@@ -34,13 +35,8 @@ class DeadSettings(RunPlace):
 
 
 def dead(settings: DeadSettings, console: Console | None = None) -> int:
-    """Runs one action and returns the exit status.
-
-    Raises:
-        NotFound: there is no such entry.
-        SetupError: the ids are missing, or there is no such run.
-        Unavailable: its Redis does not answer.
-    """
+    """Runs one action and returns the exit status. Raises `NotFound` if there is no such entry; `SetupError`
+    if the ids are missing, or there is no such run; `Unavailable` if its Redis does not answer."""
     console = console or SafeConsole(highlight=False, soft_wrap=True)
     place = settings.place()
     with closing(RunStreams(place["redis_url"], place["run"], once=True)) as run:

@@ -6,6 +6,8 @@ services, and lets them play a match in which a random legal move replaces an il
 
 import asyncio
 import json
+import math
+import time
 from pathlib import Path
 
 from rich.console import Console
@@ -31,6 +33,11 @@ and after 100 plies, when a lead of 5 pawns wins."""
 MATES = Path("samples/mates_in_1.csv")
 """Left out where it is not there, as in an image."""
 
+TRAINING_SHARE = 0.6
+"""The share of the demo's minutes in which the services start and train."""
+LEAST_STEPS, LEAST_POSITIONS, LEAST_PAIRS = 30, 200, 10
+"""What a slow machine does at least, so that an effect can be seen."""
+
 _RELOAD_TIMEOUT_S = 120.0
 
 
@@ -41,9 +48,11 @@ def demo(given: DemoSettings, console: Console | None = None) -> int:
         SetupError: a service cannot start; the message says what to change.
         RookeryError: a service crashed too often, or the evaluation failed.
     """
-    console = console or SafeConsole()
+    console, started = console or SafeConsole(), time.monotonic()
     settings = settle_settings(given)
-    with Session(settings, console) as session:
+    seconds = 60 * (settings.minutes or math.inf)
+    # `minutes` is the time of the whole demo, not of the training.
+    with Session(settings.model_copy(update={"minutes": None}), console) as session:
         session.say(f"run {settings.run}: everything it writes is in {session.plan.run_dir}")
         for line in default_lines(given, session.plan):
             session.say(line)
@@ -53,8 +62,9 @@ def demo(given: DemoSettings, console: Console | None = None) -> int:
             count=max(settings.eval_positions, settings.evaluate_positions if settings.evaluate_every else 0),
             seed=settings.seed,
         )
-        end = session.train()
+        end = session.train(deadline=started + TRAINING_SHARE * seconds, least_steps=LEAST_STEPS)
         if end is End.INTERRUPT:
+            session.say(f"{session.steps_done} steps. Go on with: {settings.command_to_go_on}")
             return INTERRUPTED
         session.say(f"{end} after {session.steps_done} steps; evaluating")
         session.stop("rollouts", "trainer", "feed")
@@ -67,7 +77,7 @@ def demo(given: DemoSettings, console: Console | None = None) -> int:
         if session.interrupts:
             return INTERRUPTED
         try:
-            evaluate_versions(settings, session.plan, held_out, console)
+            evaluate_versions(settings, session.plan, held_out, console, deadline=started + seconds)
         except RookeryError:
             if session.interrupts:
                 return INTERRUPTED
@@ -75,43 +85,69 @@ def demo(given: DemoSettings, console: Console | None = None) -> int:
     return INTERRUPTED if session.interrupts else 0
 
 
-def evaluate_versions(settings: DemoSettings, plan: Plan, held_out: Path, console: Console) -> None:
+def evaluate_versions(
+    settings: DemoSettings, plan: Plan, held_out: Path, console: Console, *, deadline: float
+) -> None:
     """Evaluates the first and the last version of the run, and writes the report to the run's folder.
 
-    A server of whole models holds one version at a time, so the first one answers before the last one is
-    loaded. Raises `RookeryError` if no version was published, the server refuses one of them, or the arena
-    failed.
+    The first positions and games show how long all would take. If that is beyond the `deadline`
+    (`time.monotonic`), fewer are taken. A server of whole models holds one version at a time, so the first
+    one answers before the last one is loaded. Raises `RookeryError` if no version was published, the server
+    refuses one of them, or the arena failed.
     """
     versions = first_and_last(plan, settings.run)
-    players = [_spec(settings, plan, version) for version in versions]
-    mates = (
-        {"puzzles": shipped(MATES), "puzzle_count": settings.eval_positions}
-        if settings.task == "move" and shipped(MATES).is_file()
-        else {}
-    )
+    first, last = (_spec(settings, plan, version) for version in versions)
+    mates = settings.task == "move" and shipped(MATES).is_file()
     flags = {
         "reward_target": plan.reward_target,
         "positions": held_out,
-        "count": settings.eval_positions,
         "samples": settings.eval_samples,
         "seed": settings.seed,
         "out": plan.run_dir,
         "sections": f"positions,reasoning,matches{',puzzles' if mates else ''}",
-        **mates,
+        **({"puzzles": shipped(MATES)} if mates else {}),
         **settings.access_values,
     }
-    # A rollback removes the names of all later versions, so the first version must be loaded first.
-    for version, player in zip(versions, players, strict=True):
-        asyncio.run(_reload(plan.url("inference"), version, settings.access))
-        if plan.serves_whole_models:
-            arena("evaluate", player, flags={**flags, "ask_only": True})
-    if settings.eval_pairs and settings.task == "move" and not plan.serves_whole_models:
-        console.print("match of the last version with the first")
-        games = {"pairs": settings.eval_pairs, "seed": settings.seed, "out": plan.run_dir / "matches"}
+    games = {"seed": settings.seed, "out": plan.run_dir / "matches", **ENDS, "illegal": "random"}
+
+    def evaluate(*players: str, count: int, ask_only: bool = False) -> None:
+        limits = {"count": count, "puzzle_count": count, "ask_only": ask_only}
+        arena("evaluate", *players, flags={**flags, **limits})
+
+    def play(pairs: int) -> None:
         # Greedy play of weak players repeats moves: nearly every game would be drawn.
-        sampled = [f"{player},temperature=1" for player in reversed(players)]
-        arena("match", *sampled, flags={**games, **ENDS, "illegal": "random"})
-    arena("evaluate", *players, flags=flags)
+        sampled = [f"{player},temperature=1" for player in (last, first)]
+        arena("match", *sampled, flags={**games, "pairs": pairs})
+
+    positions, pairs = min(LEAST_POSITIONS, settings.eval_positions), min(LEAST_PAIRS, settings.eval_pairs)
+    plays = pairs and settings.task == "move" and not plan.serves_whole_models
+    # A rollback removes the names of all later versions, so the first version must be loaded first.
+    asyncio.run(_reload(plan.url("inference"), versions[0], settings.access))
+    begun = time.monotonic()
+    evaluate(first, count=positions, ask_only=True)
+    more_s = 2 * (time.monotonic() - begun) * (settings.eval_positions / positions - 1)
+    if not plan.serves_whole_models:
+        asyncio.run(_reload(plan.url("inference"), versions[1], settings.access))
+    if plays:
+        console.print("match of the last version with the first")
+        begun = time.monotonic()
+        play(pairs)
+        more_s += (time.monotonic() - begun) * (settings.eval_pairs / pairs - 1)
+    share = min(1.0, max(0.0, deadline - time.monotonic()) / more_s) if more_s else 1.0
+    positions += round(share * (settings.eval_positions - positions))
+    pairs += round(share * (settings.eval_pairs - pairs))
+    if share < 1:
+        console.print(
+            f"so that all ends in about {settings.minutes:g} minutes (--minutes): {positions:,} of "
+            f"{settings.eval_positions:,} positions, {pairs} of {settings.eval_pairs} openings"
+        )
+    if plays and pairs > LEAST_PAIRS:
+        play(pairs)
+    if plan.serves_whole_models:
+        evaluate(first, count=positions, ask_only=True)
+        asyncio.run(_reload(plan.url("inference"), versions[1], settings.access))
+        evaluate(last, count=positions, ask_only=True)
+    evaluate(first, last, count=positions)
 
 
 def first_and_last(plan: Plan, run: str) -> tuple[Adapter, Adapter]:

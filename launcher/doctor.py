@@ -31,6 +31,7 @@ from rookery.engines import find_engine
 from rookery.errors import RookeryError, SetupError, cause_message
 from rookery.masking import mask_setting, mask_text, mask_values
 from rookery.plots.steps import METRICS_FILE
+from rookery.remote import OutputPath
 from rookery.streams import RunStreams
 from rookery.terminal import SafeConsole
 
@@ -84,7 +85,7 @@ class DoctorSettings(RunPlace):
     streams are left out; only the reasons of dead letters are kept.
     """
 
-    out: Path | None = None
+    out: OutputPath | None = None
     """The file to write. Default: rookery-doctor-RUN.tar.gz, or rookery-doctor.tar.gz without a run."""
 
 
@@ -94,7 +95,7 @@ def doctor(settings: DoctorSettings, console: Console | None = None) -> int:
     console = console or SafeConsole(highlight=False, soft_wrap=True)
     wanted = settings.run or settings.redis_url or latest_endpoints(settings.runs_dir)
     place = settings.place() if wanted else None
-    machine = _machine(place["run_dir"] if place else settings.runs_dir)
+    machine = describe_machine(place["run_dir"] if place else settings.runs_dir)
     for name, value in machine.items():
         console.print(f"{name}: {', '.join(value) if isinstance(value, list) else value}", markup=False)
     out = settings.out or Path(f"rookery-doctor{'-' + place['run'] if place else ''}.tar.gz")
@@ -139,7 +140,7 @@ def _status(settings: DoctorSettings) -> str:
     return f"{time.strftime('%Y-%m-%d %H:%M:%S %Z')}\n{page.file.getvalue()}"  # type: ignore[attr-defined]
 
 
-def _machine(folder: Path) -> dict[str, Any]:
+def describe_machine(folder: Path) -> dict[str, Any]:
     """Versions, and what is free on the disk of `folder`."""
     folder = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     installed = {dist.name.lower(): dist.version for dist in metadata.distributions() if dist.name}

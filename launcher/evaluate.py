@@ -25,7 +25,7 @@ from rookery.devices import Device
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command
 from rookery.processes.ports import Ports
-from rookery.remote import PathOrUrl, ShippedPath
+from rookery.remote import FolderPath, PathOrUrl, ShippedPath
 from rookery.terminal import SafeConsole
 
 _SHARED = ("out", *(EvaluationSettings.model_fields.keys() - {"players", "positions"}))
@@ -55,17 +55,14 @@ class EvaluateSettings(EvaluationSettings, env_prefix="EVALUATE_"):
     """Stockfish nodes per search of the reward service."""
     device: Device = "auto"
     """cpu, the index of a GPU or its id (GPU-..., MIG-...), or auto."""
-    out: Path = Path("runs/evaluation")
+    out: FolderPath = Path("runs/evaluation")
     """Folder of the answers and the report."""
 
 
 def evaluate(settings: EvaluateSettings, console: Console | None = None) -> int:
-    """Evaluates, and writes the report. Returns the exit status.
-
-    Raises:
-        SetupError: a player or the positions cannot be found, or a service does not start.
-        RookeryError: the arena failed; it has said why.
-    """
+    """Evaluates, and writes the report. Returns the exit status. Raises `SetupError` if a player or the
+    positions cannot be found, or a service does not start; `RookeryError` if the arena failed (it has said
+    why)."""
     console = console or SafeConsole()
     groups, served = batches(settings.players), dict[str, str]()
     asked = set(settings.sections.split(","))

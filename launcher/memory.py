@@ -55,11 +55,8 @@ class Needs:
         return max(0, int(free / self.kv))
 
     def train_tokens(self, gib: float, *, all_weights: bool = False, checkpointing: bool = True) -> int:
-        """How many tokens fit into one forward and backward pass on a GPU of `gib`.
-
-        The base is in bfloat16. What is trained takes 16 bytes a weight: in float32, its gradient and Adam's
-        two moments.
-        """
+        """How many tokens fit into one forward and backward pass on a GPU of `gib`. The base is in bfloat16.
+        What is trained takes 16 bytes a weight: in float32, its gradient and Adam's two moments."""
         used = 16 * self.weights if all_weights else 2 * self.weights + 16 * self.adapter
         free = (gib - RESERVED_GIB) * GIB - used
         return max(0, int(free / (self.checkpointed if checkpointing else self.activations)))
@@ -101,13 +98,9 @@ class Shares:
 
 
 def divide(needs: Needs, gib: float, trainer: TrainerSettings, *, in_bf16: bool, others_gib: float) -> Shares:
-    """Divides a GPU of `gib`, of which other processes have `others_gib`. Computed, not measured.
-
-    Between its steps the trainer keeps its base, adapter and Adam's moments there, beside the server.
-
-    Raises:
-        SetupError: they do not fit; the message names what takes less.
-    """
+    """Divides a GPU of `gib`, of which other processes have `others_gib`. Computed, not measured. Between its
+    steps the trainer keeps its base, adapter and Adam's moments there, beside the server. Raises `SetupError`
+    if they do not fit (the message names what takes less)."""
     moments = 0.0 if trainer.offload else trainer.adam_bits / 4
     if trainer.lora_rank:
         trained = needs.adapter * trainer.lora_rank / LORA_RANK
@@ -134,14 +127,9 @@ def divide(needs: Needs, gib: float, trainer: TrainerSettings, *, in_bf16: bool,
 def memory_lines(
     model: str, gibs: Sequence[float], *, answer_tokens: int = 0, share: float = HALF
 ) -> Iterator[str]:
-    """The table for `model` on GPUs of these sizes.
-
-    The last two columns are for a GPU that does both, of which the server has a `share`. What is served is
-    counted in tokens, or in prompts with answers of `answer_tokens` together.
-
-    Raises:
-        SetupError: there is no such model, or it is of an unknown kind.
-    """
+    """The table for `model` on GPUs of these sizes. The last two columns are for a GPU that does both, of
+    which the server has a `share`. What is served is counted in tokens, or in prompts with answers of
+    `answer_tokens` together. Raises `SetupError` if there is no such model, or it is of an unknown kind."""
     needs = needs_of(json.loads((text_folder(model) / CONFIG_FILE).read_text()))
     unit = f"answers of up to {answer_tokens:,} tokens" if answer_tokens else "tokens at a time"
 

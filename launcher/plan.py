@@ -38,13 +38,14 @@ _REWARD_MODEL_CARD = "reward_model.json"
 """The file by which a reward model is recognised."""
 
 STAGES = (
-    ("redis", "reward-model"),
+    ("redis", "reward-model", "viewer"),
     ("feed", "archive", "reward", "trainer", "inference", "arena"),
-    ("rollouts", "viewer"),
+    ("rollouts",),
 )
-"""A stage starts once the previous one is ready. Trainer and inference share a stage, because inference
-becomes ready only when the trainer has published its first policy. The arena becomes ready when it has leased
-that policy, which would otherwise be gone after a few steps."""
+"""A stage starts once the previous one is ready, but none waits for the viewer, whose address `rookery up`
+prints first. Trainer and inference share a stage, because inference becomes ready only when the trainer has
+published its first policy. The arena becomes ready when it has leased that policy, which would otherwise be
+gone after a few steps."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,21 @@ class Plan:
         return f"{self.scheme}://{HOST}:{self.ports[service]['port']}"
 
     @property
+    def trainer(self) -> "TrainerSettings":
+        return cast("TrainerSettings", self.settings["trainer"].values)
+
+    @property
+    def server(self) -> "ServerSettings":
+        return cast("ServerSettings", self.settings["inference"].values)
+
+    @property
+    def rollouts(self) -> "RolloutsSettings":
+        return cast("RolloutsSettings", self.settings["rollouts"].values)
+
+    @property
     def serves_whole_models(self) -> bool:
         """Whether the inference server holds one version at a time, a whole model, instead of adapters."""
-        return cast("ServerSettings", self.settings["inference"].values).full_weights
+        return self.server.full_weights
 
     @property
     def reward_target(self) -> str:
@@ -141,15 +154,13 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
 
 def default_lines(requested: UpSettings, plan: Plan) -> list[str]:
     """What the run takes from its model and its GPUs because nobody set it, and why; a line each."""
-    rollouts = cast("RolloutsSettings", plan.settings["rollouts"].values)
-    trainer = cast("TrainerSettings", plan.settings["trainer"].values)
     lines: dict[str, str] = {}
     if requested.style is None and requested.task == "move":
-        lines["style"] = f"prompt style {rollouts.style} (--style)"
+        lines["style"] = f"prompt style {plan.rollouts.style} (--style)"
     if requested.max_tokens is None:
-        lines["max_tokens"] = f"answers of up to {rollouts.max_tokens} tokens (--max-tokens)"
+        lines["max_tokens"] = f"answers of up to {plan.rollouts.max_tokens} tokens (--max-tokens)"
     if plan.settings["trainer"].origins.get("lr") == "the model":
-        lines["lr"] = f"learning rate {trainer.lr} (--set trainer.lr)"
+        lines["lr"] = f"learning rate {plan.trainer.lr} (--set trainer.lr)"
     reasons = model_defaults(requested.model, style=requested.shown_style).reasons if lines else {}
     texts = [f"{text}: {reasons[name]}" for name, text in lines.items() if name in reasons]
     return texts + _gpu_lines(requested, plan)
@@ -158,10 +169,9 @@ def default_lines(requested: UpSettings, plan: Plan) -> list[str]:
 def _gpu_lines(requested: UpSettings, plan: Plan) -> list[str]:
     """What the run takes from the GPUs of this machine because nobody set it; a line each."""
     server, lines = plan.settings["inference"], []
-    served = cast("ServerSettings", server.values)
     if _leaves_the_cpu(requested):
         lines.append(
-            f"the server uses GPU {served.device}, and not the CPU as in preset {requested.preset}: the "
+            f"the server uses GPU {plan.server.device}, and not the CPU as in preset {requested.preset}: the "
             "installed vLLM is a GPU build (--inference-device)"
         )
     trainer = plan.settings["trainer"]
@@ -172,18 +182,18 @@ def _gpu_lines(requested: UpSettings, plan: Plan) -> list[str]:
         if origin == _ONE_GPU
     }
     if turns:
-        lines.append(f"GPU {served.device} serves and trains in turns: {', '.join(sorted(turns))} (--set)")
+        lines.append(
+            f"GPU {plan.server.device} serves and trains in turns: {', '.join(sorted(turns))} (--set)"
+        )
     return lines
 
 
 def _check_together(plan: Plan, *, evaluate_every: int) -> None:
     """Raises `SetupError` if services have settings that do not fit together."""
-    trainer = cast("TrainerSettings", plan.settings["trainer"].values)
+    trainer, server, rollouts = plan.trainer, plan.server, plan.rollouts
     reward = cast("RewardSettings", plan.settings["reward"].values)
-    server = cast("ServerSettings", plan.settings["inference"].values)
     if (folder := Path(trainer.model)).is_dir():  # a model that is not downloaded yet is checked later
         trainer.check_model(folder)
-    rollouts = cast("RolloutsSettings", plan.settings["rollouts"].values)
     if server.max_model_len and rollouts.max_tokens >= server.max_model_len:
         raise SetupError(
             f"answers of {rollouts.max_tokens} tokens leave no room for a prompt in inference.max_model_len="
@@ -248,17 +258,6 @@ def _check_evaluation(settings: UpSettings) -> None:
         )
 
 
-def model_is_gpt2(model: str) -> bool:
-    """Whether `model` is a GPT-2. vLLM has no LoRA for GPT-2, so each version is a whole model."""
-    # If it is not downloaded yet or invalid, the services report it.
-    return hub.is_gpt2(Path(_resolve_model(model)))
-
-
-def trains_all_weights(plan: Plan) -> bool:
-    """Whether the trainer has no adapter, so that each version is a whole model."""
-    return not cast("TrainerSettings", plan.settings["trainer"].values).lora_rank
-
-
 def _command(name: str, plan: Plan) -> Command:
     """The command that starts one service, which reads its settings from a file."""
     service = SERVICES[name]
@@ -278,7 +277,7 @@ def _resolve(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) 
     decided, assigned = _decided_settings(name, settings, plan), overrides.values(name)
     defaults: dict[str, tuple[object, str]] = {}
     if name == "inference" and not decided.get("full_weights"):
-        rank = cast("TrainerSettings", plan.settings["trainer"].values).lora_rank
+        rank = plan.trainer.lora_rank
         defaults = {"max_lora_rank": (served_rank(rank), "the trainer's rank")} if rank else {}
     if name == "inference":
         defaults |= _shared_server(settings, plan)
@@ -290,7 +289,7 @@ def _resolve(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) 
         plan.settings[name] = resolve(name, decided, assigned, defaults=shared)
         with suppress(SetupError):  # a model that is not here: its service says so
             of_model = model_defaults(settings.model, style=settings.shown_style)
-            lr = of_model.whole_lr if trains_all_weights(plan) else of_model.lr
+            lr = of_model.lr if plan.trainer.lora_rank else of_model.whole_lr
             defaults = {"lr": (lr, "the model")} if lr else {}
         defaults |= shared
     resolved = resolve(name, decided, assigned, defaults=defaults)
@@ -318,20 +317,23 @@ def _decided_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, 
     if name == "archive":
         return {**member, "out": plan.run_dir / "archive"}
     if name == "inference":
-        adapters = plan.run_dir / "adapters"
-        whole = trains_all_weights(plan) or model_is_gpt2(model)
-        chosen: dict[str, object] = {"full_weights": True} if whole else {}
-        chosen |= _thinking(settings)
-        asked = {"style": settings.shown_style, "answer_tokens": settings.max_tokens}
-        chosen |= {name: value for name, value in asked.items() if value is not None}
-        device = _device(name, settings)
-        leases = {"leases": 1} if settings.evaluate_every else {}
-        return {**member, **chosen, **leases, "model": model, "adapter_root": adapters, "device": device}
-    if name == "trainer":
-        optional = {"max_steps": settings.steps, "from_version": settings.from_version}
+        # vLLM has no LoRA for GPT-2. The services report a model that is missing or invalid.
+        whole = not plan.trainer.lora_rank or hub.is_gpt2(Path(model))
         return {
             **member,
-            **{key: value for key, value in optional.items() if value is not None},
+            **({"full_weights": True} if whole else {}),
+            **_given(
+                style=settings.shown_style, answer_tokens=settings.max_tokens, thinking=settings.thinking
+            ),
+            **({"leases": 1} if settings.evaluate_every else {}),
+            "model": model,
+            "adapter_root": plan.run_dir / "adapters",
+            "device": _device(name, settings),
+        }
+    if name == "trainer":
+        return {
+            **member,
+            **_given(max_steps=settings.steps, from_version=settings.from_version),
             "model": model,
             "run_dir": plan.run_dir,
             "inference_urls": plan.url("inference"),
@@ -362,16 +364,15 @@ def _runless_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, 
 
 def _policy_client_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     """The settings of the two services that ask the policy: rollouts and arena."""
-    asked = {"style": settings.shown_style, "max_tokens": settings.max_tokens}
     common = {
         "reward_target": plan.reward_target,
-        **{name: value for name, value in asked.items() if value is not None},
+        **_given(style=settings.shown_style, max_tokens=settings.max_tokens),
         "seed": settings.seed,
     }
     if name == "arena":
         return {
             **common,
-            **_thinking(settings),
+            **_given(thinking=settings.thinking),
             "run_dir": plan.run_dir,
             "every": settings.evaluate_every,
             "count": settings.evaluate_positions,
@@ -387,8 +388,8 @@ def _policy_client_settings(name: str, settings: UpSettings, plan: Plan) -> dict
     }
 
 
-def _thinking(settings: UpSettings) -> dict[str, object]:
-    return {} if settings.thinking is None else {"thinking": settings.thinking}
+def _given(**values: object) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _device(name: str, settings: UpSettings) -> str:
@@ -416,11 +417,8 @@ def _leaves_the_cpu(settings: UpSettings) -> bool:
 
 
 def _shared_gpu(settings: UpSettings) -> str | None:
-    """The GPU on which the run serves and trains; None if they have different devices, or a CPU.
-
-    Raises:
-        SetupError: the trainer has several, with the server's among them.
-    """
+    """The GPU on which the run serves and trains; None if they have different devices, or a CPU. Raises
+    `SetupError` if the trainer has several, with the server's among them."""
     served, trained = _device("inference", settings), _device("trainer", settings)
     if served in devices.CPU or trained.split(",")[0] in devices.CPU:
         return None
@@ -454,9 +452,8 @@ def _shared_server(settings: UpSettings, plan: Plan) -> dict[str, tuple[object, 
     """The defaults of a server that shares its GPU with the trainer, whose settings the plan has."""
     if not (gpu := _shared_gpu(settings)):
         return {}
-    trainer = cast("TrainerSettings", plan.settings["trainer"].values)
-    share = _sharing(gpu, settings, trainer).server
-    return {"sleep": (trainer.sleep_inference, _ONE_GPU), "gpu_memory": (share, _ONE_GPU)}
+    share = _sharing(gpu, settings, plan.trainer).server
+    return {"sleep": (plan.trainer.sleep_inference, _ONE_GPU), "gpu_memory": (share, _ONE_GPU)}
 
 
 def _sharing(gpu: str, settings: UpSettings, trainer: "TrainerSettings") -> Shares:

@@ -20,7 +20,7 @@ from launcher.services import SERVICES
 from rookery.commands import BY_NAME
 from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError, SetupError, Unavailable
 from rookery.processes.child import Child, Command, Watchdog, last_lines
-from rookery.remote import find_run
+from rookery.remote import FolderPath, PathOrUrl, find_run
 from rookery.settings import CONFIG_VARIABLE, SHARED, Settings, shared_variable
 from rookery.streams import RunStreams
 from rookery.terminal import SafeConsole
@@ -43,15 +43,15 @@ class ReplaySettings(Settings, env_prefix="REPLAY_"):
     deterministic. The archive must have all groups of the run. Variables such as TRAINER_LR have no effect.
     """
 
-    run: CliPositionalArg[str]
+    run: CliPositionalArg[PathOrUrl]
     """The recorded run, by name or folder, with trainer.toml and adapters/."""
-    archive: str = ""
+    archive: PathOrUrl = ""
     """Folder or URL of the archive. Default: `archive` in the run's folder."""
     name: str = ""
     """Name of the run in the archive. Default: that of its folder."""
     steps: NonNegativeInt = 0
     """Stop after this many steps. 0: at the newest version that the run has."""
-    out: Path | None = None
+    out: FolderPath | None = None
     """Folder for the new versions and the logs. Default: `replay` in the run's folder."""
 
 

@@ -71,15 +71,24 @@ def kept_origins(requested: UpSettings) -> Origins:
 
 def _stored_settings(requested: UpSettings) -> dict[str, Any]:
     """The stored settings of the run to resume; empty for a new run."""
-    path = requested.runs_dir / requested.run / SETTINGS_FILE
-    if not requested.run or not path.exists():
+    if not requested.run:
+        return {}
+    stored = stored_settings(requested.runs_dir / requested.run)
+    not_kept = {"steps", "minutes", "from_version"}  # how long to go on, and whether to go back first
+    return {k: v for k, v in stored.items() if k in type(requested).model_fields and k not in not_kept}
+
+
+def stored_settings(run_dir: Path) -> dict[str, Any]:
+    """The settings that a run was started with last; empty if there are none. Raises `SetupError` if the file
+    cannot be read."""
+    path = run_dir / SETTINGS_FILE
+    if not path.exists():
         return {}
     try:
         stored: dict[str, Any] = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError) as error:
         raise SetupError(f"{path}: {error}") from error
-    not_kept = {"steps", "minutes", "from_version"}  # how long to go on, and whether to go back first
-    return {k: v for k, v in stored.items() if k in type(requested).model_fields and k not in not_kept}
+    return stored
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -35,7 +35,7 @@ from rookery.hub import DIGEST, model_folder, text_digest, weights_digest
 from rookery.model_defaults import model_defaults
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
-from rookery.remote import run_version
+from rookery.remote import FolderPath, run_version
 from rookery.settings import Settings, Specs
 from rookery.trace import Adapter, PolicyVersion, policy_name
 
@@ -54,13 +54,15 @@ class PlayersSettings(Settings, env_prefix="PLAYERS_"):
     """Players: model:DIR_OR_HUB_ID or run:RUN[@VERSION]. Both may be at a URL: model:s3://bucket/sft."""
     device: Device = "auto"
     """cpu, the index of a GPU or its id (GPU-..., MIG-...), or auto."""
-    logs: Path | None = None
+    logs: FolderPath | None = None
     """Folder for the servers' logs. Default: a temporary folder."""
 
 
 def serve_until_eof(settings: PlayersSettings) -> int:
     """Serves the players and prints their specs, one a line, until the standard input ends. If it ends while
-    a model loads, the servers are stopped at once."""
+    a model loads, the servers are stopped at once. Raises `SetupError` before it reads if there is no such
+    model, run or version, or two of them have the same name."""
+    batches(settings.specs)
     waits = any(map(_is_served, settings.specs))
     ended = False
 

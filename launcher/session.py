@@ -4,6 +4,7 @@ When the `with` block ends, for whatever reason, all services are stopped in rev
 """
 
 import logging
+import math
 import shutil
 import signal
 import time
@@ -115,9 +116,13 @@ class Session:
     ) -> None:
         self._exits.close()
 
-    def train(self) -> End:
+    def train(self, *, deadline: float = math.inf, least_steps: int = 0) -> End:
         """Starts the services and waits until all steps are done, time is up, or Ctrl-C. Returns which.
-        Raises `SetupError` if a service cannot start; `RookeryError` if a service crashed too often."""
+
+        Time is up after `--minutes` of training, or at the `deadline` (`time.monotonic`) if `least_steps` are
+        done then. Raises `SetupError` if a service cannot start; `RookeryError` if a service crashed too
+        often.
+        """
         while not self.interrupts:
             try:
                 self._supervisor.step(self._observer.snapshot.probes)
@@ -128,7 +133,7 @@ class Session:
             if self._supervisor.finished:
                 self.look()
                 return End.STEPS
-            if self._time_is_up():
+            if self._time_is_up() or (time.monotonic() > deadline and self.steps_done >= least_steps):
                 return End.TIME
             time.sleep(TICK_S)
         return End.INTERRUPT

@@ -18,7 +18,7 @@ from rookery.config.data import SAMPLE
 from rookery.devices import Devices, ServerDevices
 from rookery.errors import QUOTED_CHARS, SetupError
 from rookery.prompt import StyleName
-from rookery.remote import PathOrUrl, is_url, shipped
+from rookery.remote import FolderPath, PathOrUrl, is_url, shipped
 from rookery.settings import HIGHEST_PORT, Assignments, PresetSettings, RedisUrl
 
 _ASSIGNABLE = [name for name in SERVICES if name != "data"]
@@ -34,7 +34,7 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
     own variables (TRAINER_..., REWARD_...).
     """
 
-    model: str = "models/rook-tiny"
+    model: PathOrUrl = "models/rook-tiny"
     """Model to start from: a directory, a Hugging Face id, or the URL of a folder, as s3://bucket/sft/model."""
     source: PathOrUrl = SAMPLE
     """Games to draw positions from: a file (.pgn, .pgn.zst, .gz or .bz2) or its URL. Or `generated`:
@@ -42,7 +42,7 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
     answers: .txt, .jsonl or .parquet."""
     max_positions: NonNegativeInt = 0
     """Train on so many different positions, again and again. 0: ever new ones."""
-    runs_dir: Path = Path("runs")
+    runs_dir: FolderPath = Path("runs")
     """Folder with one folder for each run."""
     run: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")
     """Name of the run, or its folder in --runs-dir. An existing run is resumed. Default: a new name."""
@@ -73,7 +73,7 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
     """Whether a model that can think, such as Qwen3, does. Default: as its chat template has it."""
     nodes: PositiveInt = 1000
     """Stockfish nodes per search."""
-    reward_model: Path | None = None
+    reward_model: FolderPath | None = None
     """Reward model to serve, a directory that `rookery reward-model` wrote. Choose how it counts with --set
     reward.scheme=model, or a sum such as delta+0.5*model."""
     engines: PositiveInt | None = None
@@ -109,6 +109,11 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
         """The run's name for another command line, with its folder if that is not the default."""
         default = type(self).model_fields["runs_dir"].default
         return shlex.join([self.run, *(["--runs-dir", str(self.runs_dir)] * (self.runs_dir != default))])
+
+    @property
+    def command_to_go_on(self) -> str:
+        """The command that continues the run."""
+        return f"rookery {self.table()} --run {self.flags_to_find_it}"
 
     @property
     def feed_source(self) -> str:
@@ -156,8 +161,9 @@ class DemoSettings(UpSettings, env_prefix="DEMO_"):
 
     steps: PositiveInt | None = 60
     """Training steps."""
-    minutes: PositiveFloat | None = 10.0
-    """Stop training after this many minutes, even if --steps is not reached."""
+    minutes: PositiveFloat | None = 8.0
+    """How long all of it may take, about. A slow machine trains fewer steps, but 30, and evaluates on fewer
+    positions and openings, but 200 and 10. It says so."""
     eval_positions: PositiveInt = 1000
     """Held-out positions to compare the two policies on; at most as many mates in one."""
     eval_samples: PositiveInt = 1

@@ -13,14 +13,17 @@ from rich.live import Live
 from rich.text import Text
 
 from launcher import dashboard
-from launcher.observer import Observer, Snapshot
+from launcher.observer import Observer, Snapshot, StepLog
 from launcher.plan import HOST
-from launcher.runs import ENDPOINTS_FILE, latest_endpoints
+from launcher.runs import ENDPOINTS_FILE, latest_endpoints, stored_settings
 from launcher.services import SERVICES
+from launcher.settings import DemoSettings, UpSettings
 from rookery.access import AccessSettings
 from rookery.errors import SetupError
+from rookery.folder_lock import is_locked
 from rookery.masking import mask_setting
-from rookery.remote import find_run
+from rookery.plots.steps import METRICS_FILE, read_strength
+from rookery.remote import FolderPath, PathOrUrl, find_run
 from rookery.settings import RedisUrl
 from rookery.terminal import SafeConsole
 
@@ -28,9 +31,9 @@ from rookery.terminal import SafeConsole
 class RunPlace(AccessSettings, env_prefix="STATUS_"):
     """Which run a command looks at. The variables are those of `rookery status` for all of these commands."""
 
-    run: CliPositionalArg[str] = ""
+    run: CliPositionalArg[PathOrUrl] = ""
     """The run, by name or folder. Default: the one started last in --runs-dir; `default` with --redis-url."""
-    runs_dir: Path = Path("runs")
+    runs_dir: FolderPath = Path("runs")
     """Folder in which `rookery up` keeps its runs."""
     redis_url: RedisUrl | None = None
     """Redis of the run. Default: read from the run's folder."""
@@ -63,7 +66,8 @@ class StatusSettings(RunPlace):
     """Show the state of a run: versions, groups, streams, services.
 
     Without flags, this is the run that `rookery up` started last. With --redis-url it can be any run whose
-    services use their default ports. The exit status is 1 if groups are astray or Redis does not answer.
+    services use their default ports. The exit status is 1 if groups are astray, Redis does not answer or the
+    run has ended.
     """
 
     watch: bool = False
@@ -77,11 +81,15 @@ def status(settings: StatusSettings, console: Console | None = None) -> int:
     run."""
     console = console or SafeConsole()
     place = settings.place()
+    run_dir: Path = place["run_dir"]
+    if settings.redis_url is None and not is_locked(run_dir):
+        console.print(_last_page(run_dir))
+        return 1
     observer = Observer(
         {name: url for name, url in place["probes"].items() if name != "redis"},
         redis_url=place["redis_url"],
         run=place["run"],
-        run_dir=place["run_dir"],
+        run_dir=run_dir,
         access=settings.access,
     )
     with closing(observer):
@@ -99,6 +107,19 @@ def _watch(place: dict[str, Any], observer: Observer, console: Console, *, every
             live.update(_page(place, observer.look()), refresh=True)
             time.sleep(every_s)
     return 0
+
+
+def _last_page(run_dir: Path) -> Group:
+    """What the files of a run say that no process works on, and how to go on with it."""
+    steps = StepLog(run_dir / METRICS_FILE).refresh()
+    tables = dashboard.result_tables(Snapshot(steps=steps, strength=tuple(read_strength(run_dir))))
+    kept = stored_settings(run_dir)
+    done, goal = int(steps[-1]["step"]) if steps else 0, kept.get("steps")
+    title = Text(f"run {run_dir.name} does not run: {done}{f' of {goal}' if goal else ''} steps done", "bold")
+    kind = DemoSettings if "eval_positions" in kept else UpSettings
+    found = kind.model_construct(run=run_dir.name, runs_dir=run_dir.parent)
+    command = f"{found.command_to_go_on}{f' --steps {2 * goal}' if goal and done >= goal else ''}"
+    return Group(title, *(tables if steps else ()), Text(f"Go on with: {command}", overflow="fold"))
 
 
 def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:

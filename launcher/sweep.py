@@ -120,12 +120,9 @@ class SweptRun:
 
 
 def sweep(settings: SweepSettings, console: Console | None = None) -> int:
-    """Makes the runs that have no report yet, and prints the comparison. Returns the exit status.
-
-    Raises:
-        RookeryError: a setting is wrong, the name has been used, or a run failed. In the last case, the sweep
-            can be started again.
-    """
+    """Makes the runs that have no report yet, and prints the comparison. Returns the exit status. Raises
+    `RookeryError` if a setting is wrong, the name has been used, or a run failed. In the last case, the sweep
+    can be started again."""
     console = console or SafeConsole()
     runs = plan_runs(settings)
     file = settings.runs_dir / f"{settings.run}.sweep.json"

@@ -15,12 +15,9 @@ from rookery.terminal import SafeConsole
 
 
 def up(requested: UpSettings, console: Console | None = None) -> int:
-    """Runs training, displays its progress and stops all services. Returns the exit status.
-
-    Raises:
-        SetupError: a service cannot start; the message says what to change.
-        RookeryError: a service crashed too often.
-    """
+    """Runs training, displays its progress and stops all services. Returns the exit status. Raises
+    `SetupError` if a service cannot start (the message says what to change); `RookeryError` if a service
+    crashed too often."""
     console = console or SafeConsole()
     settings = settle_settings(requested)
     with Session(settings, console) as session:
@@ -46,11 +43,7 @@ def up(requested: UpSettings, console: Console | None = None) -> int:
             session.stop("rollouts", "trainer", "feed")
             session.finish_evaluation()
         session.stop()
-    console.print(
-        f"{session.steps_done} steps. Go on with: rookery up --run {settings.flags_to_find_it}",
-        soft_wrap=True,
-        highlight=False,
-    )
+    session.say(f"{session.steps_done} steps. Go on with: {settings.command_to_go_on}")
     return INTERRUPTED if end is End.INTERRUPT else 0
 
 

@@ -17,7 +17,7 @@ from launcher.supervisor import running
 from rookery.access import TOKEN_VARIABLE, AccessSettings
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
-from rookery.remote import PathOrUrl, find_run, is_url
+from rookery.remote import FolderOrUrl, PathOrUrl, find_run, is_url
 from rookery.settings import Port
 from rookery.terminal import SafeConsole
 
@@ -29,9 +29,9 @@ class ViewSettings(AccessSettings, env_prefix="VIEW_"):
     services, which you enter on the page. If there is none, the address that is printed has a new one.
     """
 
-    run: CliPositionalArg[str] = ""
+    run: CliPositionalArg[PathOrUrl] = ""
     """The run to open, by name, folder or URL, as s3://bucket/runs/my-run. Default: the one started last."""
-    runs_dir: PathOrUrl = "runs"
+    runs_dir: FolderOrUrl = "runs"
     """Folder with one folder for each run, or its URL."""
     port: Port | None = None
     """Port of the page. Default: 8010, or any other if that is taken."""

@@ -98,11 +98,8 @@ def list_gpus() -> list[Gpu]:
 
 
 def usable_gpus(variables: Mapping[str, str] = os.environ) -> list[str]:
-    """The names of what `auto` may choose from, in order: indices, and the ids of MIG devices.
-
-    Raises:
-        SetupError: CUDA_VISIBLE_DEVICES names a card that this machine has not.
-    """
+    """The names of what `auto` may choose from, in order: indices, and the ids of MIG devices. Raises
+    `SetupError` if CUDA_VISIBLE_DEVICES names a card that this machine has not."""
     gpus = list_gpus()
     _check_order(variables)
     entries = _entries(variables)
@@ -141,11 +138,8 @@ def place(device: str, *, preferred: int, package: str, taken: Collection[str] =
 
 
 def entry(name: str, variables: Mapping[str, str] = os.environ) -> str:
-    """The entry of CUDA_VISIBLE_DEVICES that stands for a GPU.
-
-    Raises:
-        SetupError: this machine, or CUDA_VISIBLE_DEVICES, has no such GPU, or several that begin like `name`.
-    """
+    """The entry of CUDA_VISIBLE_DEVICES that stands for a GPU. Raises `SetupError` if this machine, or
+    CUDA_VISIBLE_DEVICES, has no such GPU, or several that begin like `name`."""
     _check_order(variables)
     gpus, entries = list_gpus(), _entries(variables)
     if name.isdigit():
@@ -271,6 +265,11 @@ def _missing(name: str, count: int, variables: Mapping[str, str]) -> SetupError:
 
 def _hint(variables: Mapping[str, str]) -> str:
     return f"(nvidia-smi -L lists them{'' if VISIBLE not in variables else f', {VISIBLE} selects'})"
+
+
+def usable_cores() -> int:
+    """How many cores of the CPU this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def nvidia_smi(*arguments: str) -> list[str]:

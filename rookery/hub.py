@@ -34,12 +34,8 @@ _METADATA = "__metadata__"
 
 def model_folder(model: str) -> Path:
     """The directory of `model`: the path itself, the snapshot of that id, or the copy of what is at that URL.
-    The latter two are downloaded if needed.
-
-    Raises:
-        SetupError: it is neither a model directory nor an id or a URL that can be downloaded.
-        Unavailable: the store of a URL does not answer.
-    """
+    The latter two are downloaded if needed. Raises `SetupError` if it is neither a model directory nor an id
+    or a URL that can be downloaded; `Unavailable` if the store of a URL does not answer."""
     return local_model(model) or cached(model) or _download(model)
 
 
@@ -132,9 +128,7 @@ BOS = "{{ bos_token }}"
 
 def begins_with_bos(folder: Path) -> bool:
     """Whether the tokenizer in a folder puts a BOS token before every text, as those of Llama and Gemma do.
-
-    Chat templates write that token themselves.
-    """
+    Chat templates write that token themselves."""
     for name in ("tokenizer_config.json", "tokenizer.json"):
         try:
             values = json.loads((folder / name).read_text())

@@ -68,6 +68,11 @@ ROLLOUT_LEAD = Gauge(
 )
 ROLLOUT_GROUPS = Counter("rookery_rollout_groups_total", "Groups by result", ["result"])
 ROLLOUT_TOKENS = Counter("rookery_rollout_tokens_total", "Completion tokens generated")
+ROLLOUT_TURNS = Counter(
+    "rookery_rollout_turns_total",
+    "Turns after the first, by the row that they are in",
+    ["row"],
+)
 ROLLOUT_GENERATION_S = Histogram(
     "rookery_rollout_generation_seconds", "One group of completions", buckets=_SLOW_S
 )

@@ -49,9 +49,7 @@ class BodyLimit:
 
 def few_fields(body: object) -> object:
     """Returns `body`, unless it is an object with more than `MAX_FIELDS` fields, which raises a ValueError.
-
-    pydantic describes every unknown field, which would take half a minute for a million of them.
-    """
+    pydantic describes every unknown field, which would take half a minute for a million of them."""
     if isinstance(body, dict) and len(body) > MAX_FIELDS:
         raise ValueError(f"{len(body)} fields: at most {MAX_FIELDS}")
     return body
@@ -76,15 +74,16 @@ class RequireToken:
         self._app, self._access = app, access
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] == "lifespan" or self._access.is_open(scope["path"]) or self._has_token(scope):
+        if (
+            scope["type"] == "lifespan"
+            or self._access.is_open(scope["path"])
+            or self._access.admits(_header(scope, b"authorization"))
+        ):
             await self._app(scope, receive, send)
         else:
             error = Unauthorized(f"{scope.get('method', 'GET')} {scope['path']}")
             headers = {"WWW-Authenticate": 'Bearer realm="rookery"'}
             await _refuse(error, scope, receive, send=send, headers=headers)
-
-    def _has_token(self, scope: "Scope") -> bool:
-        return self._access.admits(_header(scope, b"authorization"))
 
 
 class RequireLocalHost:

@@ -14,17 +14,16 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator
 
 from rookery.errors import SetupError, Unavailable
+from rookery.settings import check_path
 
 logger = logging.getLogger(__name__)
 
-PathOrUrl = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)]
-"""A setting. Not a `Path`, which would merge the slashes of a URL."""
-
+T = TypeVar("T", str, Path)
 
 _PACKAGE = Path(__file__).parents[1]
 _SHIPPED = {"models", "samples"}
@@ -51,29 +50,51 @@ def is_url(place: str) -> bool:
     return "://" in place
 
 
-def _check_output_folder(place: str) -> str:
-    """Refuses what is or lies below a file. Nothing is created, and no URL is asked."""
+def _check(place: str, *, is_folder: bool = False) -> str:
     if place.startswith("file://") or not is_url(place):
-        path = Path(place.removeprefix("file://")).absolute()
-        present = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
-        if not present.is_dir():
-            raise ValueError(f"{str(present)!r} is not a folder")
+        check_path(Path(place.removeprefix("file://")), is_folder=is_folder)
     return place
 
 
-def _check_output_file(place: str) -> str:
-    if place and not is_url(place):
-        if Path(place).is_dir():
-            raise ValueError("it is a folder")
-        _check_output_folder(str(Path(place).parent))
+def _check_folder(place: T) -> T:
+    _check(str(place), is_folder=True)
     return place
 
 
-OutputFolder = Annotated[PathOrUrl, AfterValidator(_check_output_folder)]
-"""A setting: a folder to write to, which need not exist."""
+def _check_each(places: str) -> str:
+    return ",".join(map(_check, places.split(",")))
 
-OutputFile = Annotated[PathOrUrl, AfterValidator(_check_output_file)]
-"""A setting: a file to write."""
+
+def _check_file(place: T) -> T:
+    if str(place) and not is_url(str(place)) and Path(place).is_dir():
+        raise ValueError("it is a folder")
+    return place
+
+
+# Types of settings. What lies below a file is refused before a command starts; no URL is asked, nothing is
+# created. `Settings` does this for the type `Path`.
+
+PathOrUrl = Annotated[
+    str,
+    BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value),
+    AfterValidator(_check),
+]
+"""A path, a pattern, or a URL. Not a `Path`, which would merge the slashes of a URL."""
+
+PathsOrUrls = Annotated[str, AfterValidator(_check_each)]
+"""Several of them, separated by commas."""
+
+FolderOrUrl = Annotated[PathOrUrl, AfterValidator(_check_folder)]
+"""A folder, which need not exist, or its URL."""
+
+FolderPath = Annotated[Path, AfterValidator(_check_folder)]
+"""A folder, which need not exist."""
+
+OutputFile = Annotated[PathOrUrl, AfterValidator(_check_file)]
+"""A file to write, or its URL."""
+
+OutputPath = Annotated[Path, AfterValidator(_check_file)]
+"""A file to write."""
 
 
 def cache_folder() -> Path:

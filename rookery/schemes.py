@@ -65,9 +65,7 @@ _BY_ENGINE = frozenset[Source]({"regret", "win_worst", "score"})
 
 class Evidence:
     """An answer with a legal move, of which terms ask what they look at: the attribute that a term `uses`.
-
-    Win probabilities are those of the side to move. What a class does not override, it does not know.
-    """
+    Win probabilities are those of the side to move. What a class does not override, it does not know."""
 
     response: str
     win_best: float
@@ -178,10 +176,8 @@ class Scheme:
 
     @cached_property
     def engine_terms(self) -> "Scheme | None":
-        """The terms that the engine alone decides. They reward a move that the reasoning only names.
-
-        None if none of them judges the move.
-        """
+        """The terms that the engine alone decides. They reward a move that the reasoning only names. None if
+        none of them judges the move."""
         by_engine = tuple((weight, term) for weight, term in self.terms if term.uses in _BY_ENGINE)
         return Scheme(self.text, by_engine) if any(term.judges_move for _, term in by_engine) else None
 
@@ -191,10 +187,8 @@ class Scheme:
 
 
 def _accuracy(evidence: Evidence) -> float:
-    """Lichess's accuracy of a move, as a fraction (lila, `AccuracyPercent.scala`, with its bonus of 1).
-
-    The bonus makes up for the noise of an analysis. In the formula, the loss is in percent.
-    """
+    """Lichess's accuracy of a move, as a fraction (lila, `AccuracyPercent.scala`, with its bonus of 1). The
+    bonus makes up for the noise of an analysis. In the formula, the loss is in percent."""
     if evidence.regret == 0.0:
         return 1.0
     percent = 103.1668100711649 * math.exp(-0.04354415386753951 * 100 * evidence.regret) - 3.166924740191411

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     CliApp,
@@ -125,6 +125,14 @@ class Settings(BaseSettings):
         """The TOML file's values to use, given those of sources with higher precedence. Default: all."""
         del stronger
         return dict(values)
+
+    @field_validator("*")
+    @classmethod
+    def _refuse_below_a_file(cls, value: Any) -> Any:
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, Path):
+                check_path(each)
+        return value
 
     def unread(self) -> Mapping[str, str]:
         """Settings that have no effect because of other settings, and the text that says which ones."""
@@ -339,6 +347,17 @@ def _check_redis_url(url: str) -> str:
 
 RedisUrl = Annotated[str, AfterValidator(_check_redis_url)]
 """A Redis URL as in redis-py: `redis://`, `rediss://` or `unix://`. Can be empty where "" means none."""
+
+
+def check_path(path: Path, *, is_folder: bool = False) -> None:
+    """Refuses a path below a file, for a folder also one of a file. It need not exist. Raises `ValueError`
+    with the file."""
+    path = path.absolute()
+    for place in (path, *path.parents) if is_folder else path.parents:
+        if os.path.lexists(place):
+            if not place.is_dir():
+                raise ValueError(f"{str(place)!r} is not a folder")
+            return
 
 
 def _rejoin_specs(parts: Any) -> Any:

@@ -178,10 +178,8 @@ def _compile(*arguments: str, text: str = "") -> str:
 
 
 def hashes(lines: Iterable[str]) -> dict[str, list[str]]:
-    """The SHA-256s of the files that the package index has for each line, by name.
-
-    Those of the wheels that fit a platform of the locks; where one has no wheel, also the source's.
-    """
+    """The SHA-256s of the files that the package index has for each line, by name. Those of the wheels that
+    fit a platform of the locks; where one has no wheel, also the source's."""
     pylock = _compile("--no-deps", "--format", "pylock.toml", "-", text="\n".join(lines))
     packages = tomllib.loads(pylock)["packages"]
     return {package["name"]: sorted(set(_hashes(package))) for package in packages}

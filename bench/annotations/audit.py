@@ -83,10 +83,8 @@ class Audit:
         ahead: int,
         advance: Callable[[int], None] = lambda count: None,
     ) -> Tally:
-        """Examines the positions that have no line yet, `ahead` of them at once. Returns the tally of all.
-
-        A position is a FEN and the move that led to it, if that is known.
-        """
+        """Examines the positions that have no line yet, `ahead` of them at once. Returns the tally of all. A
+        position is a FEN and the move that led to it, if that is known."""
         self.folder.mkdir(parents=True, exist_ok=True)
         tally, done = self._resume()
         advance(done)

@@ -112,10 +112,8 @@ def _is_false_move(boards: _Boards, place: _Place, letter: str) -> bool:
 
 
 def _is_false_count(boards: _Boards, place: _Place, word: str) -> bool:
-    """Whether on no board a side has this many, or this many more than the other.
-
-    All boards count: a line that costs two pawns may cost one first.
-    """
+    """Whether on no board a side has this many, or this many more than the other. All boards count: a line
+    that costs two pawns may cost one first."""
     noun = place["noun"].removesuffix("s")
     pairs = [(count(board, True, noun), count(board, False, noun)) for board in boards]
     leads = [ours - theirs for ours, theirs in pairs]

@@ -44,10 +44,8 @@ _DONE = b"\nbestmove "
 
 
 def searches(questions: Sequence[Question], best: Mapping[str, str]) -> list[tuple[str, str | None]]:
-    """(FEN, move or None) of every search: each position once, and each further move that is not over.
-
-    `best` is the engine's choice by FEN, in UCI: an answer that repeats it needs no search of its own.
-    """
+    """(FEN, move or None) of every search: each position once, and each further move that is not over. `best`
+    is the engine's choice by FEN, in UCI: an answer that repeats it needs no search of its own."""
     found: list[tuple[str, str | None]] = []
     for question in questions:
         moves = dict.fromkeys(answer.move for answer in question.answers if answer.move)

@@ -138,10 +138,8 @@ def noise_table(kind: str, groups: Sequence[Group], rows: Sequence[Measured]) ->
 
 
 def cosine_table(kind: str, groups: Sequence[Group], rows: Sequence[Measured], *, seed: int) -> Table:
-    """The cosine for each floor, and how much more it is than without one.
-
-    The last row does not divide by the standard deviation.
-    """
+    """The cosine for each floor, and how much more it is than without one. The last row does not divide by
+    the standard deviation."""
     table = Table("--sigma-floor", *(row.name for row in rows), title=f"{kind} policy: cosine")
     truth = centred([group.truth for group in groups])
     without = [cosines(advantages(row.rewards, 0.0), truth, seed=seed) for row in rows]

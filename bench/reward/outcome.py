@@ -88,10 +88,8 @@ class Outcome:
         return [one[side].verdicts_per_s / one["limit"].verdicts_per_s for one in self.counted]
 
     def cpu_ratio(self, side: str) -> float:
-        """The limit's processor time a verdict to this side's: strangers do not change it.
-
-        It is what the clock would say with as many engines as cores if no core were ever idle.
-        """
+        """The limit's processor time a verdict to this side's: strangers do not change it. It is what the
+        clock would say with as many engines as cores if no core were ever idle."""
         return statistics.median(one["limit"].cpu_s / one[side].cpu_s for one in self.rounds)
 
     def json(self) -> dict[str, Any]:

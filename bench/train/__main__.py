@@ -1,8 +1,9 @@
 """`python -m bench.train`: our training steps beside TRL's. Minutes.
 
 One run, one machine, one model, the same tokens: GRPO on long prompts with short answers and on short
-prompts with long ones, and supervised fine-tuning, both sides on the CPU. Every side of every round is a
-process of its own, so that a peak of memory is its own. Then `scale`, on a GPU if there is one.
+prompts with long ones, and supervised fine-tuning. On a CPU the model is small, and both sides compute in
+float32; on a GPU it has Qwen3-0.6B's shape, and they compute in bfloat16. Every side of every round is a
+process of its own, so that a peak of memory is its own. Then `scale`.
 """
 
 import json
@@ -22,8 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.loop.peer import peer_environment, run_side
-from bench.train.scale import measure_scale, scale_table
-from bench.train.work import Measured, Work, build_model, examples
+from bench.train.scale import QWEN3_06B, measure_scale, on_gpu, scale_table
+from bench.train.work import Measured, Shape, Work, build_model, examples
+from rookery import devices
+from rookery.devices import Device
 from rookery.errors import SetupError
 from rookery.settings import Settings, fail
 
@@ -60,7 +63,7 @@ class Outcome:
 
     @property
     def memory(self) -> float:
-        """Of the processes' peaks, libraries and all."""
+        """Of the peaks."""
         return self.ratio(lambda side: side.peak_mib)
 
     @property
@@ -78,6 +81,8 @@ class BenchSettings(Settings, env_prefix="BENCH_TRAIN_"):
     """Measured optimizer steps of each; one more warms up."""
     threads: PositiveInt = 1
     """CPU threads of either side."""
+    device: Device = "auto"
+    """`cpu`, the GPU of both sides, or auto: the first one, if there is one."""
     peers: bool = True
     """Measure beside TRL, which `make trainers` installs."""
     scale: bool = True
@@ -94,13 +99,14 @@ def main(argv: list[str]) -> int:
     console = Console(width=max(110, Console().width))
     folder = (settings.out / time.strftime("%Y%m%d-%H%M%S")).absolute()
     folder.mkdir(parents=True)
-    works = pieces(build_model(folder / "model"), settings)
+    devices.restrict(settings.device)
+    works = pieces(folder / "model", settings, gpu=on_gpu()) if peers else []
     outcomes: list[Outcome] = []
     if peers:
         outcomes = [measure(kind, work, peers, folder, settings, console) for kind, work in works]
         console.print(ratios(outcomes))
     with console.status("scale"):
-        scaled = measure_scale(folder, threads=settings.threads) if settings.scale else []
+        scaled = list(measure_scale(folder, threads=settings.threads)) if settings.scale else []
     if scaled:
         console.print(scale_table(scaled))
     report = {
@@ -112,9 +118,10 @@ def main(argv: list[str]) -> int:
     return 0 if all(outcome.met for outcome in outcomes) else 1
 
 
-def pieces(model: Path, settings: BenchSettings) -> list[tuple[Kind, Work]]:
-    """What is measured beside TRL."""
-    common = {"model": str(model), "steps": settings.steps, "threads": settings.threads}
+def pieces(model: Path, settings: BenchSettings, *, gpu: bool) -> list[tuple[Kind, Work]]:
+    """What is measured beside TRL, on a model that is built in the folder `model`."""
+    folder = build_model(model, QWEN3_06B if gpu else Shape())
+    common = {"model": str(folder), "steps": settings.steps, "threads": settings.threads, "gpu": gpu}
     return [
         ("grpo", Work("short-answers", prompt=300, completion=32, **common)),  # type: ignore[arg-type]
         ("grpo", Work("reasoning", prompt=150, completion=400, groups=2, **common)),  # type: ignore[arg-type]
@@ -151,8 +158,8 @@ def ratios(outcomes: list[Outcome]) -> Table:
         "work", "tokens", "samples", "ours/s", "TRL/s", "speed", "by CPU", "ours MiB", "TRL MiB", "memory",
         "",
         title="Training steps beside TRL's on the same tokens",
-        caption="speed: samples a second over TRL's, by the clock and by processor time; memory: peak "
-        "resident, libraries and all, over TRL's",
+        caption="speed: samples a second over TRL's, by the clock and by processor time; memory: the peak, "
+        "of the process with its libraries on a CPU, of torch on a GPU, over TRL's",
     )  # fmt: skip
     for outcome in outcomes:
         work = outcome.work

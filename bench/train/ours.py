@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from bench.train.work import TARGETS, Measured, Work, resident_mib, say
+from bench.train.work import TARGETS, Measured, Work, clock, say, used_mib
 from rookery.trace import (
     Completion,
     Message,
@@ -20,8 +20,12 @@ from rookery.trace import (
     Sampling,
     Trace,
     TraceGroup,
+    Turn,
     Verdict,
 )
+
+PRECISIONS: Mapping[bool, Literal["fp32", "bf16"]] = {False: "fp32", True: "bf16"}
+"""Of the CPU and of a GPU, as the peer's."""
 
 
 def main(argv: list[str]) -> int:
@@ -45,8 +49,8 @@ def run_grpo(work: Work) -> Measured:
     settings = TrainerSettings(
         model=work.model,
         run_dir=Path(work.model).parent,
-        device="cpu",
-        precision="fp32",  # as the peer's
+        device="auto" if work.gpu else "cpu",
+        precision=PRECISIONS[work.gpu],
         lr=work.lr,
         lora_rank=work.lora_rank,
         lora_alpha=work.lora_alpha,
@@ -59,18 +63,19 @@ def run_grpo(work: Work) -> Measured:
     policy = Policy(settings)
     optimizer = adam.build(policy.parameters, lr=work.lr)
     vocabulary = int(policy.model.config.vocab_size)
-    before, step_s, cpu_s = resident_mib(), list[float](), list[float]()
+    before, step_s, cpu_s = used_mib(work, peak=False), list[float](), list[float]()
     for step in range(work.warmup_steps + work.steps):
         groups = [
             trace_group(work, number, made)
             for number, made in enumerate(work.step_groups(step, vocabulary=vocabulary))
         ]
-        started, began = time.perf_counter(), time.process_time()
+        started, began = clock(work)
         train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())
-        step_s.append(time.perf_counter() - started)
-        cpu_s.append(time.process_time() - began)
+        ended, stopped = clock(work)
+        step_s.append(ended - started)
+        cpu_s.append(stopped - began)
     kept = slice(work.warmup_steps, None)
-    return Measured(work.samples, step_s[kept], cpu_s[kept], before, resident_mib("VmHWM"))
+    return Measured(work.samples, step_s[kept], cpu_s[kept], before, used_mib(work, peak=True))
 
 
 def run_sft(work: Work, chats: Path) -> Measured:
@@ -81,7 +86,7 @@ def run_sft(work: Work, chats: Path) -> Measured:
     from services.trainer.finetune import sft
     from services.trainer.finetune.output import MetricsLog
 
-    before, cpu_s, write = resident_mib(), [time.process_time()], MetricsLog.write
+    before, cpu_s, write = used_mib(work, peak=False), [time.process_time()], MetricsLog.write
 
     def noting(self: MetricsLog, row: Mapping[str, Any]) -> None:
         write(self, row)
@@ -100,27 +105,31 @@ def run_sft(work: Work, chats: Path) -> Measured:
             lr=work.lr,
             warmup_steps=1,
             max_length=2 * (work.prompt + work.completion),
-            precision="fp32",
+            precision=PRECISIONS[work.gpu],
             micro_batch_tokens=1 << 20,  # the whole step in one pass
-            device="cpu",
+            device="auto" if work.gpu else "cpu",
             threads=work.threads,
         )
     )
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     step_s = [row["step_s"] for row in rows][work.warmup_steps :]
     own_s = [after - start for start, after in pairwise(cpu_s)][work.warmup_steps :]
-    return Measured(work.samples, step_s, own_s, before, resident_mib("VmHWM"))
+    return Measured(work.samples, step_s, own_s, before, used_mib(work, peak=True))
 
 
 def trace_group(work: Work, number: int, made: dict[str, object]) -> TraceGroup:
     """A group of `Work.step_groups` as the trainer takes it."""
     fen = "8/8/8/8/8/8/8/8 w - - 0 1"
-    completions: list[dict[str, object]] = made["completions"]  # type: ignore[assignment]
+    completions: list[dict[str, Any]] = made["completions"]  # type: ignore[assignment]
     traces = tuple(
         Trace(
             f"{number}-{slot}",
-            Completion("", tuple(one["ids"]), tuple(one["logprobs"]), "stop", slot),  # type: ignore[arg-type]
-            Verdict(reward=float(one["reward"]), outcome=Outcome.LEGAL, reward_version="bench"),  # type: ignore[arg-type]
+            (
+                Turn(
+                    Completion("", tuple(one["ids"]), tuple(one["logprobs"]), "stop", slot),
+                    Verdict(reward=float(one["reward"]), outcome=Outcome.LEGAL, reward_version="bench"),
+                ),
+            ),
         )
         for slot, one in enumerate(completions)
     )

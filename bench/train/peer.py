@@ -11,12 +11,11 @@ score completion tokens alone, as on a GPU, so that no ratio owes anything to th
 import json
 import statistics
 import sys
-import time
 import warnings
 from pathlib import Path
 from typing import Any
 
-from bench.train.work import TARGETS, Measured, Work, resident_mib, say
+from bench.train.work import TARGETS, Measured, Work, clock, say, used_mib
 
 
 def main(argv: list[str]) -> int:
@@ -31,18 +30,18 @@ def main(argv: list[str]) -> int:
     # `add_fused_lm_head` asks this whether to be compact; the kernels ask a name of their own.
     head._use_triton = lambda device: True
     torch.set_num_threads(work.threads)
-    clock: list[tuple[float, float]] = []
+    times: list[tuple[float, float]] = []
     trainer = _grpo(work, path) if kind == "grpo" else _sft(work, path)
-    trainer.add_callback(_clock(clock))
-    before = resident_mib()
+    trainer.add_callback(_clock(work, times))
+    before = used_mib(work, peak=False)
     trainer.train()
-    steps = list(zip(clock[::2], clock[1::2], strict=True))[work.warmup_steps :]
+    steps = list(zip(times[::2], times[1::2], strict=True))[work.warmup_steps :]
     wall_s, cpu_s = ([after[i] - start[i] for start, after in steps] for i in (0, 1))
-    say(Measured(work.samples, wall_s, cpu_s, before, resident_mib("VmHWM")))
+    say(Measured(work.samples, wall_s, cpu_s, before, used_mib(work, peak=True)))
     return 0
 
 
-def _clock(times: list[tuple[float, float]]) -> Any:
+def _clock(work: Work, times: list[tuple[float, float]]) -> Any:
     """Notes when each step begins and ends."""
     from transformers import TrainerCallback
 
@@ -50,10 +49,10 @@ def _clock(times: list[tuple[float, float]]) -> Any:
         """Begin and end in turn."""
 
         def on_step_begin(self, args: object, state: object, control: object, **more: object) -> None:
-            times.append((time.perf_counter(), time.process_time()))
+            times.append(clock(work))
 
         def on_step_end(self, args: object, state: object, control: object, **more: object) -> None:
-            times.append((time.perf_counter(), time.process_time()))
+            times.append(clock(work))
 
     return Clock()
 
@@ -65,8 +64,8 @@ def _common(work: Work, path: str) -> dict[str, Any]:
         "learning_rate": work.lr,
         "lr_scheduler_type": "constant",
         "gradient_checkpointing": False,
-        "use_cpu": True,
-        "bf16": False,
+        "use_cpu": not work.gpu,
+        "bf16": work.gpu,
         "seed": work.seed,
         "logging_steps": 1000,
         "disable_tqdm": True,
@@ -94,7 +93,7 @@ def _grpo(work: Work, path: str) -> Any:
             flat = [(group["prompt"], one) for group in groups for one in group["completions"]]
             completion_ids = torch.tensor([one["ids"] for _, one in flat])
             prompt_ids = torch.tensor([prompt for prompt, _ in flat])
-            return {
+            tensors = {
                 "prompt_ids": prompt_ids,
                 "prompt_mask": torch.ones_like(prompt_ids),
                 "completion_ids": completion_ids,
@@ -103,6 +102,7 @@ def _grpo(work: Work, path: str) -> Any:
                 "advantages": torch.tensor([a for group in groups for a in _advantages(group)]),
                 "num_items_in_batch": torch.tensor(completion_ids.numel()),
             }
+            return {name: tensor.to(self.accelerator.device) for name, tensor in tensors.items()}
 
     return Fed(
         model=work.model,
@@ -118,6 +118,8 @@ def _grpo(work: Work, path: str) -> Any:
             max_completion_length=work.completion,
             temperature=1.0,
             shuffle_dataset=False,
+            # A frozen base in bfloat16 on a GPU, as ours; its default is float32.
+            model_init_kwargs={"dtype": "bfloat16" if work.gpu else "float32"},
             **_common(work, path),
         ),
     )

@@ -1,4 +1,4 @@
-"""Tokens a second, MFU and peak memory on Qwen3-0.6B's shape with LoRA r16 at 4k and 16k tokens.
+"""Tokens a second, MFU and peak memory on the shapes of Qwen3-0.6B and 4B with LoRA r16, up to 16k tokens.
 
 Weights are random, which changes no cost. Sequences are single ones (a prompt of a 32nd, one completion), so
 that nothing is shared and tokens mean what they mean elsewhere. Beside them stands what prime-rl publishes of
@@ -9,6 +9,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,16 +17,24 @@ from rich.table import Table
 
 from bench.loop.peer import run_side
 from bench.train.work import TARGETS, Shape, Work, build_model, resident_mib
+from rookery import devices
 
 QWEN3_06B = Shape(
     width=1024, inner=3072, layers=28, heads=16, key_heads=8, head=128, vocabulary=151_936, positions=40_960
 )
-"""From config.json of Qwen/Qwen3-0.6B."""
+QWEN3_4B = Shape(
+    width=2560, inner=9728, layers=36, heads=32, key_heads=8, head=128, vocabulary=151_936, positions=40_960
+)
+"""From config.json of Qwen/Qwen3-0.6B and Qwen/Qwen3-4B."""
 SMALL = Shape(width=128, inner=384, layers=2, heads=4, key_heads=2, head=32, vocabulary=4096, positions=4096)
 """What a CPU runs instead."""
 
+LARGE_GIB = 40
+"""The memory of a GPU from which Qwen3-4B is measured too."""
+
 PRIME_RL = (
-    "prime-rl, Qwen3-0.6B RL, LoRA r16, 16k: 13,340 tokens/s and 5.1 GiB on an H100 (its BENCHMARKS.md)"
+    "prime-rl, RL, LoRA r16, 16k, on an H100: Qwen3-0.6B 13,340 tokens/s and 5.1 GiB, Qwen3-4B 6,230 "
+    "tokens/s and 23.3 GiB (its BENCHMARKS.md)"
 )
 
 
@@ -34,6 +43,7 @@ class Scale:
     """Sequences of `length` tokens, one a forward pass, `tokens` a step."""
 
     model: str
+    shape: str
     length: int
     tokens: int
     checkpointing: bool
@@ -58,38 +68,41 @@ def on_gpu() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def measure_scale(folder: Path, *, threads: int) -> list[tuple[Scale, Reached]]:
+def measure_scale(folder: Path, *, threads: int) -> Iterator[tuple[Scale, Reached]]:
     """All cases, each in a process of its own."""
-    gpu = on_gpu()
-    model = build_model(folder / "scale-model", QWEN3_06B if gpu else SMALL)
-    lengths, tokens = ((4096, 16_384), 32_768) if gpu else ((256, 1024), 2048)
-    found = []
-    for length in lengths:
-        for checkpointing in (False, True):
-            case = Scale(str(model), length, tokens, checkpointing)
-            path = folder / f"scale-{length}-{checkpointing}.json"
-            path.write_text(json.dumps(asdict(case)))
-            reached = run_side(
-                "bench.train.scale",
-                str(path),
-                log=path.with_suffix(".log"),
-                environment={"OMP_NUM_THREADS": str(threads)},
-            )
-            found.append((case, Reached(**reached)))
-    return found
+    for number, case in enumerate(_cases(folder)):
+        path = folder / f"scale-{number}.json"
+        path.write_text(json.dumps(asdict(case)))
+        environment = {"OMP_NUM_THREADS": str(threads)}
+        log = path.with_suffix(".log")
+        yield case, Reached(**run_side("bench.train.scale", str(path), log=log, environment=environment))
+
+
+def _cases(folder: Path) -> Iterator[Scale]:
+    """What this machine has room for. Builds the models."""
+    if not on_gpu():
+        model = build_model(folder / "scale-model", SMALL)
+        for length in (256, 1024):
+            yield from (Scale(str(model), "small", length, 2048, checked) for checked in (False, True))
+        return
+    model = build_model(folder / "scale-model", QWEN3_06B, dtype="bfloat16")
+    for length in (4096, 16_384):
+        yield from (Scale(str(model), "Qwen3-0.6B", length, 32_768, checked) for checked in (False, True))
+    if (devices.memory_gib("auto") or 0) >= LARGE_GIB:
+        model = build_model(folder / "scale-large", QWEN3_4B, dtype="bfloat16")
+        yield Scale(str(model), "Qwen3-4B", 16_384, 32_768, checkpointing=True)
 
 
 def scale_table(found: list[tuple[Scale, Reached]]) -> Table:
     """A row for each case."""
-    device, gpu = found[0][1].device, on_gpu()
-    shape = "Qwen3-0.6B's shape" if gpu else "A much smaller shape than Qwen3-0.6B's"
-    caption = PRIME_RL if gpu else "figures of a CPU, which say nothing of a GPU"
+    caption = PRIME_RL if on_gpu() else "figures of a CPU, which say nothing of a GPU"
     table = Table(
-        "tokens a sequence", "activations", "tokens/s", "MFU", "peak GiB",
-        title=f"{shape}, LoRA r16, on {device}", caption=caption,
+        "shape", "tokens a sequence", "activations", "tokens/s", "MFU", "peak GiB",
+        title=f"Random weights, LoRA r16, on {found[0][1].device}", caption=caption,
     )  # fmt: skip
     for case, reached in found:
         table.add_row(
+            case.shape,
             f"{case.length:,}",
             "recomputed" if case.checkpointing else "kept",
             f"{reached.tokens_per_s:,.0f}",

@@ -6,6 +6,7 @@ The peer imports it too, so it imports little at first.
 import json
 import random
 import sys
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +15,7 @@ from typing import Any, Self
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Of each measured step its seconds, by the clock and of the process's own; memory in MiB: before the
-    first step, and the process's peak.
+    first step, and the peak (`used_mib`).
     """
 
     samples: int
@@ -32,6 +33,25 @@ class Measured:
     def samples_per_cpu_s(self) -> float:
         """What others on the machine hardly touch."""
         return self.samples * len(self.cpu_s) / sum(self.cpu_s)
+
+
+def used_mib(work: "Work", *, peak: bool) -> float:
+    """Of the device of the work: torch's on a GPU, else the resident set of this process."""
+    if not work.gpu:
+        return resident_mib("VmHWM" if peak else "VmRSS")
+    import torch
+
+    used = torch.cuda.max_memory_allocated() if peak else torch.cuda.memory_allocated()
+    return float(used) / (1 << 20)
+
+
+def clock(work: "Work") -> tuple[float, float]:
+    """The time by the clock and of this process's own, once the GPU has done what it was told."""
+    if work.gpu:
+        import torch
+
+        torch.cuda.synchronize()
+    return time.perf_counter(), time.process_time()
 
 
 def resident_mib(key: str = "VmRSS") -> float:
@@ -52,10 +72,8 @@ TARGETS = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Training on `groups` groups of `group` completions a step, `group` sequences a forward pass.
-
-    The model is a Qwen3 with random weights.
-    """
+    """Training on `groups` groups of `group` completions a step, `group` sequences a forward pass. The model
+    is a Qwen3 with random weights."""
 
     name: str
     model: str
@@ -70,6 +88,8 @@ class Work:
     lora_alpha: int = 32
     threads: int = 1
     seed: int = 0
+    gpu: bool = False
+    """Both sides compute on the first GPU, in bfloat16, instead of on the CPU in float32."""
 
     @property
     def samples(self) -> int:
@@ -118,7 +138,7 @@ class Shape:
     positions: int = 4096
 
 
-def build_model(out: Path, shape: Shape = Shape()) -> Path:
+def build_model(out: Path, shape: Shape = Shape(), *, dtype: str = "float32") -> Path:
     """A random model directory with rook-tiny's tokenizer."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -143,7 +163,7 @@ def build_model(out: Path, shape: Shape = Shape()) -> Path:
         pad_token_id=0,
     )
     torch.manual_seed(0)
-    Qwen3ForCausalLM(config).save_pretrained(out)
+    Qwen3ForCausalLM(config).to(getattr(torch, dtype)).save_pretrained(out)
     return out.resolve()
 
 

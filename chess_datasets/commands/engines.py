@@ -58,10 +58,8 @@ def made_parts(
     terms: dict[str, Any],
     has_engine: bool = True,
 ) -> Iterator[tuple[Parts[R], dict[str, Any]]]:
-    """Makes the parts of a data set, and yields them with all terms. They are deleted after the block.
-
-    `work` makes the records of a shard in a worker, with the worker's engine if it has one.
-    """
+    """Makes the parts of a data set, and yields them with all terms. They are deleted after the block. `work`
+    makes the records of a shard in a worker, with the worker's engine if it has one."""
     folder = open_folder(settings.out)
     with chosen_positions(settings) as (positions, origin), _workers_of(settings) as workers:
         terms = {"positions": origin, "count": settings.count, **terms}

@@ -45,13 +45,9 @@ class PairRecipe:
 
     seed: int = 0
     style: str = "mover-squares"
-    """The style of the pairs' prompts."""
     policy_style: str = ""
-    """The style in which the policy is asked; empty: the same."""
     candidates: int = 4
-    """Legal moves drawn at random from each position."""
     min_gap: float = 0.05
-    """How much win probability the rejected move must lose at least. Less is noise of a short search."""
     max_gap: float = 1.0
 
     def __post_init__(self) -> None:

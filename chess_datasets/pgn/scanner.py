@@ -129,9 +129,7 @@ class Scanner:
 
     def abandon(self, detail: str) -> Iterator[RawGame]:
         """The games that remain when the next block is damaged. One game has the defect `DAMAGED_FILE`.
-
-        Blocks that come after it are read from the first certain beginning on.
-        """
+        Blocks that come after it are read from the first certain beginning on."""
         self._join_blocks()
         while self._splitter is None:
             self._splitter = Splitter(number=self._number, offset=self._offset)

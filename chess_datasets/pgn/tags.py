@@ -66,6 +66,10 @@ class Facts:
     evals: bool = False
     """Whether the moves carry `[%eval ...]`."""
 
+    @property
+    def elo_gap(self) -> int | None:
+        return self.white_elo and self.black_elo and abs(self.white_elo - self.black_elo)
+
 
 def read_facts(raw: RawGame) -> Facts:
     """The facts of a game. Recent results are cached, because filter and parser ask for the same games.
@@ -135,29 +139,22 @@ CHESS960 = "chess960"
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Bounds are inclusive; None or an empty value is no bound. A game whose tag is missing fails a bound.
-    Raises `InvalidInput` if a lower bound is above its upper bound."""
+    """As the settings of `rookery data` say. Bounds are inclusive; None or an empty value is no bound. A game
+    whose tag is missing fails a bound. Raises `InvalidInput` if a lower bound is above its upper bound."""
 
     elo_min: int | None = None
-    """Bounds for the rating of each player."""
     elo_max: int | None = None
     elo_gap_max: int | None = None
-    """The largest difference between the players' ratings."""
     base_s_min: int | None = None
     base_s_max: int | None = None
     speeds: tuple[Speed, ...] = ()
     results: tuple[str, ...] = ()
-    """As in the tag: 1-0, 0-1, 1/2-1/2, *."""
     terminations: tuple[str, ...] = ()
-    """As in the tag, in lower case: normal, time forfeit, abandoned, ..."""
+    """In lower case."""
     variants: tuple[str, ...] = (STANDARD,)
-    """Any of standard and chess960."""
     events: str = ""
-    """Text that the Event tag must contain, such as `rated`; case is ignored."""
     bots: bool = True
-    """Whether games with a player whose title is BOT are wanted."""
     evals: bool = False
-    """Whether only games with `[%eval ...]` are wanted."""
 
     def __post_init__(self) -> None:
         for name in ("elo", "base_s"):
@@ -168,14 +165,6 @@ class Filters:
     def rejects(self, facts: Facts) -> str | None:
         """The name of the first filter that a game fails, or None if it passes all."""
         return next((name for name, passes in _TESTS.items() if not passes(self, facts)), None)
-
-
-def _passes_elo_gap(filters: Filters, facts: Facts) -> bool:
-    if filters.elo_gap_max is None:
-        return True
-    if facts.white_elo is None or facts.black_elo is None:
-        return False
-    return abs(facts.white_elo - facts.black_elo) <= filters.elo_gap_max
 
 
 def _passes_variant(filters: Filters, facts: Facts) -> bool:
@@ -195,7 +184,7 @@ _TESTS: dict[str, Callable[[Filters, Facts], bool]] = {
         _within(facts.white_elo, filters.elo_min, filters.elo_max)
         and _within(facts.black_elo, filters.elo_min, filters.elo_max)
     ),
-    "elo_gap": _passes_elo_gap,
+    "elo_gap": lambda filters, facts: _within(facts.elo_gap, None, filters.elo_gap_max),
     "base": lambda filters, facts: _within(facts.base_s, filters.base_s_min, filters.base_s_max),
     "speed": lambda filters, facts: not filters.speeds or facts.speed in filters.speeds,
     "result": lambda filters, facts: not filters.results or facts.result in filters.results,

@@ -59,12 +59,9 @@ class EvaluationFile:
 
 
 def read_evaluation_files(locations: Sequence[str]) -> tuple[PositionKeys, list[EvaluationFile]]:
-    """The keys of all positions in some files, with those after each move of a puzzle or game.
-
-    Raises:
-        SetupError: a file cannot be read.
-        InvalidInput: a line, row or game has no position, or one that cannot be read. The message names it.
-    """
+    """The keys of all positions in some files, with those after each move of a puzzle or game. Raises
+    `SetupError` if a file cannot be read; `InvalidInput` if a line, row or game has no position, or one that
+    cannot be read. The message names it."""
     keys = array("Q")
     exams = []
     for location in locations:

@@ -58,22 +58,19 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class PositionRecipe:
-    """How many positions to draw, and from which games. Same files, recipe and versions, same bytes."""
+    """What determines the positions, besides the files: settings of `rookery data sample`. Whether a game is
+    read depends only on the seed and the game."""
 
     count: int
     seed: int = 0
     games: float = 1.0
-    """The share of games that is read. Whether a game is read depends only on the seed and the game."""
     per_game: int = 1
-    """The most positions of one phase from one game."""
     split: Split = "train"
     shares: Shares = field(default_factory=Shares)
     filters: Filters = field(default_factory=Filters)
     ply_min: int = 0
-    """The least number of half-moves before a position."""
     ply_max: int | None = None
     choices_min: int = 1
-    """The least number of legal moves; 2 leaves out positions with a forced move."""
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.per_game < 1 or self.choices_min < 1:
@@ -99,7 +96,6 @@ class GamesRecipe:
     split: Split = "train"
     filters: Filters = field(default_factory=Filters)
     games: float = 1.0
-    """The share of games that is read."""
 
     def __post_init__(self) -> None:
         if self.style not in GAME_STYLES:

@@ -28,10 +28,8 @@ _POINTS = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess
 
 
 def board_question(position: Position, *, seed: int, form: str, notation: Notation) -> Example:
-    """A question of a random kind. It depends only on the seed and the position.
-
-    `form` is a key of `formats.FORMATS`, `notation` that of the moves that the answer lists.
-    """
+    """A question of a random kind. It depends only on the seed and the position. `form` is a key of
+    `formats.FORMATS`, `notation` that of the moves that the answer lists."""
     rng = random.Random(f"{seed}:{position.id}")
     kind = rng.choice(sorted(KINDS))
     about, answer = KINDS[kind](chess.Board(position.fen), rng, notation)

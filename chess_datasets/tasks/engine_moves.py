@@ -73,11 +73,8 @@ async def engine_moves(
     seed: int = 0,
     box: Notation = "uci",
 ) -> Example | None:
-    """The example of a position, with its moves in the notation `box`.
-
-    A position that kills engines has none, and is logged. Raises `Unavailable` if the engines are not
-    available.
-    """
+    """The example of a position, with its moves in the notation `box`. A position that kills engines has
+    none, and is logged. Raises `Unavailable` if the engines are not available."""
     prompt = render(position, style=style)
     board = chess.Board(prompt.fen)
     # White is to move on the engine's board, so colour makes no difference.

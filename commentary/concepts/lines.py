@@ -5,7 +5,7 @@ from collections import Counter
 import chess
 
 from commentary.concept import move_concept, of_topic
-from commentary.concepts.material import fits, minors_alike, more
+from commentary.concepts.material import describes, more
 from commentary.context import Context, Unknown
 from commentary.predicates import all_of, attackers
 from commentary.slots import KINDS
@@ -92,8 +92,7 @@ def brings(context: Context, side: chess.Color, won: Counter[str], lost: Counter
     change = {name: more(context.board, side, name) - more(context.start, side, name) for name in KINDS}
     gained = Counter({name: n for name, n in change.items() if n > 0})
     paid = Counter({name: -n for name, n in change.items() if n < 0})
-    readings = ((gained, paid), minors_alike(gained, paid))
-    return any(fits(won, got) and fits(lost, gave) for got, gave in readings)
+    return describes(won, lost, gained, paid)
 
 
 def _wins(

@@ -8,7 +8,7 @@ import chess
 from commentary.concept import Concept, Values, Weight, of_topic
 from commentary.context import Context, Unknown
 from commentary.exchange import VALUES
-from commentary.predicates import count, total
+from commentary.predicates import WORTH, count, total
 from commentary.slots import KINDS
 
 concept = of_topic("material")
@@ -127,6 +127,28 @@ def fits(units: Counter[str], actual: Counter[str]) -> bool:
     return sum(rest.values()) == units["piece"] and all(name in ("knight", "bishop") for name in rest)
 
 
+def describes(more: Counter[str], less: Counter[str], ours: Counter[str], theirs: Counter[str]) -> bool:
+    """Whether words such as "a rook for a bishop" describe what one side has more, and what the other. A
+    knight may count as a bishop. Where no pawns are named there may be some, but not enough to make up for
+    what is named alone, as in "a rook up"."""
+    readings = [(ours, theirs), minors_alike(ours, theirs)]
+    if _names_no_pawns(more, less) and (less or _worth(ours) > _worth(theirs)):
+        readings += [(_pieces(extra), _pieces(missing)) for extra, missing in readings]
+    return any(fits(more, extra) and fits(less, missing) for extra, missing in readings)
+
+
+def _names_no_pawns(more: Counter[str], less: Counter[str]) -> bool:
+    return not (more["pawn"] or less["pawn"])
+
+
+def _worth(units: Counter[str]) -> int:
+    return sum(WORTH[name] * n for name, n in units.items())
+
+
+def _pieces(units: Counter[str]) -> Counter[str]:
+    return Counter({name: n for name, n in units.items() if name != "pawn"})
+
+
 @_of_balance("level material", weight=2.2, favours="").says(
     "(material|the material) ~be (level|even|equal||balanced)( on both sides)?",
     "the material count ~be (level|even||equal)",
@@ -184,9 +206,7 @@ concept("unbalanced material", holds=lambda c: all(surplus(c.board, side) for si
 
 
 def _has_for(context: Context, side: bool, more: Counter[str], less: Counter[str]) -> bool:
-    ours, theirs = surplus(context.board, side), surplus(context.board, not side)
-    readings = ((ours, theirs), minors_alike(ours, theirs))
-    return any(fits(more, extra) and fits(less, missing) for extra, missing in readings)
+    return describes(more, less, surplus(context.board, side), surplus(context.board, not side))
 
 
 @_of_balance("one for another").says(
@@ -195,9 +215,11 @@ def _has_for(context: Context, side: bool, more: Counter[str], less: Counter[str
 )
 def _has_against(context: Context, more: Counter[str], less: Counter[str], **sides: bool) -> bool:
     """What one side has more of than the other, or with all pawns: "a rook and two against a bishop and
-    four". Raises `Unknown` if pawns are counted, and pieces are there of which nothing is said."""
+    four", or without any: "a rook against a bishop". Raises `Unknown` if pawns are counted, and pieces are there of which nothing is said."""
     (side,) = sides.values()
     armies = list(_with_all_pawns(context.board, side))
+    if _names_no_pawns(more, less):
+        armies = [[_pieces(army) for army in pair] for pair in armies]
     right = _has_for(context, side, more, less) or any(fits(more, o) and fits(less, t) for o, t in armies)
     if right and {*more, *less} == {"pawn"} and set(+armies[0][0]) != {"pawn"}:
         raise Unknown("pawns alone")
@@ -248,5 +270,4 @@ def _far_ahead(context: Context, side: bool) -> bool:
     "{other:side} ~be ((just|already|still|now) )?the exchange (down||behind)",
 )
 def _exchange_up(context: Context, side: bool) -> bool:
-    ours, theirs = surplus(context.board, side), surplus(context.board, not side)
-    return ours == Counter({"rook": 1}) and theirs in (Counter({"knight": 1}), Counter({"bishop": 1}))
+    return _has_for(context, side, Counter(["rook"]), Counter(["piece"]))

@@ -30,6 +30,7 @@ from rookery.command_line import INTERRUPTED
 from rookery.errors import RookeryError, SetupError
 from rookery.folder_lock import is_locked, locked
 from rookery.processes.child import Watchdog
+from rookery.remote import FolderPath, PathOrUrl
 from rookery.settings import Assignments, Settings
 from rookery.terminal import SafeConsole
 
@@ -43,14 +44,9 @@ def run_steps(
     force: bool = False,
     store: str = "",
 ) -> None:
-    """Runs those of `steps` that are not up to date, in order. A step that was interrupted goes on.
-
-    `store` is the URL of a copy of the pipeline's folder, for steps that run on several machines.
-
-    Raises:
-        SetupError: a file that a step reads is missing.
-        RookeryError: a step failed; the message has its command.
-    """
+    """Runs those of `steps` that are not up to date, in order. A step that was interrupted goes on. `store`
+    is the URL of a copy of the pipeline's folder, for steps that run on several machines. Raises `SetupError`
+    if a file that a step reads is missing; `RookeryError` if a step failed (the message has its command)."""
     written = {str(output): step for step in pipeline.steps for output in step.outputs}
     for step in steps:
         for path in step.reads:
@@ -194,9 +190,9 @@ class PipelineSettings(Settings, env_prefix="PIPELINE_"):
     """Run this step only, by number or name. Repeatable."""
     force: bool = False
     """Run steps even if they are up to date."""
-    out: Path | None = None
+    out: FolderPath | None = None
     """Folder of the outputs. Default: runs/pipelines/NAME."""
-    store: str = ""
+    store: PathOrUrl = ""
     """URL of a copy of that folder, such as s3://bucket/prefix, for steps that run on several machines."""
     mlflow: bool = False
     """Record the pipeline in MLflow: a run, a child for each step, and the trainings below them."""

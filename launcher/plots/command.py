@@ -19,6 +19,7 @@ from rookery.plots import CURVES_FILE
 from rookery.plots.panels import choose
 from rookery.plots.picture import FORMATS, Curve, Theme, draw
 from rookery.plots.steps import keys_of
+from rookery.remote import FolderPath, OutputPath, PathOrUrl
 from rookery.settings import Settings
 from rookery.terminal import SafeConsole
 
@@ -26,11 +27,11 @@ from rookery.terminal import SafeConsole
 class RunsSettings(Settings):
     """Runs, and a picture of their curves."""
 
-    runs: CliPositionalArg[list[str]] = Field(min_length=1)
+    runs: CliPositionalArg[list[PathOrUrl]] = Field(min_length=1)
     """Runs, by name or folder. A folder with several runs stands for all of them."""
     keys: tuple[str, ...] = ()
     """Statistics, repeatable, as reward or kl_*. Default: all with a panel, or the most common ones."""
-    runs_dir: Path = Path("runs")
+    runs_dir: FolderPath = Path("runs")
     """Folder with the runs, for runs given by name."""
     theme: Theme = "light"
     """Colour theme: light or dark background."""
@@ -39,7 +40,7 @@ class RunsSettings(Settings):
 class PlotSettings(RunsSettings, env_prefix="PLOT_"):
     """Draw the training curves of one or more runs, from their metrics.jsonl, in one picture."""
 
-    out: Path | None = None
+    out: OutputPath | None = None
     """Picture to write: .png, .svg or .pdf. Default: curves.png, in the run's folder if there is one run."""
 
 
@@ -50,7 +51,7 @@ class CompareSettings(RunsSettings, env_prefix="COMPARE_"):
     differences are between runs of the same seed. Held-out figures of a demo's report are `evaluation_...`.
     """
 
-    out: Path | None = None
+    out: OutputPath | None = None
     """Picture to write: .png, .svg or .pdf. Default: none."""
     window: float = Field(default=WINDOW, gt=0, le=1)
     """Share of each run's steps, counted from the end, over which the means are computed."""

@@ -49,12 +49,8 @@ class Configuration:
 
 def find_runs(names: Sequence[str], *, runs_dir: Path) -> list[Run]:
     """The runs of these names in `runs_dir`, or with these folders. A folder of runs stands for all of them.
-
-    Raises:
-        SetupError: there is no such run.
-        NotFound: its folder has no metrics file.
-        InvalidInput: a run has no step, cannot be read, or is named twice.
-    """
+    Raises `SetupError` if there is no such run; `NotFound` if its folder has no metrics file; `InvalidInput`
+    if a run has no step, cannot be read, or is named twice."""
     folders = [folder for name in names for folder in _folders(name, runs_dir)]
     for folder in folders:
         if folders.count(folder) > 1:

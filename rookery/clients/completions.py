@@ -85,11 +85,8 @@ and none for one that is not finished."""
 def read_completion(
     api: _ChatApi | _CompletionsApi, choice: dict[str, Any], *, seed: int, tokens: bool, opening: str
 ) -> Completion:
-    """Reads one choice of an answer. `opening` is put before its text.
-
-    Raises:
-        KeyError, TypeError, ValueError: the choice is incomplete.
-    """
+    """Reads one choice of an answer. `opening` is put before its text. Raises `KeyError` or `TypeError` or
+    `ValueError` if the choice is incomplete."""
     where = f"choice {choice['index']}"
     if choice["finish_reason"] not in _FINISHED:
         raise ValueError(f"{where}: finish_reason {choice['finish_reason']!r} is none of {_FINISHED}")

@@ -46,9 +46,7 @@ class Generation:
 
 class InferenceClient:
     """HTTP client of one inference server. `complete(..., tokens=False)` asks any OpenAI-compatible server.
-
-    The token of `access` is masked in errors.
-    """
+    The token of `access` is masked in errors."""
 
     def __init__(
         self,
@@ -189,13 +187,9 @@ class InferenceClient:
         return self._openings[thinking]
 
     async def reload(self, adapter: Adapter, *, rollback: bool = False) -> dict[str, Any]:
-        """Makes the server serve `adapter`; returns the timings of the stages in seconds.
-
-        Raises:
-            InvalidInput: the server refuses the adapter and keeps its policy.
-            Conflict: it serves this version with other bytes, or a newer version.
-            PeerFault: no answer.
-        """
+        """Makes the server serve `adapter`; returns the timings of the stages in seconds. Raises
+        `InvalidInput` if the server refuses the adapter and keeps its policy; `Conflict` if it serves this
+        version with other bytes, or a newer version; `PeerFault` if there is no answer."""
         request = {
             "version": adapter.version.number,
             "path": adapter.path,
@@ -218,12 +212,8 @@ class InferenceClient:
 
     async def lease(self, version: int, *, seconds: float) -> PolicyVersion:
         """Keeps a served version served for so long, though newer ones come. A second call renews the lease.
-
-        Raises:
-            NotFound: the server does not serve the version.
-            Conflict: other versions have all its leases, or it serves whole models.
-            PeerFault: no answer within `POLICY_TIMEOUT_S`.
-        """
+        Raises `NotFound` if the server does not serve the version; `Conflict` if other versions have all its
+        leases, or it serves whole models; `PeerFault` if there is no answer within `POLICY_TIMEOUT_S`."""
         request = {"version": version, "seconds": seconds}
         response = await self._request("POST", "/lease", request, timeout_s=POLICY_TIMEOUT_S)
         with _parsing(response):

@@ -57,13 +57,9 @@ class RewardClient:
         self._log_after = 0.0
 
     async def score(self, items: Sequence[ScoreItem], *, scheme: str = "") -> list[Verdict]:
-        """Verdicts in the order of `items`; all or nothing. `scheme` is for items that name none.
-
-        Raises:
-            InvalidInput: the service refuses an item, quoting it.
-            SetupError: the service demands another token.
-            PeerFault: no answer after several attempts.
-        """
+        """Verdicts in the order of `items`; all or nothing. `scheme` is for items that name none. Raises
+        `InvalidInput` if the service refuses an item, quoting it; `SetupError` if the service demands another
+        token; `PeerFault` if there is no answer after several attempts."""
         slots = await self._score(items, scheme)
         for slot in slots:
             if isinstance(slot, InvalidInput):
@@ -91,13 +87,9 @@ class RewardClient:
         return ScoreStream[Key](lambda group: self._score(group, scheme), limit=items).run(groups)
 
     async def _score(self, items: Sequence[ScoreItem], scheme: str) -> Slots:
-        """Verdicts or errors in the order of the items. An item keeps the fault of the last attempt.
-
-        Raises:
-            InvalidInput: the service refuses or does not understand the request.
-            SetupError: the service demands another token.
-            PeerFault: no answer after several attempts.
-        """
+        """Verdicts or errors in the order of the items. An item keeps the fault of the last attempt. Raises
+        `InvalidInput` if the service refuses or does not understand the request; `SetupError` if the service
+        demands another token; `PeerFault` if there is no answer after several attempts."""
         pending = PendingScores(items, scheme=scheme)
         failures = (grpc.aio.AioRpcError, PeerFault)
         try:

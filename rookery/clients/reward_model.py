@@ -40,11 +40,8 @@ class RewardModelClient:
         self._http = HttpPool(self.url, timeout_s=TIMEOUT_S, access=access)
 
     async def card(self) -> ModelCard:
-        """The model that the server runs.
-
-        Raises:
-            PeerFault: the server does not answer. There is no retry.
-        """
+        """The model that the server runs. Raises `PeerFault` if the server does not answer. There is no
+        retry."""
         body = await self._ask("GET", "/v1/model")
         return ModelCard(_string_field(body, "sha256"), _string_field(body, "style"))
 

@@ -10,7 +10,7 @@ from pydantic_settings import CliPositionalArg
 
 from rookery.access import AccessSettings
 from rookery.devices import Device
-from rookery.remote import ShippedPath
+from rookery.remote import FolderPath, PathOrUrl, ShippedPath
 from rookery.settings import Port, RunSettings, Settings, Specs
 
 
@@ -48,7 +48,7 @@ class EvaluationSettings(PositionSettings):
     players: CliPositionalArg[Specs]
     """The players, such as model:models/rook-tiny run:demo@42 stockfish,nodes=100."""
     sections: str = "positions,reasoning"
-    """Which sections, separated by commas: positions, reasoning, puzzles, suites, matches."""
+    """Which sections, separated by commas: positions, reasoning, puzzles, suites, chessqa, matches."""
     styles: bool = False
     """Ask language models in each of the seven position formats too."""
     puzzles: tuple[ShippedPath, ...] = ()
@@ -57,6 +57,12 @@ class EvaluationSettings(PositionSettings):
     """Maximum number of puzzles from each file."""
     suites: tuple[Path, ...] = ()
     """Test suites in EPD with bm or am. Repeatable."""
+    chessqa: tuple[Path, ...] = ()
+    """Files of ChessQA's questions, such as structural.jsonl. Repeatable."""
+    chessqa_count: PositiveInt = 100
+    """Maximum number of ChessQA's questions of each type."""
+    chessqa_context: bool = False
+    """Give ChessQA's questions the list of pieces and of legal moves."""
 
 
 class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_EVALUATE_"):
@@ -68,7 +74,7 @@ class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_E
 
     ask_only: bool = False
     """Only collect the answers: a later evaluation of more players with the same --out writes the report."""
-    out: Path
+    out: FolderPath
     """Folder of the answers and the report. A metrics.jsonl there gives the learning curve."""
 
     @property
@@ -87,10 +93,12 @@ class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_E
             raise ValueError("the section puzzles needs --puzzles")
         if "suites" in self.asks and not self.suites:
             raise ValueError("the section suites needs --suites")
+        if "chessqa" in self.asks and not self.chessqa:
+            raise ValueError("the section chessqa needs --chessqa")
         return self
 
 
-SECTIONS = frozenset({"positions", "reasoning", "puzzles", "suites", "matches"})
+SECTIONS = frozenset({"positions", "reasoning", "puzzles", "suites", "chessqa", "matches"})
 
 
 class WatchSettings(QuestionSettings, RunSettings, env_prefix="ARENA_"):
@@ -100,7 +108,7 @@ class WatchSettings(QuestionSettings, RunSettings, env_prefix="ARENA_"):
     inference server meanwhile, so it stays served.
     """
 
-    run_dir: Path
+    run_dir: FolderPath
     """Folder of the run. strength.jsonl and the answers and games of each version are written there."""
     every: PositiveInt = 25
     """Evaluate version 0 and every Nth one. While an evaluation takes longer, versions are skipped."""
@@ -150,7 +158,7 @@ class WatchSettings(QuestionSettings, RunSettings, env_prefix="ARENA_"):
 class CurveSettings(Settings, env_prefix="ARENA_CURVE_"):
     """Draw the learning curve of a run from its metrics.jsonl, and its strength from strength.jsonl."""
 
-    run: CliPositionalArg[str]
+    run: CliPositionalArg[PathOrUrl]
     """The run, by name or folder. learning_curve.png is written to its folder."""
 
 
@@ -175,7 +183,7 @@ class GameSettings(Settings):
     """Ray cluster whose workers play the games: auto, HOST:PORT or ray://HOST:PORT. Default: this process."""
     seed: int = Field(default=0, ge=0)
     """Seed of the openings and of all moves."""
-    out: Path
+    out: FolderPath
     """Folder for match.json, games.jsonl and games.pgn. Games in it of the same settings are not repeated."""
 
 
@@ -237,7 +245,7 @@ class UciSettings(Settings, env_prefix="UCI_"):
 
     player: str = ""
     """The player. Default: --model."""
-    model: str = "models/rook-small-rl"
+    model: PathOrUrl = "models/rook-small-rl"
     """A model directory or Hugging Face id, which is served on this machine: short for --player model:..."""
     device: Device = "auto"
     """Where a served model computes: cpu, the index of a GPU or its id (GPU-..., MIG-...), or auto."""

@@ -11,7 +11,8 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, Validati
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
 
 from rookery.access import AccessSettings
-from rookery.remote import OutputFolder
+from rookery.episodes import EpisodeMix
+from rookery.remote import FolderOrUrl, PathsOrUrls
 from rookery.settings import Port, PresetSettings, RunSettings, Settings
 from rookery.trace import Split
 
@@ -31,7 +32,7 @@ LINE_FILES = (
 class PositionSettings(Settings, env_prefix="DATA_"):
     """The settings that determine the positions and their order."""
 
-    sources: str = SAMPLE
+    sources: PathsOrUrls = SAMPLE
     """Files of games (.pgn, .zst, .gz, .bz2), folders, patterns or URLs, separated by commas."""
     split: Split = "train"
     """Games to draw from: train, heldout (a twentieth, by a hash of the moves) or all."""
@@ -77,7 +78,10 @@ class FeedSettings(PositionSettings, RunSettings, PresetSettings, AccessSettings
 
     task: Literal["move", "rookworld"] = "move"
     """Task of the positions: move, or rookworld for a mix of P: and A: lines."""
-    sources: str = SAMPLE
+    episode: EpisodeMix = "move"
+    """What is done with positions: `move`, `tools` or `game`, with options (`game,opponent=engine`), or a
+    mix by shares (`0.7*move + 0.3*game,plies=40`)."""
+    sources: PathsOrUrls = SAMPLE
     """Files of games (.pgn, .zst, .gz, .bz2), folders, patterns or URLs, separated by commas. Or `generated`:
     positions of openings and random moves. Or, for rookworld, a file of P: and A: lines (.txt, .jsonl,
     .parquet), whose answers are the targets."""
@@ -138,7 +142,7 @@ class ArchiverSettings(RunSettings, AccessSettings, env_prefix="ARCHIVE_"):
     The usual variables give access to S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, ...
     """
 
-    out: OutputFolder = "runs/archive"
+    out: FolderOrUrl = "runs/archive"
     """Folder or URL of the archive, such as s3://bucket/archive. Runs can share it."""
     file_groups: PositiveInt = 256
     """The most groups in a file."""

@@ -17,7 +17,7 @@ from rookery.config.conditions import (
 )
 from rookery.devices import Device, Devices
 from rookery.prompt import StyleName
-from rookery.remote import PathOrUrl
+from rookery.remote import FolderPath, PathOrUrl
 from rookery.settings import Port, PresetSettings
 
 ADAPTER_LR = 2e-4
@@ -55,9 +55,9 @@ class FinetuneSettings(
     """Model to start from: a directory, a Hugging Face id or a URL such as s3://bucket/sft/model."""
     data: PathOrUrl
     """Training data."""
-    out: Path
+    out: FolderPath
     """Folder for model/, metrics.jsonl and the checkpoint."""
-    store: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
+    store: PathOrUrl = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
     """URL, of this run alone, for a copy of the result (model/, adapters/, metrics and reports), such as s3://bucket/sft."""
     steps: PositiveInt = 2000
     """Optimizer steps."""
@@ -111,8 +111,12 @@ class SftSettings(FinetuneSettings, env_prefix="SFT_", help_group="sft"):
         "eval_every": When("eval_data", but=(None,)),
         "eval_examples": When("eval_data", but=(None,)),
         "attention": When("row_tokens", (0,)),
+        "adapter": When("lora_rank", but=(0,)),
     }
 
+    adapter: str = ""
+    """Run of the same base whose adapter is trained further: a name, folder or URL, and the version after
+    an @."""
     data: PathOrUrl
     """JSON lines of {"messages": [...]} that end with the assistant's; or Parquet with the columns messages,
     or prompt and answer, or prompt and chosen. A path, or s3://bucket/key."""

@@ -17,6 +17,7 @@ from rookery.devices import ServerDevices
 from rookery.errors import SetupError
 from rookery.hub import local_model, model_folder
 from rookery.prompt import StyleName
+from rookery.remote import FolderPath, PathOrUrl
 from rookery.settings import Port, PresetSettings, RunSettings
 
 SamplingName = Literal["model", "qwen3-thinking", "qwen3-non-thinking", "neutral"]
@@ -70,7 +71,7 @@ def vllm_flag(word: str) -> str:
 class ServerSettings(RunSettings, PresetSettings, AccessSettings, env_prefix="INFERENCE_"):
     """Runs one vLLM server that loads new policy versions."""
 
-    model: str = "models/rook-tiny"
+    model: PathOrUrl = "models/rook-tiny"
     """Base model: a directory, a Hugging Face id, or the URL of a folder, such as s3://bucket/sft/model. Its
     weights must be safetensors."""
     host: str = "127.0.0.1"
@@ -83,7 +84,7 @@ class ServerSettings(RunSettings, PresetSettings, AccessSettings, env_prefix="IN
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     """Data type of the weights. auto: float32 on a CPU, bfloat16 on a GPU of compute capability 8.0 or more,
     else float16. vLLM has no LoRA in float32 on a GPU."""
-    adapter_root: Path = Path("runs")
+    adapter_root: FolderPath = Path("runs")
     """Versions outside this directory are refused."""
     adapter_url: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
     """Where to download versions that are not in --adapter-root, to which they are written: the trainer's

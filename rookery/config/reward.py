@@ -1,20 +1,16 @@
 """Settings of the reward service: flags, `REWARD_*` variables or the `[reward]` table of a TOML file."""
 
-import os
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from rookery.access import AccessSettings
+from rookery.devices import usable_cores
 from rookery.errors import InvalidInput
 from rookery.schemes import DEFAULT, find_scheme
 from rookery.settings import Port, PresetSettings, RedisUrl
 from rookery.winprob import LICHESS_K
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class RewardSettings(PresetSettings, AccessSettings, env_prefix="REWARD_"):
@@ -28,7 +24,7 @@ class RewardSettings(PresetSettings, AccessSettings, env_prefix="REWARD_"):
     """gRPC port; 0 picks a free one."""
     nodes: int = Field(default=1000, ge=1, le=100_000_000)
     """Nodes per search. 1,000 take about a millisecond and see a lost piece; 100,000 judge like a master."""
-    engines: int = Field(default_factory=_cores, ge=1, le=1024)
+    engines: int = Field(default_factory=usable_cores, ge=1, le=1024)
     """Stockfish processes, one thread each. Default: one per core."""
     engine_path: Path | None = None
     """The Stockfish binary. Default: `stockfish` on the PATH, then where Debian puts it."""

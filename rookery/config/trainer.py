@@ -22,7 +22,7 @@ from rookery.config.objective import ObjectiveSettings
 from rookery.devices import Devices
 from rookery.errors import SetupError
 from rookery.hub import identity, is_gpt2, tensor_names
-from rookery.remote import PathOrUrl
+from rookery.remote import FolderPath, PathOrUrl
 from rookery.replicas import split_urls
 from rookery.settings import Port, PresetSettings, RunSettings, Settings
 
@@ -94,12 +94,12 @@ class TrainerSettings(
 
     model: PathOrUrl
     """Base model, as of the inference servers: a directory, a Hugging Face id, or the URL of a folder."""
-    run_dir: Path
+    run_dir: FolderPath
     """Folder for metrics.jsonl and the versions (adapters/policy-v000000, ...)."""
     inference_urls: str = "http://127.0.0.1:8000"
     """Inference servers that load new versions, separated by commas. `dns:///NAME:PORT` stands for all
     addresses of the name, which is looked up again every few seconds."""
-    adapter_store: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
+    adapter_store: PathOrUrl = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
     """Copy each version to this folder of a store, such as s3://bucket/adapters, for servers that do not
     share a disk with the trainer. Without it, they can download versions from the trainer over HTTP."""
     sleep_inference: bool = False
@@ -126,7 +126,7 @@ class TrainerSettings(
     tokens that the newest steps were trained on. About 4 bytes a token. 0: none."""
     mlflow: bool = False
     """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
-    store: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
+    store: PathOrUrl = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
     """URL, of this run alone, for a copy of the newest version when the training ends, such as s3://bucket/runs/my-run."""
     lora_rank: NonNegativeInt = 16
     """Rank of the adapter. vLLM must be started with at least this rank. 0 trains all weights of a GPT-2."""
@@ -232,7 +232,7 @@ class AutobatchSettings(TrainerSettings, env_prefix="AUTOBATCH_", help_group="au
     Accepts all settings of the trainer, and ignores those that do not affect memory.
     """
 
-    run_dir: Path = Path()
+    run_dir: FolderPath = Path()
     """Folder for memory_profiles.json."""
     group_size: int = Field(default=4, ge=2)
     """Completions per position."""

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from rookery.access import AccessSettings
-from rookery.remote import PathOrUrl
+from rookery.remote import FolderOrUrl
 from rookery.settings import Port, RedisUrl
 
 
@@ -15,9 +15,9 @@ class ViewerSettings(AccessSettings, env_prefix="VIEWER_"):
     services with it.
     """
 
-    runs_dir: PathOrUrl = "runs"
+    runs_dir: FolderOrUrl = "runs"
     """Folder with one folder for each run, as `rookery up` writes them; or its URL, as s3://bucket/runs."""
-    archive: PathOrUrl | None = None
+    archive: FolderOrUrl | None = None
     """Folder or URL of the archive, if it is not `archive` in the folder of each run."""
     redis_url: RedisUrl = ""
     """Redis with the runs' streams. Default: as the run's endpoints.json says."""

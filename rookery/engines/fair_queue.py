@@ -124,13 +124,9 @@ class RequestQueue:
         self.jobs: deque[Job] = deque()
 
     async def search(self, query: Query) -> Analysis:
-        """The engine's answer to `query`.
-
-        Raises:
-            Unavailable: the queue is full, or the search waited too long in it.
-            Quarantined: the position has killed two engines.
-            EngineFault: no engine can be started, or the engine answered nonsense.
-        """
+        """The engine's answer to `query`. Raises `Unavailable` if the queue is full, or the search waited too
+        long in it; `Quarantined` if the position has killed two engines; `EngineFault` if no engine can be
+        started, or the engine answered nonsense."""
         (result,) = await self.search_all([query])
         if isinstance(result, Analysis):
             return result

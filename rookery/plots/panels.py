@@ -1,8 +1,12 @@
-"""Defines which statistics are drawn in the same panel, and in which unit."""
+"""Which statistics are drawn in the same panel, and in which unit, as panels.toml has it."""
 
 import re
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from rookery.errors import InvalidInput
 from rookery.plots.steps import matching
@@ -23,141 +27,16 @@ class Panel:
     references: tuple[str, ...] = ()
 
 
-REWARD = Panel("Reward", ("reward",))
-TASKS = (
-    Panel("Reward of RookWorld's tasks", ("reward_p", "reward_a")),
-    Panel("Perfect answers, share", ("perfect_p", "perfect_a"), low=0.0, high=1.03),
-    Panel("P: lines, accuracy of the fields", ("component_p_*",), low=0.0, high=1.03),
-    Panel("A: lines, accuracy of the fields", ("component_a_*",), low=0.0, high=1.03),
-)
-"""The panels of RookWorld's tasks."""
+_FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_read = TypeAdapter(tuple[Panel, ...]).validate_python
 
-SHARES = Panel("Share of answers", ("legal_rate", "box_rate"), low=0.0, high=1.03)
-REGRET = Panel("Regret of legal moves", ("regret",), low=0.0, references=("regret_random",))
-ENTROPY = Panel("Entropy, nats per token", ("entropy",), low=0.0)
-EXPLORATION = Panel(
-    "Exploration, shares",
-    ("identical_answers", "distinct_candidates", "zero_variance_share"),
-    low=0.0,
-    high=1.03,
-)
-PIECES = Panel("Moves by piece (dotted: engine)", ("moves_*",), low=0.0, references=("best_moves_*",))
-KL = Panel("KL, nats per token", ("kl_reference", "kl_behaviour"))
-NORM = Panel("Gradient norm", ("grad_norm",), low=0.0)
-SECONDS = Panel("Seconds per step", ("step_s", "rollout_wait_s", "train_s", "commit_s"), low=0.0)
-AGE = Panel("Age of groups, versions", ("age_mean", "age_max"), low=0.0)
+PANELS, STRENGTH = _read(_FILE["training"]), _read(_FILE["strength"])
+"""The panels of a run's steps; and those of its evaluated versions, which have intervals."""
 
-OVERVIEW = (REWARD, *TASKS, SHARES, REGRET, ENTROPY, EXPLORATION, PIECES, KL, NORM, SECONDS, AGE)
+OVERVIEW = tuple(panel for title in _FILE["overview"] for panel in PANELS if panel.title == title)
 """The panels of a report."""
 
-PANELS = (
-    REWARD,
-    Panel("Reward by component", ("component_[!pa]*", "component_[pa][!_]*")),
-    *TASKS,
-    SHARES,
-    REGRET,
-    Panel("Loss per token", ("loss", "value_loss")),
-    Panel("Accuracy, share of pairs", ("accuracy",), low=0.0, high=1.03),
-    KL,
-    Panel("KL by age, nats per token", ("kl_behaviour_age*",)),
-    Panel("KL coefficient", ("kl_coefficient",), low=0.0),
-    ENTROPY,
-    Panel("Entropy coefficient", ("entropy_coefficient",), low=0.0),
-    EXPLORATION,
-    PIECES,
-    Panel("Moves by piece, distance to engine", ("piece_distance",), low=0.0),
-    Panel("Clipped tokens, share", ("clip_fraction_low", "clip_fraction_high"), low=0.0),
-    Panel("Largest importance ratio", ("ratio_max",), low=0.0),
-    Panel("Effective sample size, share", ("ess",), low=0.0, high=1.03),
-    NORM,
-    Panel("Learning rate", ("lr",), low=0.0),
-    Panel(
-        "Completion length, tokens",
-        ("completion_length", "completion_length_p95", "completion_length_max"),
-        low=0.0,
-    ),
-    AGE,
-    SECONDS,
-    Panel("Tokens per second", ("tokens_per_s", "generated_tokens_per_s"), low=0.0),
-    Panel("Model flops utilisation, share", ("mfu",), low=0.0),
-    Panel("Memory, MiB", ("resident_mib", "resident_peak_mib", "cuda_peak_mib"), low=0.0),
-)
-
-STRENGTH = (
-    Panel(
-        "Legal moves, held out",
-        ("evaluation_legal_rate_greedy", "evaluation_legal_rate", "evaluation_legal_rate_match"),
-        low=0.0,
-        high=1.03,
-    ),
-    Panel(
-        "Regret, held out",
-        ("evaluation_regret_legal_greedy", "evaluation_regret_legal", "evaluation_regret_legal_random"),
-        low=0.0,
-    ),
-    Panel(
-        "Best move, held out",
-        (
-            "evaluation_action_accuracy_greedy",
-            "evaluation_action_accuracy",
-            "evaluation_action_accuracy_random",
-        ),
-        low=0.0,
-    ),
-    Panel(
-        "Exploration, held out",
-        ("evaluation_distinct_candidates", "evaluation_piece_distance"),
-        low=0.0,
-        high=1.03,
-    ),
-    Panel("Elo above the opponent", ("evaluation_elo",)),
-)
-"""The panels of a run whose versions were evaluated while it trained. They have intervals."""
-
-LABELS = {
-    "evaluation_legal_rate_greedy": "greedy",
-    "evaluation_legal_rate": "sampled",
-    "evaluation_legal_rate_match": "in games",
-    "evaluation_regret_legal_greedy": "greedy",
-    "evaluation_regret_legal": "sampled",
-    "evaluation_action_accuracy_greedy": "greedy",
-    "evaluation_action_accuracy": "sampled",
-    "evaluation_regret_legal_random": "random legal move",
-    "evaluation_action_accuracy_random": "random legal move",
-    "evaluation_distinct_candidates": "distinct candidates",
-    "evaluation_piece_distance": "pieces: distance from engine",
-    "reward_p": "P: lines",
-    "reward_a": "A: lines",
-    "perfect_p": "P: lines",
-    "perfect_a": "A: lines",
-    "regret": "policy",
-    "regret_random": "random legal move, held out",
-    "legal_rate": "legal move",
-    "box_rate": "readable box",
-    "identical_answers": "identical answers in a group",
-    "distinct_candidates": "distinct candidates",
-    "zero_variance_share": "groups of equal rewards",
-    "kl_reference": "to the base",
-    "kl_behaviour": "to the sampling policy",
-    "step_s": "whole step",
-    "rollout_wait_s": "waiting for rollouts",
-    "train_s": "training",
-    "commit_s": "committing",
-    "age_mean": "mean",
-    "age_max": "oldest",
-    "loss": "policy",
-    "value_loss": "value",
-    "clip_fraction_low": "below",
-    "clip_fraction_high": "above",
-    "completion_length": "mean",
-    "completion_length_p95": "95th percentile",
-    "completion_length_max": "longest",
-    "tokens_per_s": "trained, while training",
-    "generated_tokens_per_s": "generated, whole step",
-    "resident_mib": "resident",
-    "resident_peak_mib": "resident, peak",
-    "cuda_peak_mib": "GPU, peak",
-}
+LABELS: Mapping[str, str] = _FILE["labels"]
 
 
 def label_of(key: str) -> str:

@@ -78,8 +78,8 @@ class LocalScorer:
         return self.pid == os.getpid() and not self._loop.is_closed()
 
     def close(self) -> None:
-        """Stops the engines and the thread."""
-        if self._loop.is_running():
+        """Stops the engines and the thread. Does nothing in a fork of the process, which has neither."""
+        if self.alive and self._loop.is_running():
             self._run(self._scorer.close())
             self._stop()
 
@@ -97,23 +97,13 @@ _shared: LocalScorer | None = None
 
 
 def shared_scorer() -> LocalScorer:
-    """The scorer of this process. It is started if there is none or it was closed.
-
-    Settings come from `REWARD_*` variables.
-
-    Raises:
-        SetupError: Stockfish was not found or does not work.
-    """
+    """The scorer of this process. It is started if there is none or it was closed. Settings come from
+    `REWARD_*` variables. Raises `SetupError` if Stockfish was not found or does not work."""
     global _shared
     with _lock:
         if _shared is None or not _shared.alive:
             from rookery.config.reward import RewardSettings
 
             _shared = LocalScorer(RewardSettings.parse([], prog="services.reward"))
-            atexit.register(_close, _shared)
+            atexit.register(_shared.close)
         return _shared
-
-
-def _close(scorer: LocalScorer) -> None:
-    if scorer.alive:
-        scorer.close()

@@ -7,11 +7,8 @@ from rookery.config.reward import RewardSettings
 
 
 async def run(settings: RewardSettings) -> None:
-    """Serves until SIGINT or SIGTERM. Requests in flight are then finished, and the engines stopped.
-
-    Raises:
-        SetupError: Stockfish was not found or does not work, or a port is taken.
-    """
+    """Serves until SIGINT or SIGTERM. Requests in flight are then finished, and the engines stopped. Raises
+    `SetupError` if Stockfish was not found or does not work, or a port is taken."""
     from rookery.serving import Service, serve
     from rookery.v1.reward_pb2_grpc import add_RewardServiceServicer_to_server
     from services.reward.app import create_app

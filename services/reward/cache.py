@@ -59,11 +59,8 @@ class AnalysisCache:
         return analysis
 
     async def find_all(self, queries: Sequence[Query], queue: RequestQueue) -> list[Analysis | RookeryError]:
-        """The analyses of `queries`, in their order.
-
-        Looks in this process, then in Redis, and searches the rest with `queue`. If a search fails, its error
-        is in the place of the analysis.
-        """
+        """The analyses of `queries`, in their order. Looks in this process, then in Redis, and searches the
+        rest with `queue`. If a search fails, its error is in the place of the analysis."""
         results: dict[Query, Analysis | RookeryError] = {}
         for query in queries:
             if (analysis := self.get(query)) is not None:

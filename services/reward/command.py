@@ -70,12 +70,9 @@ class ScoreSettings(Settings, env_prefix="SCORE_"):
 
 
 def score(settings: ScoreSettings) -> int:
-    """Prints the verdicts and returns the exit status: 1 if a line of a file could not be judged.
-
-    Raises:
-        InvalidInput: the position, the scheme or the task is wrong, or the file cannot be read.
-        SetupError: Stockfish was not found or does not work.
-    """
+    """Prints the verdicts and returns the exit status: 1 if a line of a file could not be judged. Raises
+    `InvalidInput` if the position, the scheme or the task is wrong, or the file cannot be read; `SetupError`
+    if Stockfish was not found or does not work."""
     flags = [] if settings.nodes is None else ["--nodes", str(settings.nodes)]
     engine = RewardSettings.parse(
         [*flags, *(() if settings.file else ("--engines", "1"))], prog="rookery score"

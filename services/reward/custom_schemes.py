@@ -53,10 +53,8 @@ async def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomTerm(Term):
-    """A user's function. `ask` gives its values for a FEN, completions and their moves.
-
-    `unavailable_reason` says why a user's server cannot be asked now. `close` closes the connections to it.
-    """
+    """A user's function. `ask` gives its values for a FEN, completions and their moves. `unavailable_reason`
+    says why a user's server cannot be asked now. `close` closes the connections to it."""
 
     ask: Callable[[str, Sequence[str], Sequence[str]], Awaitable[list[float]]]
     unavailable_reason: Callable[[], Awaitable[str | None]] = _nothing
@@ -64,11 +62,8 @@ class CustomTerm(Term):
 
 
 async def load_terms(specs: str) -> tuple[CustomTerm, ...]:
-    """The terms that `--schemes` names.
-
-    Raises:
-        SetupError: a function cannot be imported, a server does not answer, or a name or bound is not valid.
-    """
+    """The terms that `--schemes` names. Raises `SetupError` if a function cannot be imported, a server does
+    not answer, or a name or bound is not valid."""
     terms = [await _load(spec) for spec in filter(None, map(str.strip, specs.split(",")))]
     names = [term.name for term in terms]
     for name in names:

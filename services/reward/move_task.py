@@ -126,12 +126,9 @@ class MoveTask:
         self._reward_model = reward_model
 
     async def read(self, item: ScoreItem, position: JudgedPosition) -> MoveAnswer | Verdict:
-        """The answer to be judged, or the verdict of one without a legal move.
-
-        Raises:
-            InvalidInput: the scheme is not valid or needs a model, or the reader does not know the position.
-            PeerFault: the reward model's identity is not known, because it has not answered yet.
-        """
+        """The answer to be judged, or the verdict of one without a legal move. Raises `InvalidInput` if the
+        scheme is not valid or needs a model, or the reader does not know the position; `PeerFault` if the
+        reward model's identity is not known, because it has not answered yet."""
         scheme = find_scheme(item.scheme or self._scheme, self._custom)
         version = self._version(scheme)
         find_answer = first_line if item.task == GAME_TASK else extract
@@ -182,10 +179,7 @@ class MoveTask:
         self, position: JudgedPosition, answers: Sequence[MoveAnswer], queue: RequestQueue
     ) -> list[Result]:
         """The verdicts of `answers` to `position`, in their order. A failed search gives an error instead.
-
-        Raises:
-            RookeryError: the search of the whole position failed.
-        """
+        Raises `RookeryError` if the search of the whole position failed."""
         custom, faults = await _ask_functions(answers) if self._custom else ({}, {})
         results: dict[MoveAnswer, Result] = {**faults}
         if sound := [answer for answer in answers if answer not in faults]:

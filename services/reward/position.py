@@ -28,10 +28,8 @@ class LegalMove:
 
 @dataclass(frozen=True, slots=True)
 class JudgedPosition:
-    """A position that can be judged. `key` is the engine's FEN: White to move, move number 1.
-
-    `chess960` says that its castling rights exist only in Chess960. Castling is then king takes rook in UCI.
-    """
+    """A position that can be judged. `key` is the engine's FEN: White to move, move number 1. `chess960` says
+    that its castling rights exist only in Chess960. Castling is then king takes rook in UCI."""
 
     board: chess.Board
     key: str
@@ -69,10 +67,7 @@ class JudgedPosition:
 @lru_cache(maxsize=16_384)
 def read_position(fen: str) -> JudgedPosition:
     """The position of `fen`. It is Chess960 only if the castling rights are impossible in standard chess.
-
-    Raises:
-        InvalidInput: `fen` is not a FEN, or the position is impossible or has no legal move.
-    """
+    Raises `InvalidInput` if `fen` is not a FEN, or the position is impossible or has no legal move."""
     board = read_fen(fen, chess960=True)
     if not any(board.generate_legal_moves()):
         end = "checkmate" if board.is_check() else "stalemate"

@@ -40,11 +40,8 @@ _ITEM = TypeAdapter[ScoreItem](ScoreBody)
 
 
 def read_item(fields: object, *, place: str) -> ScoreItem:
-    """The item with these fields.
-
-    Raises:
-        InvalidInput: a field is missing, unknown or of another type. `place` is that of the whole.
-    """
+    """The item with these fields. Raises `InvalidInput` if a field is missing, unknown or of another type.
+    `place` is that of the whole."""
     try:
         return _ITEM.validate_python(fields)
     except ValidationError as error:
@@ -109,13 +106,9 @@ class ClientDisconnected(HTTPException):
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of `work`, which is cancelled if the caller of `request` disconnects.
-
-    The body of `request` must have been read, because the next message is taken for the disconnect.
-
-    Raises:
-        ClientDisconnected: the caller disconnected before `work` was done.
-    """
+    """The result of `work`, which is cancelled if the caller of `request` disconnects. The body of `request`
+    must have been read, because the next message is taken for the disconnect. Raises `ClientDisconnected` if
+    the caller disconnected before `work` was done."""
     working = asyncio.ensure_future(work)
     disconnecting = asyncio.ensure_future(_disconnected(request))
     try:

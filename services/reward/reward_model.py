@@ -21,9 +21,7 @@ from services.reward.position import JudgedPosition
 @dataclass(frozen=True, slots=True)
 class ModelScores:
     """The model's rewards of moves, through a sigmoid: the probability that a move beats an ordinary answer.
-
-    `sha256` is that of the model which answered.
-    """
+    `sha256` is that of the model which answered."""
 
     sha256: str
     by_move: Mapping[chess.Move, float]
@@ -40,20 +38,15 @@ class RewardModel:
 
     @property
     def sha256(self) -> str:
-        """The model's identity.
-
-        Raises:
-            PeerFault: the identity is not known, because the model has not answered yet.
-        """
+        """The model's identity. Raises `PeerFault` if the identity is not known, because the model has not
+        answered yet."""
         if not self._sha256:
             raise PeerFault(f"the reward model does not answer: {self._why}")
         return self._sha256
 
     async def identify(self) -> str | None:
-        """Asks for the model's identity and prompt style, unless they are known.
-
-        Returns None if they are known now, else the reason why not.
-        """
+        """Asks for the model's identity and prompt style, unless they are known. Returns None if they are
+        known now, else the reason why not."""
         if self._sha256:
             return None
         try:
@@ -68,10 +61,8 @@ class RewardModel:
         return None
 
     async def scores(self, position: JudgedPosition, moves: Sequence[chess.Move]) -> ModelScores | PeerFault:
-        """The model's scores of `moves`. Returns a PeerFault if it does not answer.
-
-        The server may have loaded another model since `identify`, so callers must compare `sha256`.
-        """
+        """The model's scores of `moves`. Returns a PeerFault if it does not answer. The server may have
+        loaded another model since `identify`, so callers must compare `sha256`."""
         try:
             answered = await self._client.rewards([self._chat(position, move) for move in moves])
         except PeerFault as error:

@@ -132,11 +132,8 @@ def _step(regret: float, loss: float, sound: float) -> float:
 
 
 def grade_state(fen: str, move: str, response: str) -> Grade:
-    """The grade of an `A:` answer about `move`, legal or not, on `fen`.
-
-    Raises:
-        InvalidInput: `fen` is not a valid FEN, or `move` is not written in UCI.
-    """
+    """The grade of an `A:` answer about `move`, legal or not, on `fen`. Raises `InvalidInput` if `fen` is not
+    a valid FEN, or `move` is not written in UCI."""
     truth = rookworld_env.step(fen, move).answer
     answer = rookworld.read_state_answer(after_reasoning(response))
     if answer is None:

@@ -31,11 +31,8 @@ SCHEME, TARGET = "graded", "target"
 
 
 def judged_by_target(task: str, scheme: str, target: str) -> bool:
-    """Whether an answer to task P or A is judged by its target. By default it is, if it has one.
-
-    Raises:
-        InvalidInput: `scheme` is neither empty nor `graded` or `target`, or there is no target.
-    """
+    """Whether an answer to task P or A is judged by its target. By default it is, if it has one. Raises
+    `InvalidInput` if `scheme` is neither empty nor `graded` or `target`, or there is no target."""
     if scheme not in ("", SCHEME, TARGET):
         raise InvalidInput(
             f"scheme {scheme[:MAX_SCHEME_CHARS]!r} judges moves: task {task!r} takes only {SCHEME!r} and "
@@ -56,11 +53,8 @@ class RookWorldTask:
         self._target_version = f"{TARGET}-{target_grades.VERSION}/{searches.model.id}"
 
     async def read(self, item: ScoreItem, position: JudgedPosition) -> PolicyAnswerOnBoard | Verdict:
-        """The `P:` answer to be judged, or the verdict of an answer that needs no search.
-
-        Raises:
-            InvalidInput: the scheme is not one of these tasks, or the target or the move is not valid.
-        """
+        """The `P:` answer to be judged, or the verdict of an answer that needs no search. Raises
+        `InvalidInput` if the scheme is not one of these tasks, or the target or the move is not valid."""
         if judged_by_target(item.task, item.scheme, item.target):
             grade = grade_target(item.task, position.board, item.response, item.target, k=self._k)
             return self._verdict(grade, version=self._target_version)
@@ -75,10 +69,7 @@ class RookWorldTask:
         self, position: JudgedPosition, answers: Sequence[PolicyAnswerOnBoard], queue: RequestQueue
     ) -> list[Result]:
         """The verdicts of `P:` answers to one position, in their order; an error if a move's search failed.
-
-        Raises:
-            RookeryError: the search of the whole position failed.
-        """
+        Raises `RookeryError` if the search of the whole position failed."""
         named = [move for answer in answers for move in answer.named]
         async with queue.many_moves:
             values = await self._searches.values(position, named, queue, lines=LINES)

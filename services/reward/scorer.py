@@ -79,11 +79,8 @@ class Scorer:
 
     @classmethod
     async def start(cls, settings: RewardSettings) -> Self:
-        """Starts the engines and returns a scorer with them.
-
-        Raises:
-            SetupError: Stockfish was not found or does not work, or the Redis URL is not valid.
-        """
+        """Starts the engines and returns a scorer with them. Raises `SetupError` if Stockfish was not found
+        or does not work, or the Redis URL is not valid."""
         shared = reward_model = None
         if settings.redis_url:
             from rookery.shared_cache import SharedCache
@@ -141,22 +138,17 @@ class Scorer:
         return None
 
     async def score(self, item: ScoreItem) -> Verdict:
-        """The verdict of one answer.
-
-        Raises:
-            InvalidInput: the FEN, task, move or scheme is not valid, or the position is quarantined.
-            Unavailable: the queue is full, no engine works, or the reward model does not answer.
-        """
+        """The verdict of one answer. Raises `InvalidInput` if the FEN, task, move or scheme is not valid, or
+        the position is quarantined; `Unavailable` if the queue is full, no engine works, or the reward model
+        does not answer."""
         (result,) = await self.score_batch([item])
         if isinstance(result, Verdict):
             return result
         raise result
 
     async def score_batch(self, items: Sequence[ScoreItem | RookeryError]) -> list[Result]:
-        """Verdicts in the order of `items`. An item that cannot be judged gets its error in its place.
-
-        An item that could not be read is its error already.
-        """
+        """Verdicts in the order of `items`. An item that cannot be judged gets its error in its place. An
+        item that could not be read is its error already."""
         results: dict[int, Result] = {}
         groups: defaultdict[tuple[str, str], dict[int, ScoreItem]] = defaultdict(dict)
         for number, item in enumerate(items):

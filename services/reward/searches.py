@@ -81,10 +81,8 @@ class Searches:
         self, position: JudgedPosition, moves: Sequence[chess.Move], queue: RequestQueue, *, lines: int = 1
     ) -> Values:
         """The values of the best `lines` moves by one search, and those of the other `moves` by one each.
-
-        Raises:
-            RookeryError: the search of the position failed, or the engine answered with an illegal move.
-        """
+        Raises `RookeryError` if the search of the position failed, or the engine answered with an illegal
+        move."""
         query = Query(position.key, self._nodes, lines=lines, chess960=position.chess960)
         (root,) = await self._cache.find_all([query], queue)
         if not isinstance(root, Analysis):

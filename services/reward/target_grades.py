@@ -40,11 +40,8 @@ EVALUATION_SPAN = 0.2
 
 
 def grade_target(task: str, board: chess.Board, response: str, target: str, *, k: float) -> Grade:
-    """The grade of an answer to task `P` or `A` about `board`. `k` is that of `win_probability`.
-
-    Raises:
-        InvalidInput: `target` is not an answer to the task.
-    """
+    """The grade of an answer to task `P` or `A` about `board`. `k` is that of `win_probability`. Raises
+    `InvalidInput` if `target` is not an answer to the task."""
     grade = (
         _grade_policy(board, response, target, k) if task == "P" else _grade_state(response, _state(target))
     )

@@ -36,11 +36,8 @@ GIVEN = frozenset(
 
 
 def read_reasoning(fen: str, response: str, uci: str) -> commentary.Reading:
-    """Reads what `response` says before its box about the position; `uci` is the move in the box.
-
-    Raises:
-        InvalidInput: the position is one of Chess960, which the reader does not know.
-    """
+    """Reads what `response` says before its box about the position; `uci` is the move in the box. Raises
+    `InvalidInput` if the position is one of Chess960, which the reader does not know."""
     try:
         return commentary.read(fen, text_to_read(response, uci, chars=READ_CHARS))
     except ValueError as error:

@@ -203,10 +203,8 @@ def _servers_asleep(
     settings: TrainerSettings, publisher: Publisher, phases: dict[str, float]
 ) -> Iterator[None]:
     """With --sleep-inference, lets the servers sleep during the block. Times that as the phase `sleep`.
-
-    Raises:
-        Conflict, PeerFault: a server does not fall asleep. The block does not run, and the others are woken.
-    """
+    Raises `Conflict` or `PeerFault` if a server does not fall asleep. The block does not run, and the others
+    are woken."""
     if not settings.sleep_inference:
         yield
         return

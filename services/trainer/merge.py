@@ -29,7 +29,7 @@ from rookery.hub import (
     weights_digest,
 )
 from rookery.prompt import StyleName
-from rookery.remote import PathOrUrl, run_version
+from rookery.remote import FolderPath, PathOrUrl, run_version
 from rookery.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -38,9 +38,9 @@ logger = logging.getLogger(__name__)
 class MergeSettings(Settings, env_prefix="MERGE_"):
     """Merge a version of a run into its base model, and write the result as a model directory."""
 
-    run: CliPositionalArg[str]
+    run: CliPositionalArg[PathOrUrl]
     """The run, by name, folder or URL, and the version after an @: demo@80. Without one, the newest."""
-    out: Path
+    out: FolderPath
     """Directory to write."""
     base: PathOrUrl = ""
     """Where the base model is, if it is not where the run found it. Its weights must be the same."""
@@ -51,12 +51,9 @@ class MergeSettings(Settings, env_prefix="MERGE_"):
 
 
 def run(settings: MergeSettings) -> None:
-    """Writes the model directory. It appears only when it is complete.
-
-    Raises:
-        InvalidInput: the base model has other weights than the run's, or the run is of a reward model.
-        SetupError: there is no such run, version or base model; `out` exists or cannot be written.
-    """
+    """Writes the model directory. It appears only when it is complete. Raises `InvalidInput` if the base
+    model has other weights than the run's, or the run is of a reward model; `SetupError` if there is no such
+    run, version or base model, or `out` exists or cannot be written."""
     import torch
 
     from services.trainer.model.policies import tokenizer_files

@@ -13,6 +13,7 @@ from pydantic_settings import CliPositionalArg
 
 from rookery.errors import PeerFault, SetupError, cause_message
 from rookery.hub import MANIFEST_FILE
+from rookery.remote import PathOrUrl
 from rookery.settings import Settings
 from services.trainer import merge
 
@@ -27,11 +28,11 @@ class PushSettings(Settings, env_prefix="PUSH_"):
     The token is that of `hf auth login` or of HF_TOKEN; HF_ENDPOINT names another hub.
     """
 
-    run: CliPositionalArg[str]
+    run: CliPositionalArg[PathOrUrl]
     """The run's folder or URL, and the version after an @: runs/demo@80. Without one, the newest."""
     repo: CliPositionalArg[str] = Field(pattern=r"^[\w.-]{1,96}/[\w.-]{1,96}$")
     """Repository: OWNER/NAME. It is made if there is none."""
-    base: str = ""
+    base: PathOrUrl = ""
     """Where the base model is, if it is not where the run found it."""
     report: Path | None = None
     """The report.json of an evaluation, whose figures the card shows. Default: that of the run, if any."""
@@ -42,12 +43,8 @@ class PushSettings(Settings, env_prefix="PUSH_"):
 
 
 def run(settings: PushSettings) -> None:
-    """Merges, writes the card and uploads both in one commit.
-
-    Raises:
-        SetupError: there is no such run, version or report; or the Hub refuses the token or the name.
-        PeerFault: the Hub does not answer.
-    """
+    """Merges, writes the card and uploads both in one commit. Raises `SetupError` if there is no such run,
+    version or report, or the Hub refuses the token or the name; `PeerFault` if the Hub does not answer."""
     from httpx import HTTPError
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError

@@ -19,6 +19,7 @@ from pydantic import PositiveInt, model_validator
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from rookery.errors import SetupError
+from rookery.remote import FolderPath
 from rookery.settings import Settings
 
 SPECIAL = ["<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|unk|>"]
@@ -45,7 +46,7 @@ three dots."""
 class TinySettings(Settings, env_prefix="TINY_"):
     """Write a randomly initialised rook-tiny model of the given shape."""
 
-    out: Path
+    out: FolderPath
     """Directory to write."""
     seed: int = 0
     """Seed of the weights."""
@@ -61,7 +62,7 @@ class TinySettings(Settings, env_prefix="TINY_"):
     """Width of a head."""
     pieces: bool = False
     """Use one token for each piece on each square, for the prompt style mover-twice."""
-    model: Path | None = None
+    model: FolderPath | None = None
     """A model of this kind to which --words or --layers are added: its weights stay."""
     words: Path | None = None
     """JSON lines with `messages`: each word that occurs twice in their answers, or in the alternatives of

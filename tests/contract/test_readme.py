@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 from launcher.settings import UpSettings
@@ -46,19 +47,30 @@ def test_make_knows_every_target_named() -> None:
     assert named <= targets
 
 
-def test_links_lead_somewhere() -> None:
-    for document in (
-        "README.md",
-        "CONTRIBUTING.md",
-        "ARCHITECTURE.md",
-        "docs/README.md",
-        "docs/operations.md",
-        "docs/uci.md",
-        "docs/learning.md",
-        "docs/bridges.md",
-    ):
-        for link in re.findall(r"\]\((?!https:)([^)#]+)\)", (ROOT / document).read_text()):
-            assert ((ROOT / document).parent / link).exists(), f"{document} links to {link}"
+def test_links_lead_to_a_file_and_a_heading() -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    pages = {(ROOT / name): _without_code(ROOT / name) for name in tracked.stdout.split()}
+    headings = {
+        page: set(map(_anchor, re.findall(r"^#+ (.+)$", text, re.MULTILINE))) for page, text in pages.items()
+    }
+    assert _anchor("`GET /v1/x` and [the demo's](page.md)") == "get-v1x-and-the-demos"
+    for page, text in pages.items():
+        for path, _, anchor in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]*)(#([^)\s]+))?\)", text):
+            target = (page.parent / path).resolve() if path else page
+            assert target.exists(), f"{page} links to {path}"
+            assert not anchor or anchor in headings[target], f"{page} links to {path}#{anchor}"
+
+
+def _without_code(page: Path) -> str:
+    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def _anchor(heading: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-")
 
 
 def test_every_flag_named_exists() -> None:

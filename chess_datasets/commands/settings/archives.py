@@ -4,14 +4,14 @@ from pydantic import Field, PositiveInt
 from pydantic_settings import CliPositionalArg
 
 from chess_datasets.commands.settings.shared import CommandSettings, RewardAddressSettings
-from rookery.remote import OutputFile
+from rookery.remote import FolderOrUrl, OutputFile
 from rookery.settings import RedisUrl
 
 
 class ArchiveSettings(CommandSettings):
     """An archive."""
 
-    archive: CliPositionalArg[str]
+    archive: CliPositionalArg[FolderOrUrl]
     """Folder or URL of the archive."""
 
 

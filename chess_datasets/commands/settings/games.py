@@ -14,7 +14,7 @@ from chess_datasets.commands.settings.shared import (
     Share,
 )
 from rookery.prompt import GAME_STYLES, Notation, StyleName
-from rookery.remote import OutputFolder
+from rookery.remote import FolderOrUrl, PathOrUrl
 from rookery.settings import Several
 
 
@@ -29,7 +29,7 @@ class IndexSettings(JobSettings, env_prefix="DATA_INDEX_"):
       rookery data index games/
     """
 
-    files: CliPositionalArg[Several[tuple[str, ...]]]
+    files: CliPositionalArg[Several[tuple[PathOrUrl, ...]]]
     """Games: files, folders, patterns or URLs."""
 
 
@@ -100,7 +100,7 @@ class SampleSettings(
     or the first two parts of a position's id."""
     distinct: bool = False
     """To print: leave out repeated positions, mirrored ones included."""
-    out: OutputFolder | None = None
+    out: FolderOrUrl | None = None
     """Folder or URL to write positions.parquet and manifest.json to."""
     form: Literal["parquet", "jsonl", "jsonl.zst"] = "parquet"
     """To write: the file format."""
@@ -142,7 +142,7 @@ class GamesSettings(GameSourceSettings, FilterSettings, JobSettings, env_prefix=
 
     count: PositiveInt | None = None
     """Number of games. Default: all."""
-    out: OutputFolder
+    out: FolderOrUrl
     """Folder or URL for the games and manifest.json."""
     form: Literal["pgn", "json"] = "pgn"
     """games.pgn, or games.json, a list of strings."""
@@ -193,7 +193,7 @@ class StatsSettings(JobSettings, env_prefix="DATA_STATS_"):
       rookery data stats runs/positions/positions.parquet --json
     """
 
-    files: CliPositionalArg[Several[tuple[str, ...]]]
+    files: CliPositionalArg[Several[tuple[PathOrUrl, ...]]]
     """Games or positions: files, folders, URLs, or - for standard input."""
     replay: Share = 0.01
     """Share of the games that is replayed to count phases."""

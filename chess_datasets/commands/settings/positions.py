@@ -17,6 +17,7 @@ from chess_datasets.commands.settings.shared import (
     Share,
 )
 from rookery.prompt import Notation, StyleName
+from rookery.remote import PathOrUrl
 from rookery.settings import Several
 
 
@@ -64,7 +65,7 @@ class EngineMovesSettings(CommandSettings, help_group="engine-moves"):
 class PuzzleSettings(CommandSettings, help_group="puzzle"):
     """Which puzzles to take."""
 
-    puzzles: str = ""
+    puzzles: PathOrUrl = ""
     """The puzzle database of Lichess, a CSV file, compressed or not, or its URL."""
     min_rating: NonNegativeInt = 0
     """The lowest rating."""

@@ -13,11 +13,8 @@ from rookery.errors import Unavailable
 
 
 def run(settings: ServerSettings) -> NoReturn:
-    """Becomes vLLM's server.
-
-    Raises:
-        SetupError: the model is missing or not allowed, the port is taken, or Redis refuses the password.
-    """
+    """Becomes vLLM's server. Raises `SetupError` if the model is missing or not allowed, the port is taken,
+    or Redis refuses the password."""
     from rookery.connections import raise_descriptor_limit
     from rookery.hub import check_allowed
     from rookery.processes.ports import bind

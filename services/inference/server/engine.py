@@ -172,12 +172,8 @@ class VllmEngine:
         return outputs[-1]
 
     async def _ask(self, answer: "Awaitable[T]", complaint: str) -> T:
-        """Waits for `answer`, and turns its errors into ours.
-
-        Raises:
-            EngineFault: no answer in time, or the engine has died.
-            InvalidInput: the engine is alive and refuses the request.
-        """
+        """Waits for `answer`, and turns its errors into ours. Raises `EngineFault` if there is no answer in
+        time, or the engine has died; `InvalidInput` if the engine is alive and refuses the request."""
         try:
             async with asyncio.timeout(LOAD_TIMEOUT_S):
                 return await answer

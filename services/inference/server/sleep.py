@@ -36,12 +36,9 @@ class Sleeper:
         return self._asleep is not None
 
     async def sleep(self) -> None:
-        """Falls asleep once the requests in flight are answered. Does nothing if it sleeps already.
-
-        Raises:
-            Conflict: the server was started without --sleep.
-            Unavailable: requests are still in flight after the drainer's limit, or vLLM failed.
-        """
+        """Falls asleep once the requests in flight are answered. Does nothing if it sleeps already. Raises
+        `Conflict` if the server was started without --sleep; `Unavailable` if requests are still in flight
+        after the drainer's limit, or vLLM failed."""
         if not self._may_sleep:
             raise Conflict("this server was started without sleep=true")
         async with self._lock, AsyncExitStack() as stack:

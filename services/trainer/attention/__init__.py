@@ -30,9 +30,7 @@ class Segment:
 @dataclass(frozen=True, slots=True)
 class Block:
     """Segments of one context length, as positions in the sequence. Queries are the last Q of the K keys.
-
-    Shorter segments are padded on the right with their last token. Their own queries never attend to it.
-    """
+    Shorter segments are padded on the right with their last token. Their own queries never attend to it."""
 
     queries_SQ: torch.Tensor
     keys_SK: torch.Tensor
@@ -40,11 +38,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The blocks of a packed sequence.
-
-    `queries` and `keys` are the positions of all blocks' queries and keys, in order, so that one copy serves
-    all blocks. Token t is number `place_T[t]` of these queries.
-    """
+    """The blocks of a packed sequence. `queries` and `keys` are the positions of all blocks' queries and
+    keys, in order, so that one copy serves all blocks. Token t is number `place_T[t]` of these queries."""
 
     blocks: tuple[Block, ...]
     queries: torch.Tensor
@@ -75,9 +70,7 @@ def attend(
     window: int | None = None,
 ) -> torch.Tensor:
     """Returns the attention output of each token, [1, T, H, D], over at most `window` keys with its own.
-
-    There may be fewer heads of keys and values than of queries: each is shared by H / G query heads.
-    """
+    There may be fewer heads of keys and values than of queries: each is shared by H / G query heads."""
     # Under autocast rotary embeddings leave queries and keys in float32. A kernel wants one type of all, and
     # autocast does not reach the one of `causal_lower_right`.
     queries_1HTD, keys_1GTD = queries_1HTD.to(values_1GTD.dtype), keys_1GTD.to(values_1GTD.dtype)
@@ -139,9 +132,7 @@ def _mask(block: Block, window: int | None) -> torch.Tensor | None:
 
 def causal_mask(queries: int, keys: int, *, window: int | None, device: torch.device) -> torch.Tensor:
     """Returns a mask [Q, K]. The queries are the last keys; each attends to itself and the keys before it.
-
-    With `window`, each attends to the last `window` of those keys only.
-    """
+    With `window`, each attends to the last `window` of those keys only."""
     offset = keys - queries
     mask_QK = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(offset)
     return mask_QK if window is None else mask_QK.triu(offset - window + 1)

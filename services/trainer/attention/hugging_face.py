@@ -21,10 +21,8 @@ _UNKNOWN = ("softcap", "s_aux", "position_bias")
 
 
 class BlockAttention:
-    """The blocks of one forward pass, and how many layers have used them.
-
-    `compiled` means that compiled code may include the attention itself.
-    """
+    """The blocks of one forward pass, and how many layers have used them. `compiled` means that compiled code
+    may include the attention itself."""
 
     def __init__(self, blocks: Blocks, *, compiled: bool = True) -> None:
         self.blocks = blocks
@@ -32,11 +30,8 @@ class BlockAttention:
         self.layers = 0
 
     def check(self, model: Any) -> None:
-        """Checks that all layers of `model` used the blocks. Other layers would mix completions.
-
-        Raises:
-            SetupError: some layers did not.
-        """
+        """Checks that all layers of `model` used the blocks. Other layers would mix completions. Raises
+        `SetupError` if some layers did not."""
         layers = int(model.config.num_hidden_layers)
         if self.layers != layers:
             raise SetupError(
@@ -46,11 +41,8 @@ class BlockAttention:
 
 
 def enable(model: Any) -> None:
-    """Makes `model` accept `block_attention=BlockAttention(...)` in its forward.
-
-    Raises:
-        SetupError: it does not use `AttentionInterface`, or has chunked attention, which is not supported.
-    """
+    """Makes `model` accept `block_attention=BlockAttention(...)` in its forward. Raises `SetupError` if it
+    does not use `AttentionInterface`, or has chunked attention, which is not supported."""
     if "chunked_attention" in (getattr(model.config, "layer_types", None) or ()):
         raise SetupError(f"{type(model).__name__} has layers of 'chunked_attention', which are not supported")
     model.set_attn_implementation(NAME)
@@ -91,10 +83,8 @@ def _attention(
 
 
 def _mask(*args: Any, **rest: Any) -> torch.Tensor | None:
-    """Returns a mask for padding, or None if there is none: `_attention` handles sliding windows.
-
-    Otherwise transformers would mistake positions that restart for packed sequences.
-    """
+    """Returns a mask for padding, or None if there is none: `_attention` handles sliding windows. Otherwise
+    transformers would mistake positions that restart for packed sequences."""
     if rest.get("attention_mask") is None:
         return None
     mask: torch.Tensor | None = sdpa_mask(*args, **rest)

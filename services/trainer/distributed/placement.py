@@ -23,10 +23,7 @@ S = TypeVar("S", bound=TrainerSettings | FinetuneSettings)
 
 def device_named(name: str) -> torch.device:
     """Returns the device of a name: `cpu`, `auto`, or a GPU's index or id, as `rookery.devices` counts.
-
-    Raises:
-        SetupError: there is no such GPU, or `name` stands for several devices.
-    """
+    Raises `SetupError` if there is no such GPU, or `name` stands for several devices."""
     if "," in name:
         raise SetupError(f"--device {name} names several devices: this command uses one")
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
@@ -97,10 +94,8 @@ def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def shard_like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Returns this process's shard of `value` if `parameter` is sharded, else `value`.
-
-    Every process must have the whole `value`.
-    """
+    """Returns this process's shard of `value` if `parameter` is sharded, else `value`. Every process must
+    have the whole `value`."""
     if not hasattr(parameter, "placements") or value.shape != parameter.shape:
         return value
     from torch.distributed.tensor import distribute_tensor

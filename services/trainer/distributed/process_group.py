@@ -57,10 +57,8 @@ class World:
 
     @contextmanager
     def leading(self, stopping: threading.Event) -> Iterator[None]:
-        """Wraps rank 0's work. Sets `stopping` when another process received a signal to stop.
-
-        At the end of the block, all other processes end.
-        """
+        """Wraps rank 0's work. Sets `stopping` when another process received a signal to stop. At the end of
+        the block, all other processes end."""
         del stopping
         yield
 
@@ -150,11 +148,8 @@ class Follower(ProcessGroup):
     """A process of another rank, which receives the commands."""
 
     def commands(self, stop_requested: threading.Event) -> Iterator[bytes]:
-        """Yields rank 0's commands until it announces the end.
-
-        `stop_requested` is passed on to rank 0, which stops between two steps. Raises `Unavailable` if rank 0
-        sent no heartbeat for too long.
-        """
+        """Yields rank 0's commands until it announces the end. `stop_requested` is passed on to rank 0, which
+        stops between two steps. Raises `Unavailable` if rank 0 sent no heartbeat for too long."""
         while self._next_word(stop_requested) != b"end":
             length = torch.zeros(1, dtype=torch.long)
             dist.broadcast(length, src=0)

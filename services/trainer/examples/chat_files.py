@@ -90,10 +90,8 @@ class JsonlChats:
 
 
 class JsonChats:
-    """A JSON file with a list of conversations, such as `analysis.json`. The whole file is loaded.
-
-    A conversation is a list of messages, or an object like a line of a JSONL file.
-    """
+    """A JSON file with a list of conversations, such as `analysis.json`. The whole file is loaded. A
+    conversation is a list of messages, or an object like a line of a JSONL file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -116,9 +114,7 @@ class JsonChats:
 
 class ParquetChats:
     """A Parquet file with `messages`, or with `prompt` and `answer` (annotations, tasks) or `chosen` (pairs).
-
-    An optional column `alternatives` holds soft targets.
-    """
+    An optional column `alternatives` holds soft targets."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -26,10 +26,8 @@ token after each answer."""
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """Texts that could replace the characters `start` to `end` of an answer, and their probabilities.
-
-    The answer's own text is one of them.
-    """
+    """Texts that could replace the characters `start` to `end` of an answer, and their probabilities. The
+    answer's own text is one of them."""
 
     start: int
     end: int
@@ -56,10 +54,8 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A conversation with the assistant's answer last, and soft targets for parts of that answer.
-
-    If it is `plain`, it is a text of two messages without a chat template: a prompt and its completion.
-    """
+    """A conversation with the assistant's answer last, and soft targets for parts of that answer. If it is
+    `plain`, it is a text of two messages without a chat template: a prompt and its completion."""
 
     messages: Messages
     alternatives: Sequence[Alternatives] = ()
@@ -164,10 +160,7 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any, *, after_end: bool = False) 
 
 def _render(chat: Chat, tokenizer: Any) -> tuple[str, str]:
     """Returns the texts of the prompt, with the generation prompt, and of the answer, with all that follows.
-
-    Raises:
-        InvalidInput: see `tokenize`.
-    """
+    Raises `InvalidInput` as `tokenize` does."""
     messages, content = chat.messages, chat.messages[-1]["content"]
     if len(messages) < 2:
         raise InvalidInput(f"nothing comes before the answer {content[:80]!r}")
@@ -205,10 +198,8 @@ def _until_end(answer: str, content: str, ends: Sequence[str]) -> str:
 
 
 def _ids_within(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
-    """Returns the token ids of texts that stand within an answer.
-
-    Tokenizers of SentencePiece put a space before a text that is alone. After a line break, they do not.
-    """
+    """Returns the token ids of texts that stand within an answer. Tokenizers of SentencePiece put a space
+    before a text that is alone. After a line break, they do not."""
     alone, after, line_break = tokenizer(["e", "\ne", "\n"], add_special_tokens=False)["input_ids"]
     if after[-len(alone) :] == alone:
         return list(tokenizer(list(texts), add_special_tokens=False)["input_ids"])
@@ -218,9 +209,7 @@ def _ids_within(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
 
 def _place_in(answer: str, content: str, start: int, end: int) -> tuple[int, int]:
     """Returns the place in `answer` of the characters `start` to `end` of `content`; (0, 0) if it has none.
-
-    The template may have changed white space, and the prompt may have the mark that opens the reasoning.
-    """
+    The template may have changed white space, and the prompt may have the mark that opens the reasoning."""
     if (shift := answer.find(content)) >= 0:
         return start + shift, end + shift
     places = [place for place, character in enumerate(answer) if not character.isspace()]
@@ -307,9 +296,7 @@ def _has_prefix(paths: Sequence[tuple[int, ...]]) -> bool:
 
 def _next_tokens(weights: Mapping[tuple[int, ...], float], path: Sequence[int]) -> dict[int, float]:
     """Returns the probability of each token after `path`; empty if no text with a weight begins with it.
-
-    `weights` are those of the texts, by their token ids.
-    """
+    `weights` are those of the texts, by their token ids."""
     sums: dict[int, float] = {}
     for ids, weight in weights.items():
         if weight and ids[: len(path)] == tuple(path):

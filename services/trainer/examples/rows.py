@@ -83,9 +83,7 @@ class ExampleSource(Protocol):
     @property
     def prompts(self) -> Sequence[int]:
         """The number of the first example of each prompt; the others of that prompt follow it.
-
-        `range(len(self))` if no examples share a prompt.
-        """
+        `range(len(self))` if no examples share a prompt."""
 
     def examples(self, numbers: Sequence[int]) -> list[Example]:
         """Returns the examples with these numbers, in the same order."""
@@ -195,10 +193,8 @@ def pack_rows(examples: Sequence[Example], *, row_tokens: int = 0) -> list[Row]:
 
 
 def group_rows(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
-    """Groups rows of similar length, at most `tokens` tokens each, with padding (or one row).
-
-    0 means one batch.
-    """
+    """Groups rows of similar length, at most `tokens` tokens each, with padding (or one row). 0 means one
+    batch."""
     batches: list[list[Row]] = []
     for row in sorted(rows, key=_length, reverse=True):
         if batches and (not tokens or _tokens([*batches[-1], row]) <= tokens):

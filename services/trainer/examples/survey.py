@@ -52,11 +52,8 @@ class Survey:
         return quantile(self._answer_lengths, 0.99)
 
     def check(self, path: Path) -> None:
-        """Checks that most examples of the file fit.
-
-        Raises:
-            InvalidInput: more than `MAX_LEFT_OUT` of them do not. The message has the lengths.
-        """
+        """Checks that most examples of the file fit. Raises `InvalidInput` if more than `MAX_LEFT_OUT` of
+        them do not. The message has the lengths."""
         longer = sum(length > self.max_length for length in self.lengths)
         if longer > MAX_LEFT_OUT * len(self.lengths):
             half, most, nearly_all = (quantile(self.lengths, share) for share in (0.5, 0.9, 0.99))

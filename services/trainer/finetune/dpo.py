@@ -28,9 +28,7 @@ class DpoTask(FinetuneTask[DpoSettings]):
 
     def sums(self, batch: TokenBatch) -> Sums:
         """Returns the loss, the margin of implicit rewards, and how often the chosen answer's is higher.
-
-        `logprob_chosen` and `logprob_rejected` show whether both fall, which is common in DPO.
-        """
+        `logprob_chosen` and `logprob_rejected` show whether both fall, which is common in DPO."""
         with torch.no_grad(), self.model.disable_adapter():
             base_E2 = self._answers(batch)
         policy_E2 = self._answers(batch)
@@ -70,10 +68,8 @@ def dpo_margin(
     *,
     beta: float,
 ) -> torch.Tensor:
-    """Implicit reward of chosen minus that of rejected, [E]: beta times the difference of the log-ratios.
-
-    The four tensors are log-probabilities of whole answers, summed over their tokens.
-    """
+    """Implicit reward of chosen minus that of rejected, [E]: beta times the difference of the log-ratios. The
+    four tensors are log-probabilities of whole answers, summed over their tokens."""
     return beta * ((chosen_E - reference_chosen_E) - (rejected_E - reference_rejected_E))
 
 

@@ -165,10 +165,8 @@ def _optimizer(task: FinetuneTask[F]) -> torch.optim.Optimizer:
 
 
 def _fitting_tokens(task: FinetuneTask[F], source: ExampleSource, identity: Mapping[str, str]) -> int:
-    """Returns how many tokens fit into a forward pass, measured with examples of the first step.
-
-    A run that resumes on the same kind of device uses its earlier result.
-    """
+    """Returns how many tokens fit into a forward pass, measured with examples of the first step. A run that
+    resumes on the same kind of device uses its earlier result."""
     settings, weights = task.settings, list(trained_parameters(task.model).values())
     device = weights[0].device
     in_bf16 = str(computes_in_bf16(settings.precision, device))

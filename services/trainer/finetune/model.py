@@ -41,11 +41,13 @@ def load_chat_tokenizer(path: Path) -> Any:
     Without a template, it gets `PLAIN_TEMPLATE`. One that refuses system messages shows them to the user.
 
     Raises:
-        SetupError: there is none.
+        SetupError: there is none, or it has no template and no end token, so that answers would not end.
     """
     with named_in_errors(path):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.chat_template is None:
+        if tokenizer.eos_token is None:
+            raise SetupError(f"{str(path)!r} has neither a chat template nor an eos_token to end answers")
         tokenizer.chat_template = BOS + PLAIN_TEMPLATE if begins_with_bos(path) else PLAIN_TEMPLATE
     elif isinstance(tokenizer.chat_template, str):
         tokenizer.chat_template = with_system_role(tokenizer.chat_template)
@@ -53,10 +55,8 @@ def load_chat_tokenizer(path: Path) -> Any:
 
 
 def stop_at(token: int, model: Any, tokenizer: Any) -> None:
-    """Lets the generation config of `model` name the special token with which the answers end.
-
-    Servers stop at those, and at the tokenizer's end token, which for Llama 3 is another one.
-    """
+    """Lets the generation config of `model` name the special token with which the answers end. Servers stop
+    at those, and at the tokenizer's end token, which for Llama 3 is another one."""
     stops = model.generation_config.eos_token_id
     known = stops if isinstance(stops, list) else [number for number in (stops,) if number is not None]
     added = tokenizer.added_tokens_decoder.get(token)
@@ -111,11 +111,8 @@ def hidden_states(model: Any, batch: TokenBatch) -> torch.Tensor:
 
 
 def answer_logprobs(model: Any, batch: TokenBatch) -> torch.Tensor:
-    """Returns log p of each target, [N] in float32.
-
-    The head sees only hidden states that predict an answer token, in chunks that are recomputed in the
-    backward pass: the full logits [B, T, V] never exist.
-    """
+    """Returns log p of each target, [N] in float32. The head sees only hidden states that predict an answer
+    token, in chunks that are recomputed in the backward pass: the full logits [B, T, V] never exist."""
     hidden_ND = hidden_states(model, batch)[batch.predictor_N]
     head = Head.of(model)
     size = max(1, _CHUNK_LOGITS // model.get_output_embeddings().weight.shape[0])

@@ -173,10 +173,8 @@ def _readable(path: Path) -> Iterator[Path]:
 
 
 def style_of(settings: FinetuneSettings) -> str | None:
-    """Returns the prompt style of the data: `--style`, or that of their manifest, or of the base's.
-
-    Players are asked in it. Logs a warning if none of them names one.
-    """
+    """Returns the prompt style of the data: `--style`, or that of their manifest, or of the base's. Players
+    are asked in it. Logs a warning if none of them names one."""
     style: str | None = getattr(settings, "style", None) or data_style(settings.data)
     style = style or prompt_style(model_folder(str(settings.model)))
     if not style:
@@ -189,10 +187,8 @@ def style_of(settings: FinetuneSettings) -> str | None:
 
 
 def model_manifest(settings: FinetuneSettings, *, style: str | None, answers: Survey) -> dict[str, bytes]:
-    """Returns the manifest of the trained model, by its file name.
-
-    It has the prompt style, what the answers are like, the base, the data and the settings.
-    """
+    """Returns the manifest of the trained model, by its file name. It has the prompt style, what the answers
+    are like, the base, the data and the settings."""
     base = str(settings.model)
     manifest = {
         "style": style,

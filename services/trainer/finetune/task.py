@@ -58,10 +58,8 @@ class FinetuneTask(ABC, Generic[F]):
         """Returns the loss of a forward pass and other figures."""
 
     def evaluate(self) -> dict[str, float]:
-        """Returns the means of `sums` on held-out examples, by name; empty if there are none.
-
-        No gradients are computed.
-        """
+        """Returns the means of `sums` on held-out examples, by name; empty if there are none. No gradients
+        are computed."""
         # With shared prompts, those of one prompt are neighbours.
         ordered = self.held_out if self.shares_prompts else sorted(self.held_out, key=attrgetter("length"))
         total, weights = dict[str, float](), 0
@@ -78,11 +76,8 @@ class FinetuneTask(ABC, Generic[F]):
 def means(
     task: FinetuneTask[F], sums: Callable[[TokenBatch], Sums], examples: Sequence[Example], *, learn: bool
 ) -> dict[str, float]:
-    """Returns means over `examples`, in as many forward passes as needed, and the tokens computed.
-
-    Of several processes, each computes its share. With `learn`, the gradients of this share are left in the
-    weights.
-    """
+    """Returns means over `examples`, in as many forward passes as needed, and the tokens computed. Of several
+    processes, each computes its share. With `learn`, the gradients of this share are left in the weights."""
     weight = max(1, task.weight(examples))
     rows = rows_of(task, examples, tokens=task.micro_batch_tokens)[task.world.rank :: task.world.size]
     totals: dict[str, float] = {"tokens": 0.0}

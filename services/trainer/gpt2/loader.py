@@ -113,10 +113,8 @@ def load_weights(model: Gpt2, folder: Path) -> None:
 
 
 def files(model: Gpt2, *, config: Mapping[str, Any]) -> dict[str, Content]:
-    """The contents of a directory that transformers and vLLM load, by file name.
-
-    The same weights give the same bytes. `config` is the content of `config.json`.
-    """
+    """The contents of a directory that transformers and vLLM load, by file name. The same weights give the
+    same bytes. `config` is the content of `config.json`."""
     weights = {
         PREFIX + name if name != HEAD else name: StoredTensor.of(
             parameter, dtype=torch.float32, transposed=bool(_TRANSPOSED.fullmatch(name))
@@ -146,11 +144,8 @@ def _first_names(names: list[str]) -> str:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """Loads GPT-2's tokenizer without transformers.
-
-    It is in `tokenizer.json`, or in the older `vocab.json` and `merges.txt`. Raises `InvalidInput` if the
-    directory has neither.
-    """
+    """Loads GPT-2's tokenizer without transformers. It is in `tokenizer.json`, or in the older `vocab.json`
+    and `merges.txt`. Raises `InvalidInput` if the directory has neither."""
     whole, vocabulary, merges = (folder / name for name in ("tokenizer.json", "vocab.json", "merges.txt"))
     if whole.is_file():
         tokenizer: Tokenizer = Tokenizer.from_file(str(whole))

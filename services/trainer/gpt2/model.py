@@ -46,10 +46,8 @@ class Gpt2Config:
 
 @dataclass(slots=True)
 class Cache:
-    """Keys and values of the tokens so far, so that they are not computed again for the next token.
-
-    Rows have room for `capacity` tokens; the first `length` are filled.
-    """
+    """Keys and values of the tokens so far, so that they are not computed again for the next token. Rows have
+    room for `capacity` tokens; the first `length` are filled."""
 
     keys_LBHSD: torch.Tensor
     values_LBHSD: torch.Tensor
@@ -68,9 +66,7 @@ class Cache:
         self, layer: int, keys_BHTD: torch.Tensor, values_BHTD: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Appends T tokens of one layer, and returns all keys and values of that layer, [B, H, S, D].
-
-        `length` grows when the last layer has written.
-        """
+        `length` grows when the last layer has written."""
         end = self.length + keys_BHTD.shape[2]
         self.keys_LBHSD[layer, :, :, self.length : end] = keys_BHTD
         self.values_LBHSD[layer, :, :, self.length : end] = values_BHTD

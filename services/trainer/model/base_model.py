@@ -68,11 +68,8 @@ class Head:
 
 
 def check_logits(model: Any) -> None:
-    """Compares the logits of `Head` with the model's own on a few tokens.
-
-    Raises:
-        SetupError: they differ.
-    """
+    """Compares the logits of `Head` with the model's own on a few tokens. Raises `SetupError` if they
+    differ."""
     weight = model.get_output_embeddings().weight
     ids_1T = torch.arange(1, 5, device=weight.device)[None] % len(weight)
     with torch.no_grad():
@@ -105,11 +102,8 @@ def named_in_errors(path: Path) -> Iterator[None]:
 
 
 def check_text_only(model: Any, path: Path) -> None:
-    """Checks that the model has no parts besides the one for text: they would get adapters too.
-
-    Raises:
-        SetupError: it has.
-    """
+    """Checks that the model has no parts besides the one for text: they would get adapters too. Raises
+    `SetupError` if it has."""
     if (text := model.config.get_text_config()) is not model.config:
         raise SetupError(
             f"{str(path)!r} (--model) is a {type(model).__name__}, which reads more than text, so it cannot "
@@ -119,11 +113,8 @@ def check_text_only(model: Any, path: Path) -> None:
 
 def load_causal_lm(path: Path, *, dtype: torch.dtype, **loading: Any) -> Any:
     """Loads the language model of a directory or a Hugging Face id. Passes `loading` to `from_pretrained`.
-
-    Raises:
-        SetupError: there is no such model, it also reads images or sound, or its logits differ from those of
-            `Head`.
-    """
+    Raises `SetupError` if there is no such model, it also reads images or sound, or its logits differ from
+    those of `Head`."""
     with named_in_errors(path):
         model = AutoModelForCausalLM.from_pretrained(
             path,
@@ -141,12 +132,8 @@ def load_causal_lm(path: Path, *, dtype: torch.dtype, **loading: Any) -> Any:
 
 def load_quantised(path: Path, *, bits: int, dtype: torch.dtype, device: torch.device) -> Any:
     """Loads the language model of a directory onto `device`, its linear layers with 8 or 4 `bits` a weight.
-
-    Weights that are not quantised have `dtype`.
-
-    Raises:
-        SetupError: bitsandbytes is not installed, or there is no model.
-    """
+    Weights that are not quantised have `dtype`. Raises `SetupError` if bitsandbytes is not installed, or
+    there is no model."""
     if importlib.util.find_spec("bitsandbytes") is None:
         raise SetupError(f"base_bits={bits} needs bitsandbytes: pip install 'rookery[bits8]'")
     from transformers import BitsAndBytesConfig
@@ -172,10 +159,11 @@ def load_quantised(path: Path, *, bits: int, dtype: torch.dtype, device: torch.d
     return model
 
 
-def experts_of(model: Any) -> list[torch.nn.Parameter]:
-    """Returns the weights of the experts of a mixture: one tensor [experts, out, in] for those of a layer."""
+def experts_of(model: Any) -> dict[str, torch.nn.Parameter]:
+    """Returns the weights of the experts of a mixture by name: a tensor [experts, out, in] for those of a
+    layer."""
     convolutions = {id(module.weight) for module in model.modules() if isinstance(module, torch.nn.Conv1d)}
-    return [p for p in model.parameters() if p.ndim == 3 and id(p) not in convolutions]
+    return {name: p for name, p in model.named_parameters() if p.ndim == 3 and id(p) not in convolutions}
 
 
 def config_without_dropout(path: Path) -> Any:
@@ -188,10 +176,8 @@ def config_without_dropout(path: Path) -> Any:
 
 
 def max_positions(config: Any) -> int | None:
-    """Returns the number of positions of the model with this config; None if it has no limit.
-
-    Beyond it, GPT-2 has no embeddings, and other models are untrained.
-    """
+    """Returns the number of positions of the model with this config; None if it has no limit. Beyond it,
+    GPT-2 has no embeddings, and other models are untrained."""
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
     limit = getattr(config, "max_position_embeddings", None)  # also the name for GPT-2's `n_positions`
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
@@ -201,23 +187,22 @@ def max_positions(config: Any) -> int | None:
 
 
 def check_length(model: Any, tokens: int, *, name: str) -> None:
-    """Checks that a sequence of `tokens` tokens fits the model. `name` describes it in the message.
-
-    Raises:
-        SetupError: the model has fewer positions.
-    """
+    """Checks that a sequence of `tokens` tokens fits the model. `name` describes it in the message. Raises
+    `SetupError` if the model has fewer positions."""
     limit = max_positions(model.config)
     if limit is not None and tokens > limit:
         raise SetupError(f"{name}: {tokens:,} tokens, but the model has {limit:,} positions")
 
 
 def check_group_length(model: Any, group: TraceGroup) -> None:
-    """Checks that the sequences of a group fit the model.
-
-    Raises:
-        SetupError: the prompt with the longest completion has more tokens than the model has positions.
-    """
-    prompt = len(group.prompt_token_ids)
-    longest = max(len(trace.completion.token_ids) for trace in group.traces)
+    """Checks that the sequences of a group fit the model. Raises `SetupError` if the prompt with the longest
+    completion, and the turns before it, has more tokens than the model has positions."""
+    before, prompt, longest = 0, 0, 0
+    for turn in group.turns:
+        before = before + len(turn.prompt_token_ids) if turn.continues else len(group.prompt_tokens_of(turn))
+        tokens = len(turn.completion.token_ids)
+        if before + tokens > prompt + longest:
+            prompt, longest = before, tokens
+        before += tokens
     name = f"group {group.id}, a prompt of {prompt:,} and a completion of {longest:,} tokens"
     check_length(model, prompt + longest, name=name)

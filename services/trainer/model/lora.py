@@ -6,14 +6,19 @@ reward model's server nor a policy whose weights are all trained needs it.
 
 import json
 import logging
+import re
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from rookery.errors import SetupError
+from rookery.errors import InvalidInput, SetupError, changed_settings
+from rookery.hub import DIGEST, weights_digest
+from rookery.remote import run_version
 from services.trainer.model.base_model import experts_of
+from services.trainer.versions import commits
 from services.trainer.versions.files import Content, StoredTensor, TensorFile
 
 logger = logging.getLogger(__name__)
@@ -68,10 +73,11 @@ def with_adapter(
             f"experts of a {type(model).__name__}, which is not supported: use "
             f"lora_targets={','.join(sorted(linear - moved))}"
         )
-    if experts := sum(weight.numel() for weight in experts_of(model)):
+    if experts := experts_of(model):
+        names = {re.sub(r"\.\d+\.", ".N.", name) for name in experts}
         logger.warning(
-            "--lora-targets %s: the experts of a %s, %d weights, get no adapter",
-            targets, type(model).__name__, experts,
+            "--lora-targets %s: the experts of a %s get no adapter: %s, %d weights",
+            targets, type(model).__name__, ", ".join(sorted(names)), sum(p.numel() for p in experts.values()),
         )  # fmt: skip
     return adapted
 
@@ -82,11 +88,8 @@ def _is_linear(module: Any) -> bool:
 
 
 def _checked_targets(model: Any, targets: list[str], linear: set[str]) -> set[str]:
-    """Returns `targets` as a set, or raises SetupError.
-
-    PEFT itself ignores a name that matches nothing if another one matches. It also accepts the head and the
-    embeddings, which no server supports.
-    """
+    """Returns `targets` as a set, or raises SetupError. PEFT itself ignores a name that matches nothing if
+    another one matches. It also accepts the head and the embeddings, which no server supports."""
     embeddings = (model.get_input_embeddings(), model.get_output_embeddings())
     for target in targets:
         # PEFT's own rule: the whole name, or its last parts.
@@ -103,6 +106,31 @@ def _checked_targets(model: Any, targets: list[str], linear: set[str]) -> set[st
         if others := [module for module in matches if not _is_linear(module)]:
             raise SetupError(f"lora_targets={target}: a {type(others[0]).__name__} is not a linear layer")
     return set(targets)
+
+
+def continue_adapter(model: Any, run: str, *, base: Path) -> None:
+    """Gives the adapter of `model`, whose base is in the folder `base`, the weights of a version of `run`.
+
+    Raises:
+        SetupError: there is no such run or version.
+        InvalidInput: the version is no adapter, has another rank, alpha or other layers, or was trained on
+            other weights.
+    """
+    from peft import PeftConfig, load_peft_weights, set_peft_model_state_dict
+
+    folder, number = run_version(run)
+    version, state = commits.committed(folder / "adapters", number)
+    _, _, digest = state["fingerprint"]["model"].partition(f"@{DIGEST}")
+    if (actual := weights_digest(base)) != f"{DIGEST}{digest}":
+        raise InvalidInput(f"{base} has the weights {actual}, but {version} was trained on {DIGEST}{digest}")
+    if not (version / "adapter_config.json").is_file():
+        raise InvalidInput(f"{version} is a whole model, not an adapter: name it as the model")
+    old, new = PeftConfig.from_pretrained(version), model.peft_config["default"]
+    names = ("r", "lora_alpha", "target_modules")
+    shape = [{name: getattr(config, name) for name in names} for config in (old, new)]
+    if changes := changed_settings(*shape):
+        raise InvalidInput(f"{version} is another kind of adapter: {changes}")
+    set_peft_model_state_dict(model, load_peft_weights(str(version), device="cpu"))
 
 
 def adapter_files(model: Any, *, base_model: str) -> Mapping[str, Content]:

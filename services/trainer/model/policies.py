@@ -194,11 +194,8 @@ def _add_delta(weight: StoredTensor, module: Any) -> StoredTensor:
 
 
 def build_policy(settings: TrainerSettings) -> Policy:
-    """Builds the policy: with a value head for PPO, and without an adapter if the LoRA rank is 0.
-
-    Raises:
-        SetupError: there is no such model, or the settings cannot train it.
-    """
+    """Builds the policy: with a value head for PPO, and without an adapter if the LoRA rank is 0. Raises
+    `SetupError` if there is no such model, or the settings cannot train it."""
     folder = model_folder(str(settings.model))
     settings.check_model(folder)
     adapted, whole = (MergedPolicy, Gpt2Policy) if is_gpt2(folder) else (Policy, WholePolicy)

@@ -79,10 +79,8 @@ class Policy:
         with_gradient: WithGradient = WithGradient(),  # noqa: B008 - frozen
         reference: bool = False,
     ) -> TokenScores:
-        """Returns log-probability, entropy and, if requested, KL of each completion token.
-
-        `reference` adds a forward pass of the base model, without gradient, for the scores against it.
-        """
+        """Returns log-probability, entropy and, if requested, KL of each completion token. `reference` adds a
+        forward pass of the base model, without gradient, for the scores against it."""
         reference_ND, reference_head = self._reference(batch) if reference else (None, None)
         return score_tokens(
             self._head(),
@@ -157,10 +155,8 @@ def packed_hidden(body: Any, batch: MicroBatch) -> torch.Tensor:
 
 
 class ValueHead(torch.nn.Module):  # type: ignore[misc]
-    """The critic: one linear layer in float32 on the policy's hidden state before a token.
-
-    It is initialised with zeros, because a value of 0 is better than a random one.
-    """
+    """The critic: one linear layer in float32 on the policy's hidden state before a token. It is initialised
+    with zeros, because a value of 0 is better than a random one."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -53,9 +53,7 @@ _REMEASURE_STEPS = 10
 @dataclass(frozen=True, slots=True)
 class WeightCounts:
     """Numbers of weights that multiply activations: `frozen` and `trained` in the body, and in the head.
-
-    `attention` is layers x heads x head size.
-    """
+    `attention` is layers x heads x head size."""
 
     frozen: int
     trained: int
@@ -65,10 +63,8 @@ class WeightCounts:
 
 
 def count_weights(model: Any) -> WeightCounts:
-    """Counts the weights of a causal LM, with or without an adapter. Embeddings are not multiplied.
-
-    Of the experts of a layer, those count with which one token is multiplied.
-    """
+    """Counts the weights of a causal LM, with or without an adapter. Embeddings are not multiplied. Of the
+    experts of a layer, those count with which one token is multiplied."""
     config, head = model.config, model.get_output_embeddings().weight
     not_counted = {id(head), *(id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Embedding))}
     matrices = [p for p in model.parameters() if p.ndim == 2 and id(p) not in not_counted]
@@ -78,7 +74,7 @@ def count_weights(model: Any) -> WeightCounts:
     for p in matrices:
         # Two weights of 4 bits are one number; `quant_state` has the shape of their matrix.
         sizes[p.requires_grad] += math.prod(getattr(getattr(p, "quant_state", None), "shape", p.shape))
-    for p in experts_of(model):
+    for p in experts_of(model).values():
         sizes[p.requires_grad] += p[0].numel() * int(getattr(config, "num_experts_per_tok", 1))
     return WeightCounts(
         frozen=sizes[False],
@@ -110,10 +106,8 @@ def step_flops(weights: WeightCounts, groups: Iterable[tuple[int, Sequence[int]]
 
 
 class PeakFlops:
-    """Operations per second of a device: from the data sheet of a known GPU, else measured.
-
-    Other processes on the machine can slow a measurement down, so it is repeated, and the best one is used.
-    """
+    """Operations per second of a device: from the data sheet of a known GPU, else measured. Other processes
+    on the machine can slow a measurement down, so it is repeated, and the best one is used."""
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         self._device, self._dtype = device, dtype
@@ -153,17 +147,13 @@ class SpeedMeter:
 
     def row(self, groups: Sequence[TraceGroup], *, tokens: int, train_s: float) -> dict[str, float]:
         """Returns the figures of the step just measured. `tokens` carried loss, in each pass over them."""
-        shapes = [
-            (len(group.prompt_token_ids), lengths)
-            for group in groups
-            if (
-                lengths := [
-                    len(trace.completion.token_ids)
-                    for trace in group.traces
-                    if carries_loss(trace, mask_truncated=self._mask_truncated)
-                ]
-            )
-        ]
+        lengths = dict[tuple[str, tuple[int, ...]], list[int]]()
+        for group in groups:
+            for turn in group.turns:
+                if carries_loss(turn, mask_truncated=self._mask_truncated):
+                    prompt = group.id, group.prompt_tokens_of(turn)
+                    lengths.setdefault(prompt, []).append(len(turn.completion.token_ids))
+        shapes = [(len(prompt), completions) for (_, prompt), completions in lengths.items()]
         flops = self._passes * step_flops(self._weights, shapes)
         return {
             "tokens_per_s": tokens / train_s,

@@ -52,10 +52,8 @@ def release_free() -> None:
 
 @contextmanager
 def watch(device: torch.device) -> Iterator[PeakMemory]:
-    """Measures the peak memory inside the block: of this process, or of torch on a GPU.
-
-    On a CPU, if the kernel's peak cannot be reset, it is the highest since the process started.
-    """
+    """Measures the peak memory inside the block: of this process, or of torch on a GPU. On a CPU, if the
+    kernel's peak cannot be reset, it is the highest since the process started."""
     peak = PeakMemory()
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -16,24 +16,11 @@ from typing import Any, Self
 
 from prometheus_client import Gauge
 
+from rookery import metrics
 from rookery.config.trainer import TrainerSettings
-from rookery.metrics import (
-    GROUP_AGE,
-    KL_BY_AGE,
-    LEARNING,
-    MOVES_BY_PIECE,
-    REWARD_COMPONENT,
-    TRAINER_LAST_STEP,
-    TRAINER_MEMORY,
-    TRAINER_MFU,
-    TRAINER_STEP_S,
-    TRAINER_TOKENS,
-    TRAINER_TOKENS_PER_S,
-    TRAINER_VERSION,
-)
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.trace import TraceGroup, policy_name
-from services.trainer.batches.rows import FiguresByTrace
+from services.trainer.batches.rows import FiguresByTurn
 from services.trainer.records.describe import BEST_MOVES, COMPONENT, GROUPS, MOVES
 from services.trainer.records.memory import MIB
 from services.trainer.records.tracking import Tracker
@@ -81,10 +68,10 @@ BY_AGE = "kl_behaviour_age"
 
 _MEMORY = {"resident_mib": "resident", "resident_peak_mib": "resident_peak", "cuda_peak_mib": "cuda_peak"}
 _BY_PREFIX: dict[str, Callable[[str], Gauge]] = {
-    COMPONENT: lambda name: REWARD_COMPONENT.labels(component=name),
-    MOVES: lambda piece: MOVES_BY_PIECE.labels(by="policy", piece=piece),
-    BEST_MOVES: lambda piece: MOVES_BY_PIECE.labels(by="engine", piece=piece),
-    BY_AGE: lambda age: KL_BY_AGE.labels(age=age),
+    COMPONENT: lambda name: metrics.REWARD_COMPONENT.labels(component=name),
+    MOVES: lambda piece: metrics.MOVES_BY_PIECE.labels(by="policy", piece=piece),
+    BEST_MOVES: lambda piece: metrics.MOVES_BY_PIECE.labels(by="engine", piece=piece),
+    BY_AGE: lambda age: metrics.KL_BY_AGE.labels(age=age),
 }
 _SPEED = {"tokens_per_s": "trained", "generated_tokens_per_s": "generated"}
 
@@ -167,35 +154,35 @@ def export_metrics(row: Mapping[str, float], *, ages: Iterable[int], phases_s: M
     """Sets every gauge for which `row` has a value. Removes the mismatch if it was not measured."""
     for name in NOT_IN_EVERY_STEP - row.keys():
         with suppress(KeyError):
-            LEARNING.remove(name)
-    KL_BY_AGE.clear()
+            metrics.LEARNING.remove(name)
+    metrics.KL_BY_AGE.clear()
     for name, value in row.items():
         _set_gauges(name, value)
     for phase, seconds in phases_s.items():
-        TRAINER_STEP_S.labels(phase=phase).observe(seconds)
+        metrics.TRAINER_STEP_S.labels(phase=phase).observe(seconds)
     for age in ages:
-        GROUP_AGE.observe(age)
-    TRAINER_TOKENS.inc(row["tokens"])
-    TRAINER_VERSION.set(row["version"])
-    TRAINER_LAST_STEP.set(row["time"])
+        metrics.GROUP_AGE.observe(age)
+    metrics.TRAINER_TOKENS.inc(row["tokens"])
+    metrics.TRAINER_VERSION.set(row["version"])
+    metrics.TRAINER_LAST_STEP.set(row["time"])
 
 
 def _set_gauges(name: str, value: float) -> None:
     if name in STATISTICS:
-        LEARNING.labels(statistic=name).set(value)
+        metrics.LEARNING.labels(statistic=name).set(value)
     elif name in _MEMORY:
-        TRAINER_MEMORY.labels(kind=_MEMORY[name]).set(value * MIB)
+        metrics.TRAINER_MEMORY.labels(kind=_MEMORY[name]).set(value * MIB)
     elif name in _SPEED:
-        TRAINER_TOKENS_PER_S.labels(kind=_SPEED[name]).set(value)
+        metrics.TRAINER_TOKENS_PER_S.labels(kind=_SPEED[name]).set(value)
     elif name == "mfu":
-        TRAINER_MFU.set(value)
+        metrics.TRAINER_MFU.set(value)
     for prefix, gauge in _BY_PREFIX.items():
         if name.startswith(prefix):
             gauge(name.removeprefix(prefix)).set(value)
 
 
 def write_token_figures(
-    settings: TrainerSettings, groups: Sequence[TraceGroup], figures: FiguresByTrace, *, version: int
+    settings: TrainerSettings, groups: Sequence[TraceGroup], figures: FiguresByTurn, *, version: int
 ) -> None:
     """Writes the importance ratios and advantages of a step's tokens for the viewer.
 
@@ -213,7 +200,7 @@ def write_token_figures(
         folder.mkdir(exist_ok=True)
         with gzip.open(temporary, "wt", compresslevel=1) as file:
             for group in groups:
-                answers = [figures.get(trace.id) for trace in group.traces]
+                answers = [figures.get(id) for id in group.turn_ids]
                 line = {
                     "group": group.id,
                     "ratios": [answer and [round(ratio, 4) for ratio in answer.ratios] for answer in answers],

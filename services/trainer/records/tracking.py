@@ -83,10 +83,8 @@ class MlflowTracker(Tracker):
             self._rows.put_nowait(row)
 
     def close(self, *, status: str) -> None:
-        """Sends the remaining steps and the artifacts, and registers the model of a finished run.
-
-        Gives up if the steps take more than half a minute.
-        """
+        """Sends the remaining steps and the artifacts, and registers the model of a finished run. Gives up if
+        the steps take more than half a minute."""
         self._closing.set()
         self._thread.join(timeout=_CLOSE_S)
         unsent = self._received - self._sent
@@ -212,11 +210,8 @@ def run_artifacts(folder: Path) -> list[Artifact]:
 
 @contextmanager
 def track(folder: Path, *, enabled: bool, params: Mapping[str, Any]) -> Iterator[Tracker]:
-    """Yields the tracker of a run folder, whose `run_artifacts` go to MLflow at the end.
-
-    Of several processes, only rank 0 records. Raises `SetupError` if tracking is wanted but mlflow is not
-    installed.
-    """
+    """Yields the tracker of a run folder, whose `run_artifacts` go to MLflow at the end. Of several
+    processes, only rank 0 records. Raises `SetupError` if tracking is wanted but mlflow is not installed."""
     if not enabled or not is_rank_zero():
         yield Tracker()
         return

@@ -178,9 +178,7 @@ def draw_calibration(report: HeldOutReport) -> bytes:
 @dataclass(frozen=True, slots=True)
 class ModelCard:
     """The part of the card that a server uses. `centre` is subtracted from scores: an average answer gets 0.
-
-    `style` is the prompt style of the training pairs (`rookery.prompt`), empty if unknown.
-    """
+    `style` is the prompt style of the training pairs (`rookery.prompt`), empty if unknown."""
 
     sha256: str
     style: str

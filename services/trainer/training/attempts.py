@@ -73,9 +73,7 @@ class Attempts:
 
     def _at_fault(self, step: Callable[..., object], groups: Sequence[TraceGroup]) -> dict[str, str]:
         """Tries each group alone that was in an unfinished attempt, those with the fewest attempts first.
-
-        Returns the reasons by group id for the groups that fail.
-        """
+        Returns the reasons by group id for the groups that fail."""
         reasons: dict[str, str] = {}
         suspects = [group for group in groups if group.id in self._counts]
         for group in sorted(suspects, key=lambda group: self._counts[group.id]):

@@ -35,10 +35,8 @@ PER_PROCESS = frozenset(("device", "threads", "host", "port"))
 
 
 class PolicyTrainer:
-    """A policy with a new optimizer. Must be created in the thread that trains.
-
-    With several processes, each call in rank 0 makes the followers do the same.
-    """
+    """A policy with a new optimizer. Must be created in the thread that trains. With several processes, each
+    call in rank 0 makes the followers do the same."""
 
     def __init__(self, settings: TrainerSettings, policy: Policy, world: World) -> None:
         if policy.device.type == "cuda":
@@ -58,10 +56,8 @@ class PolicyTrainer:
             adam.restore(self.optimizer, folder)
 
     def files(self) -> dict[str, Content]:
-        """The contents of a commit's files, by file name.
-
-        With sharding, all processes take part while rank 0 writes the files.
-        """
+        """The contents of a commit's files, by file name. With sharding, all processes take part while rank 0
+        writes the files."""
         if self.settings.sharding != "none":
             self.world.command(lambda: encode("files"))
         canary = {CANARY_FILE: self._canary.content(self.policy)} if self._canary else {}
@@ -98,12 +94,8 @@ def follow(
     settings: TrainerSettings, policy: Policy, world: Follower, *, stop_requested: threading.Event
 ) -> None:
     """The main loop of every process except rank 0: carries out rank 0's commands until it announces the end.
-
-    Raises:
-        SetupError: this process has other settings than rank 0.
-        ArithmeticError: its running state differs from rank 0's after the same batches.
-        Unavailable: rank 0 is gone.
-    """
+    Raises `SetupError` if this process has other settings than rank 0; `ArithmeticError` if its running state
+    differs from rank 0's after the same batches; `Unavailable` if rank 0 is gone."""
     trainer = PolicyTrainer(settings, policy, world)
     expected: RunningState | None = None
     for data in world.commands(stop_requested):
@@ -146,11 +138,8 @@ def decode(data: bytes) -> tuple[str, dict[str, Any], list[TraceGroup]]:
 
 
 def agreed(settings: TrainerSettings, rank_zero: Mapping[str, Any]) -> TrainerSettings:
-    """Returns `settings` with the `micro_batch_tokens` that rank 0 measured.
-
-    Raises:
-        SetupError: they differ from rank 0's. The message names the differences.
-    """
+    """Returns `settings` with the `micro_batch_tokens` that rank 0 measured. Raises `SetupError` if they
+    differ from rank 0's. The message names the differences."""
     if not settings.micro_batch_tokens:
         settings = settings.model_copy(update={"micro_batch_tokens": rank_zero["micro_batch_tokens"]})
     local = settings.model_dump(mode="json")

@@ -34,10 +34,8 @@ class PendingStats:
         penalty_N: torch.Tensor | None,
         advantages_N: torch.Tensor,
     ) -> Self:
-        """Computes the statistics of a micro-batch.
-
-        For GSPO, `ratio_N` of the surrogate is the ratio of the token's completion, otherwise of the token.
-        """
+        """Computes the statistics of a micro-batch. For GSPO, `ratio_N` of the surrogate is the ratio of the
+        token's completion, otherwise of the token."""
         columns = {
             "ratio": surrogate.ratio_N,
             "ratio_squared": surrogate.ratio_N.square(),

@@ -54,10 +54,8 @@ class RunningState:
         zero_variance_share: float,
         settings: ObjectiveSettings,
     ) -> "RunningState":
-        """The state after step `step` on `groups`, which had `stats`.
-
-        State that the settings do not use is dropped, because it would be outdated when used again.
-        """
+        """The state after step `step` on `groups`, which had `stats`. State that the settings do not use is
+        dropped, because it would be outdated when used again."""
         averages = None
         if settings.baseline in ("ema", "adaptive"):
             rewards = [group.rewards for group in groups]

@@ -62,10 +62,8 @@ class StoredTensor:
 
 @dataclass(frozen=True, slots=True)
 class TensorFile:
-    """A safetensors file with the same bytes that `safetensors.torch.save` would write.
-
-    Format: https://huggingface.co/docs/safetensors/index#format
-    """
+    """A safetensors file with the same bytes that `safetensors.torch.save` would write. Format:
+    https://huggingface.co/docs/safetensors/index#format"""
 
     tensors: Mapping[str, StoredTensor]
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -136,11 +134,8 @@ def _sha256(path: Path, inode: int, size: int, modified_ns: int) -> str:
 
 
 def make_folder(folder: Path, *, setting: str) -> Path:
-    """Returns the folder; makes it if it is missing.
-
-    Raises:
-        SetupError: it cannot be made. `setting` is the name of the setting, for the message.
-    """
+    """Returns the folder; makes it if it is missing. Raises `SetupError` if it cannot be made. `setting` is
+    the name of the setting, for the message."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

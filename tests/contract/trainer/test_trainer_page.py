@@ -1,4 +1,4 @@
-"""The trainer's page tells the truth: commands that train on files parse, the server answers as shown."""
+"""The trainer's pages tell the truth: commands that train on files parse, the server answers as shown."""
 
 import asyncio
 import re
@@ -17,7 +17,8 @@ from tests.unit.trainer.preferences import write_pairs
 pytestmark = pytest.mark.torch
 
 PAGE = ROOT / "services/trainer/README.md"
-COMMANDS = re.findall(r"^\$ (rookery .+)", PAGE.read_text().replace("\\\n", " "), re.MULTILINE)
+TEXT = PAGE.read_text() + (ROOT / "docs/learning.md").read_text()
+COMMANDS = re.findall(r"^\$ (rookery .+)", TEXT.replace("\\\n", " "), re.MULTILINE)
 FINETUNE_COMMANDS = {"sft", "reward-model", "dpo"}
 ON_FILES = [words for words in map(shlex.split, COMMANDS) if words[1] in FINETUNE_COMMANDS]
 

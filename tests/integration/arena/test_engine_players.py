@@ -16,7 +16,7 @@ from arena.answer_store import key_of
 from arena.players.engines import LICHESS_LEVELS, EnginePlayer
 from arena.players.player import Player
 from arena.players.spec import KINDS, make_player
-from rookery.errors import EngineFault, InvalidInput, SetupError
+from rookery.errors import EngineFault, SetupError
 from rookery.trace import Outcome
 from tests.boards import random_boards
 from tests.waiting import eventually
@@ -62,7 +62,7 @@ async def test_weak_stockfish_is_said_not_to_be_reproducible() -> None:
         assert options.items() <= dict(player.describe()["options"]).items()
         assert len(await moves(player, BOARDS[:2])) == 2
         await player.close()
-    with pytest.raises(InvalidInput, match=r"'UCI_Elo', which is from 1[0-9]+ to [0-9]+"):
+    with pytest.raises(SetupError, match=r"'UCI_Elo', which is from 1[0-9]+ to [0-9]+"):
         make_player("stockfish,nodes=50,elo=99")
 
 
@@ -90,7 +90,7 @@ async def test_any_engine_with_its_options(stockfish_path: str) -> None:
         ("MultiPV=2", "has no option 'MultiPV' to set"),
         ("Hash=much", "'much' is not a value of .*'Hash', which is from 1 to"),
     ]:
-        with pytest.raises(InvalidInput, match=why):
+        with pytest.raises(SetupError, match=why):
             make_player(f"uci:{stockfish_path},depth=3,option.{option}")
 
 

@@ -1,4 +1,4 @@
-"""The Helm chart as the real helm renders it, against Kubernetes' own schemas; no cluster."""
+"""The Helm chart as Helm's own library renders it, against Kubernetes' own schemas; no cluster."""
 
 import base64
 import re
@@ -11,7 +11,7 @@ import yaml
 
 from rookery.config.inference import ServerSettings
 from rookery.config.trainer import TrainerSettings
-from tests.conftest import ROOT, require
+from tests.conftest import HELM_TEMPLATE, ROOT, require
 
 pytestmark = pytest.mark.helm
 
@@ -19,7 +19,7 @@ HELM = ROOT / "deploy" / "helm"
 EXAMPLES = sorted((HELM / "examples").glob("*.yaml"))
 SECRET = "5ecret" * 6
 PASSWORD = ("--set", f"redis.password={SECRET}")
-ALL = ("--set", "arena.enabled=true,services.viewer.enabled=true")
+ALL = ("--set", "services.arena.enabled=true,services.viewer.enabled=true")
 WITHOUT_SCHEMA = {"ScaledObject", "PodMonitor"}
 """Kinds that KEDA and the Prometheus operator add to a cluster."""
 
@@ -33,7 +33,8 @@ Chart = dict[tuple[str, str], dict[str, Any]]
 
 
 def helm(*flags: str) -> subprocess.CompletedProcess[str]:
-    command = [require("helm"), "template", "r", str(HELM / "rookery"), "--namespace", "chess", *flags]
+    command = [require("helm"), "run", "--quiet", "--script", HELM_TEMPLATE, "r", str(HELM / "rookery")]
+    command += ["--namespace", "chess", *flags]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
@@ -216,7 +217,7 @@ def test_gpus_shared_memory_and_secrets_go_to_those_who_need_them() -> None:
 
 def test_a_replica_uses_all_of_its_gpus(chart: Chart) -> None:
     assert "INFERENCE_DEVICE" not in environment(chart, "inference")
-    both = render("--set", "services.inference.gpus=2,services.trainer.gpus=4")
+    both = render(*PASSWORD, "--set", "services.inference.gpus=2,services.trainer.gpus=4")
     assert environment(both, "inference")["INFERENCE_DEVICE"] == "0,1"
     assert environment(both, "trainer")["TRAINER_DEVICE"] == "0,1,2,3"
 

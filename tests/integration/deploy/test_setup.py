@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from scripts.lock import GPU_EXTRAS
-from tests.conftest import ROOT
+from tests.conftest import ROOT, require
 
 SMI = """#!/bin/sh
 case $1 in
@@ -109,7 +109,7 @@ def test_the_lock_for_gpus_is_all_that_pyproject_asks_for(python: str, machine: 
     def resolved(*arguments: str) -> set[str]:
         where = ["--python", str(tmp_path / "env" / "bin" / "python"), "--target", str(tmp_path / "none")]
         where += ["--python-version", python, "--python-platform", f"{machine}-manylinux_2_35"]
-        command = [str(shutil.which("uv")), "pip", "install", "--dry-run", *where, *arguments]
+        command = [require("uv"), "pip", "install", "--dry-run", *where, *arguments]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         if re.search("Failed to fetch|error sending request|dns error", done.stderr):
             pytest.skip(f"no package index: {done.stderr.splitlines()[-1]}")

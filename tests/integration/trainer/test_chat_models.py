@@ -14,7 +14,7 @@ from rookery.config.finetune import SftSettings
 from rookery.config.trainer import TrainerSettings
 from rookery.hub import begins_with_bos
 from rookery.prompt import render
-from rookery.trace import Claim, Completion, Outcome, ProcessReward, Sentence, Trace, Verdict
+from rookery.trace import Claim, Completion, Outcome, ProcessReward, Sentence, Trace, Turn, Verdict
 from services.trainer.batches.process_rewards import token_advantages, token_spans, tokenizer_of
 from services.trainer.examples.chats import Alternatives, Chat, tokenize
 from services.trainer.examples.rows import collate_examples
@@ -152,7 +152,7 @@ def test_the_reward_of_a_sentence_and_of_a_move_reach_their_tokens_alone(
         sentence = Sentence(start + shift, start + shift + len(text), True, (Claim("king", 0, 1, true),))
         rewards = (ProcessReward(move + shift, move + shift + 3, 0.5 if true else -0.5),)
         verdict = Verdict(0.0, Outcome.LEGAL, "1", process_rewards=rewards, sentences=(sentence,))
-        return Trace(f"t{number}", completion, verdict)
+        return Trace(f"t{number}", (Turn(completion, verdict),))
 
     traces = (trace(0, True), trace(1, False))
     settings = TrainerSettings(model=folder, run_dir=folder, process_rewards=True, normalise=False)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rookery.config.finetune import SftSettings
-from rookery.errors import InvalidInput
+from rookery.errors import InvalidInput, SetupError
 from rookery.hub import MANIFEST_FILE, weights_digest
 from services.trainer import merge
 from services.trainer.examples.chat_files import ChatExamples, open_chats
@@ -324,6 +324,28 @@ def test_an_adapter_is_left_as_the_servers_read_it_and_merged(
     assert not torch.equal(
         moved["model.layers.0.mlp.up_proj.weight"], start["model.layers.0.mlp.up_proj.weight"]
     )
+
+
+def test_an_adapter_is_trained_further(tiny_model: Path, data: Path, tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    merged = sft.run(_settings(tiny_model, data, first, lora_rank=4))
+
+    def further(base: Path, name: str, **changes: object) -> Path:
+        values = {"lora_rank": 4, "steps": 1, **changes}
+        return sft.run(_settings(base, data, tmp_path / name, **values)).parent
+
+    further(tiny_model, "second", adapter=str(first))
+    further(merged, "of the merged model")
+    begun = [_rows(tmp_path / name)[0]["loss"] for name in ("second", "of the merged model", "first")]
+    assert begun[0] == pytest.approx(begun[1], abs=1e-5)
+    assert begun[0] < begun[2]
+    with pytest.raises(InvalidInput, match="another kind of adapter: r was 4, is 2"):
+        further(tiny_model, "narrow", adapter=str(first), lora_rank=2)
+    with pytest.raises(InvalidInput, match=r"but .*policy-v000001 was trained on sha256:"):
+        further(merged, "other base", adapter=str(first))
+    whole = sft.run(_settings(tiny_model, data, tmp_path / "whole", steps=1)).parent
+    with pytest.raises(SetupError, match="no run"):
+        further(tiny_model, "no adapter", adapter=str(whole))
 
 
 @pytest.mark.parametrize("kind", ["dense", "mixture of experts"])

@@ -23,7 +23,10 @@ def test_mistakes_are_said_in_a_line(tmp_path: Path, capsys) -> None:
         (["--positions", "p.jsonl", "--data-url", "http://localhost:1"], "exactly one of --positions and"),
         (["--sections", "puzzles"], "the section puzzles needs --puzzles"),
         (["--sections", "suites"], "the section suites needs --suites"),
-        (["--sections", "chess960"], "no section 'chess960': choose from matches, positions, puzzles"),
+        (
+            ["--sections", "chess960"],
+            "no section 'chess960': choose from chessqa, matches, positions",
+        ),
     ],
 )
 def test_what_a_section_needs_is_said(flags: list[str], said: str, capsys) -> None:

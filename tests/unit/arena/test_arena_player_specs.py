@@ -8,14 +8,18 @@ from arena import version_evaluator
 from arena.players import spec as spec_module
 from arena.players.model import ModelPlayer, position_of, read_answer
 from arena.players.player import RandomPlayer
-from arena.players.spec import KINDS, make_player
+from arena.players.spec import KINDS, PLAYER_SETTINGS, make_player
 from arena.positions import Chosen
 from arena.version_evaluator import VersionEvaluator
 from rookery.access import Access
+from rookery.command_line import main
+from rookery.commands import COMMANDS, Command
 from rookery.config.arena import WatchSettings
-from rookery.errors import InvalidInput, RookeryError, SetupError
+from rookery.errors import RookeryError, SetupError
+from rookery.prompt import render
 from rookery.trace import Completion, Outcome, Prompt
 from tests.certificates import Authority
+from tests.commands import call
 
 
 @pytest.mark.parametrize(
@@ -44,15 +48,61 @@ from tests.certificates import Authority
         ("http://h:1#m,max_tokens=3", "'max_tokens=3' is not NAME=VALUE"),
         ("http://h:1#m,omit=seed+n", "omit: .*pattern"),
         ("http://h:1#m,tokens-field=", "tokens-field: .*pattern"),
+        ("http://h:1#m,vote=1", "vote: .* greater than or equal to 2"),
+        ("http://h:1#m,vote=4,best-of=4", "vote= and best-of= exclude each other"),
         ("http://h:1#m,spec=3", "'spec=3' is not NAME=VALUE"),
         ("model:models/rook-tiny", "it needs a server: `rookery evaluate` and `rookery uci` start one"),
         ("run:runs/demo@3", "it needs a server"),
     ],
 )
 def test_a_wrong_spec_is_quoted_with_the_reason(spec: str, why: str) -> None:
-    with pytest.raises(InvalidInput, match=why) as caught:
+    with pytest.raises(SetupError, match=why) as caught:
         make_player(spec)
     assert str(caught.value).startswith(f"player {spec!r}: ")
+
+
+WITH_PLAYERS = [
+    command
+    for command in COMMANDS
+    if command.function and not {*PLAYER_SETTINGS}.isdisjoint(command.settings_class.model_fields)
+]
+
+
+@pytest.mark.parametrize("command", WITH_PLAYERS, ids=lambda command: command.name)
+def test_a_wrong_player_is_refused_before_a_command_does_anything(command: Command, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    flags = {
+        "serve arena": ["--run-dir", str(out), "--data-url", "http://127.0.0.1:9"],
+        "arena evaluate": ["--out", str(out), "--data-url", "http://127.0.0.1:9"],
+        "arena match": ["--out", str(out)],
+        "arena tournament": ["--out", str(out)],
+        "evaluate": ["--out", str(out)],
+    }
+    names = [name for name in PLAYER_SETTINGS if name in command.settings_class.model_fields]
+    for wrong, why in (
+        ("nobody", "no such kind of player: choose from random, "),
+        ("stockfish,nodez=1", "no option 'nodez'"),
+        ("model:models/rook-tiny,nodez=1", "no option 'nodez'"),
+        ("uci:/nowhere/engine,nodes=1", "uci:PATH is not a program"),
+    ):
+        for name in names:
+            if command.name == "arena match" and name != "referee":
+                argv = ["random", wrong]
+            elif name in ("players", "specs"):
+                argv = [wrong, "random"]
+            else:
+                argv = [f"--{name}", wrong, *(["random", "random,name=b"] * command.name.startswith("arena"))]
+            done = call(main, [*command.name.split(), *argv, *flags.get(command.name, ())])
+            assert (done.returncode, done.stdout) == (2, ""), done.stderr
+            assert done.stderr.startswith(f"error: player {wrong!r}: {why}") and done.stderr.count("\n") == 1
+    assert not out.exists()
+
+
+def test_models_and_runs_that_are_not_here_are_refused_before_a_line_is_read() -> None:
+    for argv in (["uci", "--player"], ["serve", "players"]):
+        for wrong, why in (("model:nowhere/at/all", "no model in"), ("run:nowhere", "no run 'nowhere'")):
+            done = call(main, [*argv, wrong])
+            assert done.returncode == 2 and done.stderr.startswith(f"error: player {wrong!r}: {why}")
 
 
 def test_what_is_missing_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -93,6 +143,7 @@ OPTIONS = {
     "place": "http://h:1#other", "style": "fen", "temperature": "0.5", "top_p": "0.5", "top_k": "5",
     "max_tokens": "9", "source": "run:demo", "thinking": "off",
     "omit": "seed", "tokens_field": "max_completion_tokens", "opening": "<think>",
+    "vote": "2", "verify": "2", "best_of": "2",
 }  # fmt: skip
 
 
@@ -233,3 +284,44 @@ def test_a_player_behind_tls_is_checked_by_the_authority_and_gets_no_token_but_i
     monkeypatch.setenv("ROOKERY_TLS_CA", str(Authority(tmp_path).ca))
     make_player("https://h:1#m")
     assert seen == [Access(ca=tmp_path / "ca.pem")]
+
+
+ANSWERS = (r"\boxed{e2e5}", r"\boxed{d2d4}", r"\boxed{e2e4}", r"\boxed{e2e4}", r"\boxed{Ke2}")
+
+
+@pytest.mark.parametrize(
+    ("option", "answers", "chosen"),
+    [
+        ("vote=5", ANSWERS, 2),
+        ("vote=2", ANSWERS, 1),
+        ("verify=5", ANSWERS, 1),
+        ("verify=2", ANSWERS[:1] * 2, 0),
+        ("vote=2", ANSWERS[:1] * 2, 0),
+        ("best-of=5", ANSWERS, 3),
+    ],
+)
+async def test_one_of_several_answers_is_selected(
+    monkeypatch: pytest.MonkeyPatch, option: str, answers: tuple[str, ...], chosen: int
+) -> None:
+    asked = []
+
+    async def complete(self: ModelPlayer, prompt: Prompt, *, count: int, seed: int) -> tuple[Completion, ...]:
+        asked.append((count, seed, self.sampling.temperature))
+        logprobs = [(-1.0, -3.0), (-2.0,), (-1.9,), (-0.5, -3.0), (-2.5, -2.5)]  # the sum would choose others
+        return tuple(
+            Completion(text, (n, n + 1), logprobs[n], "stop", seed + n)
+            for n, text in enumerate(answers[:count])
+        )
+
+    monkeypatch.setattr(ModelPlayer, "_complete", complete)
+    player = make_player(f"http://127.0.0.1:9#m,style=fen,{option}")
+    assert isinstance(player, ModelPlayer)
+    assert player.at(0.0) is player, "a greedy answer would be the same N times"
+    prompt = render(position_of(chess.Board()), style="fen")
+    count = int(option.partition("=")[2])
+    first, second = await player.complete(prompt, count=2, seed=7)
+    assert asked == [(count, 7, 1.0), (count, 7 + count, 1.0)]
+    assert first.text == second.text == answers[chosen]
+    assert len(first.token_ids) == 2 * count, "what was written counts, not what was chosen"
+    assert {**player.describe()}.items() >= {"rule": option.partition("=")[0], "answers": count}.items()
+    await player.close()

@@ -7,8 +7,10 @@ import shutil
 import tarfile
 import tomllib
 from pathlib import Path
+from typing import Annotated, get_args
 
 import pytest
+from pydantic_settings.sources.types import _CliPositionalArg
 
 from launcher.runs import settle_settings
 from launcher.settings import DemoSettings
@@ -17,6 +19,7 @@ from rookery.access import AccessSettings
 from rookery.command_line import main, usage
 from rookery.commands import COMMANDS, Command, load
 from rookery.settings import Settings
+from scripts import smollm2
 from scripts.commands import PAGE, text
 from tests.commands import call
 from tests.conftest import ROOT
@@ -170,31 +173,84 @@ def test_a_wrong_word_is_quoted_in_a_line_and_exits_with_2(
     assert written.startswith(f"error: {error}") and written.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        "up --runs-dir PATH",
-        "up --runs-dir PATH --run kept",
-        "up --runs-dir PATH --dry-run",
-        "demo --runs-dir PATH",
-        "status --runs-dir PATH",
-        "doctor --redis-url redis://127.0.0.1:9/0 --out PATH",
-        "evaluate random --out PATH",
-        "arena curve PATH",
-        "arena match random random,name=other --pairs 1 --out PATH",
-        "arena tournament random random,name=other --out PATH",
-        "data sample --count 1 --out PATH",
-        "data rescore PATH --scheme best",
-        "plot PATH",
-    ],
-)
-def test_a_path_below_a_file_is_an_error_in_one_line(argv: str, tmp_path: Path) -> None:
+def _path_types(kind: object) -> set[str]:
+    """The checks of `rookery.remote` in a type of settings; `Path` for one without a check."""
+    check = getattr(kind, "func", None)
+    found = {"Path"} if kind is Path else set[str]()
+    found |= (
+        {str(getattr(check, "__name__", ""))}
+        if getattr(check, "__module__", "") == "rookery.remote"
+        else set()
+    )
+    return found.union(*map(_path_types, (*get_args(kind), *getattr(kind, "metadata", ()))))
+
+
+def _argv(kind: type[Settings], name: str, value: str) -> list[str]:
+    """A command line that sets one setting to a value, and gives all arguments before and after it."""
+    positional = {
+        key: value if key == name else "list" if key == "action" else "x"
+        for key, field in kind.model_fields.items()
+        if _CliPositionalArg in field.metadata and (field.is_required() or key == name)
+    }
+    flags = [] if name in positional else [f"--{name.replace('_', '-')}", value]
+    return [*flags, *(["--"] if flags and positional else []), *positional.values()]
+
+
+@pytest.mark.parametrize("command", RUNNABLE, ids=lambda command: command.name)
+def test_a_path_below_a_file_is_refused_before_anything_starts(command: Command, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    path = str(tmp_path / "file" / "x")
-    done = call(main, argv.replace("PATH", path).split())
-    assert done.returncode in (1, 2)
-    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
-    assert path in done.stderr
+    kind = command.settings_class
+    types = {
+        name: _path_types(Annotated[field.annotation, *field.metadata, ""])
+        for name, field in kind.model_fields.items()
+    }
+    for name, checks in types.items():
+        wrong = [tmp_path / "file" / "x", tmp_path / "file" / "x" / "y"] if checks else []
+        wrong += [tmp_path / "file"] if "_check_folder" in checks else []
+        for path in map(str, wrong):
+            done = call(main, [*command.name.split(), *_argv(kind, name, path)])
+            assert (done.returncode, done.stderr.count("\n")) == (2, 1), (name, done.stderr)
+            said = "is not a folder" if "://" not in str(kind.model_fields[name].metadata) else "should match"
+            assert re.search(rf" {name}(\.0)?: [^;]*{said} [^;]*\(got \W*{re.escape(path)}'", done.stderr), (
+                done.stderr
+            )
+        if "_check_file" in checks:
+            done = call(main, [*command.name.split(), *_argv(kind, name, str(tmp_path))])
+            assert done.returncode == 2 and f"{name}: it is a folder (got '{tmp_path}')" in done.stderr
+
+
+def test_settings_that_are_paths_by_their_help_are_so_by_their_type() -> None:
+    names = {
+        f"{command.name} {name}: {field.annotation}"
+        for command in RUNNABLE
+        for name, field in command.settings_class.model_fields.items()
+        if re.search(r"\b([Ff]older|[Ff]iles?|[Dd]irectory|[Pp]ath)\b", field.description or "")
+        and str in (field.annotation, *get_args(field.annotation))
+        and not _path_types(Annotated[field.annotation, *field.metadata, ""])
+        and name not in ("run", "name", "set", "text")  # names; a text that is in a file or not
+    }
+    assert not names
+
+
+def test_no_model_is_made_below_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "x"):
+        monkeypatch.setattr("sys.argv", ["smollm2", str(path)])
+        assert smollm2.main() == 2
+        fault = f"error: FOLDER: '{tmp_path}/file' is not a folder (got '{path}')\n"
+        assert capsys.readouterr().err == fault
+
+
+def test_a_default_below_a_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "runs").touch()
+    monkeypatch.chdir(tmp_path)
+    for argv in (["status"], ["evaluate", "random"], ["up", "--dry-run"]):
+        assert main(argv) == 2
+        assert f"'{tmp_path}/runs' is not a folder" in capsys.readouterr().err
 
 
 def test_an_empty_name_of_the_toml_file_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

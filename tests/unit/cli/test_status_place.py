@@ -1,9 +1,16 @@
-"""Where `rookery status` looks for services that it did not start."""
+"""Where `rookery status` looks for services that it did not start, and what it says of a run that ended."""
+
+import json
+import re
+from pathlib import Path
 
 import pytest
 
+from launcher.command import main
+from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE
 from launcher.services import SERVICES
 from launcher.status import StatusSettings
+from rookery.plots.steps import METRICS_FILE
 
 
 @pytest.mark.parametrize(
@@ -19,3 +26,28 @@ def test_services_are_sought_on_their_default_ports(flags: list[str], reward: st
     place = settings.place()
     assert place["probes"].keys() == SERVICES.keys()
     assert place["probes"]["reward"] == reward
+
+
+@pytest.mark.parametrize(
+    ("kept", "command"),
+    [
+        ({"steps": 60}, "rookery up --run one --runs-dir {runs}"),
+        ({"steps": 40, "eval_positions": 9}, "rookery demo --run one --runs-dir {runs} --steps 80"),
+        ({}, "rookery up --run one --runs-dir {runs}"),
+    ],
+)
+def test_a_run_that_no_process_works_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: dict[str, int], command: str
+) -> None:
+    run_dir = tmp_path / "one"
+    run_dir.mkdir()
+    endpoints = {"run": "one", "redis_url": "unix:///nowhere", "probes": {}}
+    (run_dir / ENDPOINTS_FILE).write_text(json.dumps(endpoints))
+    (run_dir / SETTINGS_FILE).write_text(json.dumps(kept))
+    (run_dir / METRICS_FILE).write_text(json.dumps({"step": 40, "reward": -0.25}) + "\n")
+    assert main(["status", "one", "--runs-dir", str(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    steps = f"40 of {kept['steps']}" if kept else "40"
+    assert shown.startswith(f"run one does not run: {steps} steps done\n")
+    assert re.search(r"mean reward +-0.250", shown)
+    assert "".join(shown.split()).endswith("".join(f"Go on with: {command}".format(runs=tmp_path).split()))

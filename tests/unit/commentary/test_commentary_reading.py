@@ -147,27 +147,57 @@ def test_what_is_only_offered_or_put_off_cannot_be_known(text: str, true: bool |
 
 # White has a rook and two pawns, Black a bishop and four.
 UNEVEN = "6k1/1p3pbp/1p6/8/8/4P3/5P2/R5K1 w - - 0 1"
+# Each side has two pieces, White two pawns more.
+PIECES = "2n3k1/5pbp/8/8/8/2B1P3/3PPPP1/R5K1 w - - 0 1"
+# White has a knight more; Black has a pawn more, or three.
+FOR_ONE, FOR_THREE = (
+    "6k1/5ppp/8/8/8/8/3N1PP1/6K1 w - - 0 1",
+    "6k1/3ppppp/8/8/8/8/3N1PP1/6K1 w - - 0 1",
+)
+# White has a knight and a pawn more.
+AND_A_PAWN = "6k1/5pp1/8/8/8/8/3N1PPP/6K1 w - - 0 1"
 
 
 @pytest.mark.parametrize(
-    ("text", "holds"),
+    ("fen", "text", "holds"),
     [
-        ("White has a rook and two pawns against a bishop and four pawns.", True),
-        ("Black has a bishop and four pawns for a rook and two pawns.", True),
-        ("White has a rook against a bishop and two pawns.", True),
-        ("White has two pawns against four pawns.", None),
-        ("White has a rook and two pawns against a bishop and two pawns.", False),
-        ("White has a rook and a pawn against a bishop and three pawns.", False),
-        ("White has a rook and three pawns against a bishop and four pawns.", False),
-        ("White is a rook up.", False),
-        ("Black is two pawns up.", False),
+        (UNEVEN, "White has a rook and two pawns against a bishop and four pawns.", True),
+        (UNEVEN, "Black has a bishop and four pawns for a rook and two pawns.", True),
+        (UNEVEN, "White has a rook against a bishop and two pawns.", True),
+        (UNEVEN, "White has a rook against a bishop.", True),
+        (UNEVEN, "Black has a minor piece for a rook.", True),
+        (UNEVEN, "White is the exchange up.", True),
+        (UNEVEN, "Black is the exchange up.", False),
+        (UNEVEN, "White has a bishop against a rook.", False),
+        (UNEVEN, "White has a rook against two bishops.", False),
+        (UNEVEN, "White has a rook against a bishop and a pawn.", False),
+        (UNEVEN, "White has two pawns against four pawns.", None),
+        (UNEVEN, "White has a rook and two pawns against a bishop and two pawns.", False),
+        (UNEVEN, "White has a rook and a pawn against a bishop and three pawns.", False),
+        (UNEVEN, "White has a rook and three pawns against a bishop and four pawns.", False),
+        (UNEVEN, "White is a rook up.", False),
+        (UNEVEN, "Black is two pawns up.", False),
+        (PIECES, "White has a rook and a bishop against a bishop and a knight.", True),
+        (PIECES, "White has a rook against a knight.", True),
+        (PIECES, "White has a rook and three pawns against a knight.", True),
+        (PIECES, "White has a rook and two pawns against a knight.", False),
+        (PIECES, "White has a rook and a bishop against a knight.", False),
+        (FOR_ONE, "White is a piece up.", True),
+        (FOR_ONE, "White is a knight up.", True),
+        (FOR_ONE, "White is a rook up.", False),
+        (FOR_ONE, "White is a knight and a pawn up.", False),
+        (FOR_ONE, "Black is a pawn up.", False),
+        (FOR_THREE, "White is a piece up.", False),
+        (FOR_THREE, "White has a knight for three pawns.", True),
+        (AND_A_PAWN, "White is a knight up.", True),
+        (AND_A_PAWN, "White has an extra knight.", True),
+        (AND_A_PAWN, "White is a pawn up.", False),
     ],
 )
-def test_material_is_told_with_all_pawns_or_with_what_one_side_has_more(
-    text: str, holds: bool | None
+def test_material_is_told_with_all_pawns_or_none_or_with_what_one_side_has_more(
+    fen: str, text: str, holds: bool | None
 ) -> None:
-    reading = read(UNEVEN, text)
-    assert [claim.true for claim in reading.claims] == [holds]
+    assert [claim.true for claim in read(fen, text).claims] == [holds]
 
 
 MATES = Study(

@@ -15,7 +15,6 @@ from chess_datasets.store.parquet import read_records, write_records
 from rookery.commands import COMMANDS
 from rookery.trace import Phase, Position
 from services.data.__main__ import main as service
-from services.data.archiver import main as archiver
 from tests.commands import call
 from tests.unit.data.texts import RUY, game
 
@@ -129,32 +128,6 @@ def test_a_missing_file_is_named(command: str, tmp_path: Path, capsys: pytest.Ca
 )
 def test_wrong_flags_are_refused(argv: list[str]) -> None:
     assert call(main, argv).returncode == 2
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "sample --count 1 --source missing.pgn",
-        "games --source missing.pgn",
-        "moves --count 1 --source missing.pgn",
-        "tasks next-fen --count 1 --positions missing.parquet",
-        "annotate --count 1 --engine missing",
-        "pairs --count 1 --reward dns:///missing:1",
-        "rescore missing --scheme best",
-        "archiver --redis-url redis://127.0.0.1:9/0",
-    ],
-)
-@pytest.mark.parametrize("out", ["file", "file/out.parquet", "file/below/out"])
-def test_an_output_below_a_file_is_refused_before_any_work(command: str, out: str, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    if command.startswith("rescore") and out == "file":
-        out = "."  # its output is a file
-    flags = [*command.split(), "--out", str(tmp_path / out)]
-    done = call(archiver, flags[1:]) if flags[0] == "archiver" else call(main, flags)
-    fault = "it is a folder" if out == "." else f"'{tmp_path}/file' is not a folder"
-    assert done.returncode == 2
-    assert f"out: {fault} (got '{tmp_path / out}')" in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

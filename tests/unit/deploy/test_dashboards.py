@@ -7,8 +7,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from rookery import metrics
-from scripts.dashboards.__main__ import BOARDS, FOLDER, texts
-from scripts.dashboards.panel import Board, Panel
+from scripts.dashboards.__main__ import BOARDS, FOLDER, Board, Panel, texts
 
 PANELS = [
     pytest.param(board, panel, id=f"{board.name}-{panel.title}")

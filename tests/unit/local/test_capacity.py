@@ -36,6 +36,8 @@ def test_the_slower_side_decides() -> None:
     assert searched["limited by"] == "Stockfish"
     assert searched["seconds a step"] == 10 * 5 * 2 / 2
     assert searched["engine cores busy"] == 2
+    alone = predicted(gpus=1, **points)
+    assert (alone["seconds a step"], alone["limited by"]) == (7.0, "generation and training in turns")
 
 
 def test_without_gpus_all_share_the_cores() -> None:
@@ -81,6 +83,8 @@ def test_a_run_gives_its_points_and_flags_win(tmp_path: Path, caplog: pytest.Log
 def test_a_gpu_must_be_left_to_serve() -> None:
     with pytest.raises(SetupError, match="--gpus 2 --training-gpus 2"):
         predicted(gpus=2, training_gpus=2)
+    with pytest.raises(SetupError, match="--gpus 1 --training-gpus 2"):
+        predicted(gpus=1, training_gpus=2)
 
 
 def test_every_worker_adds_its_groups_and_looks() -> None:

@@ -159,7 +159,7 @@ def test_a_reward_model_is_served_before_the_reward_service(house: Path) -> None
     plan("--preset", "pychess-ppo", "--model", "models/m", "--set", "reward.scheme=delta")
     (house / "models" / "m" / "reward_model.json").write_text("{}")
     made = plan("--reward-model", "models/m", "--set", "reward.scheme=model", "--set", "reward-model.rows=4")
-    assert [command.name for command in made.stages[0]] == ["redis", "reward-model"]
+    assert [command.name for command in made.stages[0]] == ["redis", "reward-model", "viewer"]
     assert made.commands["reward-model"].argv[1:] == ("-m", "launcher", "serve", "reward-model")
     served = values(made, "reward-model")
     assert (served["model"], served["rows"]) == (str(house / "models" / "m"), 4)
@@ -199,7 +199,7 @@ def test_thinking_is_switched_off_for_the_server_and_in_evaluations(house: Path,
 
 def test_redis_comes_first_and_rollouts_last(house: Path) -> None:
     names = [[command.name for command in stage] for stage in plan().stages]
-    assert names == [["redis"], ["feed", "archive", "reward", "trainer", "inference"], ["rollouts", "viewer"]]
+    assert names == [["redis", "viewer"], ["feed", "archive", "reward", "trainer", "inference"], ["rollouts"]]
 
 
 def test_versions_are_evaluated_on_request(house: Path) -> None:

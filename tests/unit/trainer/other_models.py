@@ -11,14 +11,18 @@ SHAPE = {
 }  # fmt: skip
 
 
-def write_mixture(folder: Path, tiny_model: Path, **config: Any) -> Path:
+def write_mixture(folder: Path, tiny_model: Path, *, kind: str = "Qwen3Moe", **config: Any) -> Path:
     """A mixture of four experts, two for each token, in bfloat16."""
     import torch
-    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+    import transformers
 
     torch.manual_seed(0)
-    experts = {"moe_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2}
-    model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**SHAPE, **experts, **config))
+    experts = {
+        "Qwen3Moe": {"moe_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2},
+        "Mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    }[kind]
+    settings = getattr(transformers, f"{kind}Config")(**SHAPE, **experts, **config)
+    model = getattr(transformers, f"{kind}ForCausalLM")(settings)
     return _with_tokenizer(model.to(torch.bfloat16), folder, tiny_model)
 
 

@@ -11,14 +11,19 @@ from typing import Any
 import pytest
 import torch
 
+from rookery.canary import CANARY_FILE
 from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
+from services.trainer.distributed.process_group import World
 from services.trainer.finetune.model import load_chat_tokenizer, load_sequence_classifier
 from services.trainer.model.base_model import load_causal_lm
 from services.trainer.model.policy import Policy
 from services.trainer.records.flops import count_weights
+from services.trainer.training.policy_trainer import PolicyTrainer
+from services.trainer.training.step import RunningState
 from tests.conftest import ROOT
 from tests.unit.trainer.contents import contents
+from tests.unit.trainer.groups import make_group
 from tests.unit.trainer.other_models import write_mixture, write_model_with_code, write_reader_of_images
 
 LOADERS: dict[str, Callable[[Path], Any]] = {
@@ -69,7 +74,8 @@ def test_the_experts_of_a_mixture_get_no_adapter(
     mixture = write_mixture(tmp_path / "mixture", tiny_model)
     with caplog.at_level(logging.WARNING):
         adapted = policy(mixture)
-    assert "the experts of a Qwen3MoeForCausalLM, 12288 weights, get no adapter" in caplog.text
+    skipped = "model.layers.N.mlp.experts.down_proj, model.layers.N.mlp.experts.gate_up_proj, 12288 weights"
+    assert f"the experts of a Qwen3MoeForCausalLM get no adapter: {skipped}" in caplog.text
     config = json.loads(contents(adapted.version_files())["adapter_config.json"])
     assert config["target_modules"] == ["k_proj", "o_proj", "q_proj", "v_proj"]
     assert not config["target_parameters"]
@@ -87,3 +93,27 @@ def test_the_experts_of_a_mixture_get_no_adapter(
         policy(mixed)
     with pytest.raises(SetupError, match="lora_targets=q_proj,up_proj: Cannot convert"):
         policy(mixed, lora_targets="q_proj,up_proj")
+
+
+@pytest.mark.parametrize("kind", ["Qwen3Moe", "Mixtral"])
+def test_the_attention_of_a_mixture_is_trained(kind: str, tiny_model: Path, tmp_path: Path) -> None:
+    """Each token's routing is its own: the loss is the same in one pass and in several."""
+    mixture = write_mixture(tmp_path / kind, tiny_model, kind=kind)
+    groups = [make_group(number, prompt_length=5 + number) for number in range(4)]
+    losses = []
+    for tokens in (4096, 1):
+        settings = TrainerSettings(
+            model=mixture,
+            run_dir=tmp_path,
+            device="cpu",
+            lora_rank=2,
+            micro_batch_tokens=tokens,
+            warmup_steps=0,
+        )
+        trainer = PolicyTrainer(settings, Policy(settings), World())
+        before = [parameter.clone() for parameter in trainer.policy.parameters]
+        stats = trainer.train_step(groups, step=0, state=RunningState())
+        assert any(not torch.equal(a, b) for a, b in zip(before, trainer.policy.parameters, strict=True))
+        assert CANARY_FILE in trainer.files()
+        losses.append(stats.losses["loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)

@@ -1,19 +1,72 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.config.trainer import TrainerSettings
 from rookery.trace import TraceGroup
-from services.trainer.batches.micro_batches import micro_batches
+from services.trainer.batches.micro_batches import collate, micro_batches
 from services.trainer.batches.rows import Row, prepare_batch
 from services.trainer.batches.rows import make_rows as with_advantages
-from tests.unit.trainer.groups import make_group
+from services.trainer.model.policy import Policy
+from tests.unit.trainer.groups import alone, make_episodes, make_group
+
+
+def test_turns_that_go_on_from_each_other_share_a_row() -> None:
+    group = make_episodes(1)
+    made = rows([group], version=1, mask_truncated=True, row_tokens=999)
+    assert [[c.turn for c in row.completions] for row in made] == [
+        ["1-0", "1-0.1", "1-0.2", "1-1"],
+        ["1-1.1", "1-1.2"],
+    ]
+    (_, second, third, last), (own, _) = (row.completions for row in made)
+    assert (second.context, last.context, own.context) == (group.turns[1].prompt_token_ids, None, None)
+    assert [c.age for c in (second, third, last, own)] == [0, 1, 1, 0]
+    assert made[0].length == 5 + sum(len(c.token_ids) for c in made[0].completions) + 10 - 2
+    assert [len(row.completions) for row in rows([group], version=1, mask_truncated=True, row_tokens=1)] == [
+        3, 1, 2,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("masked", [None, 0, 1], ids=str)
+def test_turns_have_the_losses_and_gradients_of_each_alone(
+    small_model: Path, tmp_path: Path, masked: int | None
+) -> None:
+    """Also if a turn before them carries no loss."""
+    group = make_episodes(3)
+    if masked is not None:
+        turns = list(group.traces[0].turns)
+        turns[masked] = replace(
+            turns[masked], completion=replace(turns[masked].completion, finish_reason="length")
+        )
+        group = replace(group, traces=(replace(group.traces[0], turns=tuple(turns)), group.traces[1]))
+    settings = TrainerSettings(model=small_model, run_dir=tmp_path, precision="fp32", mask_truncated=True)
+    scored, gradients = [], []
+    for kind in (group, alone(group)):
+        policy = Policy(settings)
+        made = rows([kind], version=1, mask_truncated=True, row_tokens=0)
+        batch = collate(made)
+        logprobs = policy.score(batch).logprobs_N
+        (logprobs * batch.behaviour_N).sum().backward()
+        gradients.append(torch.cat([weight.grad.flatten() for weight in policy.parameters]))
+        turns_of_tokens = [c.turn for row in made for c in row.completions for _ in c.token_ids]
+        scored.append(
+            [value for _, value in sorted(zip(turns_of_tokens, logprobs.tolist(), strict=True), key=key)]
+        )
+    assert scored[0] == pytest.approx(scored[1], abs=1e-5)
+    assert torch.allclose(*gradients, atol=1e-5)
+    assert gradients[0].abs().max() > 1e-3
+
+
+def key(scored: tuple[str, float]) -> str:
+    return scored[0].replace(".", "-turn-")
 
 
 def rows(groups: list[TraceGroup], *, version: int, mask_truncated: bool, row_tokens: int) -> list[Row]:
-    slots = [[float(slot) for slot in range(len(group.traces))] for group in groups]
+    slots = [[float(slot) for slot in range(len(group.turns))] for group in groups]
     return with_advantages(
         groups, slots, version=version, mask_truncated=mask_truncated, row_tokens=row_tokens
     )

@@ -115,7 +115,7 @@ def test_gspo_weighs_a_completion_by_the_geometric_mean_of_its_ratios() -> None:
 
 
 def test_gspos_default_clip_lets_earlier_versions_teach() -> None:
-    """Log-ratios of completions spread as far as two versions later: README, A step."""
+    """Log-ratios of completions spread as they do two versions later: docs/experiments.md."""
     settings = TrainerSettings(model=Path(), run_dir=Path(), objective="gspo")
     generator = torch.Generator().manual_seed(0)
     logprobs = 0.022 * torch.randn(2000, generator=generator) - 1.0

@@ -1,0 +1,237 @@
+"""ChessQA (arXiv 2510.23948): questions about positions in prose, scored as its authors score them.
+
+The answer is the rest of the line after the last `FINAL ANSWER:`, without asterisks, or else the box of "The
+final answer is \\boxed{...}". A single answer must be the key's but for capitals; of several, separated by
+commas, the set must be. An answer that reaches 98% of its token limit counts as cut, whatever it says.
+Only language models are asked. The reference `rules` answers by the rules of chess and by material.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import chess
+import numpy as np
+from pydantic import BaseModel, Field, ValidationError
+
+from arena.asking import Asker
+from arena.chessqa_rules import rule_based_answer
+from arena.players.model import ModelPlayer
+from arena.players.player import Player
+from arena.stats import Ratio
+from arena.tables import Metric, Section, Table, compared
+from rookery.answers import after_reasoning
+from rookery.encoding import decode
+from rookery.errors import QUOTED_CHARS, InvalidInput
+from rookery.fen import FenReport
+from rookery.trace import Message, Prompt
+
+RULES = "rules of chess and material"
+_CUT_SHARE = 0.98
+_CONTEXT, _EXAMPLE = "CONTEXT_PLACEHOLDER", "FORMAT_EXAMPLE_PLACEHOLDER"
+_FINAL = re.compile(r"FINAL ANSWER:\s*+([^\n]+)", re.IGNORECASE)
+_FINAL_BOX = re.compile(r"[Tt]he\s{1,8}final\s{1,8}answer\s{1,8}is\s{1,8}\$?\\boxed\{([^}\n]{1,2000})\}")
+_BOX = re.compile(r"\\boxed\{([^}\n]{1,2000})\}")
+_MOST_CHARS = 200_000
+
+Result = Literal["right", "wrong", "extra", "missing", "false", "no answer", "cut"]
+"""Of several answers: `extra` has all of the key's and others, `missing` only some of the key's, `false`
+lacks some and has others."""
+
+
+class Question(BaseModel, frozen=True):
+    """A line of ChessQA's files."""
+
+    id: str = Field(alias="task_id", max_length=200)
+    kind: str = Field(alias="task_type", max_length=100)
+    category: str = Field(alias="task_category", max_length=100)
+    input: str = Field(max_length=2_000)
+    """The FEN, and the moves after it if the question has any: `FEN | e2e4 e7e5`."""
+    text: str = Field(alias="question", max_length=20_000)
+    examples: tuple[str, ...] = Field(alias="format_examples")
+    key: str = Field(alias="correct_answer", max_length=20_000)
+    answer_type: Literal["single", "multi"]
+    metadata: Mapping[str, Any]
+
+    def prompt(self, *, context: bool) -> Prompt:
+        """What a model is asked; with `context` it also gets all pieces and the legal moves."""
+        board = chess.Board(self.input.partition("|")[0].strip())
+        known = f"Piece arrangement: {_pieces(board)}\nLegal moves: {_moves(board)}\n\n" if context else ""
+        example = self.examples[0] if self.examples else ""
+        text = self.text.replace(_CONTEXT, known).replace(_EXAMPLE, example)
+        return Prompt("chessqa", (Message("user", text),), board.fen())
+
+    def result(self, answer: str | None) -> Result:
+        """How the answer compares with the key; None is one that was not found."""
+        if answer is None:
+            return "no answer"
+        if self.answer_type == "single":
+            return "right" if answer.lower().strip() == self.key.lower().strip() else "wrong"
+        given, wanted = _items(answer), _items(self.key)
+        if given == wanted:
+            return "right"
+        if given > wanted:
+            return "extra"
+        return "missing" if given < wanted else "false"
+
+
+def final_answer(text: str) -> str | None:
+    """The answer that a text ends with, or None.
+
+    >>> final_answer("So it is mate.\\nFINAL ANSWER: **e2e4, d2d4**\\n")
+    'e2e4, d2d4'
+    """
+    text = after_reasoning(text)[-_MOST_CHARS:]
+    if lines := _FINAL.findall(text):
+        return str(lines[-1]).strip().strip("*").strip()
+    boxes = _FINAL_BOX.findall(text)
+    return str(boxes[-1]).strip() if boxes else None
+
+
+def _items(answer: str) -> set[str]:
+    return {item.strip().lower() for item in answer.split(",") if item.strip()}
+
+
+def _pieces(board: chess.Board) -> str:
+    squares: dict[str, list[str]] = defaultdict(list)
+    for square, piece in sorted(board.piece_map().items()):
+        colour = chess.COLOR_NAMES[piece.color].capitalize()
+        squares[f"{colour} {chess.piece_name(piece.piece_type).capitalize()}"].append(
+            chess.square_name(square)
+        )
+    return ", ".join(f"{piece}: {names}" for piece, names in squares.items())
+
+
+def _moves(board: chess.Board) -> str:
+    return ", ".join(sorted(move.uci() for move in board.legal_moves))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What became of a question. `boxed` tells whether it is right if the last box counts as the answer."""
+
+    result: Result
+    boxed: bool
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChessQA:
+    """Questions of ChessQA. `report` names the lines that are none."""
+
+    questions: Sequence[Question]
+    context: bool = False
+    seed: int = 0
+    report: FenReport = field(default_factory=FenReport)
+    name: str = "chessqa"
+
+    @classmethod
+    def read(cls, paths: Sequence[Path], *, count: int, context: bool, seed: int) -> "ChessQA":
+        """The first `count` questions of each type in the files. Raises `InvalidInput` if a file cannot be
+        read, or none of its lines is a question."""
+        questions, report, counts = [], FenReport(), Counter[str]()
+        for path in paths:
+            try:
+                lines = decode(path.read_bytes()).splitlines()
+            except OSError as error:
+                raise InvalidInput(f"ChessQA {str(path)!r}: {error}") from error
+            before = len(counts)
+            for number, line in enumerate(lines, start=1):
+                try:
+                    question = Question.model_validate_json(line)
+                    question.prompt(context=context)
+                except ValidationError as error:
+                    what = error.errors()[0]
+                    report.skip(f"{path.name}:{number}", f"{'.'.join(map(str, what['loc']))}: {what['msg']}")
+                except ValueError as error:
+                    report.skip(f"{path.name}:{number}", str(error)[:QUOTED_CHARS])
+                else:
+                    counts[question.kind] += 1
+                    questions += [question] if counts[question.kind] <= count else []
+            if len(counts) == before:
+                reasons = "; ".join(report.skipped[:3]) or "it is empty"
+                raise InvalidInput(f"no questions of ChessQA in {str(path)!r}: {reasons}")
+        return cls(questions, context, seed, report)
+
+    def count(self, player: Player) -> int:
+        return len(self.questions) if isinstance(player, ModelPlayer) else 0
+
+    async def ask(self, asker: Asker, player: Player) -> list[Reply]:
+        """The player's replies, in the order of the questions; none if it is no language model. See
+        `Asker.positions` for the errors."""
+        if not isinstance(player, ModelPlayer):
+            return []
+
+        async def ask_question(question: Question) -> Reply:
+            prompt = question.prompt(context=self.context)
+
+            async def complete() -> dict[str, Any]:
+                (completion,) = await player.complete(prompt, count=1, seed=asker.seed)
+                tokens = len(completion.token_ids)
+                limit = _CUT_SHARE * player.sampling.max_tokens
+                return {"text": completion.text, "tokens": tokens,
+                        "cut": completion.truncated or tokens >= limit}  # fmt: skip
+
+            asked = {"chessqa": prompt.messages[0].content, "seed": asker.seed}
+            record = await asker.recall(player, question.id, asked, complete)
+            text, cut = str(record["text"]), bool(record["cut"])
+            result = "cut" if cut else question.result(final_answer(text))
+            boxes = [] if cut else _BOX.findall(after_reasoning(text)[-_MOST_CHARS:])
+            in_box = bool(boxes) and question.result(boxes[-1]) == "right"
+            return Reply(result, result == "right" or in_box, record["tokens"])
+
+        return await asker.each(ask_question, self.questions)
+
+    def section(self, replies: Mapping[str, Sequence[Reply]], *, players: Sequence[str]) -> Section:
+        """Right answers in all, by category and by type, kinds of errors, and the reference `RULES`."""
+        asked = {name: side for name, side in replies.items() if side}
+        names = [name for name in players if name in asked]
+        if not names:
+            return Section(self.name, "ChessQA", "", [])
+        asked[RULES] = [self._reply_by_rules(question) for question in self.questions]
+        right = {name: _shares([reply.result == "right" for reply in side]) for name, side in asked.items()}
+        boxed = {name: _shares([reply.boxed for reply in side]) for name, side in asked.items()}
+        errors = [
+            (Metric(f"result/{result}", result.capitalize(), better="neither"),
+             {name: _shares([reply.result == result for reply in side]) for name, side in asked.items()})
+            for result in ("no answer", "cut", "wrong", "extra", "missing", "false")
+        ]  # fmt: skip
+        tokens = {
+            n: Ratio.of([r.tokens for r in side], [1] * len(side)) for n, side in replies.items() if side
+        }
+        metrics = [
+            (Metric("right", "Right answers", "as the benchmark scores them"), right),
+            (Metric("boxed", "Right, if a box counts", "an answer in \\boxed{} counts too"), boxed),
+            *errors,
+            (Metric("tokens", "Tokens an answer", unit="count", better="neither"), tokens),
+        ]
+        tables = [Table("metrics", f"{len(self.questions):,} questions", self._rows(metrics, names))]
+        for key, title in (("category", "By category"), ("kind", "By type of question")):
+            parts = [(part, [getattr(q, key) == part for q in self.questions])
+                     for part in dict.fromkeys(getattr(q, key) for q in self.questions)]  # fmt: skip
+            rows = [
+                (Metric(f"{key}/{part}", part.replace("_", " "), f"{sum(mask):,} questions"),
+                 {name: ratio.within(np.asarray(mask)) for name, ratio in right.items()})
+                for part, mask in parts
+            ]  # fmt: skip
+            tables.append(Table(key, title, self._rows(rows, names)))
+        note = (
+            f"{'With' if self.context else 'Without'} the pieces and legal moves in the question. "
+            "`rules` knows the rules of chess, and guesses the rest by material."
+        )
+        return Section(self.name, "ChessQA", note, tables, {**self.report.facts, "context": self.context})
+
+    def _reply_by_rules(self, question: Question) -> Reply:
+        answer = rule_based_answer(question.kind, question.input, question.metadata)
+        result = question.result(answer)
+        return Reply(result, result == "right", 0)
+
+    def _rows(self, measured: Sequence[tuple[Metric, Mapping[str, Ratio]]], names: Sequence[str]) -> Any:
+        return compared(measured, players=names, seed=self.seed)
+
+
+def _shares(hits: Sequence[bool]) -> Ratio:
+    return Ratio.of(hits, [1] * len(hits))

@@ -1,0 +1,160 @@
+"""ChessQA: what counts as the answer, how it is scored, and the reference that knows the rules."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from arena.answer_store import open_answers
+from arena.asking import Asker
+from arena.chessqa_rules import rule_based_answer
+from arena.players.model import ModelPlayer
+from arena.players.player import RandomPlayer
+from arena.sections.chessqa import RULES, ChessQA, Question, final_answer
+from rookery.clients import InferenceClient, RewardClient
+from rookery.errors import InvalidInput
+from rookery.trace import Completion, Prompt, Sampling
+
+FEN = "4k3/8/8/8/8/8/4R3/4K3 b - - 0 1"
+SINGLE = {
+    "task_id": "judge_0", "task_type": "position_judgement_winning", "task_category": "Position Judgement",
+    "input": FEN, "question": f"Look at {FEN}.\nCONTEXT_PLACEHOLDEREvaluate, as FORMAT_EXAMPLE_PLACEHOLDER.",
+    "format_examples": ["400", "-200"], "correct_answer": "400", "answer_type": "single",
+    "metadata": {"options": [-400, 0, 400]},
+}  # fmt: skip
+MULTI = {
+    "task_id": "moves_0", "task_type": "structural_legal_move_all", "task_category": "Structural",
+    "input": FEN,
+    "question": "All moves of CONTEXT_PLACEHOLDER?", "format_examples": ["e2e4"],
+    "correct_answer": "e8d7, e8d8, e8f7, e8f8", "answer_type": "multi", "metadata": {},
+}  # fmt: skip
+
+
+class ScriptedModel(ModelPlayer):
+    """Answers each question with the same text, of as many tokens as it has words."""
+
+    async def _complete(self, prompt: Prompt, *, count: int, seed: int) -> tuple[Completion, ...]:
+        text = self.source
+        return (Completion(text, tuple(range(len(text.split()))), (), "stop", seed),)
+
+
+def model(text: str) -> ScriptedModel:
+    client = InferenceClient("http://127.0.0.1:9")
+    return ScriptedModel("model", client, "m", "fen", Sampling(max_tokens=100), source=text)
+
+
+def questions(tmp_path: Path, *lines: dict[str, object] | str, context: bool = False) -> ChessQA:
+    path = tmp_path / "questions.jsonl"
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
+    return ChessQA.read([path], count=2, context=context, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("FINAL ANSWER: 400", "400"),
+        ("Final answer: 0\nNo:\nfinal answer:  **400** \nThat is it.", "400"),
+        ("<think>FINAL ANSWER: 0</think>FINAL ANSWER: 400", "400"),
+        (r"The final answer is $\boxed{400}$.", "400"),
+        (r"FINAL ANSWER: 0. The final answer is \boxed{400}", r"0. The final answer is \boxed{400}"),
+        (r"\boxed{400}", None),
+        ("It is 400.", None),
+        ("", None),
+    ],
+)
+def test_the_answer_of_a_text(text: str, answer: str | None) -> None:
+    assert final_answer(text) == answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        ("e8f8, E8D7,e8d8 , e8f7", "right"),
+        ("e8d7, e8d8, e8f7, e8f8, e8e7", "extra"),
+        ("e8d7, e8d8", "missing"),
+        ("e8d7, e8e7", "false"),
+        ("e8d7 e8d8 e8f7 e8f8", "false"),
+        ("", "missing"),
+        (None, "no answer"),
+    ],
+)
+def test_several_answers_are_a_set(answer: str | None, result: str) -> None:
+    assert Question.model_validate(MULTI).result(answer) == result
+
+
+@pytest.mark.parametrize(("answer", "result"), [("400", "right"), ("+400", "wrong"), (None, "no answer")])
+def test_a_single_answer_is_compared_as_a_text(answer: str | None, result: str) -> None:
+    assert Question.model_validate(SINGLE).result(answer) == result
+
+
+def test_the_placeholders_are_filled() -> None:
+    question = Question.model_validate(SINGLE)
+    assert question.prompt(context=False).messages[0].content == f"Look at {FEN}.\nEvaluate, as 400."
+    known = question.prompt(context=True).messages[0].content
+    assert (
+        "Piece arrangement: White King: ['e1'], White Rook: ['e2'], Black King: ['e8']\nLegal moves: e8d7, "
+        in known
+    )
+
+
+async def test_the_section_counts_by_category_and_error(tmp_path: Path) -> None:
+    chessqa = questions(tmp_path, SINGLE, MULTI, {**MULTI, "task_id": "moves_1"})
+    sides = {}
+    with open_answers(tmp_path / "answers.jsonl") as store:
+        asker = Asker(store, RewardClient("dns:///127.0.0.1:9"), "", temperature=1.0, seed=0, concurrency=2)
+        player = model("FINAL ANSWER: 400")
+        sides["right"] = await chessqa.ask(asker, player)
+        assert await chessqa.ask(asker, model(r"Thus \boxed{400}")) != sides["right"]
+        sides["boxed"] = await chessqa.ask(asker, model(r"Thus \boxed{400}"))
+        cut = replace(player, sampling=Sampling(max_tokens=3))
+        sides["cut"] = await chessqa.ask(asker, cut)
+        assert await chessqa.ask(asker, RandomPlayer()) == []
+        sides["random"] = []
+    section = chessqa.section(sides, players=list(sides))
+    tables = {table.name: {row.metric.name: row for row in table.rows} for table in section.tables}
+    metrics = tables["metrics"]
+
+    def mean(name: str, player: str) -> float | None:
+        return metrics[name].cells[player].estimate.mean
+
+    assert [mean("right", side) for side in ("right", "boxed", "cut")] == [1 / 3, 0, 0]
+    assert [mean("boxed", side) for side in ("right", "boxed", "cut")] == [1 / 3, 1 / 3, 0]
+    assert mean("result/false", "right") == 2 / 3
+    assert mean("result/no answer", "boxed") == 1
+    assert mean("result/cut", "cut") == 1
+    assert mean("right", RULES) == 1, "a rook up is 500, the nearest option 400"
+    assert mean("tokens", "right") == 3
+    assert "random" not in metrics["right"].cells
+    assert tables["category"]["category/Structural"].cells["right"].estimate.mean == 0
+    assert tables["kind"]["kind/position_judgement_winning"].cells["right"].estimate.mean == 1
+
+
+def test_lines_that_are_no_questions_are_named(tmp_path: Path) -> None:
+    chessqa = questions(
+        tmp_path, "{", {**SINGLE, "input": "x"}, {**SINGLE, "answer_type": "some"}, *[MULTI] * 3
+    )
+    assert [question.id for question in chessqa.questions] == ["moves_0", "moves_0"], "two of each type"
+    assert [line.partition(" ")[0] for line in chessqa.report.skipped] == [
+        "questions.jsonl:1:", "questions.jsonl:2:", "questions.jsonl:3:"
+    ]  # fmt: skip
+    with pytest.raises(InvalidInput, match=r"no questions of ChessQA in '.*': questions.jsonl:1"):
+        questions(tmp_path, "{}")
+    with pytest.raises(InvalidInput, match="it is empty"):
+        questions(tmp_path, "")
+
+
+@pytest.mark.shared_data
+def test_the_rules_agree_with_the_key(shared_data: Path) -> None:
+    packed = shared_data / "chessqa" / "structural.jsonl.zst"
+    lines = zstandard.ZstdDecompressor().stream_reader(packed.read_bytes()).read().decode().splitlines()
+    structural = [Question.model_validate_json(line) for line in lines]
+    wrong = [q.id for q in structural if q.result(rule_based_answer(q.kind, q.input, q.metadata)) != "right"]
+    assert len(structural) == 1100
+    assert wrong == [  # the key has moves of a pinned piece, against its question
+        "structural_capture_squares_0035",
+        "structural_control_squares_0019",
+        "structural_control_squares_0055",
+        "structural_control_squares_0071",
+    ]
