@@ -117,15 +117,25 @@ def test_every_option_of_an_engine_is_in_the_key_of_its_answers(
     assert len({key_of(one) for one in described}) == len(described)
 
 
-def test_a_program_that_is_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_is_no_engine() -> None:
     with pytest.raises(SetupError, match=r"'/bin/true' is not a UCI engine: engine process died"):
         make_player("uci:/bin/true,nodes=1")
-    silent = tmp_path / "silent"
-    silent.write_text("#!/bin/sh\nexec cat > /dev/null\n")
-    silent.chmod(0o755)
+
+
+@pytest.mark.stockfish
+async def test_an_engine_that_is_too_slow_to_start(
+    stockfish_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "engine"  # silent from its second start on
+    program.write_text(
+        f"#!/bin/sh\nmkdir '{tmp_path}/started' && exec '{stockfish_path}'\nexec cat > /dev/null\n"
+    )
+    program.chmod(0o755)
+    player = make_player(f"uci:{program},nodes=1")
     monkeypatch.setattr("arena.players.engines.START_S", 0.5)
-    with pytest.raises(SetupError, match=r"is not a UCI engine: no uciok in 0\.5 s"):
-        make_player(f"uci:{silent},nodes=1")
+    with pytest.raises(EngineFault, match=r"does not start: no uciok in 0\.5 s"):
+        await player.play(chess.Board(), seed=0)
+    await player.close()
 
 
 @pytest.mark.stockfish
