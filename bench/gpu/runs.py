@@ -224,7 +224,6 @@ def _kill(running: Up, name: str) -> float:
         return again is not None and again.pid != service.pid and len(running.rows) >= done + STEPS_AFTER_KILL
 
     running.wait(recovered)
-    say(f"{name}: goes on after {time.monotonic() - began:.1f} s")
     return time.monotonic() - began
 
 

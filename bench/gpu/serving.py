@@ -105,11 +105,13 @@ async def _serve(url: str, versions: list[tuple[str, float, Adapter]], *, caller
         await client.reload(versions[0][2])
         async with under_load(Load(client, callers, GROUP, MAX_TOKENS, "policy")):
             for kind, scale, adapter in versions[1:]:
+                told, said = None, "served"
                 try:
-                    served.append((kind, scale, (await client.reload(adapter))["canary"]))
+                    told = (await client.reload(adapter))["canary"]
                 except InvalidInput as error:
-                    print(f"{adapter.version.name}, {kind}, {scale}: {error}", flush=True)
-                    served.append((kind, scale, None))
+                    said = f"refused: {error}"
+                print(f"{adapter.version.name}, {kind}, scale {scale}: {said}", flush=True)
+                served.append((kind, scale, told))
     return served
 
 
