@@ -100,6 +100,9 @@ SERVER_BEHIND = Gauge(
 TRAINER_STEP_S = Histogram(
     "rookery_trainer_step_seconds", "Training step by phase", ["phase"], buckets=_SLOW_S
 )
+TRAINER_STALE_TURNS = Counter(
+    "rookery_trainer_stale_turns_total", "Turns without loss because they are too old"
+)
 TRAINER_GROUPS = Counter("rookery_trainer_groups_total", "Groups settled", ["result"])
 TRAINER_TOKENS = Counter("rookery_trainer_tokens_total", "Completion tokens trained on")
 TRAINER_LAST_STEP = Gauge("rookery_trainer_last_step_timestamp_seconds", "When the last step ended")

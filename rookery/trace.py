@@ -368,6 +368,11 @@ class TraceGroup:
         return tuple(trace.reward for trace in self.traces)
 
     @property
+    def turn_rewards(self) -> list[list[float]]:
+        """The rewards of the turns, by trace."""
+        return [[turn.reward for turn in trace.turns] for trace in self.traces]
+
+    @property
     def reward_versions(self) -> tuple[str, ...]:
         """The distinct reward versions of its verdicts. Rewards can be compared only if there is one."""
         return tuple(sorted({verdict.reward_version for verdict in self.verdicts}))

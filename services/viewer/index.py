@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 
-from rookery.advantages import group_advantages, leave_one_out
+from rookery.advantages import group_advantages, in_order_of_turns, leave_one_out, returns_to_go
 from rookery.errors import NotFound, RookeryError
 from services.viewer.runs import RunFolder
 from services.viewer.store import Stamp, stamp_of
@@ -297,10 +297,10 @@ def _advantages(
     unknown, and for `none`, which has the critic's."""
     known = [[reward for reward in episode if reward is not None] for episode in rewards]
     turns = [len(episode) for episode in rewards]
-    if settings is None or settings.get("baseline") == "none" or turns != [*map(len, known)]:
+    if settings is None or settings.get("baseline") == "none" or turns != [*map(len, known)] or not turns:
         return [None] * sum(turns)
     relative = leave_one_out if settings.get("baseline") == "leave-one-out" else group_advantages
     floor = float(settings.get("sigma_floor", 0.0))
     normalise = bool(settings.get("normalise", True))
-    values = relative([sum(episode) for episode in known], normalise=normalise, sigma_floor=floor)
-    return [value for value, count in zip(values, turns, strict=True) for _ in range(count)]
+    values = [relative(peers, normalise=normalise, sigma_floor=floor) for peers in returns_to_go(known)]
+    return list(in_order_of_turns(values, turns))

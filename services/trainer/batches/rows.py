@@ -21,8 +21,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
+from rookery.advantages import in_order_of_turns, returns_to_go
 from rookery.config.objective import LossWeights
 from rookery.config.trainer import TrainerSettings
+from rookery.metrics import TRAINER_STALE_TURNS
 from rookery.trace import TraceGroup, Turn
 from services.trainer.batches.advantages import RewardAverages, advantages
 from services.trainer.batches.process_rewards import token_advantages
@@ -97,22 +99,25 @@ def prepare_batch(
     Raises:
         ArithmeticError: an advantage is not finite. The message names the group.
     """
-    values = advantages(
-        [group.rewards for group in groups],
-        baseline=settings.baseline,
-        normalise=settings.normalise,
-        averages=averages,
-        sigma_floor=settings.sigma_floor,
+    returns = [returns_to_go(group.turn_rewards) for group in groups]
+    values = iter(
+        advantages(
+            [peers for group_returns in returns for peers in group_returns],
+            baseline=settings.baseline,
+            normalise=settings.normalise,
+            averages=averages,
+            sigma_floor=settings.sigma_floor,
+        )
     )
-    for group, group_values in zip(groups, values, strict=True):
+    by_turn = [
+        in_order_of_turns([next(values) for _ in of_group], [len(trace.turns) for trace in group.traces])
+        for group, of_group in zip(groups, returns, strict=True)
+    ]
+    for group, group_values in zip(groups, by_turn, strict=True):
         if not all(map(math.isfinite, group_values)):  # the averages of a damaged commit can cause that
             raise ArithmeticError(
-                f"group {group.id}: advantages {group_values!r} of rewards {group.rewards!r}"
+                f"group {group.id}: advantages {tuple(group_values)!r} of rewards {group.rewards!r}"
             )
-    by_turn = [
-        [value for trace, value in zip(group.traces, group_values, strict=True) for _ in trace.turns]
-        for group, group_values in zip(groups, values, strict=True)
-    ]
     by_token = token_advantages(groups, by_turn, settings=settings) if settings.process_rewards else {}
     rows = make_rows(
         groups,
@@ -122,12 +127,16 @@ def prepare_batch(
         mask_truncated=settings.mask_truncated,
         row_tokens=settings.row_tokens or settings.micro_batch_tokens,
         weights=settings.loss_weights,
+        max_age=settings.max_staleness,
     )
+    ages = [version - group.policy_of(turn).number for group in groups for turn in group.turns]
+    TRAINER_STALE_TURNS.inc(sum(age > settings.max_staleness for age in ages))
     lengths = [
         (len(turn.completion.token_ids), settings.loss_constant or group.sampling.max_tokens)
         for group in groups
         for turn in group.turns
         if carries_loss(turn, mask_truncated=settings.mask_truncated)
+        and version - group.policy_of(turn).number <= settings.max_staleness
     ]
     return Batch(
         rows=tuple(rows),
@@ -145,6 +154,7 @@ def make_rows(
     row_tokens: int,
     weights: LossWeights = "token",
     by_token: Mapping[str, tuple[float, ...]] = MappingProxyType({}),
+    max_age: int = sys.maxsize,
 ) -> list[Row]:
     """Returns rows of at most `row_tokens` tokens. A group too long for one row is split over several.
     0 means no limit.
@@ -152,7 +162,8 @@ def make_rows(
     A prompt with a single completion that is longer than `row_tokens` still becomes a row.
     `values` are the advantages, one per turn; `by_token` has those of single tokens by the id of the turn.
     `version` is the trainer's; ages are counted from it.
-    If `mask_truncated` is set, truncated completions count in the group's baseline but carry no loss.
+    If `mask_truncated` is set, truncated completions count in the group's baseline but carry no loss. So do
+    turns older than `max_age` versions, whose episodes went on by newer ones.
     """
     rows: list[Row] = []
     for group, group_values in zip(groups, values, strict=True):
@@ -167,6 +178,7 @@ def make_rows(
                 token_advantages=by_token.get(id, ()),
             )
             if carries_loss(turn, mask_truncated=mask_truncated)
+            and version - group.policy_of(turn).number <= max_age
             else None
             for turn, id, advantage in zip(group.turns, group.turn_ids, group_values, strict=True)
         ]

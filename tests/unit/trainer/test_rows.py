@@ -1,13 +1,19 @@
+import itertools
+import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.advantages import in_order_of_turns, leave_one_out, returns_to_go
 from rookery.config.trainer import TrainerSettings
-from rookery.trace import TraceGroup
+from rookery.metrics import TRAINER_STALE_TURNS
+from rookery.trace import Completion, Outcome, Trace, TraceGroup, Turn, Verdict
 from services.trainer.batches.micro_batches import collate, micro_batches
 from services.trainer.batches.rows import Row, prepare_batch
 from services.trainer.batches.rows import make_rows as with_advantages
@@ -59,6 +65,73 @@ def test_turns_have_the_losses_and_gradients_of_each_alone(
     assert scored[0] == pytest.approx(scored[1], abs=1e-5)
     assert torch.allclose(*gradients, atol=1e-5)
     assert gradients[0].abs().max() > 1e-3
+
+
+rewards = st.lists(st.lists(st.floats(-1, 1, width=16), min_size=1, max_size=4), min_size=2, max_size=5)
+
+
+@given(rewards)
+def test_the_advantage_of_a_turn_is_its_return_less_that_of_the_others(by_episode: list[list[float]]) -> None:
+    verdict = Verdict(0.0, Outcome.LEGAL, "t")
+    traces = [
+        Trace(
+            str(slot),
+            tuple(
+                Turn(Completion("", (7,), (-1.0,), "stop", 0), replace(verdict, reward=r)) for r in episode
+            ),
+        )
+        for slot, episode in enumerate(by_episode)
+    ]
+    group = replace(make_group(1), traces=tuple(traces))
+    settings = TrainerSettings(model=Path(), run_dir=Path(), baseline="leave-one-out", normalise=False)
+    (row,) = prepare_batch([group], version=0, settings=settings, averages=None).rows
+    got = {c.turn: c.advantage for c in row.completions}
+    for i, episode in enumerate(by_episode):
+        for t in range(len(episode)):
+            others = [np.sum(o[min(t, len(o) - 1) :]) for j, o in enumerate(by_episode) if j != i]
+            expected = np.sum(episode[t:]) - np.mean(others)
+            assert got[f"{i}.{t}" if t else str(i)] == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_expected_gradient_is_that_of_the_expected_return() -> None:
+    """By plain autograd, over all pairs of episodes of a policy that ends an episode itself."""
+    logits = torch.tensor([[0.3, -0.2], [0.1, 0.7], [-0.4, 0.2]], dtype=torch.float64, requires_grad=True)
+
+    def episodes(turn: int = 0) -> Iterator[tuple[list[int], list[float]]]:
+        """The actions, and what they pay: action 0 ends the episode."""
+        yield [0], [0.5 * turn - 0.3]
+        if turn < 2:
+            for actions, paid in episodes(turn + 1):
+                yield [1, *actions], [-0.1, *paid]
+        else:
+            yield [1], [1.0]
+
+    def log(actions: list[int]) -> torch.Tensor:
+        return torch.stack([logits[t].log_softmax(-1)[action] for t, action in enumerate(actions)])
+
+    every = list(episodes())
+    expected_return = sum(log(actions).sum().exp() * sum(paid) for actions, paid in every)
+    (true,) = torch.autograd.grad(expected_return, logits)
+    surrogate = torch.zeros((), dtype=torch.float64)
+    for pair in itertools.product(every, repeat=2):
+        probability = math.prod(log(actions).sum().exp().item() for actions, _ in pair)
+        paid = [paid for _, paid in pair]
+        values = [leave_one_out(peers, normalise=False) for peers in returns_to_go(paid)]
+        by_turn = torch.tensor(in_order_of_turns(values, [*map(len, paid)]), dtype=torch.float64)
+        surrogate = surrogate + probability * (by_turn * torch.cat([log(a) for a, _ in pair])).sum() / 2
+    (estimated,) = torch.autograd.grad(surrogate, logits)
+    assert torch.allclose(estimated, true, atol=1e-12)
+    assert true.abs().min() > 1e-3
+
+
+def test_turns_that_are_too_old_carry_no_loss(tmp_path: Path) -> None:
+    group = make_episodes(1)
+    before = TRAINER_STALE_TURNS._value.get()
+    settings = TrainerSettings(model=Path(), run_dir=tmp_path, max_staleness=2)
+    batch = prepare_batch([group], version=3, settings=settings, averages=None)
+    assert {c.turn for row in batch.rows for c in row.completions} == {"1-0.1", "1-1.1"}
+    assert TRAINER_STALE_TURNS._value.get() - before == 4
+    assert batch.tokens == sum(len(turn.completion.token_ids) for turn in group.turns if turn.policy)
 
 
 def key(scored: tuple[str, float]) -> str:
