@@ -101,7 +101,7 @@ async def test_a_line_is_asked_judged_by_its_answer_and_learned(
         await eventually(lambda: not peers.unavailable_reason())
         settings = RolloutsSettings(run="test", style="rookworld", group_size=SIZE, max_tokens=144, seed=7)
         rollouts = GroupGenerator(settings, peers)
-        groups = [await rollouts.generate(entry) for entry in entries]
+        groups = [await rollouts.generate(entry, streams.positions) for entry in entries]
         stopping.set()
         await watching
         await peers.close()
