@@ -383,7 +383,7 @@ def test_a_blocked_read_outlives_a_restart(patient: RunStreams, redis_server: Re
         time.sleep(0.5)
         redis_server.start()
         patient.positions.add([numbered_position(7)], cursor=patient.positions.cursor())
-        assert [decode_position(e.data) for e in answer.result(timeout=30)] == [numbered_position(7)]
+        assert [decode_position(e.data) for e in answer.result(timeout=120)] == [numbered_position(7)]
 
 
 def test_what_redis_forgot_is_read_again(streams: RunStreams, redis_url: str) -> None:

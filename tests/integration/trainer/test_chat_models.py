@@ -93,6 +93,16 @@ def test_the_answer_and_its_end_carry_loss_and_nothing_else(name: str, tokenizer
     assert tokenizer.decode(example.answers[0]).rstrip().endswith(ANSWER[-20:] + CHAT_MODELS[name].end)
 
 
+def test_answers_that_the_template_writes_too_end_where_they_end(name: str, tokenizer: Any) -> None:
+    """Such as a letter of the end token, or the name of the role in the prompt that follows."""
+    for word in ("e", "n", "assistant", "model"):
+        answer = f"<think>\nx\n</think>\n\n{word}" if name == "qwen3-thinking" else word
+        [example] = tokenize([chat(answer=answer)], tokenizer)
+        assert tokenizer.decode(example.answers[0]).endswith(word + CHAT_MODELS[name].end)
+        whole = rendered(tokenizer, chat(answer=answer).messages)
+        assert whole.startswith(tokenizer.decode([*example.prompt_ids, *example.answers[0]]))
+
+
 def test_prompt_and_answer_have_the_tokens_of_the_whole(name: str, tokenizer: Any) -> None:
     for answer in (ANSWER, "\\boxed{e4}", "<think>\ne4\n</think>\n\n\\boxed{e4}"):
         if name == "qwen3-thinking" and "<think>" not in answer:
