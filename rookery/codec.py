@@ -67,8 +67,9 @@ def encode_group(group: TraceGroup) -> bytes:
     return proto.SerializeToString(deterministic=True)
 
 
-def decode_group(data: bytes) -> TraceGroup:
-    """Parses one entry of the `traces` stream; raises `WireError` for anything but a sound group."""
+def decode_group(data: bytes, *, in_progress: bool = False) -> TraceGroup:
+    """Parses one entry of the `traces` stream; raises `WireError` for anything but a sound group. Episodes
+    that are `in_progress` may end with a turn without a verdict."""
     proto = _parsed(trace_pb2.TraceGroup(), data)
     if not 1 <= proto.trace_version <= TRACE_VERSION:
         raise WireError(
@@ -83,7 +84,7 @@ def decode_group(data: bytes) -> TraceGroup:
         )
     for trace in proto.traces:
         place = f"trace {trace.id!r} of group {proto.id!r}"
-        if not trace.turns or not trace.turns[-1].HasField("verdict"):
+        if not trace.turns or not (in_progress or trace.turns[-1].HasField("verdict")):
             raise WireError(f"{place}: no verdict of the last of {len(trace.turns)} turns")
         for turn in trace.turns:
             _check_turn(turn, place=place)

@@ -1,7 +1,7 @@
 """Makes one group: position -> prompt -> completions -> verdicts, and on with the turns of its episodes.
 
-The episodes of a group go on in rounds, so that their answers are scored together. Reads and writes no
-stream. A fault is raised as an exception and never becomes a reward.
+The episodes of a group go on in rounds, so that their answers are scored together. Each round is stored
+before the next one. A fault is raised as an exception and never becomes a reward.
 """
 
 import asyncio
@@ -17,9 +17,10 @@ from rookery.codec import decode_position
 from rookery.config.rollouts import RolloutsSettings
 from rookery.episodes import Environment, environment
 from rookery.errors import NotFound, PeerFault, Unavailable
+from rookery.failpoints import reach
 from rookery.metrics import ROLLOUT_GENERATION_S, ROLLOUT_REWARD_S, ROLLOUT_TOKENS, ROLLOUT_TURNS
 from rookery.prompt import STATE_TASK, target_of, task_of
-from rookery.streams import Entry
+from rookery.streams import Entry, Positions
 from rookery.trace import Adapter, Completion, Position, Prompt, Sampling, Trace, TraceGroup, Turn, Verdict
 from rookery.waits import waiting
 from services.inference.rollouts.peers import Peers
@@ -39,8 +40,10 @@ class GroupGenerator:
     settings: RolloutsSettings
     peers: Peers
 
-    async def generate(self, entry: Entry) -> TraceGroup:
-        """Makes the complete group of a `positions` entry, with one server and one version.
+    async def generate(self, entry: Entry, positions: Positions) -> TraceGroup:
+        """Makes the complete group of a `positions` entry. Its first turns are of one server and version.
+
+        Turns after which an episode goes on are stored in `positions`, and taken up from there.
 
         Raises:
             WireError: the entry is not a position.
@@ -58,21 +61,27 @@ class GroupGenerator:
         ]
         prompt, sampling = prompts[0], self._sampling(position)
         began = time.monotonic()
-        adapter, generation = await self._generate(prompt, sampling, seed=seed, count=settings.group_size)
-        group = TraceGroup(
-            id=group_id,
-            run=settings.run,
-            position=position,
-            prompt=prompt,
-            prompt_token_ids=generation.prompt_token_ids,
-            policy=adapter.version,
-            base_model=adapter.base_model,
-            sampling=sampling,
-            traces=tuple(Trace(f"{group_id}-{slot}", ()) for slot in range(settings.group_size)),
-            created_at=time.time(),
-        )
-        new = {slot: Turn(completion, None) for slot, completion in enumerate(generation.completions)}
+        stored = await asyncio.to_thread(positions.turns, entry.id) if position.episode else []
+        if stored:
+            group, going = await _played(stored, episodes)
+            new = await self._turns(group, going)
+        else:
+            adapter, generation = await self._generate(prompt, sampling, seed=seed, count=settings.group_size)
+            group = TraceGroup(
+                id=group_id,
+                run=settings.run,
+                position=position,
+                prompt=prompt,
+                prompt_token_ids=generation.prompt_token_ids,
+                policy=adapter.version,
+                base_model=adapter.base_model,
+                sampling=sampling,
+                traces=tuple(Trace(f"{group_id}-{slot}", ()) for slot in range(settings.group_size)),
+                created_at=time.time(),
+            )
+            new = {slot: Turn(completion, None) for slot, completion in enumerate(generation.completions)}
         generation_s, reward_s = time.monotonic() - began, 0.0
+        rounds = len(stored)
         while new:
             began = time.monotonic()
             ROLLOUT_TOKENS.inc(sum(len(turn.completion.token_ids) for turn in new.values()))
@@ -84,8 +93,10 @@ class GroupGenerator:
             judged = time.monotonic()
             reward_s += judged - began
             going = {slot: step.prompt for slot, step in zip(new, steps, strict=True) if step.prompt}
-            turns = await asyncio.gather(*(self._turn(group, slot, prompt) for slot, prompt in going.items()))
-            new = dict(zip(going, turns, strict=True))
+            if going:
+                await self._store(positions, entry, group, new, number=rounds)
+                rounds += 1
+            new = await self._turns(group, going)
             generation_s += time.monotonic() - judged
         if len(group.reward_versions) > 1:
             versions = ", ".join(group.reward_versions)
@@ -99,6 +110,23 @@ class GroupGenerator:
         if task_of(position, style=self.settings.style) == STATE_TASK and self.settings.state_max_tokens:
             return replace(sampling, max_tokens=self.settings.state_max_tokens)
         return sampling
+
+    async def _store(
+        self, positions: Positions, entry: Entry, group: TraceGroup, new: Mapping[int, Turn], *, number: int
+    ) -> None:
+        """Stores a round of turns. Raises `Unavailable` if another process has stored other turns: this one
+        goes on from them at its next attempt."""
+        reach("rollouts.played")
+        traces = tuple(replace(group.traces[slot], turns=(turn,)) for slot, turn in new.items())
+        turns = replace(group, traces=traces)
+        if not await asyncio.to_thread(positions.store_turns, entry.id, turns, number=number):
+            raise Unavailable(f"another process has stored other turns of group {group.id}")
+        reach("rollouts.stored")
+
+    async def _turns(self, group: TraceGroup, going: Mapping[int, Prompt]) -> dict[int, Turn]:
+        """The next turns of the episodes that go on, by slot."""
+        turns = await asyncio.gather(*(self._turn(group, slot, prompt) for slot, prompt in going.items()))
+        return dict(zip(going, turns, strict=True))
 
     async def _turn(self, group: TraceGroup, slot: int, prompt: Prompt) -> Turn:
         """The next turn of an episode, by the newest version."""
@@ -184,6 +212,21 @@ class GroupGenerator:
             if not math.isfinite(verdict.reward):
                 raise PeerFault(f"reward {verdict.reward!r} of {item.response!r} in {item.fen!r}")
         return verdicts
+
+
+async def _played(
+    rounds: Sequence[TraceGroup], episodes: Sequence[Environment]
+) -> tuple[TraceGroup, dict[int, Prompt]]:
+    """The group with the turns of all stored rounds, and the next prompts, by slot."""
+    group = replace(rounds[0], traces=tuple(replace(trace, turns=()) for trace in rounds[0].traces))
+    going = dict[int, Prompt]()
+    for stored in rounds:
+        slots = {trace.id: slot for slot, trace in enumerate(group.traces)}
+        turns = {slots[trace.id]: trace.turns[0] for trace in stored.traces}
+        steps = [(slot, await episodes[slot].step(turn)) for slot, turn in turns.items()]
+        going = {slot: step.prompt for slot, step in steps if step.prompt}
+        group = _with_turns(group, turns)
+    return group, going
 
 
 def _with_turns(group: TraceGroup, turns: Mapping[int, Turn]) -> TraceGroup:
