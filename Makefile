@@ -9,7 +9,7 @@ BENCHMARKS := loop reload reward data train gpt2 reward.reading scale scale.pred
 INTO_TRAINERS := $(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .trainers
 
 .DEFAULT_GOAL := help
-.PHONY: help setup trainers demo test nightly check chaos soak format proto commands dashboards viewer secrets lock digests sbom audit bench clean
+.PHONY: help setup trainers demo test nightly vllm check chaos soak format proto commands dashboards viewer secrets lock digests sbom audit bench gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,18 @@ test: setup ## run every test; one whose needs are missing is skipped; with ROOK
 
 nightly: setup ## run the tests that take too long for `make test`: the pipelines
 	ROOKERY_NIGHTLY=1 $(PY) -m pytest -m nightly
+
+vllm: .vllm/installed ## run the inference service's tests with the vLLM of GPU machines, on the kernels of its CPU build
+	PYTHONPATH=$(CURDIR)/.vllm VLLM_TARGET_DEVICE=cpu $(PY) -m pytest -n 2 --dist loadfile tests/unit/inference tests/integration/inference
+
+# Of what it requires and the CPU build does not, orjson alone is imported on a CPU.
+.vllm/installed: requirements/gpu.txt | setup
+	rm -rf .vllm
+	$(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .vllm --require-hashes \
+	  -r <(awk '/^(orjson|vllm)==/ { on = 1 } on; !/\\$$/ { on = 0 }' $<)
+	find .vllm/vllm -name '*.so' -delete
+	ln -s $(CURDIR)/.venv/lib/python*/site-packages/vllm/*.so .vllm/vllm/
+	touch $@
 
 check: setup ## formatting, lint (Dockerfiles too), types, import rules, generated files, unit tests
 	$(BIN)/ruff format --check .
@@ -92,6 +104,9 @@ audit: $(UVX) ## ask PyPI for known flaws of the locked packages
 bench: .trainers/installed ## run all benchmarks (an hour; `python -m bench.PART` for one); fails at the end if one fails
 	@for part in $(BENCHMARKS); do echo "bench.$$part:"; $(PY) -m bench.$$part || failed="$$failed $$part"; done; \
 	  test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+
+gpu: .trainers/installed ## check and measure GPUs, part by part: docs/gpu.md (DEVICE=cpu tries it on a CPU; ARGS="--parts smoke")
+	$(PY) -m bench.gpu $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
 
 clean: ## delete caches and builds; .venv and runs/ stay
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -16,7 +16,7 @@ import numpy as np
 
 from arena.answers import Answer, Answers
 from arena.stats import Ratio
-from arena.tables import Metric
+from arena.tables import METRICS, Metric
 from rookery.candidates import distinct
 from rookery.trace import Outcome, Phase
 
@@ -128,49 +128,30 @@ def _taus(tau: Callable[[Sequence[float], Sequence[float]], float | None]) -> Me
 
 def move_metrics(samples: int) -> dict[Metric, Measure]:
     """The metrics of moves. Those of sampled answers are left out if there are none."""
-    of_greedy: dict[Metric, Measure] = {
-        Metric("legal_rate_greedy", "Legal, greedy", "share of greedy answers"): mean(legal),
-        Metric("action_accuracy_greedy", "Best move, greedy", "no move has a higher win probability"): mean(
-            best
-        ),
-        Metric("regret_legal_greedy", "Regret, greedy", "over legal greedy answers", "number", "lower"): mean(
-            regret, where=legal
-        ),
-        Metric(
-            "kendall_tau", "Kendall's tau", "order of the moves named, against the engine's", "number"
-        ): _taus(kendall_tau),
-        Metric(
-            "kendall_tau_argsort", "Kendall's tau of argsorts", "as searchless_chess has it", "number"
-        ): _taus(argsort_tau),
+    of_greedy = {
+        "legal_rate_greedy": mean(legal),
+        "action_accuracy_greedy": mean(best),
+        "regret_legal_greedy": mean(regret, where=legal),
+        "kendall_tau": _taus(kendall_tau),
+        "kendall_tau_argsort": _taus(argsort_tau),
     }
-    if not samples:
-        return of_greedy
-    return {
-        Metric("legal_rate", "Legal moves", "share of sampled answers"): mean(legal, sampled),
-        **of_greedy,
-        Metric("action_accuracy", "Best move", "share of sampled answers"): mean(best, sampled),
-        Metric("reward", "Mean reward", "over sampled answers", "number"): mean(
-            lambda answer: answer.verdict.reward, sampled
-        ),
-        Metric("regret_legal", "Regret, legal", "over every legal sample", "number", "lower"): mean(
-            regret, sampled, where=legal
-        ),
-        Metric("box_rate", "Readable answer", "share of sampled answers that name a move"): mean(
-            readable, sampled
-        ),
-        **{
-            Metric(f"{name}_pass@{k}", f"{title}, pass@{k}", f"at least one of {k} sampled answers"): passes(
-                right, k
-            )
-            for name, title, right in (("legal", "Legal", legal), ("best", "Best move", best))
-            for k in (2**i for i in range(1, samples.bit_length()))
-        },
+    of_samples = {
+        "action_accuracy": mean(best, sampled),
+        "reward": mean(lambda answer: answer.verdict.reward, sampled),
+        "regret_legal": mean(regret, sampled, where=legal),
+        "box_rate": mean(readable, sampled),
+    }
+    measures = {"legal_rate": mean(legal, sampled), **of_greedy, **of_samples} if samples else of_greedy
+    return {METRICS["positions"][name]: measure for name, measure in measures.items()} | {
+        Metric(f"{name}_pass@{k}", f"{title}, pass@{k}", f"at least one of {k} sampled answers"): passes(
+            right, k
+        )
+        for name, title, right in (("legal", "Legal", legal), ("best", "Best move", best))
+        for k in (2**i for i in range(1, samples.bit_length()))
     }
 
 
-BOTH_LEGAL = Metric(
-    "regret_both_legal", "Regret, paired", "positions where all have a legal sample", "number", "lower"
-)
+BOTH_LEGAL = METRICS["positions"]["regret_both_legal"]
 
 
 def both_legal(sides: Mapping[str, Sequence[Answers]]) -> dict[str, Ratio]:
@@ -198,34 +179,12 @@ def parts_of(side: Sequence[Answers]) -> dict[str, list[bool]]:
     return {part: mask for part, mask in members.items() if any(mask)}
 
 
-LINE_METRICS: Mapping[str, dict[Metric, str]] = {
-    "P": {
-        Metric("format", "Format", "share of P: lines that are well-formed"): "format",
-        Metric("best", "Best move", "1 - its regret", "number"): "best",
-        Metric(
-            "candidates", "Candidates", "1 - loss against the engine's five, rank by rank", "number"
-        ): "candidates",
-        Metric("evaluations", "Evaluations", "share within 0.05 of win probability"): "evaluations",
-    },
-    "A": {
-        Metric("format", "Format", "share of A: lines that are well-formed"): "format",
-        Metric("fen", "Next FEN", "share that is exactly right"): "fen",
-        Metric("reward", "Reward", "share that is exactly right"): "reward",
-        Metric("terminated", "Game over", "share whose flag is right"): "terminated",
-        Metric("truncated", "Illegal move", "share whose flag is right"): "truncated",
-    },
-}
-"""The metrics of RookWorld's lines by task, with the component of the verdict that each is a mean of."""
-
-
 def line_metrics(task: str) -> dict[Metric, Measure]:
-    """The metrics of greedy `P:` or `A:` lines. A component that a verdict lacks counts as 0."""
+    """The metrics of greedy `P:` or `A:` lines: components of the verdict, and the reward. A component that a
+    verdict lacks counts as 0."""
 
-    def component(name: str) -> Measure:
+    def part(name: str) -> Measure:
         return mean(lambda answer: (answer.line or answer.verdict).components.get(name, 0.0))
 
-    graded = Metric("grade", "Grade", "the reward of the line, -0.3 to 1", "number")
-    return {
-        **{metric: component(name) for metric, name in LINE_METRICS[task].items()},
-        graded: mean(lambda answer: (answer.line or answer.verdict).reward),
-    }
+    grade = mean(lambda answer: (answer.line or answer.verdict).reward)
+    return {metric: grade if name == "grade" else part(name) for name, metric in METRICS[task].items()}

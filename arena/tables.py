@@ -4,8 +4,10 @@
 """
 
 import math
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
@@ -24,6 +26,13 @@ class Metric:
     explanation: str = ""
     unit: Literal["share", "number", "count", "whole"] = "share"
     better: Literal["higher", "lower", "neither"] = "higher"
+
+
+METRICS: Mapping[str, Mapping[str, Metric]] = {
+    section: {name: Metric(name, **values) for name, values in metrics.items()}
+    for section, metrics in tomllib.loads(Path(__file__).with_name("metrics.toml").read_text()).items()
+}
+"""The metrics of metrics.toml, by section and name."""
 
 
 def figure(metric: Metric, value: float | None, *, signed: bool = False) -> str:

@@ -58,7 +58,7 @@ class VersionEvaluator:
     """Evaluates all versions alike."""
 
     def __init__(self, settings: WatchSettings) -> None:
-        """Raises InvalidInput or SetupError if the opponent or the referee cannot be made."""
+        """Raises SetupError if the opponent or the referee cannot be made."""
         self._settings = settings
         self._reward = RewardClient(
             settings.reward_target, access=settings.access, timeout_s=REWARD_TIMEOUT_S

@@ -40,7 +40,7 @@ class Watcher:
     """Evaluates the versions of one run."""
 
     def __init__(self, settings: WatchSettings, policy: PolicyRecord) -> None:
-        """Raises InvalidInput or SetupError if the opponent or the referee cannot be made."""
+        """Raises SetupError if the opponent or the referee cannot be made."""
         self.trouble: str | None = _NO_POLICY
         """Why nothing can be evaluated at the moment; None if nothing is wrong."""
         self._settings = settings

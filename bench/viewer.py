@@ -36,6 +36,7 @@ from rookery.trace import (
     Sampling,
     Trace,
     TraceGroup,
+    Turn,
     Verdict,
 )
 from services.viewer.app import create_app
@@ -98,7 +99,9 @@ def _trace(id: str, moves: list[tuple[str, str]], rng: random.Random) -> Trace:
         rng.getrandbits(48),
     )
     if rng.random() < 0.1:
-        return Trace(id, completion, Verdict(-1.2, Outcome.ILLEGAL, "bench-1", components={"penalty": -1.2}))
+        return Trace(
+            id, (Turn(completion, Verdict(-1.2, Outcome.ILLEGAL, "bench-1", components={"penalty": -1.2})),)
+        )
     regret = min(1.0, rng.expovariate(5.0))
     verdict = Verdict(
         -regret,
@@ -111,7 +114,7 @@ def _trace(id: str, moves: list[tuple[str, str]], rng: random.Random) -> Trace:
         regret,
         components={"delta": -regret},
     )
-    return Trace(id, completion, verdict)
+    return Trace(id, (Turn(completion, verdict),))
 
 
 def _boards(count: int, rng: random.Random) -> Iterator[chess.Board]:

@@ -17,6 +17,7 @@ also be said before, be a pronoun, or come from the clause before.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import Any, Self
 
@@ -63,14 +64,15 @@ class Choice:
 
 @dataclass(frozen=True)
 class Template:
-    """A compiled template. `clause` reads the whole of it, `predicate` what follows the subject."""
+    """A template. `clause` reads the whole of it, `predicate` what follows the subject.
+
+    Each is compiled when it is first read with: all of them would take longer than the rest of a start.
+    """
 
     source: str
     items: tuple[Any, ...]
     voices: tuple[str, ...]
     subject: Slot | None
-    clause: re.Pattern[str]
-    predicate: re.Pattern[str] | None
     keyword: str
     slots: Mapping[str, SlotType] = field(repr=False)
     written: bool
@@ -78,25 +80,30 @@ class Template:
 
     @classmethod
     def of(cls, source: str, start: str = "") -> Self:
-        """Compiles a template, with `start` before it; after `||` it is only read, after `>` only written."""
+        """Parses a template, with `start` before it; after `||` it is only read, after `>` only written."""
         voices = _VOICES.match(source)
         items = _parsed(start + (source[voices.end() :] if voices else source.removeprefix("||").lstrip(">")))
         first = items[0]
         subject = first if isinstance(first, Slot) and first.type.subject and items[1:] else None
         rest = items[1:] if subject else items
-        predicate = _compiled(_trimmed(rest)) if subject else None
         return cls(
             source,
             items,
             tuple(voices[1].split(",")) if voices else (),
             subject=subject,
-            clause=_compiled(items),
-            predicate=predicate,
             keyword=_keyword(rest),
             slots={slot.name: slot.type for slot in _slots(items)},
             written=not source.startswith("||"),
             read=not source.startswith(">"),
         )
+
+    @cached_property
+    def clause(self) -> re.Pattern[str]:
+        return _compiled(self.items)
+
+    @cached_property
+    def predicate(self) -> re.Pattern[str] | None:
+        return _compiled(_trimmed(self.items[1:])) if self.subject else None
 
     @property
     def about(self) -> Subject | None:

@@ -60,7 +60,9 @@ class PlayersSettings(Settings, env_prefix="PLAYERS_"):
 
 def serve_until_eof(settings: PlayersSettings) -> int:
     """Serves the players and prints their specs, one a line, until the standard input ends. If it ends while
-    a model loads, the servers are stopped at once."""
+    a model loads, the servers are stopped at once. Raises `SetupError` before it reads if there is no such
+    model, run or version, or two of them have the same name."""
+    batches(settings.specs)
     waits = any(map(_is_served, settings.specs))
     ended = False
 

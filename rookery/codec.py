@@ -67,30 +67,41 @@ def encode_group(group: TraceGroup) -> bytes:
     return proto.SerializeToString(deterministic=True)
 
 
-def decode_group(data: bytes) -> TraceGroup:
-    """Parses one entry of the `traces` stream; raises `WireError` for anything but a sound group."""
+def decode_group(data: bytes, *, in_progress: bool = False) -> TraceGroup:
+    """Parses one entry of the `traces` stream; raises `WireError` for anything but a sound group. Episodes
+    that are `in_progress` may end with a turn without a verdict."""
     proto = _parsed(trace_pb2.TraceGroup(), data)
-    if proto.trace_version != TRACE_VERSION:
+    if not 1 <= proto.trace_version <= TRACE_VERSION:
         raise WireError(
             f"trace version {proto.trace_version} of group {proto.id!r}: this process reads {TRACE_VERSION}"
         )
+    if proto.trace_version == 1:
+        for trace in proto.traces:
+            trace.turns.add(completion=trace.completion, verdict=trace.verdict)
     if not proto.traces or not proto.prompt_token_ids:
         raise WireError(
             f"group {proto.id!r}: {len(proto.traces)} traces and {len(proto.prompt_token_ids)} prompt tokens"
         )
     for trace in proto.traces:
-        _check_numbers(trace, place=f"trace {trace.id!r} of group {proto.id!r}")
+        place = f"trace {trace.id!r} of group {proto.id!r}"
+        if not trace.turns or not (in_progress or trace.turns[-1].HasField("verdict")):
+            raise WireError(f"{place}: no verdict of the last of {len(trace.turns)} turns")
+        for turn in trace.turns:
+            _check_turn(turn, place=place)
     return _record_of(TraceGroup, proto)
 
 
-def _check_numbers(trace: trace_pb2.Trace, *, place: str) -> None:
-    tokens, logprobs = trace.completion.token_ids, trace.completion.logprobs
+def _check_turn(turn: trace_pb2.Turn, *, place: str) -> None:
+    tokens, logprobs = turn.completion.token_ids, turn.completion.logprobs
     if len(tokens) != len(logprobs):
         raise WireError(f"{place}: {len(tokens)} tokens but {len(logprobs)} logprobs")
     if not all(map(math.isfinite, logprobs)):
         raise WireError(f"{place}: a log-probability is not finite")
-    if not math.isfinite(trace.verdict.reward):
-        raise WireError(f"{place}: reward {trace.verdict.reward!r} is not finite")
+    for reward in (turn.verdict.reward, *turn.rewards.values()):
+        if not math.isfinite(reward):
+            raise WireError(f"{place}: reward {reward!r} is not finite")
+    if turn.HasField("prompt") != bool(turn.prompt_token_ids):
+        raise WireError(f"{place}: a prompt of {len(turn.prompt_token_ids)} tokens")
 
 
 def _parsed(proto: R, data: bytes) -> R:

@@ -180,7 +180,9 @@ def is_importing(frame: "FrameType | None") -> bool:
 
 
 def _end_if_interrupted(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Ends the process if Ctrl-C came where Python would print a traceback and go on, as in a destructor."""
+    """Ends the process if a signal came where Python would print a traceback and go on, as in destructors."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         os._exit(INTERRUPTED)
+    if isinstance(unraisable.exc_value, SystemExit) and isinstance(unraisable.exc_value.code, int):
+        os._exit(unraisable.exc_value.code)
     sys.__unraisablehook__(unraisable)

@@ -80,6 +80,7 @@ _DATA, _REWARD, _ROLLOUTS = (("pyarrow", "data"),), (("fastapi", "reward"),), ((
 _TRAINER, _ARENA, _VIEWER = (("torch", "trainer"),), (("matplotlib", "arena"),), (("duckdb", "viewer"),)
 _VLLM = (("vllm", "inference] or rookery[inference-cpu"),)
 _SHOW, _PREPARE = "launcher.up:print_services", "services.trainer.__main__:prepare"
+_PLAYERS = "arena.players.spec:check_players"
 
 
 def _service(
@@ -99,7 +100,7 @@ def _trainer(usage: str, summary: str, runs: str) -> Command:
 def _arena(usage: str, summary: str, runs: str, group: str = "") -> Command:
     function, settings = runs.split()
     place = f"arena.{function} rookery.config.arena:{settings}"
-    return Command(usage, group, summary, place, _ARENA, logs="arena", level="WARNING")
+    return Command(usage, group, summary, place, _ARENA, logs="arena", level="WARNING", prepare=_PLAYERS)
 
 
 def _data(usage: str, summary: str, runs: str, group: str = "") -> Command:
@@ -149,11 +150,11 @@ COMMANDS = (
     _service("serve trainer", "trains the policy on the scored groups",
              "services.trainer.process:run trainer:TrainerSettings", _TRAINER, prepare=_PREPARE),
     _service("serve arena", "evaluates every Nth version of a run while it trains",
-             "arena.watch:serve_watcher arena:WatchSettings", _ARENA),
+             "arena.watch:serve_watcher arena:WatchSettings", _ARENA, prepare=_PLAYERS),
     _service("serve viewer", "shows the answers of runs on a web page",
              "services.viewer.__main__:run viewer:ViewerSettings", _VIEWER),
     Command("serve players PLAYER ...", "", "serves models and versions of runs until its input ends",
-            "launcher.serve_players:serve_until_eof PlayersSettings"),
+            "launcher.serve_players:serve_until_eof PlayersSettings", prepare=_PLAYERS),
     Command("ask FEN", _PARTS, "ask a model for its move, and judge the answer",
             "launcher.ask:ask AskSettings", (*_VLLM, *_REWARD)),
     Command("score FEN RESPONSE", _PARTS, "score one answer, or a file of them",
@@ -197,7 +198,7 @@ COMMANDS = (
     Command("pipeline ACTION FILE", _RESULTS, "run the steps of a pipeline file that are not up to date",
             "launcher.pipeline.command:main PipelineSettings"),
     Command("evaluate PLAYER ...", _RESULTS, "evaluate models, runs and engines: positions, puzzles, matches",
-            "launcher.evaluate:evaluate EvaluateSettings", _ARENA),
+            "launcher.evaluate:evaluate EvaluateSettings", _ARENA, prepare=_PLAYERS),
     Command("plot RUN ...", _RESULTS, "draw the training curves of runs",
             "launcher.plots.command:plot PlotSettings", _ARENA),
     Command("compare RUN RUN ...", _RESULTS, "compare runs: curves, and means of the last steps",

@@ -28,6 +28,8 @@ PLACES = {
     "trainer.recorded": "the record names the version, no server was told",
     "trainer.published": "the servers were told, nothing is reported",
     "trainer.reported": "the step is in the metrics, old versions are not deleted",
+    "rollouts.played": "a round of turns is made, and not stored",
+    "rollouts.stored": "it is stored, and the next round is not begun",
     "rollouts.generated": "a group is made, and not published",
     "rollouts.published": "it is published, and this process still holds its position",
     "archive.written": "a file is written, its entries not acknowledged",

@@ -68,6 +68,11 @@ ROLLOUT_LEAD = Gauge(
 )
 ROLLOUT_GROUPS = Counter("rookery_rollout_groups_total", "Groups by result", ["result"])
 ROLLOUT_TOKENS = Counter("rookery_rollout_tokens_total", "Completion tokens generated")
+ROLLOUT_TURNS = Counter(
+    "rookery_rollout_turns_total",
+    "Turns after the first, by the row that they are in",
+    ["row"],
+)
 ROLLOUT_GENERATION_S = Histogram(
     "rookery_rollout_generation_seconds", "One group of completions", buckets=_SLOW_S
 )
@@ -94,6 +99,9 @@ SERVER_BEHIND = Gauge(
 )
 TRAINER_STEP_S = Histogram(
     "rookery_trainer_step_seconds", "Training step by phase", ["phase"], buckets=_SLOW_S
+)
+TRAINER_STALE_TURNS = Counter(
+    "rookery_trainer_stale_turns_total", "Turns without loss because they are too old"
 )
 TRAINER_GROUPS = Counter("rookery_trainer_groups_total", "Groups settled", ["result"])
 TRAINER_TOKENS = Counter("rookery_trainer_tokens_total", "Completion tokens trained on")

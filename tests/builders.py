@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import chess
 
@@ -17,6 +19,7 @@ from rookery.trace import (
     Sampling,
     Trace,
     TraceGroup,
+    Turn,
     Verdict,
 )
 
@@ -74,7 +77,7 @@ def generated(streams: RunStreams, count: int) -> list[Entry]:
 def group(number: int, *, run: str = "test", version: int = 0) -> TraceGroup:
     """A group of one answer. The same number gives the same group."""
     verdict = Verdict(-0.5, Outcome.LEGAL, "test-1")
-    trace = Trace(f"g{number}-0", Completion("e4", (1,), (-0.5,), "stop", 1), verdict)
+    trace = Trace(f"g{number}-0", (Turn(Completion("e4", (1,), (-0.5,), "stop", 1), verdict),))
     return TraceGroup(
         id=f"g{number}",
         run=run,
@@ -87,3 +90,8 @@ def group(number: int, *, run: str = "test", version: int = 0) -> TraceGroup:
         traces=(trace,),
         created_at=1.0,
     )
+
+
+def changed(trace: Trace, **fields: Any) -> Trace:
+    """The trace with other `fields` of its last turn."""
+    return replace(trace, turns=(*trace.turns[:-1], replace(trace.turns[-1], **fields)))

@@ -1,8 +1,8 @@
 """The real neighbours of the tests: found or started here, never faked.
 
 A test names what it needs with a marker (`stockfish`, `fairy`, `redis`, `vllm`, `torch`, `prometheus`,
-`compose`, `docker`, `helm`, `ray`, `chromium`, `shared_data`, `smollm2`) or by asking for the fixture of that
-name. A test whose needs are missing is skipped and says why; if `ROOKERY_REQUIRE` lists them
+`compose`, `docker`, `helm`, `ray`, `chromium`, `shared_data`, `smollm2`, `uv`) or by asking for the fixture
+of that name. A test whose needs are missing is skipped and says why; if `ROOKERY_REQUIRE` lists them
 (comma-separated, or `all`), it fails.
 """
 
@@ -46,7 +46,7 @@ os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Pa
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-REDIS_START_S = 10.0
+REDIS_START_S = 60.0
 
 # No test asserts wall-clock time, hypothesis' own limit included: machines are shared.
 settings.register_profile("rookery", deadline=None)

@@ -46,7 +46,7 @@ def started(
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, stop)
-        process.wait(60)
+        process.wait(120)
 
 
 @contextmanager

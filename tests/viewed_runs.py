@@ -24,6 +24,7 @@ from rookery.trace import (
     Sampling,
     Trace,
     TraceGroup,
+    Turn,
     Verdict,
 )
 
@@ -82,25 +83,29 @@ def _trace(id: str, board: chess.Board, rng: random.Random) -> Trace:
     )
     best = Move(moves[0].uci(), board.san(moves[0]))
     if rng.random() < 0.2:
-        return Trace(id, completion, verdict_without_move(best))
+        return Trace(id, (Turn(completion, verdict_without_move(best)),))
     regret = rng.choice([0.0, 0.05, 0.2, 0.4])
     move = Move(named[0].uci(), board.san(named[0]))
     return Trace(
         id,
-        completion,
-        Verdict(
-            0.0 - regret,
-            Outcome.LEGAL,
-            REWARD_VERSION,
-            move,
-            best,
-            0.6,
-            0.6 - regret,
-            regret,
-            Evaluation(cp=110),
-            Evaluation(cp=10),
-            {"delta": 0.0 - regret},
-            EngineStamp("Stockfish 15.1", 2000),
+        (
+            Turn(
+                completion,
+                Verdict(
+                    0.0 - regret,
+                    Outcome.LEGAL,
+                    REWARD_VERSION,
+                    move,
+                    best,
+                    0.6,
+                    0.6 - regret,
+                    regret,
+                    Evaluation(cp=110),
+                    Evaluation(cp=10),
+                    {"delta": 0.0 - regret},
+                    EngineStamp("Stockfish 15.1", 2000),
+                ),
+            ),
         ),
     )
 
@@ -117,8 +122,12 @@ def hostile_group(run: str) -> TraceGroup:
     traces = tuple(
         Trace(
             f"hostile-{name}",
-            Completion(f"<think>{text}</think>", (5, 6), (-0.1, -2.0), "stop", 1),
-            verdict_without_move(Move("f3e5", "Nxe5")),
+            (
+                Turn(
+                    Completion(f"<think>{text}</think>", (5, 6), (-0.1, -2.0), "stop", 1),
+                    verdict_without_move(Move("f3e5", "Nxe5")),
+                ),
+            ),
         )
         for name, text in HOSTILE.items()
     )

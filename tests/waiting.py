@@ -39,7 +39,7 @@ def wait_for(
 def until(
     condition: Callable[[], T],
     *,
-    within_s: float = 60.0,
+    within_s: float = 240.0,
     every_s: float = 0.02,
     of: Process | None = None,
     log: Path | Callable[[], str] | None = None,
@@ -57,7 +57,7 @@ def until(
 
 
 async def eventually(
-    condition: Callable[[], T | Awaitable[T]], *, within_s: float = 60.0, every_s: float = 0.01
+    condition: Callable[[], T | Awaitable[T]], *, within_s: float = 240.0, every_s: float = 0.01
 ) -> T:
     """The same in an event loop; `condition` may be a coroutine function."""
     deadline = time.monotonic() + within_s

@@ -17,8 +17,9 @@ import chess.pgn
 from pydantic import TypeAdapter, ValidationError
 
 from arena.answer_store import open_append_only
-from arena.matches.game import ADJUDICATION, ILLEGAL_MOVE, PLY_LIMIT, Game, Turn
+from arena.matches.game import Game, Turn
 from rookery.errors import InvalidInput, validation_message
+from rookery.games import ADJUDICATION, ILLEGAL_MOVE, PLY_LIMIT
 from rookery.trace import Outcome
 
 _GAME = TypeAdapter(Game)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import chess
 
-from arena.matches.game import PLY_LIMIT, Game, Rules
+from arena.matches.game import Game
+from rookery.games import PLY_LIMIT, Rules
 from rookery.trace import Outcome
 
 RULES = Rules(illegal="retry:2", max_plies=200, claim_draws=False)

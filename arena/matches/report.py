@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from arena.matches.game import ILLEGAL_MOVE, Game, Rules
+from arena.matches.game import Game
 from arena.matches.tournament import Unplayed
 from arena.players.player import Player
 from arena.strength.fit import Ratings
 from arena.strength.pentanomial import Elo, Pentanomial
 from arena.strength.sprt import Sprt
+from rookery.games import ILLEGAL_MOVE, Rules
 from rookery.intervals import estimate_text
 from rookery.trace import Outcome
 

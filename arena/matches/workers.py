@@ -10,10 +10,11 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, TypeAlias
 
-from arena.matches.game import Fixture, Game, Play, Rules, play
+from arena.matches.game import Fixture, Game, Play, play
 from arena.players.player import Player
 from arena.players.spec import make_player
 from rookery.errors import InvalidInput, SetupError
+from rookery.games import Rules
 from rookery.processes.workers import Workers, kept
 
 Cast: TypeAlias = tuple[dict[str, Player], Player | None]

@@ -25,7 +25,8 @@ LICHESS_LEVELS: tuple[tuple[int, int], ...] = (
 """Skill and depth of Lichess's levels 1 to 8 (lichess-org/fishnet, src/api.rs). Lichess also limits the time,
 which would make the strength depend on the machine."""
 
-START_S = 30.0
+START_S = 120.0
+"""Time limit from the start of an engine to its options. Loading the network takes long on a busy machine."""
 MOVE_S = 600.0
 """An engine that takes longer over one move is counted as hung."""
 
@@ -98,7 +99,7 @@ class EnginePlayer:
             except (chess.engine.EngineError, TimeoutError) as error:
                 await process.kill()
                 raise EngineFault(
-                    f"{self.name} over {board.fen()!r}: {error or 'no move in time'}"
+                    f"{self.name} over {board.fen()!r}: {str(error) or 'no move in time'}"
                 ) from error
             except BaseException:
                 await process.kill()
@@ -128,7 +129,7 @@ class EnginePlayer:
                 await process.protocol.configure(self._options)
         except (chess.engine.EngineError, TimeoutError) as error:
             await process.kill()
-            raise EngineFault(f"engine {path!r} does not start: {error or 'no uciok in time'}") from error
+            raise EngineFault(f"engine {path!r} does not start: {_reason(error)}") from error
         except BaseException:
             await process.kill()
             raise
@@ -178,7 +179,11 @@ def inspect(path: Path) -> Binary:
         with chess.engine.SimpleEngine.popen_uci(str(path), timeout=START_S, setpgrp=True) as engine:
             return Binary(path, engine.id.get("name", path.name), dict(engine.options))
     except (OSError, chess.engine.EngineError, TimeoutError) as error:
-        raise SetupError(f"{str(path)!r} is not a UCI engine: {error or type(error).__name__}") from error
+        raise SetupError(f"{str(path)!r} is not a UCI engine: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or f"no uciok in {START_S:g} s"  # a TimeoutError says nothing
 
 
 def find_binary(path: Path | None, *, setting: str = "path=", engine: str = "stockfish") -> Binary:

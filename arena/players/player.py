@@ -8,6 +8,7 @@ from typing import Protocol
 import chess
 import chess.engine
 
+from rookery.games import random_move
 from rookery.trace import Outcome
 
 
@@ -106,12 +107,3 @@ class EpsilonRandomPlayer:
 
     async def close(self) -> None:
         await self.player.close()
-
-
-def random_move(board: chess.Board, *, seed: int) -> chess.Move:
-    """A legal move, drawn uniformly. The same position and seed give the same move.
-
-    >>> random_move(chess.Board(), seed=1).uci()
-    'b2b3'
-    """
-    return random.Random(seed).choice(sorted(board.legal_moves, key=chess.Move.uci))

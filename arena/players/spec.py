@@ -4,6 +4,7 @@ A spec is a kind and its options, separated by commas. Each kind is a class belo
 options. `model:` and `run:` players need a server, which `rookery evaluate` and `rookery uci` start.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from pathlib import Path
@@ -18,32 +19,52 @@ from arena.players.player import EpsilonRandomPlayer, FirstLegalPlayer, Player, 
 from arena.players.selection import Rule, SelectingPlayer
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
-from rookery.errors import InvalidInput, RookeryError
+from rookery.errors import RookeryError, SetupError
 from rookery.prompt import StyleName
+from rookery.settings import Settings
 from rookery.trace import Sampling
 
 _ENGINE_OPTION = "option."
 _NEEDS_SERVER = ("model:", "run:")
+PLAYER_SETTINGS = ("player", "players", "specs", "opponent", "referee")
+"""The settings of commands that name players. What they name is checked by `check_players`."""
+
 _OMITTED = "(seed|temperature|top_p|max_tokens)"
 """A field of a request that a player may leave out."""
 
 
-def make_player(spec: str) -> Player:
-    """The player that `spec` describes. Raises `InvalidInput` if there is no such kind or option, or a wrong
-    value; `SetupError` if an engine or an API key is missing. Both quote the spec."""
+def make_player(spec: str, *, served: bool = False) -> Player:
+    """The player that `spec` describes. Nothing is started. `served`: a server will be started for a `model:`
+    or a `run:`, whose options alone are read. Raises `SetupError` if there is no such kind or option, a value
+    is wrong, or an engine or an API key is missing; it quotes the spec."""
     head, *parts = spec.split(",")
     is_address = head.startswith(("http://", "https://"))
     kind, separator, place = ("http", ":", head) if is_address else head.partition(":")
     try:
-        if kind + separator in _NEEDS_SERVER:
-            raise InvalidInput("it needs a server: `rookery evaluate` and `rookery uci` start one")
+        if kind + separator in _NEEDS_SERVER and place:
+            if not served:
+                raise SetupError("it needs a server: `rookery evaluate` and `rookery uci` start one")
+            kind, place = "http", "http://served#model"
         if kind not in KINDS or bool(separator) != KINDS[kind].has_place:
-            raise InvalidInput(f"no such kind of player: choose from {', '.join(_FORMS)}")
+            raise SetupError(f"no such kind of player: choose from {', '.join(_FORMS)}")
         return KINDS[kind].model_validate({"spec": spec, "place": place, **_options(parts)}).player()
     except ValidationError as error:
-        raise InvalidInput(f"player {spec!r}: {_readable(error)}") from error
+        raise SetupError(f"player {spec!r}: {_readable(error)}") from error
     except RookeryError as error:
-        raise type(error)(f"player {spec!r}: {error}") from error
+        raise SetupError(f"player {spec!r}: {error}") from error
+
+
+def check_players(settings: Settings) -> None:
+    """Makes the players that the settings of a command name, before it does anything. Raises `SetupError` as
+    `make_player` does."""
+    values = [getattr(settings, name, ()) or () for name in PLAYER_SETTINGS]
+    specs = [spec for value in values for spec in ((value,) if isinstance(value, str) else value)]
+
+    async def make() -> None:
+        for spec in specs:
+            await make_player(spec, served=True).close()
+
+    asyncio.run(make())
 
 
 def _options(parts: list[str]) -> dict[str, Any]:
@@ -52,9 +73,9 @@ def _options(parts: list[str]) -> dict[str, Any]:
     for part in parts:
         key, equals, value = part.partition("=")
         if not (key and equals) or key in ("spec", "place", "option") or "_" in key.partition(".")[0]:
-            raise InvalidInput(f"{part!r} is not NAME=VALUE")
+            raise SetupError(f"{part!r} is not NAME=VALUE")
         if key in options or key.removeprefix(_ENGINE_OPTION) in engine_options:
-            raise InvalidInput(f"{key!r} is given twice")
+            raise SetupError(f"{key!r} is given twice")
         if key.startswith(_ENGINE_OPTION):
             engine_options[key.removeprefix(_ENGINE_OPTION)] = value
         else:
@@ -117,7 +138,7 @@ class _Limited(_Spec):
     @property
     def limit(self) -> chess.engine.Limit:
         if not (self.nodes or self.depth or self.movetime):
-            raise InvalidInput("nodes= is missing (or depth=, or movetime= in milliseconds)")
+            raise SetupError("nodes= is missing (or depth=, or movetime= in milliseconds)")
         return chess.engine.Limit(
             nodes=self.nodes, depth=self.depth, time=self.movetime and self.movetime / 1000
         )
@@ -131,7 +152,7 @@ class _Stockfish(_Limited):
 
     def player(self) -> Player:
         if self.skill is not None and self.elo is not None:
-            raise InvalidInput("skill= and elo= exclude each other: both set Stockfish's skill")
+            raise SetupError("skill= and elo= exclude each other: both set Stockfish's skill")
         options: dict[str, chess.engine.ConfigValue] = {"Threads": 1, "Hash": self.hash}
         if self.skill is not None:
             options["Skill Level"] = self.skill
@@ -213,7 +234,7 @@ class _Http(_Spec):
     def player(self) -> Player:
         url, _, model = self.place.partition("#")
         if not model:
-            raise InvalidInput("the model's name is missing: http://HOST:PORT#MODEL")
+            raise SetupError("the model's name is missing: http://HOST:PORT#MODEL")
         fields = {"max_tokens": self.tokens_field} if self.tokens_field != "max_tokens" else {}
         fields |= dict.fromkeys(filter(None, self.omit.split("+")), "")
         # Our certificates, which are not secret, but the player's own key: the server may be anybody's.
@@ -234,7 +255,7 @@ class _Http(_Spec):
         rules: dict[Rule, int | None] = {"vote": self.vote, "verify": self.verify, "best-of": self.best_of}
         given = {rule: answers for rule, answers in rules.items() if answers is not None}
         if len(given) > 1:
-            raise InvalidInput(f"{'= and '.join(given)}= exclude each other")
+            raise SetupError(f"{'= and '.join(given)}= exclude each other")
         for rule, answers in given.items():
             sampling = replace(player.sampling, temperature=self.temperature or 1.0)
             return SelectingPlayer(**{**vars(player), "sampling": sampling}, rule=rule, answers=answers)

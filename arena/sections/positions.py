@@ -31,7 +31,7 @@ from arena.measures import (
 from arena.pieces import BEST, RANDOM, piece_table
 from arena.players.player import Player
 from arena.stats import Ratio
-from arena.tables import Metric, Section, Table, compared
+from arena.tables import METRICS, Metric, Section, Table, compared
 from rookery.formats import FORMATS
 from rookery.prompt import LINES, STATE_TASK, mirrored_move, render
 from rookery.trace import Position
@@ -47,14 +47,9 @@ AnswersByVariant = Mapping[str, Sequence[Answers]]
 Measured = list[tuple[Metric, Mapping[str, Ratio]]]
 """The rows of a table, with a ratio for each player."""
 
+_METRICS = METRICS["positions"]
 _ILLEGAL_SHARE = 0.1
 """The share of `A:` questions whose move is not legal."""
-
-_CONSISTENT = Metric(
-    "mirror_consistency", "Same move as other colour", "greedy, board mirrored; where either answer is legal"
-)
-_LISTED = Metric("legal_rate_listed", "Legal, moves listed", "greedy, the prompt lists the legal moves")
-_UNLISTED = Metric("legal_rate_unlisted", "Legal, moves not listed", "greedy, the prompt does not list them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +117,15 @@ class Positions:
         ]
         player_answers = {name: move_answers[name] for name in players}
         rows.append((BOTH_LEGAL, both_legal(player_answers)))
-        for metric, variant in ((_LISTED, LISTED), (_UNLISTED, UNLISTED)):
+        for variant in (LISTED, UNLISTED):
+            metric = _METRICS[f"legal_rate_{variant}"]
             rows.append((metric, _ratios(mean(legal), _answers_to(answers, variant))))
-        rows.append((_CONSISTENT, {name: _consistency(variants) for name, variants in answers.items()}))
+        rows.append(
+            (
+                _METRICS["mirror_consistency"],
+                {name: _consistency(variants) for name, variants in answers.items()},
+            )
+        )
         tables = [
             table("metrics", "All positions", rows),
             table("parts", "Parts of the positions", self._parts(move_answers, player_answers)),
@@ -152,10 +153,8 @@ class Positions:
     ) -> Measured:
         answers = next(iter(move_answers.values()))
         measured = {
-            Metric("legal_rate", "Legal moves"): _ratios(mean(legal, sampled), move_answers),
-            Metric("regret_legal", "Regret, legal", "", "number", "lower"): _ratios(
-                mean(regret, sampled, where=legal), move_answers
-            ),
+            _METRICS["legal_rate"]: _ratios(mean(legal, sampled), move_answers),
+            _METRICS["regret_legal"]: _ratios(mean(regret, sampled, where=legal), move_answers),
             BOTH_LEGAL: both_legal(player_answers),
         }
         return [
@@ -237,17 +236,17 @@ def _mover_move(answers: Answers) -> str | None:
 
 
 def _by_style(answers: Mapping[str, AnswersByVariant]) -> Measured:
-    measured: dict[Metric, Measure] = {
-        Metric("legal_rate_greedy", "legal"): mean(legal),
-        Metric("action_accuracy_greedy", "best move"): mean(best),
-        Metric("regret_legal_greedy", "regret", "", "number", "lower"): mean(regret, where=legal),
-        Metric("box_rate_greedy", "readable"): mean(readable),
+    measured: dict[str, Measure] = {
+        "legal_rate_greedy": mean(legal),
+        "action_accuracy_greedy": mean(best),
+        "regret_legal_greedy": mean(regret, where=legal),
+        "box_rate_greedy": mean(readable),
     }
     return [
         (
-            replace(metric, name=f"{form}/{metric.name}", title=f"{form}: {metric.title}"),
-            _ratios(measure, _answers_to(answers, form)),
+            replace(metric, name=f"{form}/{name}", title=f"{form}: {metric.title}"),
+            _ratios(measured[name], _answers_to(answers, form)),
         )
         for form in FORMATS
-        for metric, measure in measured.items()
+        for name, metric in METRICS["styles"].items()
     ]

@@ -21,7 +21,7 @@ from arena.asking import Asker
 from arena.players.player import Player
 from arena.stats import Estimate, Ratio
 from arena.strength.pentanomial import ELO, expected_score
-from arena.tables import Cell, Metric, Row, Section, Table, compared
+from arena.tables import METRICS, Cell, Metric, Row, Section, Table, compared
 from rookery.encoding import encoding_of
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
@@ -82,10 +82,7 @@ BIN = 200
 LEAST = 5
 """A theme with fewer puzzles has no row."""
 
-_SOLVED = Metric("solved", "Solved", "all moves right")
-_FIRST = Metric("first_move", "First move right")
-_LEGAL = Metric("legal", "Legal moves", "share of the moves asked for")
-_RATING = Metric("rating", "Puzzle rating", "the likeliest, from the puzzles solved and failed", "whole")
+_RATING, _SOLVED, _FIRST, _LEGAL = METRICS["puzzles"].values()
 _NOTE = "All moves of the solver must be the solution's; a move that mates is always right."
 
 

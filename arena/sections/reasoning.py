@@ -10,7 +10,7 @@ from types import MappingProxyType
 from arena.answers import Answer, Answers, read_claims
 from arena.measures import greedy, legal, mean, regret, sampled
 from arena.stats import Ratio
-from arena.tables import Metric, Section, Table, compared
+from arena.tables import METRICS, Section, Table, compared
 from commentary import Reading
 from rookery.answers import reasoning_of
 from rookery.candidates import distinct
@@ -38,9 +38,13 @@ def reasoning_section(
 ) -> Section:
     """The tables of `sides`: the answers of each language model to the same positions. `without` has the
     answers of those that were also asked to answer without reasoning."""
+    metrics = METRICS["reasoning"]
     rows = [
-        (metric, {name: mean(value, lambda answers: answers.every)(side) for name, side in sides.items()})
-        for metric, value in _ANSWER_METRICS.items()
+        (
+            metrics[key],
+            {name: mean(value, lambda answers: answers.every)(side) for name, side in sides.items()},
+        )
+        for key, value in _ANSWER_METRICS.items()
     ]
     readings = {
         name: [
@@ -51,22 +55,22 @@ def reasoning_section(
     }
     rows += [
         (
-            metric,
+            metrics[key],
             {
                 name: Ratio.of([sum(map(part, row)) for row in side], [sum(map(whole, row)) for row in side])
                 for name, side in readings.items()
             },
         )
-        for metric, (part, whole) in _READING_METRICS.items()
+        for key, (part, whole) in _READING_METRICS.items()
     ]
     rows += [
-        (metric, {name: mean(distinct_share, of)(side) for name, side in sides.items()})
-        for metric, of in _REPETITION_METRICS.items()
+        (metrics[key], {name: mean(distinct_share, of)(side) for name, side in sides.items()})
+        for key, of in _REPETITION_METRICS.items()
     ]
     gains = {n: [_regrets(*pair) for pair in zip(sides[n], side, strict=True)] for n, side in without.items()}
     gain_rows = [
-        (metric, {name: _weighted_mean(regrets, weights) for name, regrets in gains.items()})
-        for metric, weights in _GAINS.items()
+        (metrics[key], {name: _weighted_mean(regrets, weights) for name, regrets in gains.items()})
+        for key, weights in _GAINS.items()
     ]
     tables = [
         Table("metrics", "Reasoning", compared(rows, players=players, seed=seed)),
@@ -96,11 +100,11 @@ def _weighted_mean(
 
 
 _GAINS = {
-    Metric("regret_boxed", "Move in the box", "regret", "number", "lower"): (1, 0, 0),
-    Metric("regret_first", "First candidate", "regret", "number", "lower"): (0, 1, 0),
-    Metric("regret_without", "Without reasoning", "regret", "number", "lower"): (0, 0, 1),
-    Metric("gain_over_first", "Gain over the first candidate", "regret saved", "number"): (-1, 1, 0),
-    Metric("gain_over_none", "Gain over no reasoning", "regret saved", "number"): (-1, 0, 1),
+    "regret_boxed": (1, 0, 0),
+    "regret_first": (0, 1, 0),
+    "regret_without": (0, 0, 1),
+    "gain_over_first": (-1, 1, 0),
+    "gain_over_none": (-1, 0, 1),
 }
 """Each metric of the second table with its weights of the three regrets."""
 
@@ -137,43 +141,25 @@ def distinct_share(answer: Answer) -> float | None:
     return len(distinct(answer.candidates)) / len(answer.candidates) if answer.candidates else None
 
 
-_ANSWER_METRICS = {
-    Metric(
-        "with_reasoning", "With reasoning", "share of answers with text before the box", better="neither"
-    ): lambda a: float(bool(_reasoning_text(a))),
-    Metric("tokens", "Tokens", "of an answer", "count", "neither"): lambda a: float(a.tokens),
-    Metric("characters", "Characters", "of the reasoning", "count", "neither"): lambda a: float(
-        len(_reasoning_text(a))
-    ),
-    Metric("candidates", "Candidates", "moves named in an answer", "count", "neither"): lambda a: float(
-        len(a.candidates)
-    ),
-    Metric(
-        "move_among_candidates", "Move is a candidate", "of legal answers with candidates"
-    ): _move_is_candidate,
-    Metric(
-        "move_is_first", "Move is the first candidate", "or has the highest evaluation", better="neither"
-    ): _move_is_first,
+_ANSWER_METRICS: Mapping[str, Callable[[Answer], float | None]] = {
+    "with_reasoning": lambda answer: float(bool(_reasoning_text(answer))),
+    "tokens": lambda answer: float(answer.tokens),
+    "characters": lambda answer: float(len(_reasoning_text(answer))),
+    "candidates": lambda answer: float(len(answer.candidates)),
+    "move_among_candidates": _move_is_candidate,
+    "move_is_first": _move_is_first,
 }
 """Each metric with its value for one answer; None if the answer does not count."""
 
-_READING_METRICS: Mapping[Metric, tuple[Callable[[Reading], int], Callable[[Reading], int]]] = {
-    Metric(
-        "sentences_read", "Sentences read", "share of the sentences that are understood", better="neither"
-    ): (lambda reading: len(reading.sentences) - len(reading.unread), lambda reading: len(reading.sentences)),
-    Metric("claims", "Claims", "checked on the board, in a text", "count", "neither"): (
-        _checked_claims,
-        lambda _: 1,
+_READING_METRICS: Mapping[str, tuple[Callable[[Reading], int], Callable[[Reading], int]]] = {
+    "sentences_read": (
+        lambda reading: len(reading.sentences) - len(reading.unread),
+        lambda reading: len(reading.sentences),
     ),
-    Metric("claims_true", "Claims that are true", "of those checked on the board"): (
-        _true_claims,
-        _checked_claims,
-    ),
+    "claims": (_checked_claims, lambda _: 1),
+    "claims_true": (_true_claims, _checked_claims),
 }
 """Each metric as a ratio of two sums over the texts that were read."""
-_NO_REPETITION = "share of the moves named that are no repetition"
-_REPETITION_METRICS = {
-    Metric("distinct_candidates", "Distinct candidates", _NO_REPETITION): sampled,
-    Metric("distinct_candidates_greedy", "Distinct candidates, greedy", _NO_REPETITION): greedy,
-}
+
+_REPETITION_METRICS = {"distinct_candidates": sampled, "distinct_candidates_greedy": greedy}
 """The metrics of repetition, with the answers that they are over."""

@@ -14,15 +14,19 @@ from arena.players.player import Player
 from arena.uci.engine import UciEngine
 from rookery.config.arena import UciSettings
 from rookery.errors import SetupError
+from rookery.hub import local_model
 from rookery.masking import printable
+from rookery.remote import is_url, run_version
 
 _IN, _OUT = 0, 1
 _SERVED = ("model:", "run:")
 
 
 async def run(settings: UciSettings) -> None:
-    """Answers commands until `quit` or the end of the input. Raises `RookeryError` if the player could not be
-    opened."""
+    """Answers commands until `quit` or the end of the input. Raises `SetupError` before it reads any if this
+    machine is to serve a model or run that it has not; `RookeryError` if the player could not be opened."""
+    if settings.server_command == UciSettings.model_fields["server_command"].default:
+        _find(settings.spec.partition(",")[0])
     lines: asyncio.Queue[str | None] = asyncio.Queue()
     _read_lines(lines)
     server = Server(settings)
@@ -32,6 +36,19 @@ async def run(settings: UciSettings) -> None:
         await engine.run(lines.get)
     finally:
         server.close()
+
+
+def _find(player: str) -> None:
+    kind, _, place = player.partition(":")
+    if is_url(place):
+        return  # it is downloaded when the player is opened
+    try:
+        if kind == "model":
+            local_model(place)
+        elif kind == "run":
+            run_version(place)
+    except SetupError as error:
+        raise SetupError(f"player {player!r}: {error}") from error
 
 
 def player_name(spec: str) -> str:

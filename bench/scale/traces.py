@@ -33,6 +33,7 @@ from rookery.trace import (
     Sampling,
     Trace,
     TraceGroup,
+    Turn,
     Verdict,
 )
 
@@ -119,7 +120,7 @@ def group_of(tokens: int) -> TraceGroup:
         text = "".join(rng.choice("abcdefgh ") for _ in range(4 * tokens))
         logprobs = tuple(-rng.random() for _ in ids)
         completion = Completion(text, ids, logprobs, "stop", number)
-        traces.append(Trace(f"g-{number}", completion, replace(verdict, reward=-rng.random())))
+        traces.append(Trace(f"g-{number}", (Turn(completion, replace(verdict, reward=-rng.random())),)))
     prompt = render(position, style="fen-legal-san")
     version = PolicyVersion(7, "0" * 64)
     prompt_ids = tuple(rng.randrange(151_936) for _ in range(200))

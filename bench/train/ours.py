@@ -20,6 +20,7 @@ from rookery.trace import (
     Sampling,
     Trace,
     TraceGroup,
+    Turn,
     Verdict,
 )
 
@@ -119,12 +120,16 @@ def run_sft(work: Work, chats: Path) -> Measured:
 def trace_group(work: Work, number: int, made: dict[str, object]) -> TraceGroup:
     """A group of `Work.step_groups` as the trainer takes it."""
     fen = "8/8/8/8/8/8/8/8 w - - 0 1"
-    completions: list[dict[str, object]] = made["completions"]  # type: ignore[assignment]
+    completions: list[dict[str, Any]] = made["completions"]  # type: ignore[assignment]
     traces = tuple(
         Trace(
             f"{number}-{slot}",
-            Completion("", tuple(one["ids"]), tuple(one["logprobs"]), "stop", slot),  # type: ignore[arg-type]
-            Verdict(reward=float(one["reward"]), outcome=Outcome.LEGAL, reward_version="bench"),  # type: ignore[arg-type]
+            (
+                Turn(
+                    Completion("", tuple(one["ids"]), tuple(one["logprobs"]), "stop", slot),
+                    Verdict(reward=float(one["reward"]), outcome=Outcome.LEGAL, reward_version="bench"),
+                ),
+            ),
         )
         for slot, one in enumerate(completions)
     )

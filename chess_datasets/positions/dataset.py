@@ -50,7 +50,7 @@ NAMES: dict[Form, str] = {"pgn": "games.pgn", "json": "games.json", "moves": "mo
 def position_value(position: Position) -> dict[str, Any]:
     """A position as data sets and the service show it, without the task that a run assigns to it."""
     value = asdict(position)
-    del value["task"], value["move"], value["target"]
+    del value["task"], value["move"], value["target"], value["episode"]
     return value
 
 

@@ -15,13 +15,14 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from rookery.trace import Completion, EngineStamp, PolicyVersion, TraceGroup
+from rookery.trace import Completion, EngineStamp, PolicyVersion, TraceGroup, Turn
 
 _WIDTHS: Mapping[tuple[type, str], pa.DataType] = {
     # The same widths as on the wire: uint32 for token ids, float for log-probabilities.
     (Completion, "token_ids"): pa.list_(pa.uint32()),
     (Completion, "logprobs"): pa.list_(pa.float32()),
     (TraceGroup, "prompt_token_ids"): pa.list_(pa.uint32()),
+    (Turn, "prompt_token_ids"): pa.list_(pa.uint32()),
     (PolicyVersion, "number"): pa.uint64(),
     (EngineStamp, "nodes"): pa.uint64(),
 }

@@ -5,9 +5,9 @@ version is refused. Each record type declares its own `Kind`.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -35,6 +35,8 @@ class Kind(Generic[R]):
     version: int = 1
     rows: int = 8192
     """Rows per row group. Writers and readers hold one row group in memory."""
+    older: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
+    """The earlier versions that are read, each with what makes a row of this version from one of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,12 @@ def record_writer(
             _NOTES: json.dumps(dict(notes or {}), sort_keys=True),
         }
     )
-    with folder.write(name) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+    # Those of nested columns help no reader, and are a large part of a small file.
+    statistics = [field.name for field in schema if not pa.types.is_nested(field.type)]
+    with (
+        folder.write(name) as file,
+        pq.ParquetWriter(file, schema, compression="zstd", write_statistics=statistics) as writer,
+    ):
         records = RecordWriter(writer, kind, schema, file)
         yield records
         records.flush()
@@ -128,14 +135,15 @@ def read_values(folder: Folder, name: str, kind: Kind[R]) -> Iterator[dict[str, 
     with folder.read(name) as raw:
         file = open_parquet(raw, folder.place(name))
         description = _describe(file)
-        if (description.kind, description.version) != (kind.name, str(kind.version)):
+        known = {str(kind.version): lambda row: row, **kind.older}
+        if description.kind != kind.name or description.version not in known:
             raise InvalidInput(
                 f"{folder.place(name)!r} holds {description.kind!r} in version {description.version!r}: "
                 f"{kind.name!r} in version {str(kind.version)!r} is read here"
             )
         columns = [name for name in schema_of(kind.record).names if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=min(kind.rows, _ROWS), columns=columns):
-            yield from batch.to_pylist(maps_as_pydicts="strict")
+            yield from map(known[description.version], batch.to_pylist(maps_as_pydicts="strict"))
 
 
 _ROWS = 256

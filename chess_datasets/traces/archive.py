@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from heapq import merge
-from typing import Self
+from typing import Any, Self
 
 from chess_datasets.store.folders import Folder, WrittenFile
 from chess_datasets.store.parquet import SUFFIX, Kind, describe, read_records, read_rows, write_records
@@ -38,8 +38,17 @@ class ArchivedGroup(TraceGroup):
         return TraceGroup(**{field.name: getattr(self, field.name) for field in fields(TraceGroup)})
 
 
-GROUPS = Kind("groups", TraceGroup, version=TRACE_VERSION, rows=32)
-ARCHIVED = Kind("groups", ArchivedGroup, version=TRACE_VERSION, rows=32)
+def _with_turns(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of version 1, in which each trace was one turn."""
+    traces = [
+        {"id": trace["id"], "turns": [{key: trace[key] for key in ("completion", "verdict")}]}
+        for trace in row["traces"]
+    ]
+    return row | {"traces": traces}
+
+
+GROUPS = Kind("groups", TraceGroup, version=TRACE_VERSION, rows=32, older={"1": _with_turns})
+ARCHIVED = Kind("groups", ArchivedGroup, version=TRACE_VERSION, rows=32, older={"1": _with_turns})
 """The same kind with one more column. A reader of groups can read these files, too."""
 
 

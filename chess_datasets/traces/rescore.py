@@ -9,7 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ _NOISE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """One answer under both schemes."""
+    """One trace under both schemes: its return, and the outcome of its last turn."""
 
     group_id: str
     trace_id: str
@@ -47,9 +47,9 @@ RESCORED = Kind("rescored", Rescored)
 async def rescored(
     groups: Iterable[TraceGroup], scorer: Scorer, *, scheme: str, task: str = "", in_flight: int = 2048
 ) -> AsyncGenerator[tuple[TraceGroup, list[Verdict]]]:
-    """Yields each group with its new verdicts, in order. At most `in_flight` answers are scored at once.
-    Raises `InvalidInput` if the service refuses an answer, for example because the scheme does not exist;
-    `PeerFault` if the service does not answer."""
+    """Yields each group with the new verdicts of its turns, in order. At most `in_flight` answers are scored
+    at once. Raises `InvalidInput` if the service refuses an answer, for example because the scheme does not
+    exist; `PeerFault` if the service does not answer."""
     requests = (((number, group), list(_items(group, task))) for number, group in enumerate(groups))
     early: dict[int, tuple[TraceGroup, list[Verdict]]] = {}
     due = 0
@@ -65,23 +65,34 @@ def rescored_rows(group: TraceGroup, verdicts: Sequence[Verdict]) -> Iterator[Re
     """The answers of a group under both schemes. Raises `InvalidInput` if a reward of the archive is NaN or
     infinite, which would make every figure so."""
     for trace in group.traces:
-        if not math.isfinite(trace.verdict.reward):
+        if not math.isfinite(trace.reward):
             raise InvalidInput(
-                f"group {group.id!r}: reward {trace.verdict.reward} of trace {trace.id!r} is not finite"
+                f"group {group.id!r}: reward {trace.reward} of trace {trace.id!r} is not finite"
             )
-    before, after = group.rewards, [verdict.reward for verdict in verdicts]
+    group_after = with_verdicts(group, verdicts)
+    before, after = group.rewards, group_after.rewards
     advantages_before, advantages_after = (group_advantages(r, normalise=False) for r in (before, after))
     for index, trace in enumerate(group.traces):
         yield Rescored(
             group_id=group.id,
             trace_id=trace.id,
             policy=group.policy.number,
-            outcome=verdicts[index].outcome.value,
+            outcome=group_after.traces[index].verdict.outcome.value,
             reward_before=before[index],
             reward_after=after[index],
             advantage_before=advantages_before[index],
             advantage_after=advantages_after[index],
         )
+
+
+def with_verdicts(group: TraceGroup, verdicts: Sequence[Verdict]) -> TraceGroup:
+    """The group with other verdicts of the turns that have one, in their order."""
+    new = iter(verdicts)
+    traces = [
+        replace(t, turns=tuple(replace(turn, verdict=turn.verdict and next(new)) for turn in t.turns))
+        for t in group.traces
+    ]
+    return replace(group, traces=tuple(traces))
 
 
 class SchemeComparison:
@@ -96,9 +107,9 @@ class SchemeComparison:
     def add(self, group: TraceGroup, verdicts: Sequence[Verdict]) -> list[Rescored]:
         """Adds one group. Returns its answers under both schemes."""
         rows = list(rescored_rows(group, verdicts))
-        after = [verdict.reward for verdict in verdicts]
+        after = [row.reward_after for row in rows]
         self._uniform.append((zero_variance(group.rewards), zero_variance(after)))
-        self._versions["before"].update(trace.verdict.reward_version for trace in group.traces)
+        self._versions["before"].update(verdict.reward_version for verdict in group.verdicts)
         self._versions["after"].update(verdict.reward_version for verdict in verdicts)
         for row in rows:
             self._figures.extend((row.reward_before, row.reward_after))
@@ -139,10 +150,10 @@ class SchemeComparison:
 def _items(group: TraceGroup, task: str) -> Iterator[ScoreItem]:
     position, group_task = group.position, task_of(group.position, style=group.prompt.style)
     target = target_of(position, style=group.prompt.style)
-    for trace in group.traces:
-        completion = trace.completion
+    for turn in (turn for turn in group.turns if turn.verdict):
+        completion = turn.completion
         yield ScoreItem(
-            group.prompt.fen,
+            group.prompt_of(turn).fen,
             completion.text,
             truncated=completion.truncated,
             task=task or group_task,

@@ -11,6 +11,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, Validati
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
 
 from rookery.access import AccessSettings
+from rookery.episodes import EpisodeMix
 from rookery.remote import FolderOrUrl, PathsOrUrls
 from rookery.settings import Port, PresetSettings, RunSettings, Settings
 from rookery.trace import Split
@@ -77,6 +78,9 @@ class FeedSettings(PositionSettings, RunSettings, PresetSettings, AccessSettings
 
     task: Literal["move", "rookworld"] = "move"
     """Task of the positions: move, or rookworld for a mix of P: and A: lines."""
+    episode: EpisodeMix = "move"
+    """What is done with positions: `move`, `tools` or `game`, with options (`game,opponent=engine`), or a
+    mix by shares (`0.7*move + 0.3*game,plies=40`)."""
     sources: PathsOrUrls = SAMPLE
     """Files of games (.pgn, .zst, .gz, .bz2), folders, patterns or URLs, separated by commas. Or `generated`:
     positions of openings and random moves. Or, for rookworld, a file of P: and A: lines (.txt, .jsonl,

@@ -114,7 +114,7 @@ class SftSettings(FinetuneSettings, env_prefix="SFT_", help_group="sft"):
         "adapter": When("lora_rank", but=(0,)),
     }
 
-    adapter: str = ""
+    adapter: PathOrUrl = ""
     """Run of the same base whose adapter is trained further: a name, folder or URL, and the version after
     an @."""
     data: PathOrUrl

@@ -20,8 +20,9 @@ from rookery.engines.pipe import Pipe
 from rookery.errors import EngineFault, SetupError
 from rookery.uci import Analysis, Query, analysis_of
 
-START_S = 30.0
-"""Time limit from the start of the process to its first `bestmove`. Loading the network can take seconds."""
+START_S = 120.0
+"""Time limit from the start of the process to its first `bestmove`. Loading the network takes long on a
+busy machine."""
 
 AHEAD_S = 0.03
 """About how much work, in seconds, is written ahead: as long as Python may be busy with other things."""

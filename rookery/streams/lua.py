@@ -19,7 +19,16 @@ redis.call('HSET', KEYS[2], 'cursor', cursor)
 return cursor
 """
 
-PUBLISH_GROUP = """
+_FORGET_TURNS = """
+local function forget_turns(key, entry)
+  local round = 0
+  while redis.call('HDEL', key, entry .. '/' .. round) == 1 do round = round + 1 end
+end
+"""
+
+PUBLISH_GROUP = (
+    _FORGET_TURNS
+    + """
 -- The run's reward version of a task is that of the task's first group, until ARGV[9] accepts another one.
 local agreed = redis.call('HGET', KEYS[5], ARGV[7])
 if agreed and agreed ~= ARGV[8] and ARGV[9] ~= ARGV[8] then return agreed end
@@ -29,8 +38,27 @@ redis.call('XADD', KEYS[2], '*', 'id', ARGV[3], 'version', ARGV[4], 'reward', AR
   'schema', 'rookery.v1.TraceGroup', 'data', ARGV[6])
 redis.call('HINCRBY', KEYS[3], 'generated', 1)
 redis.call('HDEL', KEYS[4], ARGV[2])
+forget_turns(KEYS[6], ARGV[2])
 redis.call('HSET', KEYS[5], ARGV[7], ARGV[8])
 return 1
+"""
+)
+
+STORE_TURNS = """
+-- What is stored as a round of turns: ARGV[4], unless there is one. False if the position is not pending.
+if #redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then return false end
+local round = ARGV[2] .. '/' .. ARGV[3]
+redis.call('HSETNX', KEYS[2], round, ARGV[4])
+return redis.call('HGET', KEYS[2], round)
+"""
+
+READ_TURNS = """
+local rounds = {}
+repeat
+  local round = redis.call('HGET', KEYS[1], ARGV[1] .. '/' .. #rounds)
+  if round then table.insert(rounds, round) end
+until not round
+return rounds
 """
 
 COUNT_FAULT = """
@@ -60,6 +88,7 @@ end
 
 DEAD_LETTER = (
     _LEAVE
+    + _FORGET_TURNS
     + """
 if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
 local entry = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])
@@ -71,6 +100,7 @@ if not leave(ARGV[2]) then return 0 end
 redis.call('XADD', KEYS[6], 'MAXLEN', ARGV[5], '*', unpack(dead))
 redis.call('HINCRBY', KEYS[2], 'dead:' .. ARGV[3], 1)
 redis.call('HDEL', KEYS[7], ARGV[2])
+forget_turns(KEYS[8], ARGV[2])
 return 1
 """
 )

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import redis
 
-from rookery.codec import encode_group, encode_position
+from rookery.codec import decode_group, encode_group, encode_position
 from rookery.errors import Conflict, SetupError
 from rookery.prompt import task_of
 from rookery.streams import lua
@@ -146,6 +146,21 @@ class Positions(Stream):
         names = ("positions", "positions:faults")
         return int(self.redis.script(lua.COUNT_FAULT, names, self._group, entry_id))
 
+    def turns(self, entry_id: str) -> list[TraceGroup]:
+        """The rounds of turns that are stored of the episodes of a position: see `store_turns`."""
+        rounds = cast(list[bytes], self.redis.script(lua.READ_TURNS, ["positions:turns"], entry_id))
+        return [decode_group(data, in_progress=True) for data in rounds]
+
+    def store_turns(self, entry_id: str, turns: TraceGroup, *, number: int) -> bool:
+        """Stores one round of turns of a position's episodes, so that they go on from it after any end of
+        this process: the group with the new turns alone. Whoever is first stores a round, and all go on from
+        it. Returns False if other turns are stored. Nothing is stored of a position that is not pending."""
+        data = encode_group(turns)
+        stored = self.redis.script(
+            lua.STORE_TURNS, ("positions", "positions:turns"), self._group, entry_id, number, data
+        )
+        return stored is None or stored == data
+
 
 class Groups(Stream):
     """The groups for the trainer."""
@@ -163,7 +178,7 @@ class Groups(Stream):
         rewards = " ".join(f"{reward:.3f}" for reward in group.rewards)
         published = self.redis.script(
             lua.PUBLISH_GROUP,
-            ("positions", "traces", "counts", "positions:faults", "terms"),
+            ("positions", "traces", "counts", "positions:faults", "terms", "positions:turns"),
             *(_ROLLOUTS, entry_id, group.id, group.policy.number, rewards, encode_group(group)),
             *(_REWARD_VERSION + _task_name(group), version, accept),
         )

@@ -101,7 +101,7 @@ class Stream:
 
     def dead_letter(self, entry_id: str, *, reason: str) -> None:
         """Moves a held entry to `dead`, with the reason. `dead` keeps the newest `DEAD_LIMIT` entries."""
-        names = [*shared_keys(self._name), "dead", f"{self._name}:faults"]
+        names = [*shared_keys(self._name), "dead", f"{self._name}:faults", f"{self._name}:turns"]
         values = (self._group, entry_id, self._name, reason, DEAD_LIMIT)
         self.redis.script(lua.DEAD_LETTER, names, *values)
         logger.error("dead-lettered entry %s of %s: %s", entry_id, self._name, reason)

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19rookery/v1/position.proto\x12\nrookery.v1\"\xef\x01\n\x08Position\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03\x66\x65n\x18\x02 \x01(\t\x12\x0b\n\x03ply\x18\x03 \x01(\r\x12 \n\x05phase\x18\x04 \x01(\x0e\x32\x11.rookery.v1.Phase\x12\x0f\n\x07game_id\x18\x05 \x01(\t\x12\x12\n\nlast_moves\x18\x06 \x03(\t\x12\x16\n\twhite_elo\x18\x07 \x01(\rH\x00\x88\x01\x01\x12\x16\n\tblack_elo\x18\x08 \x01(\rH\x01\x88\x01\x01\x12\x0c\n\x04task\x18\t \x01(\t\x12\x0c\n\x04move\x18\n \x01(\t\x12\x0e\n\x06target\x18\x0b \x01(\tB\x0c\n\n_white_eloB\x0c\n\n_black_elo*Z\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x11\n\rPHASE_OPENING\x10\x01\x12\x14\n\x10PHASE_MIDDLEGAME\x10\x02\x12\x11\n\rPHASE_ENDGAME\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19rookery/v1/position.proto\x12\nrookery.v1\"\x80\x02\n\x08Position\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03\x66\x65n\x18\x02 \x01(\t\x12\x0b\n\x03ply\x18\x03 \x01(\r\x12 \n\x05phase\x18\x04 \x01(\x0e\x32\x11.rookery.v1.Phase\x12\x0f\n\x07game_id\x18\x05 \x01(\t\x12\x12\n\nlast_moves\x18\x06 \x03(\t\x12\x16\n\twhite_elo\x18\x07 \x01(\rH\x00\x88\x01\x01\x12\x16\n\tblack_elo\x18\x08 \x01(\rH\x01\x88\x01\x01\x12\x0c\n\x04task\x18\t \x01(\t\x12\x0c\n\x04move\x18\n \x01(\t\x12\x0e\n\x06target\x18\x0b \x01(\t\x12\x0f\n\x07\x65pisode\x18\x0c \x01(\tB\x0c\n\n_white_eloB\x0c\n\n_black_elo*Z\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x11\n\rPHASE_OPENING\x10\x01\x12\x14\n\x10PHASE_MIDDLEGAME\x10\x02\x12\x11\n\rPHASE_ENDGAME\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rookery.v1.position_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PHASE']._serialized_start=283
-  _globals['_PHASE']._serialized_end=373
+  _globals['_PHASE']._serialized_start=300
+  _globals['_PHASE']._serialized_end=390
   _globals['_POSITION']._serialized_start=42
-  _globals['_POSITION']._serialized_end=281
+  _globals['_POSITION']._serialized_end=298
 # @@protoc_insertion_point(module_scope)

@@ -19,7 +19,7 @@ PHASE_MIDDLEGAME: Phase
 PHASE_ENDGAME: Phase
 
 class Position(_message.Message):
-    __slots__ = ("id", "fen", "ply", "phase", "game_id", "last_moves", "white_elo", "black_elo", "task", "move", "target")
+    __slots__ = ("id", "fen", "ply", "phase", "game_id", "last_moves", "white_elo", "black_elo", "task", "move", "target", "episode")
     ID_FIELD_NUMBER: _ClassVar[int]
     FEN_FIELD_NUMBER: _ClassVar[int]
     PLY_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class Position(_message.Message):
     TASK_FIELD_NUMBER: _ClassVar[int]
     MOVE_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
+    EPISODE_FIELD_NUMBER: _ClassVar[int]
     id: str
     fen: str
     ply: int
@@ -42,4 +43,5 @@ class Position(_message.Message):
     task: str
     move: str
     target: str
-    def __init__(self, id: _Optional[str] = ..., fen: _Optional[str] = ..., ply: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., game_id: _Optional[str] = ..., last_moves: _Optional[_Iterable[str]] = ..., white_elo: _Optional[int] = ..., black_elo: _Optional[int] = ..., task: _Optional[str] = ..., move: _Optional[str] = ..., target: _Optional[str] = ...) -> None: ...
+    episode: str
+    def __init__(self, id: _Optional[str] = ..., fen: _Optional[str] = ..., ply: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., game_id: _Optional[str] = ..., last_moves: _Optional[_Iterable[str]] = ..., white_elo: _Optional[int] = ..., black_elo: _Optional[int] = ..., task: _Optional[str] = ..., move: _Optional[str] = ..., target: _Optional[str] = ..., episode: _Optional[str] = ...) -> None: ...

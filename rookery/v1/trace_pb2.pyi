@@ -60,15 +60,44 @@ class Completion(_message.Message):
     seed: int
     def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., finish_reason: _Optional[str] = ..., seed: _Optional[int] = ...) -> None: ...
 
+class Turn(_message.Message):
+    __slots__ = ("completion", "verdict", "prompt", "prompt_token_ids", "continues", "policy", "observation", "rewards")
+    class RewardsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    COMPLETION_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    CONTINUES_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATION_FIELD_NUMBER: _ClassVar[int]
+    REWARDS_FIELD_NUMBER: _ClassVar[int]
+    completion: Completion
+    verdict: _verdict_pb2.Verdict
+    prompt: Prompt
+    prompt_token_ids: _containers.RepeatedScalarFieldContainer[int]
+    continues: bool
+    policy: PolicyVersion
+    observation: str
+    rewards: _containers.ScalarMap[str, float]
+    def __init__(self, completion: _Optional[_Union[Completion, _Mapping]] = ..., verdict: _Optional[_Union[_verdict_pb2.Verdict, _Mapping]] = ..., prompt: _Optional[_Union[Prompt, _Mapping]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., continues: bool = ..., policy: _Optional[_Union[PolicyVersion, _Mapping]] = ..., observation: _Optional[str] = ..., rewards: _Optional[_Mapping[str, float]] = ...) -> None: ...
+
 class Trace(_message.Message):
-    __slots__ = ("id", "completion", "verdict")
+    __slots__ = ("id", "completion", "verdict", "turns")
     ID_FIELD_NUMBER: _ClassVar[int]
     COMPLETION_FIELD_NUMBER: _ClassVar[int]
     VERDICT_FIELD_NUMBER: _ClassVar[int]
+    TURNS_FIELD_NUMBER: _ClassVar[int]
     id: str
     completion: Completion
     verdict: _verdict_pb2.Verdict
-    def __init__(self, id: _Optional[str] = ..., completion: _Optional[_Union[Completion, _Mapping]] = ..., verdict: _Optional[_Union[_verdict_pb2.Verdict, _Mapping]] = ...) -> None: ...
+    turns: _containers.RepeatedCompositeFieldContainer[Turn]
+    def __init__(self, id: _Optional[str] = ..., completion: _Optional[_Union[Completion, _Mapping]] = ..., verdict: _Optional[_Union[_verdict_pb2.Verdict, _Mapping]] = ..., turns: _Optional[_Iterable[_Union[Turn, _Mapping]]] = ...) -> None: ...
 
 class TraceGroup(_message.Message):
     __slots__ = ("trace_version", "id", "run", "position", "prompt", "prompt_token_ids", "policy", "base_model", "sampling", "traces", "created_at", "generation_s", "reward_s")

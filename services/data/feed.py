@@ -22,6 +22,7 @@ from chess_datasets.tasks.lines import Lines
 from chess_datasets.tasks.rookworld import RookworldMix, assign_task
 from rookery.command_line import main_of
 from rookery.config.data import GENERATED, FeedSettings
+from rookery.episodes import MOVE, drawn, parse_mix
 from rookery.errors import Unavailable
 from rookery.metrics import FEED_WAIT_S
 from rookery.serving import background_service, serve
@@ -45,12 +46,14 @@ class Feed:
         seed: int,
         depth: int,
         mix: RookworldMix | None = None,
+        episode: str = MOVE,
     ) -> None:
         self._run = run
         self._position = position
         self._seed = seed
         self._depth = depth
         self._mix = mix
+        self._episodes = parse_mix(episode)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Feeds until told to stop. Waits while Redis is unreachable."""
@@ -77,6 +80,7 @@ class Feed:
         batch = [self._position(number) for number in range(cursor, cursor + room)]
         if self._mix:
             batch = [assign_task(position, seed=self._seed, mix=self._mix) for position in batch]
+        batch = [drawn(self._episodes, seed=self._seed, position=position) for position in batch]
         self._run.positions.add(batch, cursor=cursor)
         return room
 
@@ -140,6 +144,7 @@ async def run(settings: FeedSettings) -> None:
             seed=settings.seed,
             depth=settings.depth,
             mix=mix if settings.mixes_lines else None,
+            episode=settings.episode,
         )
         await serve(
             background_service(

@@ -78,8 +78,8 @@ class LocalScorer:
         return self.pid == os.getpid() and not self._loop.is_closed()
 
     def close(self) -> None:
-        """Stops the engines and the thread."""
-        if self._loop.is_running():
+        """Stops the engines and the thread. Does nothing in a fork of the process, which has neither."""
+        if self.alive and self._loop.is_running():
             self._run(self._scorer.close())
             self._stop()
 
@@ -105,10 +105,5 @@ def shared_scorer() -> LocalScorer:
             from rookery.config.reward import RewardSettings
 
             _shared = LocalScorer(RewardSettings.parse([], prog="services.reward"))
-            atexit.register(_close, _shared)
+            atexit.register(_shared.close)
         return _shared
-
-
-def _close(scorer: LocalScorer) -> None:
-    if scorer.alive:
-        scorer.close()

@@ -16,6 +16,7 @@ from rookery.trace import (
     Sampling,
     Trace,
     TraceGroup,
+    Turn,
     Verdict,
 )
 from services.trainer.model.policy import Policy
@@ -74,11 +75,12 @@ def probe(policy: Policy, settings: TrainerSettings, shape: GroupShape, *, posit
 def _group(number: int, shape: GroupShape) -> TraceGroup:
     """Returns a group of the maximum length. Its rewards differ, so that it has a gradient."""
     fen = "8/8/8/8/8/8/8/8 w - - 0 1"
+    tokens = shape.completion_tokens
+    completion = Completion("", (1,) * tokens, (-1.0,) * tokens, "stop", 0)
     traces = tuple(
         Trace(
             f"{number}-{slot}",
-            Completion("", (1,) * shape.completion_tokens, (-1.0,) * shape.completion_tokens, "stop", slot),
-            Verdict(reward=float(slot), outcome=Outcome.LEGAL, reward_version="probe"),
+            (Turn(completion, Verdict(float(slot), Outcome.LEGAL, reward_version="probe")),),
         )
         for slot in range(shape.group)
     )

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import commentary
 from rookery.answers import text_to_read
 from rookery.candidates import candidates_of, distinct
 from rookery.hub import cached
+from rookery.trace import Verdict
 from services.viewer.index import Index, Row
 from services.viewer.runs import RunFolder
 
@@ -20,15 +22,17 @@ READ_CHARS = 4000
 """Characters of reasoning that are read for claims. The slowest text known of this length takes a second."""
 
 
+_NO_VERDICT: Row = {field.name: None for field in fields(Verdict)} | {"outcome": "call", "components": {}}
+
+
 def whole_group(index: Index, run: RunFolder, id: str) -> Row:
-    """A group with, for each answer, its advantage, candidates, claims and tokens, and what became of it.
+    """A group with, for each turn, its advantage, candidates, claims and tokens, and what became of it.
     Raises `NotFound` if the run has no such group."""
     row = index.whole(run.name, id)
     advantages = index.query(
-        "SELECT advantage, surprise FROM answers WHERE g = ? ORDER BY i", [row.pop("number")]
+        "SELECT episode, turn, reward, advantage, surprise FROM answers WHERE g = ? ORDER BY i",
+        [row.pop("number")],
     )
-    board = chess.Board(row["prompt"]["fen"])
-    legal = {move.uci(): board.san(move) for move in board.legal_moves}
     settings = run.trainer_settings()
     masked = settings is not None and settings.get("mask_truncated", True)
     tokenizer = _tokenizer(str(row["base_model"]).partition("@")[0])
@@ -36,11 +40,21 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
         row |= {"step": step, "age": step - 1 - row["policy"]["number"]}
     version = row["step"] or run.trained_in_vain().get(id)
     figures = run.token_figures(version, id, answers=len(advantages))
+    trace_ids = [trace["id"] for trace in row["traces"]]
+    row["traces"] = row.pop("turns")
     for number, (trace, computed) in enumerate(zip(row["traces"], advantages, strict=True)):
-        completion, verdict = trace["completion"], trace["verdict"]
+        completion, verdict = trace["completion"], trace["verdict"] or _NO_VERDICT
+        board = chess.Board((trace.pop("prompt", None) or row["prompt"])["fen"])
+        legal = {move.uci(): board.san(move) for move in board.legal_moves}
         text = completion["text"]
-        verdict["components"] = dict(verdict["components"])
-        trace |= computed | {"no_loss": bool(masked and completion["finish_reason"] == "length")}
+        verdict = verdict | {"reward": computed.pop("reward")}
+        verdict["components"] = dict(verdict["components"]) | dict(trace.pop("rewards"))
+        trace |= computed | {
+            "id": trace_ids[computed["episode"]],
+            "fen": board.fen(),
+            "verdict": verdict,
+            "no_loss": bool(masked and completion["finish_reason"] == "length"),
+        }
         trace["ratios"] = figures["ratios"][number]
         trace["token_advantages"] = figures["advantages"][number]
         trace["candidates"] = [
@@ -50,9 +64,12 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
             board.fen(), text, (verdict["move"] or {}).get("uci", "")
         )
         trace["tokens"] = _token_texts(tokenizer, completion.pop("token_ids"))
+        for unused in ("prompt_token_ids", "policy", "continues"):
+            trace.pop(unused, None)
     row["prompt_tokens"] = len(row.pop("prompt_token_ids"))
     row["trained"], row["fate"] = version, _fate(run, row, version)
-    row.pop("file_row_number")
+    for unused in ("file_row_number", "rewards", "places"):
+        row.pop(unused)
     return row
 
 

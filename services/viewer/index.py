@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 
-from rookery.advantages import group_advantages, leave_one_out
+from rookery.advantages import group_advantages, in_order_of_turns, leave_one_out, returns_to_go
 from rookery.errors import NotFound, RookeryError
 from services.viewer.runs import RunFolder
 from services.viewer.store import Stamp, stamp_of
@@ -44,7 +44,8 @@ CREATE TABLE groups (
     win_before DOUBLE, best VARCHAR, step INTEGER, age INTEGER
 );
 CREATE TABLE answers (
-    g BIGINT, run VARCHAR, version INTEGER, i INTEGER, reward DOUBLE, advantage DOUBLE, outcome VARCHAR,
+    g BIGINT, run VARCHAR, version INTEGER, i INTEGER, episode INTEGER, turn INTEGER, reward DOUBLE,
+    advantage DOUBLE, outcome VARCHAR,
     regret DOUBLE, win_after DOUBLE, length INTEGER, surprise DOUBLE, uci VARCHAR, san VARCHAR,
     components MAP(VARCHAR, DOUBLE), text VARCHAR
 );
@@ -52,41 +53,54 @@ CREATE MACRO finite(x) AS CASE WHEN isfinite(x) THEN x END;
 """
 """A figure that is NaN or infinite is not known: NULL."""
 
+_OF_VERSION_1 = """REPLACE ([
+    {'id': t.id, 'turns': [{'completion': t.completion, 'verdict': t.verdict, 'prompt': NULL,
+        'policy': NULL::STRUCT(number UBIGINT), 'observation': '', 'rewards': MAP {}::MAP(VARCHAR, DOUBLE)}]}
+    FOR t IN traces] AS traces)"""
+"""A trace was one turn."""
+
+_FILE = """
+(SELECT *, flatten([t.turns FOR t IN traces]) AS turns,
+    [[coalesce(t.verdict.reward, 0) + coalesce(list_sum(map_values(t.rewards)), 0) FOR t IN e.turns]
+     FOR e IN traces] AS rewards,
+    flatten([[{{'episode': e, 'turn': t}} FOR t IN range(len(traces[e + 1].turns))]
+             FOR e IN range(len(traces))]) AS places
+ FROM (SELECT * {replace} FROM read_parquet($path, file_row_number = true, hive_partitioning = false)))
+"""
+
 _ADD_GROUPS = """
 INSERT INTO groups
 SELECT $base + file_row_number, $run, id, position.id, prompt.fen, position.phase, prompt.style,
-    policy.number, created_at, len(traces), list_avg(rewards),
-    CASE WHEN list_min(rewards) < list_max(rewards) THEN list_stddev_pop(rewards) ELSE 0 END,
-    list_min(rewards), list_max(rewards),
-    list_max(list_transform(traces, lambda t: finite(t.verdict.regret))),
-    list_max(list_transform(traces, lambda t: len(t.completion.token_ids))),
-    list_max(list_transform(traces, lambda t: finite(-list_avg(t.completion.logprobs)))),
-    list_avg(list_transform(traces, lambda t: (t.verdict.outcome = 'legal')::INTEGER)),
-    list_sum(list_transform(traces, lambda t: len(t.completion.token_ids))),
-    finite(list_sum(list_transform(traces, lambda t: list_sum(t.completion.logprobs)))),
-    list_unique(list_transform(traces, lambda t: t.completion.text)),
-    list_unique(list_transform(traces, lambda t: t.verdict.move.uci)),
-    list_max(list_transform(traces, lambda t: finite(t.verdict.win_before))),
-    list_max(list_transform(traces, lambda t: t.verdict.best.san)), NULL, NULL
-FROM (SELECT *, list_filter([t.verdict.reward FOR t IN traces], lambda r: isfinite(r)) AS rewards
-      FROM read_parquet($path, file_row_number = true, hive_partitioning = false))
+    policy.number, created_at, len(turns), list_avg(returns),
+    CASE WHEN list_min(returns) < list_max(returns) THEN list_stddev_pop(returns) ELSE 0 END,
+    list_min(returns), list_max(returns),
+    list_max([finite(t.verdict.regret) FOR t IN turns]),
+    list_max([len(t.completion.token_ids) FOR t IN turns]),
+    list_max([finite(-list_avg(t.completion.logprobs)) FOR t IN turns]),
+    list_avg([(t.verdict.outcome = 'legal')::INTEGER FOR t IN turns]),
+    list_sum([len(t.completion.token_ids) FOR t IN turns]),
+    finite(list_sum([list_sum(t.completion.logprobs) FOR t IN turns])),
+    list_unique([t.completion.text FOR t IN turns]),
+    list_unique([t.verdict.move.uci FOR t IN turns]),
+    list_max([finite(t.verdict.win_before) FOR t IN turns]),
+    list_max([t.verdict.best.san FOR t IN turns]), NULL, NULL
+FROM (SELECT *, [list_sum(e) FOR e IN rewards IF isfinite(list_sum(e))] AS returns FROM {file})
 """
 
 _ADD_ANSWERS = """
 INSERT INTO answers
-SELECT $base + place, $run, version, i, finite(t.verdict.reward), $advantages[place + 1][i + 1],
-    t.verdict.outcome, finite(t.verdict.regret), finite(t.verdict.win_after), len(t.completion.token_ids),
-    finite(-list_avg(t.completion.logprobs)), t.verdict.move.uci, t.verdict.move.san, t.verdict.components,
-    t.completion.text
-FROM (SELECT file_row_number AS place, policy.number AS version,
-             unnest(traces) AS t, generate_subscripts(traces, 1) - 1 AS i
-      FROM read_parquet($path, file_row_number = true, hive_partitioning = false))
+SELECT $base + place, $run, coalesce(t.policy.number, version), i, place_of.episode, place_of.turn,
+    finite(reward), $advantages[place + 1][i + 1], coalesce(t.verdict.outcome, 'call'),
+    finite(t.verdict.regret), finite(t.verdict.win_after), len(t.completion.token_ids),
+    finite(-list_avg(t.completion.logprobs)), t.verdict.move.uci, t.verdict.move.san,
+    map_concat(t.verdict.components, t.rewards), t.completion.text
+FROM (SELECT file_row_number AS place, policy.number AS version, unnest(turns) AS t,
+             unnest(flatten(rewards)) AS reward, unnest(places) AS place_of,
+             generate_subscripts(turns, 1) - 1 AS i
+      FROM {file})
 """
 
-_REWARDS = """
-SELECT list_transform(traces, lambda t: finite(t.verdict.reward))
-FROM read_parquet(?, file_row_number = true, hive_partitioning = false) ORDER BY file_row_number
-"""
+_REWARDS = "SELECT [[finite(r) FOR r IN e] FOR e IN rewards] FROM {file} ORDER BY file_row_number"
 
 
 @dataclass(slots=True)
@@ -215,10 +229,11 @@ class Index:
             try:
                 cursor.begin()
                 cursor.execute("INSERT INTO files VALUES (?, ?, ?)", [number, run, str(path)])
-                cursor.execute(_ADD_GROUPS, values)
-                rewards = [row[0] for row in cursor.execute(_REWARDS, [str(path)]).fetchall()]
-                advantages = [_advantages(group_rewards, settings) for group_rewards in rewards]
-                cursor.execute(_ADD_ANSWERS, {**values, "advantages": advantages})
+                file = _file(cursor, path)
+                cursor.execute(_ADD_GROUPS.format(file=file), values)
+                rows = cursor.execute(_REWARDS.format(file=file), {"path": str(path)}).fetchall()
+                advantages = [_advantages(rewards, settings) for (rewards,) in rows]
+                cursor.execute(_ADD_ANSWERS.format(file=file), {**values, "advantages": advantages})
                 cursor.commit()
             except duckdb.Error as error:
                 cursor.rollback()
@@ -256,23 +271,36 @@ class Index:
             raise NotFound(f"no group {group[:80]!r} in the archive of run {run!r}")
         place = rows[0]
         try:
+            with self._database.cursor() as cursor:
+                file = _file(cursor, place["path"])
             (row,) = self.query(
-                "SELECT * FROM read_parquet(?, file_row_number = true, hive_partitioning = false) "
-                "WHERE file_row_number = ?",
-                [place["path"], place["g"] % _ROWS],
+                f"SELECT * FROM {file} WHERE file_row_number = $row",  # noqa: S608 - of constants
+                {"path": place["path"], "row": place["g"] % _ROWS},
             )
         except duckdb.IOException as error:
             raise NotFound(f"the file of group {group!r} cannot be read: {error}") from error
         return row | {"number": place["g"], "step": place["step"], "age": place["age"]}
 
 
-def _advantages(rewards: Sequence[float | None], settings: Mapping[str, Any] | None) -> list[float | None]:
-    """The trainer's advantages. Moving averages are not in the archive: for `ema` and `adaptive` they are
-    relative to the group. None if the settings or a reward are unknown, and for `none`, which has the
-    critic's."""
-    known = [reward for reward in rewards if reward is not None]
-    if settings is None or settings.get("baseline") == "none" or len(known) < len(rewards):
-        return [None] * len(rewards)
+def _file(cursor: duckdb.DuckDBPyConnection, path: Path | str) -> str:
+    """The rows of a file of either version, as a query with the parameter `path`."""
+    query = "SELECT value FROM parquet_kv_metadata(?) WHERE key = 'rookery.schema'"
+    old = cursor.execute(query, [str(path)]).fetchone() == (b"1",)
+    return _FILE.format(replace=_OF_VERSION_1 if old else "")
+
+
+def _advantages(
+    rewards: Sequence[Sequence[float | None]], settings: Mapping[str, Any] | None
+) -> list[float | None]:
+    """The trainer's advantages of the turns, from their rewards by episode. Moving averages are not in the
+    archive: for `ema` and `adaptive` they are relative to the group. None if the settings or a reward are
+    unknown, and for `none`, which has the critic's."""
+    known = [[reward for reward in episode if reward is not None] for episode in rewards]
+    turns = [len(episode) for episode in rewards]
+    if settings is None or settings.get("baseline") == "none" or turns != [*map(len, known)] or not turns:
+        return [None] * sum(turns)
     relative = leave_one_out if settings.get("baseline") == "leave-one-out" else group_advantages
     floor = float(settings.get("sigma_floor", 0.0))
-    return list(relative(known, normalise=bool(settings.get("normalise", True)), sigma_floor=floor))
+    normalise = bool(settings.get("normalise", True))
+    values = [relative(peers, normalise=normalise, sigma_floor=floor) for peers in returns_to_go(known)]
+    return list(in_order_of_turns(values, turns))

@@ -45,7 +45,7 @@ def rescore(index: Index, run: str, chosen: Filter, scheme_text: str) -> dict[st
     rows = index.query(
         "SELECT g.g, id, fen, g.version, win_before, i, reward, outcome, win_after, san, text "
         f"FROM (SELECT * FROM groups g WHERE {where.sql} ORDER BY g DESC LIMIT {GROUPS}) g "
-        "JOIN answers a USING (g) ORDER BY a.g DESC, a.i",
+        "JOIN answers a USING (g) WHERE outcome != 'call' ORDER BY a.g DESC, a.i",
         where.values,
     )
     group_rows = [list(members) for _, members in groupby(rows, key=lambda row: row["g"])]

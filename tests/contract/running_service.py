@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tests.conftest import ROOT, free_port
 from tests.waiting import wait_for
 
-START_S = 60.0
+START_S = 240.0
 
 
 @dataclass
@@ -28,7 +28,7 @@ class RunningService:
         if self.log is None:
             if self.process.poll() is None:
                 self.process.send_signal(signal.SIGTERM)
-            _, self.log = self.process.communicate(timeout=30)
+            _, self.log = self.process.communicate(timeout=120)
         return self.process.returncode, self.log
 
     def wait_ready(self) -> None:

@@ -43,6 +43,7 @@ NOT_IN_THIS_RUN = {
     "REDIS_RETRIES",
     "REWARD_MODEL_ANSWERS",
     "REWARD_MODEL_PASS_S",
+    "ROLLOUT_TURNS",
     "REWARD_MODEL_WAITING",
     "REWARD_QUEUE",
     "RUN_ASTRAY",
@@ -127,12 +128,14 @@ def test_the_adapter_that_answers_is_not_the_base(loop: Loop) -> None:
     assert first != second
 
 
-def test_a_move_as_the_readme_asks_for_one(loop: Loop) -> None:
-    (command,) = (command for command in curls(ROOT / "README.md") if "/v1/move" in command)
-    answer = run_curl(command, {"http://localhost:8000": loop.inference}).json()
-    shown = (ROOT / "README.md").read_text().partition(command)[2].split("```json\n")[1].split("```")[0]
-    assert answer.keys() == json.loads(shown).keys()
-    assert answer["style"] == loop.groups[0].prompt.style
+def test_a_move_as_the_pages_ask_for_one(loop: Loop) -> None:
+    pages = [ROOT / "README.md", ROOT / "docs" / "guide.md"]
+    asked, also_asked = (command for page in pages for command in curls(page) if "/v1/move" in command)
+    shown = pages[0].read_text().partition(asked)[2].split("```json\n")[1].split("```")[0]
+    for command in (asked, also_asked):
+        answer = run_curl(command, {"http://localhost:8000": loop.inference}).json()
+        assert answer.keys() == json.loads(shown).keys()
+        assert answer["style"] == loop.groups[0].prompt.style
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,10 @@
 Imports make a million objects that stay. Python's collector would scan them again and again: a fifth of the
 time of a start with torch.
 
+PEFT imports bitsandbytes wherever it is installed, and with it torch's compiler: a quarter of a trainer's
+start. Commands that tests start quantise nothing, so they do without it; what quantises is tested within
+pytest's process.
+
 vLLM's engine becomes a fork of vLLM's server. The CPU build spawns it, so that it imports torch and vLLM a
 second time: half of the time of a start. The tests of how a server starts and ends
 (tests/integration/inference) do without this file.
@@ -39,6 +43,18 @@ def _leave_the_servers_own() -> None:
                 inherited.detach()
             inherited.close()
 
+
+class _WithoutBitsandbytes:
+    """Finds no module; hides one from PEFT."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "peft":
+            sys.modules.setdefault("bitsandbytes", None)  # type: ignore[arg-type]
+
+
+if sys.orig_argv[1:2] == ["-m"] and sys.orig_argv[2:3] != ["pytest"]:
+    sys.meta_path.insert(0, _WithoutBitsandbytes)
 
 if "services.inference.server.start" in sys.orig_argv:
     multiprocessing.get_context = _forking_context

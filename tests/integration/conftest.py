@@ -16,7 +16,7 @@ from rookery import replicas
 from tests.conftest import free_port
 from tests.waiting import wait_for
 
-START_S = 60.0
+START_S = 240.0
 
 
 @pytest.fixture(scope="session")

@@ -1,23 +1,27 @@
-"""Makes one group: position -> prompt -> completions -> verdicts.
+"""Makes one group: position -> prompt -> completions -> verdicts, and on with the turns of its episodes.
 
-Reads and writes no stream. A fault is raised as an exception and never becomes a reward.
+The episodes of a group go on in rounds, so that their answers are scored together. Each round is stored
+before the next one. A fault is raised as an exception and never becomes a reward.
 """
 
+import asyncio
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from rookery.clients import Generation, ScoreItem
 from rookery.codec import decode_position
 from rookery.config.rollouts import RolloutsSettings
+from rookery.episodes import Environment, environment
 from rookery.errors import NotFound, PeerFault, Unavailable
-from rookery.metrics import ROLLOUT_GENERATION_S, ROLLOUT_REWARD_S, ROLLOUT_TOKENS
-from rookery.prompt import STATE_TASK, render, target_of, task_of
-from rookery.streams import Entry
-from rookery.trace import Adapter, Position, Prompt, Sampling, Trace, TraceGroup, Verdict
+from rookery.failpoints import reach
+from rookery.metrics import ROLLOUT_GENERATION_S, ROLLOUT_REWARD_S, ROLLOUT_TOKENS, ROLLOUT_TURNS
+from rookery.prompt import STATE_TASK, target_of, task_of
+from rookery.streams import Entry, Positions
+from rookery.trace import Adapter, Completion, Position, Prompt, Sampling, Trace, TraceGroup, Turn, Verdict
 from rookery.waits import waiting
 from services.inference.rollouts.peers import Peers
 
@@ -36,8 +40,10 @@ class GroupGenerator:
     settings: RolloutsSettings
     peers: Peers
 
-    async def generate(self, entry: Entry) -> TraceGroup:
-        """Makes the complete group of a `positions` entry, with one server and one version.
+    async def generate(self, entry: Entry, positions: Positions) -> TraceGroup:
+        """Makes the complete group of a `positions` entry. Its first turns are of one server and version.
+
+        Turns after which an episode goes on are stored in `positions`, and taken up from there.
 
         Raises:
             WireError: the entry is not a position.
@@ -46,53 +52,137 @@ class GroupGenerator:
             Unavailable: a peer is down or not ready.
         """
         settings, position = self.settings, decode_position(entry.data)
-        prompt = render(position, style=settings.style)
         group_id = group_id_of(settings.run, entry.id, position)
-        began = time.monotonic()
-        task, sampling = task_of(position, style=settings.style), settings.sampling
-        if task == STATE_TASK and settings.state_max_tokens:
-            sampling = replace(sampling, max_tokens=settings.state_max_tokens)
-        adapter, generation = await self._generate(prompt, sampling, seed=seed_of(settings.seed, group_id))
-        generated = time.monotonic()
-        move = position.move if task == STATE_TASK else ""
-        target = target_of(position, style=settings.style)
-        items = [
-            ScoreItem(prompt.fen, c.text, truncated=c.truncated, task=task, move=move, target=target)
-            for c in generation.completions
+        seed = seed_of(settings.seed, group_id)
+        episodes = [environment(position.episode) for _ in range(settings.group_size)]
+        prompts = [
+            episode.reset(position, style=settings.style, seed=seed + slot, judge=self._judge)
+            for slot, episode in enumerate(episodes)
         ]
-        verdicts = await self._score(items)
-        scored = time.monotonic()
-        ROLLOUT_GENERATION_S.observe(generated - began)
-        ROLLOUT_REWARD_S.observe(scored - generated)
-        ROLLOUT_TOKENS.inc(sum(len(c.token_ids) for c in generation.completions))
-        return TraceGroup(
-            id=group_id,
-            run=settings.run,
-            position=position,
-            prompt=prompt,
-            prompt_token_ids=generation.prompt_token_ids,
-            policy=adapter.version,
-            base_model=adapter.base_model,
-            sampling=sampling,
-            traces=tuple(
-                Trace(f"{group_id}-{slot}", completion, verdict)
-                for slot, (completion, verdict) in enumerate(
-                    zip(generation.completions, verdicts, strict=True)
-                )
-            ),
-            created_at=time.time(),
-            generation_s=generated - began,
-            reward_s=scored - generated,
+        prompt, sampling = prompts[0], self._sampling(position)
+        began = time.monotonic()
+        stored = await asyncio.to_thread(positions.turns, entry.id) if position.episode else []
+        if stored:
+            group, going = await _played(stored, episodes)
+            new = await self._turns(group, going)
+        else:
+            adapter, generation = await self._generate(prompt, sampling, seed=seed, count=settings.group_size)
+            group = TraceGroup(
+                id=group_id,
+                run=settings.run,
+                position=position,
+                prompt=prompt,
+                prompt_token_ids=generation.prompt_token_ids,
+                policy=adapter.version,
+                base_model=adapter.base_model,
+                sampling=sampling,
+                traces=tuple(Trace(f"{group_id}-{slot}", ()) for slot in range(settings.group_size)),
+                created_at=time.time(),
+            )
+            new = {slot: Turn(completion, None) for slot, completion in enumerate(generation.completions)}
+        generation_s, reward_s = time.monotonic() - began, 0.0
+        rounds = len(stored)
+        while new:
+            began = time.monotonic()
+            ROLLOUT_TOKENS.inc(sum(len(turn.completion.token_ids) for turn in new.values()))
+            new = await self._judged(group, new, episodes)
+            steps = await asyncio.gather(*(episodes[slot].step(turn) for slot, turn in new.items()))
+            for (slot, turn), step in zip(new.items(), steps, strict=True):
+                new[slot] = replace(turn, observation=step.observation, rewards=step.rewards)
+            group = _with_turns(group, new)
+            judged = time.monotonic()
+            reward_s += judged - began
+            going = {slot: step.prompt for slot, step in zip(new, steps, strict=True) if step.prompt}
+            if going:
+                await self._store(positions, entry, group, new, number=rounds)
+                rounds += 1
+            new = await self._turns(group, going)
+            generation_s += time.monotonic() - judged
+        if len(group.reward_versions) > 1:
+            versions = ", ".join(group.reward_versions)
+            raise PeerFault(f"reward: one group judged by several versions: {versions}")
+        ROLLOUT_GENERATION_S.observe(generation_s)
+        ROLLOUT_REWARD_S.observe(reward_s)
+        return replace(group, created_at=time.time(), generation_s=generation_s, reward_s=reward_s)
+
+    def _sampling(self, position: Position) -> Sampling:
+        sampling = self.settings.sampling
+        if task_of(position, style=self.settings.style) == STATE_TASK and self.settings.state_max_tokens:
+            return replace(sampling, max_tokens=self.settings.state_max_tokens)
+        return sampling
+
+    async def _store(
+        self, positions: Positions, entry: Entry, group: TraceGroup, new: Mapping[int, Turn], *, number: int
+    ) -> None:
+        """Stores a round of turns. Raises `Unavailable` if another process has stored other turns: this one
+        goes on from them at its next attempt."""
+        reach("rollouts.played")
+        traces = tuple(replace(group.traces[slot], turns=(turn,)) for slot, turn in new.items())
+        turns = replace(group, traces=traces)
+        if not await asyncio.to_thread(positions.store_turns, entry.id, turns, number=number):
+            raise Unavailable(f"another process has stored other turns of group {group.id}")
+        reach("rollouts.stored")
+
+    async def _turns(self, group: TraceGroup, going: Mapping[int, Prompt]) -> dict[int, Turn]:
+        """The next turns of the episodes that go on, by slot."""
+        turns = await asyncio.gather(*(self._turn(group, slot, prompt) for slot, prompt in going.items()))
+        return dict(zip(going, turns, strict=True))
+
+    async def _turn(self, group: TraceGroup, slot: int, prompt: Prompt) -> Turn:
+        """The next turn of an episode, by the newest version."""
+        trace = group.traces[slot]
+        seed = seed_of(self.settings.seed, f"{trace.id}.{len(trace.turns)}")
+        adapter, generation = await self._generate(prompt, group.sampling, seed=seed, count=1)
+        (completion,) = generation.completions
+        policy = None if adapter.version == group.policy else adapter.version
+        if adapter.base_model != group.base_model:
+            raise PeerFault(f"group {group.id}: begun with {group.base_model}, now {adapter.base_model}")
+        tokens, past = generation.prompt_token_ids, _tokens_of(group, trace)
+        continues = tokens[: len(past)] == past and len(tokens) > len(past)
+        ROLLOUT_TURNS.labels("continued" if continues else "own").inc()
+        if continues:
+            tokens = tokens[len(past) :]
+            before = _messages_before(group, trace)
+            prompt = replace(prompt, messages=prompt.messages[before:] or prompt.messages)
+        return Turn(completion, None, prompt, tokens, continues=continues, policy=policy)
+
+    async def _judged(
+        self, group: TraceGroup, turns: Mapping[int, Turn], episodes: Sequence[Environment]
+    ) -> dict[int, Turn]:
+        """The turns, each with its verdict if it answers."""
+        answers = [slot for slot, turn in turns.items() if episodes[slot].answers(turn.completion.text)]
+        items = [
+            self._item(group.position, group.prompt_of(turns[slot]).fen, turns[slot].completion)
+            for slot in answers
+        ]
+        verdicts = dict(zip(answers, await self._score(items) if items else [], strict=True))
+        return {slot: replace(turn, verdict=verdicts.get(slot)) for slot, turn in turns.items()}
+
+    def _item(self, position: Position, fen: str, completion: Completion) -> ScoreItem:
+        task = task_of(position, style=self.settings.style)
+        return ScoreItem(
+            fen,
+            completion.text,
+            truncated=completion.truncated,
+            task=task,
+            move=position.move if task == STATE_TASK else "",
+            target=target_of(position, style=self.settings.style),
         )
 
-    async def _generate(self, prompt: Prompt, sampling: Sampling, *, seed: int) -> tuple[Adapter, Generation]:
+    async def _judge(self, fen: str, response: str) -> Verdict:
+        (verdict,) = await self._score([ScoreItem(fen, response)])
+        return verdict
+
+    async def _generate(
+        self, prompt: Prompt, sampling: Sampling, *, seed: int, count: int
+    ) -> tuple[Adapter, Generation]:
         for _ in range(MAX_RETIRED_TRIES):
             server, adapter = self.peers.pick()
             name = adapter.version.name
             try:
                 async with server.one_more_in_flight():
                     generation = await server.client.complete(
-                        prompt, model=name, count=self.settings.group_size, sampling=sampling, seed=seed
+                        prompt, model=name, count=count, sampling=sampling, seed=seed
                     )
             except NotFound:
                 logger.info("%s has retired %s: trying again", server.client.url, name)
@@ -121,10 +211,47 @@ class GroupGenerator:
         for item, verdict in zip(items, verdicts, strict=True):
             if not math.isfinite(verdict.reward):
                 raise PeerFault(f"reward {verdict.reward!r} of {item.response!r} in {item.fen!r}")
-        versions = sorted({verdict.reward_version for verdict in verdicts})
-        if len(versions) > 1:
-            raise PeerFault(f"reward: one group judged by several versions: {', '.join(versions)}")
         return verdicts
+
+
+async def _played(
+    rounds: Sequence[TraceGroup], episodes: Sequence[Environment]
+) -> tuple[TraceGroup, dict[int, Prompt]]:
+    """The group with the turns of all stored rounds, and the next prompts, by slot."""
+    group = replace(rounds[0], traces=tuple(replace(trace, turns=()) for trace in rounds[0].traces))
+    going = dict[int, Prompt]()
+    for stored in rounds:
+        slots = {trace.id: slot for slot, trace in enumerate(group.traces)}
+        turns = {slots[trace.id]: trace.turns[0] for trace in stored.traces}
+        steps = [(slot, await episodes[slot].step(turn)) for slot, turn in turns.items()]
+        going = {slot: step.prompt for slot, step in steps if step.prompt}
+        group = _with_turns(group, turns)
+    return group, going
+
+
+def _with_turns(group: TraceGroup, turns: Mapping[int, Turn]) -> TraceGroup:
+    """The group with one more turn of some of its traces."""
+    traces = list(group.traces)
+    for slot, turn in turns.items():
+        traces[slot] = replace(traces[slot], turns=(*traces[slot].turns, turn))
+    return replace(group, traces=tuple(traces))
+
+
+def _tokens_of(group: TraceGroup, trace: Trace) -> tuple[int, ...]:
+    """All tokens of the conversation that the last turn of an episode belongs to."""
+    tokens: tuple[int, ...] = ()
+    for turn in trace.turns:
+        prompt = group.prompt_tokens_of(turn)
+        tokens = (tokens + prompt if turn.continues else prompt) + turn.completion.token_ids
+    return tokens
+
+
+def _messages_before(group: TraceGroup, trace: Trace) -> int:
+    """How many messages the conversation has with the last answer."""
+    messages = 0
+    for turn in trace.turns:
+        messages = (messages if turn.continues else 0) + len(group.prompt_of(turn).messages) + 1
+    return messages
 
 
 def group_id_of(run: str, entry_id: str, position: Position) -> str:

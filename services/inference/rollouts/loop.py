@@ -203,7 +203,7 @@ class Loop:
 
     async def _work(self, entry: Entry) -> None:
         try:
-            group = await self._generator.generate(entry)
+            group = await self._generator.generate(entry, self._run.positions)
         except Unavailable as error:
             await self._postpone(entry, error)
         except SetupError:  # a wrong token, for example: the process ends, and the position stays pending

@@ -55,8 +55,8 @@ def install_cpu_lora() -> None:
     """Replaces the LoRA of linear layers in vLLM's CPU build; does nothing on other builds.
 
     vLLM 0.32 gives a token without an adapter the index -1 and then looks up `weights[-1]`, so on the CPU the
-    adapter in the last slot answers requests for the base model. It also copies an adapter's matrices for
-    every token. Here each adapter in the batch is applied to its own tokens by two matrix products, and
+    adapter in the last slot answers requests for the base model; 0.33 does not. Both copy the matrices of an
+    adapter for every token. Here each in the batch is applied to its own tokens by two matrix products, and
     tokens without an adapter are left unchanged.
     """
     from vllm.platforms import current_platform

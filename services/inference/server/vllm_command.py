@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -67,6 +68,7 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
     """vLLM's command line."""
     local = settings.local_model
     folder = local or _text_folder(settings.model)
+    _check_end(folder)
     arguments = {
         "model": str(local or settings.model),
         "served-model-name": settings.served_name,
@@ -120,7 +122,7 @@ def check_flags(settings: ServerSettings) -> None:
     words = shlex.split(settings.vllm)
     if not words:
         return
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.entrypoints.cli.serve import make_arg_parser  # where it is defined, differs by version
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     class Parser(FlexibleArgumentParser):  # type: ignore[misc]
@@ -179,6 +181,36 @@ def _text_folder(model: str) -> Path | None:
         return text_folder(model)
     except SetupError:
         return None
+
+
+_END_TOKENS = {
+    "generation_config.json": "eos_token_id",
+    "config.json": "eos_token_id",
+    "tokenizer_config.json": "eos_token",
+    "special_tokens_map.json": "eos_token",
+}
+"""Where a model names the token that ends its answers."""
+
+
+def _check_end(folder: Path | None) -> None:
+    """Raises `SetupError` if files say that a model has no end token, and none names one: vLLM would go on
+    with every answer up to the limit of its length, without a word. It stops at the tokenizer's end token,
+    and at that of the generation config, or of the config if there is no generation config."""
+    found = []
+    for name, key in _END_TOKENS.items():
+        if name == "config.json" and folder and (folder / "generation_config.json").is_file():
+            continue
+        with suppress(OSError, ValueError, TypeError, KeyError):  # vLLM reports what cannot be read
+            found += [json.loads((folder / name).read_text())[key]] if folder else []
+    if not found or any(token not in (None, [], "") for token in found):
+        return
+    from transformers import AutoTokenizer  # a class of tokenizers may have an end token of its own
+
+    with suppress(OSError, ValueError):
+        if AutoTokenizer.from_pretrained(folder, trust_remote_code=False).eos_token_id is not None:
+            return
+    places = ", ".join(f"{key} in {name}" for name, key in _END_TOKENS.items())
+    raise SetupError(f"{str(folder)!r} has no end token, so its answers would not end: name one as {places}")
 
 
 def _template(folder: Path) -> str:

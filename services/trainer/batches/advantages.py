@@ -13,6 +13,11 @@ share s is v / (v + b): v is the variance of a mean of G - 1 rewards, and b is t
 true means about e. Both come from moving averages over the previous steps, so that no reward moves its own
 baseline. The first step has no previous steps and uses its own rewards.
 
+An episode of several turns has an advantage for each turn t. Then r is the return from t on, R_t = r_t +
+r_(t+1) + ... to the last turn, and the group's rewards are the R_t of all its episodes; an episode that ended
+before t counts with the return of its last turn. So there is a baseline for each number of a turn, and
+leave-one-out is unbiased: what the other episodes return does not depend on this one's tokens.
+
 gae is generalised advantage estimation over the tokens of one completion: Schulman et al. 2016
 (arXiv 1506.02438), eq. 16. With d_t = r_t + gamma V_(t+1) - V_t,
 

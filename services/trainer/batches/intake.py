@@ -24,7 +24,7 @@ from rookery.errors import SetupError, Unavailable, WireError
 from rookery.failpoints import reach
 from rookery.metrics import ROLLOUT_WAIT_S, TRAINER_GROUPS
 from rookery.streams import Entry, RunStreams
-from rookery.trace import TraceGroup
+from rookery.trace import TraceGroup, Turn
 from rookery.waits import STEP_S, waiting
 from services.trainer.versions.commits import Commit
 
@@ -162,10 +162,12 @@ class Intake:
         learn does not wait forever. Raises `SetupError` if the group was sampled by a version that was never
         committed here.
         """
-        age = version - group.policy.number
+        policies = [group.policy_of(turn) for turn in group.turns]
+        newest = max(policies, key=lambda policy: policy.number)
+        age = version - newest.number
         if age < 0:
             raise SetupError(
-                f"group {group.id} was sampled by {group.policy.name}, but the newest version here is "
+                f"group {group.id} was sampled by {newest.name}, but the newest version here is "
                 f"{version}: restore the run's folder, or choose another --run"
             )
         if age > self._max_staleness:
@@ -276,7 +278,7 @@ class Intake:
 
 def ledger_entry(group: TraceGroup) -> str:
     """Returns the entry of a group in a commit's ledger: its id and a digest of its answers."""
-    answers = repr([trace.completion.token_ids for trace in group.traces])
+    answers = repr([turn.completion.token_ids for turn in group.turns])
     return f"{group.id}:{blake2b(answers.encode(), digest_size=8).hexdigest()}"
 
 
@@ -298,19 +300,23 @@ def check_group(group: TraceGroup) -> None:
     if len(group.reward_versions) > 1:
         raise WireError(f"group {group.id!r} has reward versions {', '.join(group.reward_versions)}")
     try:
-        chess.Board(group.prompt.fen)
+        for fen in {group.prompt_of(turn).fen for turn in group.turns}:
+            chess.Board(fen)
     except ValueError as error:
         raise WireError(f"group {group.id!r}: {error}") from error
-    for slot, trace in enumerate(group.traces):
-        claims = (claim for sentence in trace.verdict.sentences for claim in sentence.claims)
-        rewards = (
-            trace.verdict.reward,
-            *(step.reward for step in trace.verdict.process_rewards),
-            *(claim.weight or 0.0 for claim in claims),
-        )
-        if wrong := [reward for reward in rewards if not abs(reward) <= _LARGEST]:  # NaN compares false
-            raise ArithmeticError(f"group {group.id}: reward of completion {slot} is {wrong[0]!r}")
-        for place, logprob in enumerate(trace.completion.logprobs):
-            if not math.isfinite(logprob):
-                where = f"token {place} of completion {slot}"
-                raise ArithmeticError(f"group {group.id}: log-probability of {where} is {logprob!r}")
+    for slot, turn in enumerate(group.turns):
+        _check_numbers(turn, place=f"completion {slot}", group=group.id)
+
+
+def _check_numbers(turn: Turn, *, place: str, group: str) -> None:
+    rewards = [turn.reward]
+    if turn.verdict:
+        claims = (claim for sentence in turn.verdict.sentences for claim in sentence.claims)
+        rewards += [step.reward for step in turn.verdict.process_rewards]
+        rewards += [claim.weight or 0.0 for claim in claims]
+    if wrong := [reward for reward in rewards if not abs(reward) <= _LARGEST]:  # NaN compares false
+        raise ArithmeticError(f"group {group}: reward of {place} is {wrong[0]!r}")
+    logprobs = enumerate(turn.completion.logprobs)
+    if bad := [(number, logprob) for number, logprob in logprobs if not math.isfinite(logprob)]:
+        where = f"token {bad[0][0]} of {place}"
+        raise ArithmeticError(f"group {group}: log-probability of {where} is {bad[0][1]!r}")

@@ -1,7 +1,7 @@
 """Splits rows between processes and into micro-batches, and packs a micro-batch into one sequence of tokens.
 
-Completions of a prompt share it, and never attend to each other. There is no padding. Every process has the
-whole batch and computes the same partition.
+Completions of a prompt share it, and attend only to those that they go on from. There is no padding. Every
+process has the whole batch and computes the same partition.
 
 Shapes: T input tokens and N completion tokens in the whole micro-batch.
 """
@@ -123,13 +123,20 @@ def collate(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Micro
         ids += row.prompt_ids
         positions += range(prompt)
         segments.append(Segment(begin, prompt))
-        for completion in row.completions:
-            start, inputs = len(ids), len(completion.token_ids) - 1
+        for number, completion in enumerate(row.completions):
+            if completion.context is None:
+                start, before = len(ids), begin + prompt - 1
+            else:
+                ids += (row.completions[number - 1].token_ids[-1], *completion.context)
+                before = len(ids) - 1
+            predictor += [before, *range(len(ids), len(ids) + len(completion.token_ids) - 1)]
             ids += completion.token_ids[:-1]
-            positions += range(prompt, prompt + inputs)
-            predictor += [begin + prompt - 1, *range(start, start + inputs)]
-            if inputs:
-                segments.append(Segment(start, inputs, begin, prompt))
+            follows = row.completions[number + 1 :][:1]
+            if follows and follows[0].context is not None:
+                continue
+            positions += range(prompt, prompt + len(ids) - start)
+            if len(ids) > start:
+                segments.append(Segment(start, len(ids) - start, begin, prompt))
     completions = [completion for row in rows for completion in row.completions]
     return MicroBatch(
         input_ids_1T=torch.tensor([ids], device=device),

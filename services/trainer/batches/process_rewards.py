@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice, zip_longest
 from statistics import fmean
 
 from tokenizers import Tokenizer
@@ -28,7 +29,7 @@ from rookery.answers import OPENINGS
 from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from rookery.hub import model_folder
-from rookery.trace import Completion, ProcessReward, Trace, TraceGroup
+from rookery.trace import Completion, ProcessReward, TraceGroup, Turn, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +57,20 @@ def tokenizer_of(model: str) -> Tokenizer:
 def token_advantages(
     groups: Sequence[TraceGroup], outcomes: Sequence[Sequence[float]], *, settings: TrainerSettings
 ) -> dict[str, tuple[float, ...]]:
-    """The advantages of each token by the id of its trace, for traces with process rewards. `outcomes` has
-    the advantages of the whole answers, by group. A trace whose tokens do not make its text is left out."""
-    by_trace = dict[str, tuple[float, ...]]()
+    """The advantages of each token by the id of its turn, for turns with process rewards.
+
+    `outcomes` has the advantages of the whole answers, one per turn, by group. Turns of the same number are
+    compared with each other. A turn whose tokens do not make its text is left out.
+    """
+    by_turn = dict[str, tuple[float, ...]]()
     for group, outcome in zip(groups, outcomes, strict=True):
-        by_trace |= _group_token_advantages(group, outcome, settings=settings)
-    if not by_trace:
+        turns = iter(zip(group.turn_ids, group.turns, outcome, strict=True))
+        by_number = zip_longest(*(list(islice(turns, len(trace.turns))) for trace in group.traces))
+        for peers in by_number:
+            by_turn |= _token_advantages_of_peers([turn for turn in peers if turn], settings=settings)
+    if not by_turn:
         _warn_once()
-    return by_trace
+    return by_turn
 
 
 @cache
@@ -74,27 +81,30 @@ def _warn_once() -> None:
     )
 
 
-def _group_token_advantages(
-    group: TraceGroup, outcome: Sequence[float], *, settings: TrainerSettings
+def _token_advantages_of_peers(
+    turns: Sequence[tuple[str, Turn, float]], *, settings: TrainerSettings
 ) -> dict[str, tuple[float, ...]]:
     tokenizer = tokenizer_of(str(settings.model))
+    judged = [(id, turn.completion, turn.verdict, value) for id, turn, value in turns if turn.verdict]
     true_claims = Counter(
         concept
-        for trace in group.traces
-        for sentence in trace.verdict.sentences
+        for _, _, verdict, _ in judged
+        for sentence in verdict.sentences
         for concept in {claim.concept for claim in sentence.claims if claim.true}
     )
     # Moves come last: a candidate that is part of a sentence keeps its own advantage.
     answers = {
-        trace.id: _ScoredAnswer(steps, spans, [advantage] * len(spans))
-        for trace, advantage in zip(group.traces, outcome, strict=True)
-        if any(map(any, steps := (_sentence_rewards(trace, true_claims), trace.verdict.process_rewards)))
-        and (spans := token_spans(tokenizer, trace.completion))
+        id: _ScoredAnswer(steps, spans, [advantage] * len(spans))
+        for id, completion, verdict, advantage in judged
+        if any(
+            map(any, steps := (_sentence_rewards(completion, verdict, true_claims), verdict.process_rewards))
+        )
+        and (spans := token_spans(tokenizer, completion))
     }
     for kind in range(2):
         for place in range(max((len(answer.steps[kind]) for answer in answers.values()), default=0)):
             _set_step_advantages(list(answers.values()), kind, place, settings=settings)
-    return {trace: tuple(answer.advantages) for trace, answer in answers.items()}
+    return {id: tuple(answer.advantages) for id, answer in answers.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +138,16 @@ def _set_step_advantages(
                 answer.advantages[token] = value
 
 
-def _sentence_rewards(trace: Trace, true_claims: Mapping[str, int]) -> list[ProcessReward | None]:
+def _sentence_rewards(
+    completion: Completion, verdict: Verdict, true_claims: Mapping[str, int]
+) -> list[ProcessReward | None]:
     """The reward of each sentence, from -1 to 1; None of one that claims nothing that the rules decide.
 
     `true_claims` counts the sentences of the group that make a true claim, by concept. In "e2e4 frees the
     bishop", the move was chosen before the claim about it: its tokens are left out.
     """
     rewards = list[ProcessReward | None]()
-    for sentence in trace.verdict.sentences:
+    for sentence in verdict.sentences:
         values = [
             (1.0 if claim.weight is None else claim.weight) / true_claims[claim.concept]
             if claim.true
@@ -143,9 +155,9 @@ def _sentence_rewards(trace: Trace, true_claims: Mapping[str, int]) -> list[Proc
             for claim in sentence.claims
             if claim.true is not None
         ]
-        start, move = sentence.start, trace.verdict.move
+        start, move = sentence.start, verdict.move
         for name in (move.uci, move.san) if move else ():
-            if trace.completion.text.startswith(name, start):
+            if completion.text.startswith(name, start):
                 start += len(name)
         rewards.append(ProcessReward(start, sentence.end, fmean(values)) if values else None)
     return rewards

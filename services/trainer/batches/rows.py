@@ -1,7 +1,9 @@
 """Turns groups into rows of tokens with advantages and token weights. No torch.
 
-A row is one prompt followed by as many of its completions as fit; the prompt is computed once and shared.
-Prompt tokens, including the generation prompt, are context: they never carry loss.
+A row is one prompt followed by as many of its completions as fit; the prompt is computed once and shared. In
+an episode whose conversation grows, completions also follow each other, with what the environment said
+between them; a turn with a prompt of its own has a row of its own. Prompt tokens, including the generation
+prompt and all that the environment said, are context: they never carry loss.
 
 The loss of a batch is the sum over all its tokens of weight x loss / normaliser. Both are computed for the
 whole batch, so the gradient does not depend on how it is split into micro-batches. Masked completions are
@@ -14,14 +16,16 @@ neither summed nor counted.
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
+from rookery.advantages import in_order_of_turns, returns_to_go
 from rookery.config.objective import LossWeights
 from rookery.config.trainer import TrainerSettings
-from rookery.trace import Trace, TraceGroup
+from rookery.metrics import TRAINER_STALE_TURNS
+from rookery.trace import TraceGroup, Turn
 from services.trainer.batches.advantages import RewardAverages, advantages
 from services.trainer.batches.process_rewards import token_advantages
 
@@ -38,10 +42,13 @@ class ScoredCompletion:
     """How many versions the policy that sampled it is behind."""
     weight: float = 1.0
     """The weight of each of its tokens in the loss."""
-    trace: str = ""
-    """The id of its trace."""
+    turn: str = ""
+    """The id of its turn: see `TraceGroup.turn_ids`."""
     token_advantages: tuple[float, ...] = ()
     """The advantages of its tokens, if they do not all have `advantage`."""
+    context: tuple[int, ...] | None = None
+    """The tokens between it and the completion before it in the row, which it goes on from. None: it follows
+    the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +62,10 @@ class Row:
 
     @property
     def length(self) -> int:
-        """The number of input tokens. The last token of a completion predicts nothing and is left out."""
-        return len(self.prompt_ids) + sum(len(c.token_ids) - 1 for c in self.completions)
+        """The number of input tokens. The last token that predicts nothing is left out."""
+        return len(self.prompt_ids) + sum(
+            len(c.token_ids) - 1 + (0 if c.context is None else 1 + len(c.context)) for c in self.completions
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +76,8 @@ class TokenFigures:
     advantages: list[float]
 
 
-FiguresByTrace: TypeAlias = Mapping[str, TokenFigures]
-"""The figures of completions by the ids of their traces."""
+FiguresByTurn: TypeAlias = Mapping[str, TokenFigures]
+"""The figures of completions by the ids of their turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,33 +99,44 @@ def prepare_batch(
     Raises:
         ArithmeticError: an advantage is not finite. The message names the group.
     """
-    values = advantages(
-        [group.rewards for group in groups],
-        baseline=settings.baseline,
-        normalise=settings.normalise,
-        averages=averages,
-        sigma_floor=settings.sigma_floor,
+    returns = [returns_to_go(group.turn_rewards) for group in groups]
+    values = iter(
+        advantages(
+            [peers for group_returns in returns for peers in group_returns],
+            baseline=settings.baseline,
+            normalise=settings.normalise,
+            averages=averages,
+            sigma_floor=settings.sigma_floor,
+        )
     )
-    for group, group_values in zip(groups, values, strict=True):
+    by_turn = [
+        in_order_of_turns([next(values) for _ in of_group], [len(trace.turns) for trace in group.traces])
+        for group, of_group in zip(groups, returns, strict=True)
+    ]
+    for group, group_values in zip(groups, by_turn, strict=True):
         if not all(map(math.isfinite, group_values)):  # the averages of a damaged commit can cause that
             raise ArithmeticError(
-                f"group {group.id}: advantages {group_values!r} of rewards {group.rewards!r}"
+                f"group {group.id}: advantages {tuple(group_values)!r} of rewards {group.rewards!r}"
             )
-    by_token = token_advantages(groups, values, settings=settings) if settings.process_rewards else {}
+    by_token = token_advantages(groups, by_turn, settings=settings) if settings.process_rewards else {}
     rows = make_rows(
         groups,
-        values,
+        by_turn,
         by_token=by_token,
         version=version,
         mask_truncated=settings.mask_truncated,
         row_tokens=settings.row_tokens or settings.micro_batch_tokens,
         weights=settings.loss_weights,
+        max_age=settings.max_staleness,
     )
+    ages = [version - group.policy_of(turn).number for group in groups for turn in group.turns]
+    TRAINER_STALE_TURNS.inc(sum(age > settings.max_staleness for age in ages))
     lengths = [
-        (len(trace.completion.token_ids), settings.loss_constant or group.sampling.max_tokens)
+        (len(turn.completion.token_ids), settings.loss_constant or group.sampling.max_tokens)
         for group in groups
-        for trace in group.traces
-        if carries_loss(trace, mask_truncated=settings.mask_truncated)
+        for turn in group.turns
+        if carries_loss(turn, mask_truncated=settings.mask_truncated)
+        and version - group.policy_of(turn).number <= settings.max_staleness
     ]
     return Batch(
         rows=tuple(rows),
@@ -134,40 +154,78 @@ def make_rows(
     row_tokens: int,
     weights: LossWeights = "token",
     by_token: Mapping[str, tuple[float, ...]] = MappingProxyType({}),
+    max_age: int = sys.maxsize,
 ) -> list[Row]:
     """Returns rows of at most `row_tokens` tokens. A group too long for one row is split over several.
     0 means no limit.
 
     A prompt with a single completion that is longer than `row_tokens` still becomes a row.
-    `values` are the advantages, one per trace; `by_token` has those of single tokens by the id of the trace.
+    `values` are the advantages, one per turn; `by_token` has those of single tokens by the id of the turn.
     `version` is the trainer's; ages are counted from it.
-    If `mask_truncated` is set, truncated completions count in the group's baseline but carry no loss.
+    If `mask_truncated` is set, truncated completions count in the group's baseline but carry no loss. So do
+    turns older than `max_age` versions, whose episodes went on by newer ones.
     """
     rows: list[Row] = []
     for group, group_values in zip(groups, values, strict=True):
         scored = [
             ScoredCompletion(
-                trace.completion.token_ids,
-                trace.completion.logprobs,
+                turn.completion.token_ids,
+                turn.completion.logprobs,
                 advantage=advantage,
-                age=version - group.policy.number,
-                weight=token_weight(len(trace.completion.token_ids), weights),
-                trace=trace.id,
-                token_advantages=by_token.get(trace.id, ()),
+                age=version - group.policy_of(turn).number,
+                weight=token_weight(len(turn.completion.token_ids), weights),
+                turn=id,
+                token_advantages=by_token.get(id, ()),
             )
-            for trace, advantage in zip(group.traces, group_values, strict=True)
-            if carries_loss(trace, mask_truncated=mask_truncated)
+            if carries_loss(turn, mask_truncated=mask_truncated)
+            and version - group.policy_of(turn).number <= max_age
+            else None
+            for turn, id, advantage in zip(group.turns, group.turn_ids, group_values, strict=True)
         ]
+        by_prompt: dict[tuple[int, ...], list[list[ScoredCompletion]]] = {}
+        for prompt_ids, conversation in _conversations(group, scored):
+            by_prompt.setdefault(prompt_ids, []).append(conversation)
         rows += [
-            Row(group.prompt_token_ids, part, group.sampling.temperature, group.id)
-            for part in _split(scored, (row_tokens or sys.maxsize) - len(group.prompt_token_ids))
+            Row(prompt_ids, part, group.sampling.temperature, group.id)
+            for prompt_ids, conversations in by_prompt.items()
+            for part in _split(conversations, (row_tokens or sys.maxsize) - len(prompt_ids))
         ]
     return rows
 
 
-def carries_loss(trace: Trace, *, mask_truncated: bool) -> bool:
-    """Returns whether the completion of a trace has tokens and is not masked as truncated."""
-    return bool(trace.completion.token_ids) and not (mask_truncated and trace.completion.truncated)
+def _conversations(
+    group: TraceGroup, scored: Sequence[ScoredCompletion | None]
+) -> Iterator[tuple[tuple[int, ...], list[ScoredCompletion]]]:
+    """Yields prompts with the completions that go on from each other after them. `scored` has those of the
+    group's turns; None carries no loss, and is context of the turns after it."""
+    completions = iter(scored)
+    for trace in group.traces:
+        prompt: tuple[int, ...] = ()
+        between: tuple[int, ...] = ()
+        conversation: list[ScoredCompletion] = []
+        for turn in trace.turns:
+            if turn.continues:
+                between += turn.prompt_token_ids
+            else:
+                if conversation:
+                    yield prompt, conversation
+                prompt, between, conversation = group.prompt_tokens_of(turn), (), []
+            if completion := next(completions):
+                if conversation:
+                    completion = replace(completion, context=between)
+                else:
+                    prompt += between
+                conversation.append(completion)
+                between = ()
+            else:
+                between += turn.completion.token_ids
+        if conversation:
+            yield prompt, conversation
+
+
+def carries_loss(turn: Turn, *, mask_truncated: bool) -> bool:
+    """Returns whether the completion of a turn has tokens and is not masked as truncated."""
+    return bool(turn.completion.token_ids) and not (mask_truncated and turn.completion.truncated)
 
 
 def token_weight(tokens: int, by: LossWeights) -> float:
@@ -193,14 +251,17 @@ def normaliser(lengths: Sequence[tuple[int, int]], by: LossWeights) -> float:
     return max(1, sum(tokens if by == "token" else limit for tokens, limit in lengths))
 
 
-def _split(completions: Sequence[ScoredCompletion], tokens: int) -> list[tuple[ScoredCompletion, ...]]:
-    """Splits completions into runs of at most `tokens` tokens each, or one completion."""
+def _split(
+    conversations: Sequence[Sequence[ScoredCompletion]], tokens: int
+) -> list[tuple[ScoredCompletion, ...]]:
+    """Splits conversations into runs of at most `tokens` tokens each, or one conversation."""
     parts: list[list[ScoredCompletion]] = []
     room = 0
-    for completion in completions:
-        if not parts or len(completion.token_ids) > room:
+    for conversation in conversations:
+        length = sum(len(c.token_ids) + len(c.context or ()) for c in conversation)
+        if not parts or length > room:
             parts.append([])
             room = tokens
-        parts[-1].append(completion)
-        room -= len(completion.token_ids)
+        parts[-1] += conversation
+        room -= length
     return [tuple(part) for part in parts]

@@ -6,6 +6,7 @@ import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +23,9 @@ PLAIN_TEMPLATE = (
 )
 """The chat template for plain texts, and for models without one: the texts one after another, with an EOS
 token after each answer."""
+
+_MARK = "\ue000"
+"""A private character, as an answer after which a template writes what it writes after each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +127,7 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any, *, after_end: bool = False) 
     """
     ends = tuple(token.content for token in tokenizer.added_tokens_decoder.values() if token.special)
     rendered = [_render(chat, tokenizer) for chat in chats]
-    answers = [
-        answer if after_end else _until_end(answer, chat.messages[-1]["content"], ends)
-        for chat, (_, answer) in zip(chats, rendered, strict=True)
-    ]
+    answers = [answer + (end if after_end else _until_end(end, ends)) for _, answer, end in rendered]
     prompt_ids = dict[int, list[int]]()
     for is_plain in (False, True):
         numbers = [number for number, chat in enumerate(chats) if chat.plain is is_plain]
@@ -158,29 +159,33 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any, *, after_end: bool = False) 
     return examples
 
 
-def _render(chat: Chat, tokenizer: Any) -> tuple[str, str]:
-    """Returns the texts of the prompt, with the generation prompt, and of the answer, with all that follows.
-    Raises `InvalidInput` as `tokenize` does."""
+def _render(chat: Chat, tokenizer: Any) -> tuple[str, str, str]:
+    """Returns the texts of the prompt, with the generation prompt, of the answer, and of all that follows.
+
+    Raises:
+        InvalidInput: see `tokenize`.
+    """
     messages, content = chat.messages, chat.messages[-1]["content"]
     if len(messages) < 2:
         raise InvalidInput(f"nothing comes before the answer {content[:80]!r}")
     template = PLAIN_TEMPLATE if chat.plain else None
+    render = partial(tokenizer.apply_chat_template, chat_template=template, tokenize=False)
     try:
-        text = tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False)
-        prompt = tokenizer.apply_chat_template(
-            messages[:-1], chat_template=template, tokenize=False, add_generation_prompt=True
-        )
+        text = render(messages)
+        prompt = render(messages[:-1], add_generation_prompt=True)
+        end = render([*messages[:-1], {**messages[-1], "content": _MARK}]).rpartition(_MARK)[2]
     except TemplateError as error:
         raise InvalidInput(f"the chat template rejects {str(messages)[:200]!r}: {error}") from error
+    said = text.removesuffix(end)
     thoughts, _, final = content.rpartition("</think>")
-    if final.strip() and _dense(thoughts.removeprefix("<think>")) not in _dense(text):
-        _, stated, end = text.rpartition(final.strip())
+    if final.strip() and _dense(thoughts.removeprefix("<think>")) not in _dense(said):
+        _, stated, space = said.rpartition(final.strip())
         if prompt and stated:  # DeepSeek-R1's template, for example, strips the reasoning
             opening = prompt[prompt.rfind("<think>") :] if prompt.rstrip().endswith("<think>") else ""
-            return prompt, content.removeprefix(opening).removeprefix(opening.strip()).rstrip() + end
-    if not prompt or not text.startswith(prompt):
+            return prompt, content.removeprefix(opening).removeprefix(opening.strip()).rstrip() + space, end
+    if not prompt or not said.startswith(prompt):
         raise InvalidInput(f"the chat template renders {prompt[-80:]!r}, not a prefix of {text[:200]!r}")
-    return prompt, text[len(prompt) :]
+    return prompt, said[len(prompt) :], end
 
 
 def _dense(text: str) -> str:
@@ -188,13 +193,10 @@ def _dense(text: str) -> str:
     return "".join(text.split())
 
 
-def _until_end(answer: str, content: str, ends: Sequence[str]) -> str:
-    """Returns a rendered answer up to the first of the special tokens `ends` after the content."""
-    last = content.rpartition("</think>")[2].strip() or content.strip()
-    before, stated, rest = answer.rpartition(last) if last else ("", "", answer)
-    if stops := [rest.index(end) + len(end) for end in ends if end in rest]:
-        return before + stated + rest[: min(stops)]
-    return answer
+def _until_end(rest: str, ends: Sequence[str]) -> str:
+    """Returns what follows an answer up to the first of the special tokens `ends`."""
+    stops = [rest.index(end) + len(end) for end in ends if end in rest]
+    return rest[: min(stops)] if stops else rest
 
 
 def _ids_within(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:

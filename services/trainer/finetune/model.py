@@ -36,12 +36,20 @@ _CHUNK_LOGITS = 1 << 26
 
 
 def load_chat_tokenizer(path: Path) -> Any:
-    """Loads the model's tokenizer, with the chat template that the server uses too. Without a template, it
-    gets `PLAIN_TEMPLATE`. One that refuses system messages shows them to the user. Raises `SetupError` if
-    there is none."""
+    """Loads the model's tokenizer, with the chat template that the server uses too.
+
+    Without a template, it gets `PLAIN_TEMPLATE`. One that refuses system messages shows them to the user.
+
+    Raises:
+        SetupError: there is none, or it has no template and no end token, so that answers would not end.
+    """
     with named_in_errors(path):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.chat_template is None:
+        if tokenizer.eos_token is None:
+            raise SetupError(
+                f"{str(path)!r} has neither a chat template nor an eos_token to end answers with"
+            )
         tokenizer.chat_template = BOS + PLAIN_TEMPLATE if begins_with_bos(path) else PLAIN_TEMPLATE
     elif isinstance(tokenizer.chat_template, str):
         tokenizer.chat_template = with_system_role(tokenizer.chat_template)

@@ -196,8 +196,13 @@ def check_length(model: Any, tokens: int, *, name: str) -> None:
 
 def check_group_length(model: Any, group: TraceGroup) -> None:
     """Checks that the sequences of a group fit the model. Raises `SetupError` if the prompt with the longest
-    completion has more tokens than the model has positions."""
-    prompt = len(group.prompt_token_ids)
-    longest = max(len(trace.completion.token_ids) for trace in group.traces)
+    completion, and the turns before it, has more tokens than the model has positions."""
+    before, prompt, longest = 0, 0, 0
+    for turn in group.turns:
+        before = before + len(turn.prompt_token_ids) if turn.continues else len(group.prompt_tokens_of(turn))
+        tokens = len(turn.completion.token_ids)
+        if before + tokens > prompt + longest:
+            prompt, longest = before, tokens
+        before += tokens
     name = f"group {group.id}, a prompt of {prompt:,} and a completion of {longest:,} tokens"
     check_length(model, prompt + longest, name=name)

@@ -3,6 +3,7 @@
 A policy that collapses repeats one answer, one candidate or one kind of move. Its reward may still rise.
 """
 
+import math
 import statistics
 import time
 from collections import Counter
@@ -46,9 +47,9 @@ def describe_step(
 
 
 def describe(groups: list[TraceGroup]) -> dict[str, float]:
-    """Returns statistics of a batch's verdicts. Rates are over completions, regret over legal moves."""
-    traces = [trace for group in groups for trace in group.traces]
-    verdicts = [trace.verdict for trace in traces]
+    """Returns statistics of a batch's verdicts. Rates are over them, regret over legal moves."""
+    turns = [turn for group in groups for turn in group.turns]
+    verdicts = [turn.verdict for turn in turns if turn.verdict]
     steps = [step.reward for verdict in verdicts for step in verdict.process_rewards]
     claims = [
         claim.true
@@ -60,14 +61,14 @@ def describe(groups: list[TraceGroup]) -> dict[str, float]:
     regrets = [verdict.regret for verdict in verdicts if verdict.regret is not None]
     return {
         "groups": len(groups),
-        "completions": len(traces),
-        "reward": statistics.fmean(verdict.reward for verdict in verdicts),
+        "completions": len(turns),
+        "reward": statistics.fmean(reward for group in groups for reward in group.rewards),
         "reward_std": statistics.fmean(statistics.pstdev(group.rewards) for group in groups),
         "legal_rate": statistics.fmean(verdict.outcome is Outcome.LEGAL for verdict in verdicts),
         "box_rate": statistics.fmean(verdict.outcome not in UNREADABLE for verdict in verdicts),
         "regret": statistics.fmean(regrets) if regrets else float("nan"),
         "zero_variance_groups": sum(zero_variance(group.rewards) for group in groups),
-        "truncated": sum(trace.completion.truncated for trace in traces),
+        "truncated": sum(turn.completion.truncated for turn in turns),
         **by_task(groups),
         **components(groups),
         **({"process_reward": statistics.fmean(steps)} if steps else {}),
@@ -80,28 +81,30 @@ def describe(groups: list[TraceGroup]) -> dict[str, float]:
 
 
 def ages_of(groups: list[TraceGroup], *, version: int) -> list[int]:
-    """Returns how many versions behind each group was when `version` was trained on it."""
-    return [version - 1 - group.policy.number for group in groups]
+    """Returns how many versions behind the newest turn of each group was when `version` was trained on it."""
+    return [version - 1 - max(group.policy_of(turn).number for turn in group.turns) for group in groups]
 
 
 def components(groups: Sequence[TraceGroup]) -> dict[str, float]:
-    """Returns the mean of each component of the reward over all completions; a missing one counts as 0.
+    """Returns the mean of each component of the reward over all traces; a missing one counts as 0.
 
     So the means add up to the mean reward if each verdict's components add up to its reward. RookWorld's
-    tasks have other components each: their means are over the completions of the task, as `component_a_fen`.
+    tasks have other components each: their means are over the traces of the task, as `component_a_fen`.
     """
     means: dict[str, float] = {}
     for task, task_groups in _groups_by_task(groups).items():
-        verdicts = [trace.verdict for group in task_groups for trace in group.traces]
+        turns = [turn for group in task_groups for turn in group.turns]
+        parts = [turn.rewards for turn in turns] + [turn.verdict.components for turn in turns if turn.verdict]
+        traces = sum(len(group.traces) for group in task_groups)
         prefix = COMPONENT + (f"{task}_" if task else "")
-        for name in sorted({name for verdict in verdicts for name in verdict.components}):
-            means[prefix + name] = statistics.fmean(v.components.get(name, 0.0) for v in verdicts)
+        for name in sorted({name for part in parts for name in part}):
+            means[prefix + name] = math.fsum(part.get(name, 0.0) for part in parts) / traces
     return means
 
 
 def lengths(groups: Sequence[TraceGroup]) -> dict[str, float]:
     """Returns lengths of completions and prompts in tokens. The percentile uses the nearest rank."""
-    completions = sorted(len(trace.completion.token_ids) for group in groups for trace in group.traces)
+    completions = sorted(len(turn.completion.token_ids) for group in groups for turn in group.turns)
     return {
         "completion_length": statistics.fmean(completions),
         "completion_length_p95": completions[-(-95 * len(completions) // 100) - 1],
@@ -146,16 +149,16 @@ def exploration(groups: Sequence[TraceGroup]) -> dict[str, float]:
     played: Counter[int | None] = Counter()
     best: Counter[int | None] = Counter()
     for group in groups:
-        board = chess.Board(group.prompt.fen)
-        answers = Counter(trace.completion.token_ids for trace in group.traces)
+        answers = Counter(tuple(turn.completion.token_ids for turn in trace.turns) for trace in group.traces)
         total += answers.total()
         repeated += sum(count for count in answers.values() if count > 1)
-        for trace in group.traces:
-            if moves := candidates_of(trace.completion.text, board):
+        for turn in group.turns:
+            board = chess.Board(group.prompt_of(turn).fen)
+            if moves := candidates_of(turn.completion.text, board):
                 distinct_shares.append(len(distinct(moves)) / len(moves))
-            if trace.verdict.move and trace.verdict.best:
-                played[_piece(board, trace.verdict.move)] += 1
-                best[_piece(board, trace.verdict.best)] += 1
+            if turn.verdict and turn.verdict.move and turn.verdict.best:
+                played[_piece(board, turn.verdict.move)] += 1
+                best[_piece(board, turn.verdict.best)] += 1
     return {
         "identical_answers": repeated / total,
         **({"distinct_candidates": statistics.fmean(distinct_shares)} if distinct_shares else {}),

@@ -147,17 +147,13 @@ class SpeedMeter:
 
     def row(self, groups: Sequence[TraceGroup], *, tokens: int, train_s: float) -> dict[str, float]:
         """Returns the figures of the step just measured. `tokens` carried loss, in each pass over them."""
-        shapes = [
-            (len(group.prompt_token_ids), lengths)
-            for group in groups
-            if (
-                lengths := [
-                    len(trace.completion.token_ids)
-                    for trace in group.traces
-                    if carries_loss(trace, mask_truncated=self._mask_truncated)
-                ]
-            )
-        ]
+        lengths = dict[tuple[str, tuple[int, ...]], list[int]]()
+        for group in groups:
+            for turn in group.turns:
+                if carries_loss(turn, mask_truncated=self._mask_truncated):
+                    prompt = group.id, group.prompt_tokens_of(turn)
+                    lengths.setdefault(prompt, []).append(len(turn.completion.token_ids))
+        shapes = [(len(prompt), completions) for (_, prompt), completions in lengths.items()]
         flops = self._passes * step_flops(self._weights, shapes)
         return {
             "tokens_per_s": tokens / train_s,

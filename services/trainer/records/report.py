@@ -20,7 +20,7 @@ from rookery import metrics
 from rookery.config.trainer import TrainerSettings
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.trace import TraceGroup, policy_name
-from services.trainer.batches.rows import FiguresByTrace
+from services.trainer.batches.rows import FiguresByTurn
 from services.trainer.records.describe import BEST_MOVES, COMPONENT, GROUPS, MOVES
 from services.trainer.records.memory import MIB
 from services.trainer.records.tracking import Tracker
@@ -182,7 +182,7 @@ def _set_gauges(name: str, value: float) -> None:
 
 
 def write_token_figures(
-    settings: TrainerSettings, groups: Sequence[TraceGroup], figures: FiguresByTrace, *, version: int
+    settings: TrainerSettings, groups: Sequence[TraceGroup], figures: FiguresByTurn, *, version: int
 ) -> None:
     """Writes the importance ratios and advantages of a step's tokens for the viewer.
 
@@ -200,7 +200,7 @@ def write_token_figures(
         folder.mkdir(exist_ok=True)
         with gzip.open(temporary, "wt", compresslevel=1) as file:
             for group in groups:
-                answers = [figures.get(trace.id) for trace in group.traces]
+                answers = [figures.get(id) for id in group.turn_ids]
                 line = {
                     "group": group.id,
                     "ratios": [answer and [round(ratio, 4) for ratio in answer.ratios] for answer in answers],

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -33,7 +34,7 @@ considerable part of a step's time."""
 def mismatch(
     policy: Policy, groups: Sequence[TraceGroup], *, step: int, settings: TrainerSettings
 ) -> dict[str, float]:
-    """Measures the differences of log-probabilities on one group, in nats per token.
+    """Measures the differences of log-probabilities on the first turns of one group, in nats per token.
 
     Returns `mismatch_mean`, `mismatch_max`, `mismatch_age` (how many versions the group is behind) and
     `rescore_s` (the seconds that it took), or an empty dictionary if nothing could be measured. `policy` must
@@ -43,6 +44,7 @@ def mismatch(
     group = _choose_group(groups, step=step, settings=settings)
     if group is None:
         return {}
+    group = replace(group, traces=tuple(replace(trace, turns=trace.turns[:1]) for trace in group.traces))
     rows = make_rows(
         [group],
         [[0.0] * len(group.traces)],

@@ -18,7 +18,7 @@ import torch
 from rookery.config.trainer import TrainerSettings
 from services.trainer.batches.advantages import gae, token_rewards
 from services.trainer.batches.micro_batches import collate
-from services.trainer.batches.rows import Batch, FiguresByTrace, Row
+from services.trainer.batches.rows import Batch, FiguresByTurn, Row
 from services.trainer.losses.surrogate import value_losses
 from services.trainer.model.policy import Policy
 from services.trainer.training.statistics import MicroBatchStats, PendingStats, batch_stats
@@ -55,7 +55,7 @@ class MiniBatchStats:
     value_loss: float
     value_clipped: float
     optimizer_stats: OptimizerStats
-    token_figures: FiguresByTrace
+    token_figures: FiguresByTurn
 
 
 def ppo_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: StepInput) -> UpdateStats:
@@ -76,7 +76,7 @@ def ppo_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: StepInp
         optimizer_s=sum(update.optimizer_stats.seconds for update in updates),
         # Those of the first epoch, which come last here, remain.
         token_figures={
-            trace: figures for update in reversed(updates) for trace, figures in update.token_figures.items()
+            turn: figures for update in reversed(updates) for turn, figures in update.token_figures.items()
         },
     )
 

@@ -23,7 +23,7 @@ from rookery.config.trainer import TrainerSettings
 from rookery.trace import TraceGroup
 from services.trainer.batches.advantages import RewardAverages
 from services.trainer.batches.micro_batches import MicroBatch, Partition, collate, partition
-from services.trainer.batches.rows import Batch, FiguresByTrace, Row, TokenFigures, prepare_batch
+from services.trainer.batches.rows import Batch, FiguresByTurn, Row, TokenFigures, prepare_batch
 from services.trainer.distributed.placement import full_tensor
 from services.trainer.distributed.process_group import World
 from services.trainer.losses import regularisers
@@ -86,7 +86,7 @@ class UpdateStats:
     tokens: int
     micro_batches: int
     optimizer_s: float
-    token_figures: FiguresByTrace
+    token_figures: FiguresByTurn
 
 
 def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: StepInput) -> UpdateStats:
@@ -227,7 +227,7 @@ def check_losses(losses: Sequence[float], split: Partition, *, step: int) -> Non
             raise ArithmeticError(f"step {step}: loss is {loss!r} in a micro-batch of groups {names}")
 
 
-def token_figures(pending: Sequence[PendingStats], split: Partition, inputs: StepInput) -> FiguresByTrace:
+def token_figures(pending: Sequence[PendingStats], split: Partition, inputs: StepInput) -> FiguresByTurn:
     """The figures of the tokens in all processes' micro-batches; empty unless `ratios_mb` keeps them."""
     if not inputs.settings.ratios_mb:
         return {}
@@ -237,7 +237,7 @@ def token_figures(pending: Sequence[PendingStats], split: Partition, inputs: Ste
         ratios, advantages = map(iter, columns)
         for completion in (completion for row in rows for completion in row.completions):
             tokens = len(completion.token_ids)
-            figures[completion.trace] = TokenFigures(
+            figures[completion.turn] = TokenFigures(
                 list(islice(ratios, tokens)), list(islice(advantages, tokens))
             )
     return figures

@@ -53,9 +53,7 @@ def test_stopping_ends_an_endless_stream(start_data: Start) -> None:
             await stopped
             return caught.value.code()
 
-    start = time.monotonic()
     assert asyncio.run(listen()) is grpc.StatusCode.UNAVAILABLE
-    assert time.monotonic() - start < 15
     assert service.stop()[0] == 0
 
 

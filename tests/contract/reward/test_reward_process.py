@@ -52,7 +52,7 @@ def test_a_stopping_service_answers_what_it_has_begun(
             assert called.result().verdict.move.san == "a3"
         else:
             assert answer.result().json()["outcome"] == "legal"
-    service.process.wait(timeout=30)  # a second signal at its very end would decide its exit status
+    service.process.wait(timeout=120)  # a second signal at its very end would decide its exit status
     status, log = service.stop()
     assert status == 0, log
     assert "Traceback" not in log

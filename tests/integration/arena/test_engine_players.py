@@ -1,6 +1,7 @@
 """Players that are real engines."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -8,13 +9,14 @@ from pathlib import Path
 
 import chess
 import chess.engine
+import psutil
 import pytest
 
 from arena.answer_store import key_of
 from arena.players.engines import LICHESS_LEVELS, EnginePlayer
 from arena.players.player import Player
 from arena.players.spec import KINDS, make_player
-from rookery.errors import EngineFault, InvalidInput, SetupError
+from rookery.errors import EngineFault, SetupError
 from rookery.trace import Outcome
 from tests.boards import random_boards
 from tests.waiting import eventually
@@ -60,7 +62,7 @@ async def test_weak_stockfish_is_said_not_to_be_reproducible() -> None:
         assert options.items() <= dict(player.describe()["options"]).items()
         assert len(await moves(player, BOARDS[:2])) == 2
         await player.close()
-    with pytest.raises(InvalidInput, match=r"'UCI_Elo', which is from 1[0-9]+ to [0-9]+"):
+    with pytest.raises(SetupError, match=r"'UCI_Elo', which is from 1[0-9]+ to [0-9]+"):
         make_player("stockfish,nodes=50,elo=99")
 
 
@@ -88,7 +90,7 @@ async def test_any_engine_with_its_options(stockfish_path: str) -> None:
         ("MultiPV=2", "has no option 'MultiPV' to set"),
         ("Hash=much", "'much' is not a value of .*'Hash', which is from 1 to"),
     ]:
-        with pytest.raises(InvalidInput, match=why):
+        with pytest.raises(SetupError, match=why):
             make_player(f"uci:{stockfish_path},depth=3,option.{option}")
 
 
@@ -116,8 +118,24 @@ def test_every_option_of_an_engine_is_in_the_key_of_its_answers(
 
 
 def test_a_program_that_is_no_engine() -> None:
-    with pytest.raises(SetupError, match=r"'/bin/true' is not a UCI engine"):
+    with pytest.raises(SetupError, match=r"'/bin/true' is not a UCI engine: engine process died"):
         make_player("uci:/bin/true,nodes=1")
+
+
+@pytest.mark.stockfish
+async def test_an_engine_that_is_too_slow_to_start(
+    stockfish_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "engine"  # silent from its second start on
+    program.write_text(
+        f"#!/bin/sh\nmkdir '{tmp_path}/started' && exec '{stockfish_path}'\nexec cat > /dev/null\n"
+    )
+    program.chmod(0o755)
+    player = make_player(f"uci:{program},nodes=1")
+    monkeypatch.setattr("arena.players.engines.START_S", 0.5)
+    with pytest.raises(EngineFault, match=r"does not start: no uciok in 0\.5 s"):
+        await player.play(chess.Board(), seed=0)
+    await player.close()
 
 
 @pytest.mark.stockfish
@@ -148,21 +166,21 @@ async def test_a_killed_engine_is_a_fault_and_the_next_move_has_another() -> Non
     with pytest.raises(asyncio.CancelledError):
         await playing
     await player.close()
-    assert not stockfish_children()
+    assert not engines()
 
 
 async def searching() -> list[int]:
-    """The engines of this process, once there are any and they had time to start searching."""
-    children = await eventually(stockfish_children)
-    await asyncio.sleep(1.0)
-    return children
+    """The engines of this process, once they have computed for longer than a start takes."""
+    return await eventually(lambda: engines(cpu_s=1.0))
 
 
-def stockfish_children() -> list[int]:
-    """The engines that this process has started."""
-    tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-    pids = [int(pid) for task in tasks for pid in task.read_text().split()]
-    return [pid for pid in pids if "stockfish" in Path(f"/proc/{pid}/comm").read_text()]
+def engines(*, cpu_s: float = 0.0) -> list[int]:
+    """The engines that this process has started and that have computed for so long."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += [child.pid] if "stockfish" in child.name() and child.cpu_times().user >= cpu_s else []
+    return found
 
 
 ILLEGAL = """#!{python}

@@ -159,7 +159,7 @@ def test_serve_players_ends_with_its_input(players: Players) -> None:
     servers = psutil.Process(players.process.pid).children(recursive=True)
     assert len(servers) >= 2
     players.process.stdin.close()
-    assert players.process.wait(60) == 0
+    assert players.process.wait(240) == 0
     assert not psutil.wait_procs(servers, timeout=60)[1]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-WAIT_S = 60.0
+WAIT_S = 240.0
 
 
 class Uci:

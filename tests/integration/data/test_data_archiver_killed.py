@@ -26,7 +26,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.redis
 
 LIVES = 3
-WAIT_S = 60.0
+WAIT_S = 240.0
 KEPT = 500
 """Groups that wait for the archive, at most: fewer than it lets Redis keep, however slowly it starts."""
 

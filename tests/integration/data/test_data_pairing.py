@@ -75,7 +75,7 @@ class Student:
         assert self.server.started
         yield
         self.server.should_exit = True
-        thread.join(timeout=10)
+        thread.join(timeout=120)
 
 
 @pytest.fixture

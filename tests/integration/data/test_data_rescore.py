@@ -15,7 +15,7 @@ from chess_datasets.traces.archive import TraceArchive
 from chess_datasets.traces.rescore import RESCORED
 from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import SetupError
-from rookery.trace import Prompt, Sampling, Trace, TraceGroup
+from rookery.trace import Prompt, Sampling, Trace, TraceGroup, Turn
 from tests.conftest import free_port
 from tests.unit.rookery.records import GROUP
 
@@ -32,7 +32,7 @@ async def judged(client: RewardClient, number: int) -> TraceGroup:
     items = [ScoreItem(FENS[number], answer) for answer in ANSWERS]
     verdicts = await client.score(items, scheme="delta")
     traces = [
-        Trace(f"g{number}-{i}", replace(GROUP.traces[0].completion, text=item.response), verdict)
+        Trace(f"g{number}-{i}", (Turn(replace(GROUP.traces[0].completion, text=item.response), verdict),))
         for i, (item, verdict) in enumerate(zip(items, verdicts, strict=True))
     ]
     return replace(

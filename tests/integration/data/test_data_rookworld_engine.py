@@ -1,6 +1,7 @@
 """`P:` lines labelled by the real Stockfish: sound for both colours and the same every time."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import chess
@@ -14,13 +15,16 @@ from rookery.rookworld import PolicyLine, parse_policy_line, parse_state_line
 from rookery.rookworld_env import step
 from rookery.trace import Position
 
-POSITIONS = list(map(PositionGenerator(seed=11).position, range(12)))
+
+@cache
+def positions() -> list[Position]:
+    return list(map(PositionGenerator(seed=11).position, range(12)))
 
 
-async def labelled(stockfish_path: str, positions: list[Position]) -> list[PolicyLine]:
+async def labelled(stockfish_path: str, asked: list[Position]) -> list[PolicyLine]:
     mix = RookworldMix(state=0.0)
     async with EnginePool(Path(stockfish_path), engines=2, hash_mb=16, queue=1000, deadline_s=30.0) as pool:
-        made = [await labelled_line(one, pool, nodes=2000, mix=mix) for one in positions]
+        made = [await labelled_line(one, pool, nodes=2000, mix=mix) for one in asked]
     assert all(isinstance(line, PolicyLine) for line in made)
     return [line for line in made if isinstance(line, PolicyLine)]
 
@@ -36,15 +40,15 @@ def flipped(uci: str) -> str:
 
 @pytest.mark.stockfish
 async def test_labels_are_sound_reproducible_and_blind_to_colour(stockfish_path: str) -> None:
-    first = await labelled(stockfish_path, POSITIONS)
-    assert await labelled(stockfish_path, POSITIONS[::-1]) == first[::-1]
+    first = await labelled(stockfish_path, positions())
+    assert await labelled(stockfish_path, positions()[::-1]) == first[::-1]
     for line in first:
         legal = {move.uci() for move in chess.Board(line.fen).legal_moves}
         assert set(line.moves) <= legal
         assert len(set(line.moves)) == min(5, len(legal))
         assert line.evals[line.moves.index(line.best)] == max(line.evals)
     for line, mirror in zip(
-        first, await labelled(stockfish_path, list(map(mirrored, POSITIONS))), strict=True
+        first, await labelled(stockfish_path, list(map(mirrored, positions()))), strict=True
     ):
         assert mirror.best == flipped(line.best)
         assert (tuple(map(flipped, line.moves)), line.evals) == (mirror.moves, mirror.evals)

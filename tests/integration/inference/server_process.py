@@ -12,7 +12,7 @@ import httpx
 import psutil
 
 from rookery.access import OPEN, TOKEN_VARIABLE, Access
-from tests.conftest import ROOT, free_port
+from tests.conftest import free_port
 from tests.waiting import wait_for
 
 START_S = 300.0
@@ -52,7 +52,7 @@ class Server:
         with self.log.open("ab") as log:
             environment = os.environ | ({TOKEN_VARIABLE: self.access.token} if self.access.token else {})
             if self.spawns:
-                environment["PYTHONPATH"] = str(ROOT)
+                environment["PYTHONPATH"] = environment["PYTHONPATH"].partition(os.pathsep)[2]
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, start_new_session=True, env=environment
             )
@@ -73,7 +73,7 @@ class Server:
     def stop(self, number: int = signal.SIGTERM) -> None:
         if self.process:
             self.process.send_signal(number)
-            self.process.wait(30)
+            self.process.wait(120)
 
     def kill(self) -> None:
         """Ends whatever a failed test has left running."""

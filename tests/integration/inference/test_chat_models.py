@@ -13,7 +13,7 @@ from rookery.answers import OPENINGS
 from rookery.clients import InferenceClient
 from rookery.config.trainer import TrainerSettings
 from rookery.prompt import render
-from rookery.trace import Adapter, Outcome, Sampling, Trace, TraceGroup, Verdict
+from rookery.trace import Adapter, Outcome, Sampling, Trace, TraceGroup, Turn, Verdict
 from tests.builders import position
 from tests.chat_models import CHAT_MODELS, write_chat_model
 from tests.integration.inference.server_process import Server
@@ -102,7 +102,7 @@ async def test_the_server_scores_answers_as_the_trainer_and_peft_do(served: Serv
     verdict = Verdict(0.0, Outcome.LEGAL, "1")
     group = TraceGroup(
         "g", "r", POSITION, PROMPT, answered.prompt_token_ids, served.adapter.version, "m", sampling,
-        tuple(Trace(f"g-{c.seed}", c, verdict) for c in answered.completions), 0.0,
+        tuple(Trace(f"g-{c.seed}", (Turn(c, verdict),)) for c in answered.completions), 0.0,
     )  # fmt: skip
     gap = mismatch(served.policy, [group], step=1, settings=served.settings)
     assert (gap["mismatch_mean"] < 1e-5, gap["mismatch_max"] < 5e-5) == (True, True), gap

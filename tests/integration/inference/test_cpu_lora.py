@@ -1,4 +1,4 @@
-"""Our LoRA for vLLM's CPU build against vLLM's own, and where that one is wrong."""
+"""Our LoRA for vLLM's CPU build against vLLM's own, and where that of 0.32 is wrong."""
 
 import pytest
 
@@ -53,4 +53,6 @@ def test_without_an_adapter_nothing_is_added(slots: list[int]) -> None:
     base = torch.tensor(slots) < 0
     assert torch.equal(y[base], before[base])
     assert torch.allclose(y[~base], stock[~base], atol=1e-4)
-    assert not torch.allclose(stock[base], before[base]), "vLLM has mended it: drop our own"
+    from vllm import __version_tuple__ as version
+
+    assert torch.allclose(stock[base], before[base]) == (version >= (0, 33)), "0.33 has mended it"

@@ -47,7 +47,7 @@ def engine(server: Server) -> psutil.Process:
 def exit_status(server: Server) -> int:
     """That of the ended server, once nothing of it is left."""
     assert server.process
-    status = server.process.wait(60)
+    status = server.process.wait(180)
     until(lambda: not server.processes(), within_s=180, every_s=0.1)  # native code may hold the lock
     return status
 

@@ -1,6 +1,9 @@
 """The `rookery` command as a process of its own."""
 
+import json
 import os
+import random
+import re
 import subprocess
 import sys
 import sysconfig
@@ -25,6 +28,16 @@ class Interrupt:
             os.kill(os.getpid(), signal.SIGINT)
 from launcher.command import main
 sys.meta_path.insert(0, Interrupt())
+sys.exit(main())
+"""
+
+
+AFTER_A_WHILE = """
+import signal, sys
+seconds = float(sys.argv.pop(1))
+signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+from launcher.command import main
+signal.setitimer(signal.ITIMER_REAL, seconds)
 sys.exit(main())
 """
 
@@ -70,13 +83,42 @@ def test_ctrl_c_in_the_middle_of_an_import_is_quiet(module: str, command: str, t
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sft --model models/rook-tiny --data DATA --out OUT",
+        "dpo --model models/rook-tiny --data DATA --out OUT",
+        "serve reward-model --model models/rook-tiny --port 0",
+        "evaluate random --out OUT",
+    ],
+)
+def test_ctrl_c_at_any_moment_of_the_start_is_quiet(command: str, tmp_path: Path) -> None:
+    """Where it begins with the imports of torch and transformers, or starts other processes."""
+    data, seconds = tmp_path / "data.jsonl", random.uniform(0.01, 5)
+    user, good, bad = ([{"role": role, "content": "e4"}] for role in ("user", "assistant", "assistant"))
+    row = json.dumps({"messages": user + good, "prompt": user, "chosen": good, "rejected": bad})
+    data.write_text(f"{row}\n" * 4000)
+    argv = command.replace("DATA", str(data)).replace("OUT", str(tmp_path / "out")).split()
+    done = subprocess.run(
+        [sys.executable, "-c", AFTER_A_WHILE, str(seconds), *argv],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 130, (seconds, done.stderr)
+    assert not re.search("Traceback|Exception ignored", done.stdout + done.stderr), (seconds, done.stderr)
+
+
 @pytest.mark.parametrize(
     "work",
     [
         "class A:\n    def __del__(self):\n        raise KeyboardInterrupt\nA()",
+        "class A:\n    def __del__(self):\n        raise SystemExit(130)\nA()",
         "try:\n    import swallowed\nexcept BaseException:\n    pass",
     ],
-    ids=["destructor", "import"],
+    ids=["destructor", "exit in a destructor", "import"],
 )
 def test_ctrl_c_is_not_swallowed(work: str, tmp_path: Path) -> None:
     (tmp_path / "swallowed.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")

@@ -1,3 +1,4 @@
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +34,7 @@ class Run:
         self.supervisor = Supervisor(stages, watchdog, finisher="trainer", optional={"viewer"})
         self._urls = {c.name: c.probe_url for stage in stages for c in stage if c.probe_url}
 
-    def until(self, condition, *, timeout_s: float = 60.0) -> None:
+    def until(self, condition, *, timeout_s: float = 240.0) -> None:
         deadline = time.monotonic() + timeout_s
         with httpx.Client() as http:
             while not condition():
@@ -141,9 +142,10 @@ def test_some_may_be_stopped_while_others_go_on(tmp_path: Path, watchdog: Watchd
     run.stop()
 
 
-def test_haste_kills_what_will_not_end(tmp_path: Path, watchdog: Watchdog) -> None:
+def test_haste_kills_what_will_not_end(
+    tmp_path: Path, watchdog: Watchdog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "STOP_S", math.inf)
     run = Run([[script("stubborn", STUBBORN, tmp_path)]], watchdog)
     run.until(lambda: (tmp_path / "stubborn.log").exists() and (tmp_path / "stubborn.log").read_text())
-    began = time.monotonic()
     run.stop(hurry=True)
-    assert time.monotonic() - began < 10

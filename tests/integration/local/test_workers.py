@@ -43,7 +43,7 @@ def test_a_parent_that_is_ended_leaves_nobody(tmp_path: Path, number: signal.Sig
     else:
         parent.send_signal(number)
     _, said = parent.communicate()
-    _, alive = psutil.wait_procs(children, timeout=30)
+    _, alive = psutil.wait_procs(children, timeout=120)
     assert alive == []
     assert said.count("Traceback") == (number == signal.SIGINT), said  # the parent's own
 

@@ -23,7 +23,6 @@ from services.reward import LocalScorer
 
 pytestmark = pytest.mark.stockfish
 
-POSITIONS = list(map(PositionGenerator(seed=21, least_moves=6).position, range(30)))
 NODES = 2000
 
 
@@ -34,10 +33,11 @@ def labels(stockfish_path: str) -> list[PolicyLine]:
     async def label() -> list[PolicyLine]:
         settings = RewardSettings()
         mix = RookworldMix(state=0.0)
+        positions = map(PositionGenerator(seed=21, least_moves=6).position, range(30))
         async with EnginePool(
             Path(stockfish_path), engines=2, hash_mb=settings.hash_mb, queue=1000, deadline_s=60.0
         ) as pool:
-            made = [await labelled_line(one, pool, nodes=NODES, mix=mix) for one in POSITIONS]
+            made = [await labelled_line(one, pool, nodes=NODES, mix=mix) for one in positions]
         return [line for line in made if isinstance(line, PolicyLine)]
 
     return asyncio.run(label())

@@ -76,7 +76,7 @@ def served_port(model: Path) -> Iterator[int]:
     with started(*command, "--port", port, log=log, ready=f"http://127.0.0.1:{port}/readyz") as process:
         yield port
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
 
 
 @asynccontextmanager

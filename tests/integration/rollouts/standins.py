@@ -30,6 +30,10 @@ class Inference:
     refuses: bool = False
     wants_token: bool = False
     delay_s: float = 0.0
+    texts: tuple[str, ...] = ("\\boxed{e2e4}",)
+    """What it writes first, after one answer in the prompt, and so on; the last one from then on."""
+    rewrites: bool = False
+    """Prompts do not begin with the tokens of the turns before."""
     requests: list[dict] = field(default_factory=list)
     working: int = 0
     most_working: int = 0
@@ -81,11 +85,14 @@ class Inference:
         number = int(body["model"].removeprefix("policy-v"))
         if number in self.retired or number > self.version:
             return Response("no such model", status_code=404)
+        answered = [m for m in body["messages"] if m["role"] == "assistant"]
+        text = self.texts[min(len(answered), len(self.texts) - 1)]
+        asked = [1, 2, *([5, 6, 7, 3, 4] * len(answered) if not self.rewrites or not answered else [9])]
         choices = [
             {
                 "index": i,
                 "finish_reason": "stop",
-                "message": {"content": f"\\boxed{{e2e4}} {body['seed'] + i}"},
+                "message": {"content": f"{text} {body['seed'] + i}"},
                 "token_ids": [5, 6, 7],
                 "logprobs": {"content": [{"logprob": -0.5}] * 3},
             }
@@ -96,7 +103,7 @@ class Inference:
         if self.partial:
             self.partial -= 1
             choices.pop(0)
-        content = json.dumps({"prompt_token_ids": [1, 2], "choices": choices})
+        content = json.dumps({"prompt_token_ids": asked, "choices": choices})
         return Response(content, media_type="application/json")
 
 

@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.rollouts import loop as loop_module
 from services.inference.rollouts.group_generator import seed_of
-from tests.builders import feed
+from tests.builders import feed, numbered_position
 from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, groups, settle
 from tests.integration.rollouts.standins import Inference
 from tests.servers import serve_http
@@ -398,3 +399,34 @@ async def test_replicas_come_and_go(house: House, hosts: dict[str, list[str]]) -
         assert len(first.requests) == told
         hosts["inference.test"] = []  # the DNS is out: whoever was there stays
         await makes(20)
+
+
+@pytest.mark.parametrize("rewrites", [False, True])
+async def test_the_turns_of_an_episode_go_on_from_each_other(house: House, rewrites: bool) -> None:
+    """By the newest version; if the template rewrites what was said, each turn has a prompt of its own."""
+    inference = house.inference[0]
+    inference.texts = ("<tool>legal_moves</tool>", "<tool>none</tool>", "\\boxed{e2e4}")
+    inference.rewrites, inference.delay_s = rewrites, 0.2
+    entry = replace(numbered_position(0), episode="tools,price=0.25")
+    house.streams.positions.add([entry], cursor=0)
+    async with house.running():
+        await eventually(lambda: len(inference.requests) > 0)
+        inference.version = 1
+        await house.generated(1)
+    (group,) = groups(house.streams)
+    assert (group.policy.number, group.position.episode) == (0, "tools,price=0.25")
+    assert group.rewards == (-0.25 - 0.5,) * GROUP_SIZE
+    for trace in group.traces:
+        first, second, _ = trace.turns
+        assert [bool(turn.verdict) for turn in trace.turns] == [False, False, True]
+        assert first.observation.startswith("Legal moves: Na3 ")
+        assert second.observation.startswith("No tool 'none'")
+        assert [turn.policy and turn.policy.number for turn in trace.turns] == [None, 1, 1]
+        assert [turn.continues for turn in trace.turns] == [False, not rewrites, not rewrites]
+        assert first.prompt is None
+        assert second.prompt is not None
+        messages = [message.content for message in second.prompt.messages]
+        assert messages[-1:] == [first.observation]
+        assert len(messages) == (3 if rewrites else 1)
+        assert second.prompt_token_ids == ((1, 2, 9) if rewrites else (3, 4))
+    assert len({turn.completion.seed for turn in group.turns}) == 3 * GROUP_SIZE

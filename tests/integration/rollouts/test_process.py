@@ -6,11 +6,13 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx
 import pytest
 
-from tests.builders import feed
+from services.inference.rollouts.group_generator import seed_of
+from tests.builders import feed, numbered_position
 from tests.conftest import free_port
 from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, groups
 from tests.waiting import eventually
@@ -83,6 +85,41 @@ async def test_killed_around_a_publication_it_publishes_each_group_once(
         await stop(started)
     assert len({group.id for group in groups(house.streams)}) == 4
     assert (house.streams.overview().astray, house.streams.positions.length()) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "place", ["rollouts.played", "rollouts.stored", "rollouts.generated", "rollouts.published"]
+)
+async def test_killed_in_mid_episode_each_turn_is_played_once_and_as_if_undisturbed(
+    house: House, redis_url: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inference = house.inference[0]
+    inference.texts = (*["<tool>board</tool>"] * 4, "\\boxed{e2e4}")
+    entries = [replace(numbered_position(n), episode="tools,turns=9") for n in range(2)]
+    house.streams.positions.add(entries, cursor=0)
+    passage = {"rollouts.played": 3, "rollouts.stored": 3, "rollouts.generated": 2, "rollouts.published": 1}
+    monkeypatch.setenv("ROOKERY_FAILPOINTS", f"{place}=kill@{passage[place]}")
+    async with process(house, redis_url, "--max-inflight", "1") as (started, _):
+        assert await asyncio.wait_for(started.wait(), 60) == -signal.SIGKILL
+    monkeypatch.delenv("ROOKERY_FAILPOINTS")
+    state = house.streams.overview()
+    assert (state.astray, state.positions) == (0, 2 - state.counts.generated)
+    async with process(house, redis_url) as (started, _):
+        await house.generated(2)
+        await stop(started)
+    made = groups(house.streams)
+    assert [len(trace.turns) for group in made for trace in group.traces] == [5] * 2 * GROUP_SIZE
+    for group in made:
+        for trace in group.traces:
+            texts = [turn.completion.text.split()[-1] for turn in trace.turns]
+            seeds = [seed_of(0, f"{trace.id}.{number}") for number in range(1, 5)]
+            assert [str(turn.completion.seed) for turn in trace.turns] == texts
+            assert [turn.completion.seed for turn in trace.turns[1:]] == seeds
+    first, later = 1, 4 * GROUP_SIZE  # requests of a group: its first turns are one
+    again = {"rollouts.played": GROUP_SIZE, "rollouts.stored": 0, "rollouts.generated": GROUP_SIZE}
+    assert len(inference.requests) == 2 * (first + later) + again.get(place, 0)
+    assert (house.streams.overview().astray, house.streams.positions.length()) == (0, 0)
+    assert not house.streams.redis.call(lambda client: client.exists("rookery:test:positions:turns"))
 
 
 async def test_probes_and_metrics_say_what_is_the_matter(house: House, redis_url: str) -> None:

@@ -1,12 +1,14 @@
-"""A data set of P: and A: lines on its whole way: feed, rollouts, reward and a training step.
+"""A data set of P: and A: lines on its whole way: feed, rollouts, reward and a training step; whole games.
 
 Only the inference server is a stand-in, which answers as it is told. `tests/e2e` has the real one.
 """
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import chess
 import pytest
 from fastapi import FastAPI, Request
 
@@ -14,16 +16,18 @@ from rookery.clients import RewardClient
 from rookery.config.data import FeedSettings
 from rookery.config.reward import RewardSettings
 from rookery.config.rollouts import RolloutsSettings
+from rookery.games import random_move
 from rookery.rookworld import policy_prompt, state_answer
 from rookery.rookworld_env import step
-from rookery.streams import RunStreams
+from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
 from services.data.feed import Feed, numbered_positions
 from services.inference.rollouts.group_generator import GroupGenerator
 from services.inference.rollouts.peers import Peers
 from services.reward.scorer import Scorer
 from services.reward.servicer import RewardServicer
-from tests.builders import read
+from services.trainer.batches.rows import Row, make_rows
+from tests.builders import numbered_position, read
 from tests.gpt2 import rookworld_lines, write_rookworld_model
 from tests.integration.rollouts.conftest import START
 from tests.integration.rollouts.standins import Inference
@@ -71,6 +75,105 @@ def answering(inference: Inference, encode: Callable[[str], list[int]]) -> FastA
     return app
 
 
+async def _generated(
+    streams: RunStreams,
+    entries: list[Entry],
+    app: FastAPI,
+    *,
+    settings: RolloutsSettings,
+    stockfish: str,
+) -> list[TraceGroup]:
+    """The groups of entries, by this app and the real reward service."""
+    reward = RewardSettings(engine_path=Path(stockfish), engines=1)
+    async with (
+        await Scorer.start(reward) as scorer,
+        serve_http(app) as url,
+        serve_reward(RewardServicer(scorer)) as target,
+    ):
+        stopping, changed = asyncio.Event(), asyncio.Event()
+        peers = Peers(url, RewardClient(target), changed=changed)
+        watching = asyncio.create_task(peers.watch(stopping))
+        await eventually(lambda: not peers.unavailable_reason())
+        rollouts = GroupGenerator(settings, peers)
+        groups = [await rollouts.generate(entry, streams.positions) for entry in entries]
+        stopping.set()
+        await watching
+        await peers.close()
+    return groups
+
+
+def playing(inference: Inference) -> FastAPI:
+    """A model that continues games in UCI by legal moves. Its tokens are characters."""
+    app = inference.app()
+
+    @app.post("/v1/completions")
+    async def complete(request: Request) -> dict:
+        body = await request.json()
+        board = chess.Board()
+        for move in body["prompt"].splitlines()[1:]:
+            board.push_uci(move)
+        choices = []
+        for i in range(body["n"]):
+            move = random_move(board, seed=body["seed"] + i).uci()
+            ids = list(f"{move}\n".encode())
+            choices.append(
+                {
+                    "index": i,
+                    "finish_reason": "stop",
+                    "text": move,
+                    "prompt_token_ids": list(body["prompt"].encode()),
+                    "token_ids": ids,
+                    "logprobs": {"token_logprobs": [-1.0] * len(ids)},
+                }
+            )
+        return {"choices": choices}
+
+    return app
+
+
+async def test_whole_games_are_played_judged_and_trained_on_as_one_row_each(
+    streams: RunStreams, stockfish_path: str
+) -> None:
+    """Each turn with its own verdict; the text of a game grows, so a game is one conversation."""
+    spec = "game,opponent=engine,blunders=0.5,plies=8"
+    played = [replace(numbered_position(n), episode=spec) for n in range(2)]
+    streams.positions.add(played, cursor=0)
+    entries = read(streams.positions, 2)
+    settings = RolloutsSettings(run="test", style="game-uci", group_size=SIZE, seed=7)
+    app = playing(Inference())
+    how = {"settings": settings, "stockfish": stockfish_path}
+    groups = await _generated(streams, entries, app, **how)
+    for group in groups:
+        for trace in group.traces:
+            board = chess.Board()
+            for turn in trace.turns:
+                assert group.prompt_of(turn).fen == board.fen()
+                assert turn.verdict is not None
+                assert turn.verdict.move is not None
+                assert turn.verdict.regret is not None
+                assert turn.continues == (turn is not trace.turns[0])
+                board.push_uci(turn.verdict.move.uci)
+                if said := turn.observation.partition(":")[0]:
+                    board.push_san(said)
+            result = trace.turns[-1].rewards["result"]
+            assert trace.reward == pytest.approx(result + sum(turn.verdict.reward for turn in trace.turns))
+            assert board.ply() == 8 or board.is_game_over()
+        assert len({str(trace.turns) for trace in group.traces}) == SIZE
+        values = [[0.0] * len(group.turns)]
+        rows = make_rows([group], values, version=0, mask_truncated=False, row_tokens=1)
+        assert len(rows) == SIZE
+        lines = [bytes(tokens).decode().splitlines() for tokens in map(_tokens, rows)]
+        assert {len(moves) - 1 for moves in lines} <= {7, 8}
+    first = streams.positions.turns(entries[0].id)
+    assert [len(stored.traces) for stored in first] == [SIZE] * 3, "the last turns come with the group"
+    again = await _generated(streams, entries, app, **how)
+    assert [group.traces for group in again] == [group.traces for group in groups], "from the stored turns"
+
+
+def _tokens(row: Row) -> list[int]:
+    return [*row.prompt_ids, *(t for c in row.completions for t in (*(c.context or ()), *c.token_ids))]
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     return write_rookworld_model(tmp_path / "model", n_layer=1)
@@ -88,23 +191,9 @@ async def test_a_line_is_asked_judged_by_its_answer_and_learned(
     with numbered_positions(settings) as position:
         Feed(streams, position, seed=0, depth=settings.depth).top_up()
     entries = read(streams.positions, len(LINES))
-    settings = RewardSettings(engine_path=Path(stockfish_path), engines=1)
     app = answering(Inference(), lambda text: tokenizer(text)["input_ids"])
-    async with (
-        await Scorer.start(settings) as scorer,
-        serve_http(app) as url,
-        serve_reward(RewardServicer(scorer)) as target,
-    ):
-        stopping, changed = asyncio.Event(), asyncio.Event()
-        peers = Peers(url, RewardClient(target), changed=changed)
-        watching = asyncio.create_task(peers.watch(stopping))
-        await eventually(lambda: not peers.unavailable_reason())
-        settings = RolloutsSettings(run="test", style="rookworld", group_size=SIZE, max_tokens=144, seed=7)
-        rollouts = GroupGenerator(settings, peers)
-        groups = [await rollouts.generate(entry) for entry in entries]
-        stopping.set()
-        await watching
-        await peers.close()
+    settings = RolloutsSettings(run="test", style="rookworld", group_size=SIZE, max_tokens=144, seed=7)
+    groups = await _generated(streams, entries, app, settings=settings, stockfish=stockfish_path)
     assert {group.position.task for group in groups} == {"P", "A"}
     for group in groups:
         _check(group)

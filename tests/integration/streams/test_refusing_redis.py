@@ -81,7 +81,7 @@ def test_a_redis_that_fails_over_or_is_busy_is_waited_for(
         reads = call == "transaction" and fault in ("READONLY", "NOREPLICAS")
         assert calling.done() == reads, calling.exception()
         end(client)
-        assert calling.result(timeout=30) == {"script": 2, "command": 1, "transaction": 1}[call]
+        assert calling.result(timeout=120) == {"script": 2, "command": 1, "transaction": 1}[call]
     assert streams.positions.cursor() == streams.positions.length() == (2 if call == "script" else 1)
 
 
@@ -113,7 +113,7 @@ def test_a_failover_during_a_blocked_read_is_waited_for(redis_server: RedisServe
         assert not reading.done(), reading.exception()
         _become_a_master(client)
         feed(streams, 1)
-        (entry,) = reading.result(timeout=30)
+        (entry,) = reading.result(timeout=120)
         assert decode_position(entry.data) == numbered_position(0)
 
 

@@ -182,6 +182,28 @@ def test_faults_are_counted_until_the_entry_leaves(streams: RunStreams, redis_ur
         assert not client.exists(streams.redis.key("positions:faults"))
 
 
+def test_turns_are_stored_once_and_leave_with_their_position(streams: RunStreams, redis_url: str) -> None:
+    first, second = take(streams, 2)
+    reborn = RunStreams(redis_url, "test")
+    turns, others = group(0), group(1)
+    assert [s.positions.store_turns(first.id, turns, number=0) for s in (streams, reborn)] == [True, True]
+    assert not reborn.positions.store_turns(first.id, others, number=0), "the first ones stay"
+    assert streams.positions.store_turns(first.id, others, number=1)
+    assert streams.positions.store_turns(second.id, others, number=0)
+    assert reborn.positions.turns(first.id) == [turns, others]
+    publish(streams, first, 0)
+    assert reborn.positions.turns(first.id) == []
+    assert reborn.positions.store_turns(first.id, turns, number=0), (
+        "which is settled, so that nothing is stored"
+    )
+    assert reborn.positions.turns(first.id) == []
+    assert reborn.positions.turns(second.id) == [others]
+    streams.positions.dead_letter(second.id, reason="no such move")
+    with redis.Redis.from_url(redis_url) as client:
+        assert not client.exists(streams.redis.key("positions:turns"))
+    reborn.close()
+
+
 def test_the_newest_dead_letters_are_kept_and_all_are_counted(
     streams: RunStreams, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,7 +383,7 @@ def test_a_blocked_read_outlives_a_restart(patient: RunStreams, redis_server: Re
         time.sleep(0.5)
         redis_server.start()
         patient.positions.add([numbered_position(7)], cursor=patient.positions.cursor())
-        assert [decode_position(e.data) for e in answer.result(timeout=30)] == [numbered_position(7)]
+        assert [decode_position(e.data) for e in answer.result(timeout=120)] == [numbered_position(7)]
 
 
 def test_what_redis_forgot_is_read_again(streams: RunStreams, redis_url: str) -> None:

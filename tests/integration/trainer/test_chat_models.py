@@ -14,7 +14,7 @@ from rookery.config.finetune import SftSettings
 from rookery.config.trainer import TrainerSettings
 from rookery.hub import begins_with_bos
 from rookery.prompt import render
-from rookery.trace import Claim, Completion, Outcome, ProcessReward, Sentence, Trace, Verdict
+from rookery.trace import Claim, Completion, Outcome, ProcessReward, Sentence, Trace, Turn, Verdict
 from services.trainer.batches.process_rewards import token_advantages, token_spans, tokenizer_of
 from services.trainer.examples.chats import Alternatives, Chat, tokenize
 from services.trainer.examples.rows import collate_examples
@@ -93,6 +93,16 @@ def test_the_answer_and_its_end_carry_loss_and_nothing_else(name: str, tokenizer
     assert tokenizer.decode(example.answers[0]).rstrip().endswith(ANSWER[-20:] + CHAT_MODELS[name].end)
 
 
+def test_answers_that_the_template_writes_too_end_where_they_end(name: str, tokenizer: Any) -> None:
+    """Such as a letter of the end token, or the name of the role in the prompt that follows."""
+    for word in ("e", "n", "assistant", "model"):
+        answer = f"<think>\nx\n</think>\n\n{word}" if name == "qwen3-thinking" else word
+        [example] = tokenize([chat(answer=answer)], tokenizer)
+        assert tokenizer.decode(example.answers[0]).endswith(word + CHAT_MODELS[name].end)
+        whole = rendered(tokenizer, chat(answer=answer).messages)
+        assert whole.startswith(tokenizer.decode([*example.prompt_ids, *example.answers[0]]))
+
+
 def test_prompt_and_answer_have_the_tokens_of_the_whole(name: str, tokenizer: Any) -> None:
     for answer in (ANSWER, "\\boxed{e4}", "<think>\ne4\n</think>\n\n\\boxed{e4}"):
         if name == "qwen3-thinking" and "<think>" not in answer:
@@ -152,7 +162,7 @@ def test_the_reward_of_a_sentence_and_of_a_move_reach_their_tokens_alone(
         sentence = Sentence(start + shift, start + shift + len(text), True, (Claim("king", 0, 1, true),))
         rewards = (ProcessReward(move + shift, move + shift + 3, 0.5 if true else -0.5),)
         verdict = Verdict(0.0, Outcome.LEGAL, "1", process_rewards=rewards, sentences=(sentence,))
-        return Trace(f"t{number}", completion, verdict)
+        return Trace(f"t{number}", (Turn(completion, verdict),))
 
     traces = (trace(0, True), trace(1, False))
     settings = TrainerSettings(model=folder, run_dir=folder, process_rewards=True, normalise=False)

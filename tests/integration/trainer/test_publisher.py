@@ -107,7 +107,7 @@ def setting(redis_url: str, servers: int) -> Iterator[Setting]:
     with events() as loop:
         made = Setting(redis_url, loop, servers)
         yield made
-        asyncio.run_coroutine_threadsafe(made.publisher.close(), loop).result(timeout=10)
+        asyncio.run_coroutine_threadsafe(made.publisher.close(), loop).result(timeout=120)
         for server in made.servers:
             server.close()
 
@@ -240,7 +240,7 @@ def test_a_server_that_joins_is_told_at_once_and_one_that_leaves_is_forgotten(
         publisher.publish(adapter(2))
         until(lambda: second.told == [1, 2])
         assert first.told == [0, 1]
-        asyncio.run_coroutine_threadsafe(publisher.close(), loop).result(timeout=10)
+        asyncio.run_coroutine_threadsafe(publisher.close(), loop).result(timeout=120)
     first.close()
     second.close()
 
@@ -262,7 +262,7 @@ def test_a_store_that_is_away_stops_nothing_and_gets_the_version_later(
         assert "policy-v000000 is not in the store" in caplog.text
         blocked.unlink()
         publisher.republish(committed)
-        asyncio.run_coroutine_threadsafe(publisher.close(), loop).result(timeout=10)
+        asyncio.run_coroutine_threadsafe(publisher.close(), loop).result(timeout=120)
     kept = {path.name for path in (blocked / "adapters" / "policy-v000000").iterdir()}
     assert kept == {"adapter_model.safetensors", "SHA256SUMS"}
 

@@ -139,7 +139,7 @@ def launched(*arguments: Any) -> Iterator[Launched]:
         for pid in trainer.workers.values():  # in sessions of their own
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        trainer.process.wait(60)
+        trainer.process.wait(120)
 
 
 @pytest.mark.redis

@@ -32,6 +32,7 @@ from services.trainer.training import attempts
 from services.trainer.versions import commits
 from services.trainer.versions.publisher import Publisher
 from services.viewer.runs import RunFolder
+from tests.builders import changed
 from tests.conftest import RedisServer
 from tests.failing import armed
 from tests.hub import hub_server
@@ -323,7 +324,7 @@ def _until_empty(intake: Intake, while_waiting: Callable[[], None]) -> Any:
 
 
 def _with_equal_rewards(group: TraceGroup) -> TraceGroup:
-    traces = tuple(replace(t, verdict=replace(t.verdict, reward=-0.5)) for t in group.traces)
+    traces = tuple(changed(t, verdict=replace(t.verdict, reward=-0.5)) for t in group.traces)
     return replace(group, traces=traces)
 
 
@@ -377,7 +378,7 @@ def test_a_fault_of_the_reading_thread_ends_the_wait(run: Run, monkeypatch: pyte
 def test_poison_is_dead_lettered_and_the_rest_trained(run: Run) -> None:
     poison = make_group(99, vocabulary=90)
     broken = replace(poison.traces[0].completion, logprobs=())
-    poison = replace(poison, traces=(replace(poison.traces[0], completion=broken), *poison.traces[1:]))
+    poison = replace(poison, traces=(changed(poison.traces[0], completion=broken), *poison.traces[1:]))
     run.add([poison, *_groups(BATCH)])
     run.train(1)
     assert run.streams.counts().dead == {"traces": 1}
@@ -426,8 +427,8 @@ def test_a_group_that_can_never_be_trained_on_is_dead_lettered_at_once(run: Run)
         assert reason in said
 
 
-def _with_first(group: TraceGroup, **changed: Any) -> TraceGroup:
-    return replace(group, traces=(replace(group.traces[0], **changed), *group.traces[1:]))
+def _with_first(group: TraceGroup, **fields: Any) -> TraceGroup:
+    return replace(group, traces=(changed(group.traces[0], **fields), *group.traces[1:]))
 
 
 def test_a_group_whose_gradient_is_not_finite_is_given_up_and_the_run_goes_on(run: Run) -> None:
@@ -436,7 +437,7 @@ def test_a_group_whose_gradient_is_not_finite_is_given_up_and_the_run_goes_on(ru
     huge = replace(
         huge,
         traces=tuple(
-            replace(
+            changed(
                 trace,
                 verdict=replace(trace.verdict, reward=-3e17 * slot),
                 completion=replace(trace.completion, logprobs=(-40.0,) * len(trace.completion.logprobs)),
@@ -709,7 +710,7 @@ def test_a_trained_group_that_is_made_again_counts_by_its_answers(run: Run) -> N
     run.add(groups)
     run.train(1)
     first = groups[1].traces[0]
-    other = replace(first, completion=replace(first.completion, token_ids=(7,), logprobs=(-1.0,)))
+    other = changed(first, completion=replace(first.completion, token_ids=(7,), logprobs=(-1.0,)))
     run.add([groups[0], replace(groups[1], traces=(other, *groups[1].traces[1:])), *_groups(BATCH, first=90)])
     run.train(2)
     assert run.streams.counts().trained == BATCH + 1 + BATCH
@@ -724,7 +725,7 @@ def test_groups_of_another_reward_version_do_not_share_a_batch(run: Run) -> None
             for trace, version in zip(group.traces, versions, strict=True)
         ]
         traces = [
-            replace(trace, verdict=verdict) for trace, verdict in zip(group.traces, verdicts, strict=True)
+            changed(trace, verdict=verdict) for trace, verdict in zip(group.traces, verdicts, strict=True)
         ]
         return replace(group, traces=tuple(traces))
 

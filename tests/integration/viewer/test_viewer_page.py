@@ -37,7 +37,7 @@ class Site:
     def __init__(self, page: Any, url: str, shots: Path, runs: Path) -> None:
         self.page, self.url, self.shots, self.runs = page, url, shots, runs
         self.complaints: list[str] = []
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(120_000)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", self._listen)
 
@@ -57,7 +57,7 @@ class Site:
         """Waits until the page shows what its address says."""
         # `wait_for_function` would need eval, which the page's headers forbid.
         now = "document.querySelector('main').dataset.shown === location.pathname + location.search"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not self.page.evaluate(now) and time.monotonic() < deadline:
             self.page.wait_for_timeout(50)
         return self.page
@@ -214,13 +214,14 @@ def test_training_compare_and_rescore(site: Site) -> None:
     text = settings.read_text()
     settings.unlink()
     os.mkfifo(settings)
-    site.open("/runs/one/compare", "Compare")
-    page.get_by_label("Other run").select_option("two")
-    page.get_by_text("Still being indexed, so only a part is shown: two.").wait_for()
-    assert page.get_by_text("No answers of two").count() == 1
-    pipe = settings.rename(settings.with_suffix(".pipe"))
-    settings.write_text(text)
-    pipe.write_text(text)
+    with os.fdopen(os.open(settings, os.O_RDWR), "w") as pipe:
+        site.open("/runs/one/compare", "Compare")
+        page.get_by_label("Other run").select_option("two")
+        page.get_by_text("Still being indexed, so only a part is shown: two.").wait_for()
+        assert page.get_by_text("No answers of two").count() == 1
+        settings.unlink()
+        settings.write_text(text)
+        pipe.write(text)
     page.locator(".tile", has_text="difference").wait_for()
     assert page.locator(".group-row").count() == BATCH * (STEPS + 1)
     site.shot("compare")

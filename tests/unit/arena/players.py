@@ -7,8 +7,9 @@ from collections.abc import Callable
 import chess
 import chess.engine
 
-from arena.players.player import RandomPlayer, Reply, random_move
+from arena.players.player import RandomPlayer, Reply
 from rookery.errors import PeerFault
+from rookery.games import random_move
 from rookery.trace import Outcome
 
 

@@ -64,7 +64,7 @@ CHANGED = {
 UNUSED = {
     Asker: {"store", "reward", "concurrency", "answered"},
     Variant: {"name"},
-    Position: {"ply", "phase", "game_id", "white_elo", "black_elo", "target"},
+    Position: {"ply", "phase", "game_id", "white_elo", "black_elo", "target", "episode"},
 }
 
 

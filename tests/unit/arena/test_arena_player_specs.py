@@ -8,15 +8,18 @@ from arena import version_evaluator
 from arena.players import spec as spec_module
 from arena.players.model import ModelPlayer, position_of, read_answer
 from arena.players.player import RandomPlayer
-from arena.players.spec import KINDS, make_player
+from arena.players.spec import KINDS, PLAYER_SETTINGS, make_player
 from arena.positions import Chosen
 from arena.version_evaluator import VersionEvaluator
 from rookery.access import Access
+from rookery.command_line import main
+from rookery.commands import COMMANDS, Command
 from rookery.config.arena import WatchSettings
-from rookery.errors import InvalidInput, RookeryError, SetupError
+from rookery.errors import RookeryError, SetupError
 from rookery.prompt import render
 from rookery.trace import Completion, Outcome, Prompt
 from tests.certificates import Authority
+from tests.commands import call
 
 
 @pytest.mark.parametrize(
@@ -53,9 +56,53 @@ from tests.certificates import Authority
     ],
 )
 def test_a_wrong_spec_is_quoted_with_the_reason(spec: str, why: str) -> None:
-    with pytest.raises(InvalidInput, match=why) as caught:
+    with pytest.raises(SetupError, match=why) as caught:
         make_player(spec)
     assert str(caught.value).startswith(f"player {spec!r}: ")
+
+
+WITH_PLAYERS = [
+    command
+    for command in COMMANDS
+    if command.function and not {*PLAYER_SETTINGS}.isdisjoint(command.settings_class.model_fields)
+]
+
+
+@pytest.mark.parametrize("command", WITH_PLAYERS, ids=lambda command: command.name)
+def test_a_wrong_player_is_refused_before_a_command_does_anything(command: Command, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    flags = {
+        "serve arena": ["--run-dir", str(out), "--data-url", "http://127.0.0.1:9"],
+        "arena evaluate": ["--out", str(out), "--data-url", "http://127.0.0.1:9"],
+        "arena match": ["--out", str(out)],
+        "arena tournament": ["--out", str(out)],
+        "evaluate": ["--out", str(out)],
+    }
+    names = [name for name in PLAYER_SETTINGS if name in command.settings_class.model_fields]
+    for wrong, why in (
+        ("nobody", "no such kind of player: choose from random, "),
+        ("stockfish,nodez=1", "no option 'nodez'"),
+        ("model:models/rook-tiny,nodez=1", "no option 'nodez'"),
+        ("uci:/nowhere/engine,nodes=1", "uci:PATH is not a program"),
+    ):
+        for name in names:
+            if command.name == "arena match" and name != "referee":
+                argv = ["random", wrong]
+            elif name in ("players", "specs"):
+                argv = [wrong, "random"]
+            else:
+                argv = [f"--{name}", wrong, *(["random", "random,name=b"] * command.name.startswith("arena"))]
+            done = call(main, [*command.name.split(), *argv, *flags.get(command.name, ())])
+            assert (done.returncode, done.stdout) == (2, ""), done.stderr
+            assert done.stderr.startswith(f"error: player {wrong!r}: {why}") and done.stderr.count("\n") == 1
+    assert not out.exists()
+
+
+def test_models_and_runs_that_are_not_here_are_refused_before_a_line_is_read() -> None:
+    for argv in (["uci", "--player"], ["serve", "players"]):
+        for wrong, why in (("model:nowhere/at/all", "no model in"), ("run:nowhere", "no run 'nowhere'")):
+            done = call(main, [*argv, wrong])
+            assert done.returncode == 2 and done.stderr.startswith(f"error: player {wrong!r}: {why}")
 
 
 def test_what_is_missing_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

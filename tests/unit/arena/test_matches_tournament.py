@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from arena.matches import llm_chess, workers
-from arena.matches.game import Game, Rules, play
+from arena.matches.game import Game, play
 from arena.matches.journal import as_line, as_pgn, open_journal, read_games
 from arena.matches.openings import START, Opening, draw, read_openings
 from arena.matches.report import encounters, forfeited, summary
@@ -22,6 +22,7 @@ from arena.players.player import FirstLegalPlayer, Player, RandomPlayer
 from arena.strength.sprt import Sprt
 from rookery.config.arena import EloSettings, MatchSettings, TournamentSettings
 from rookery.errors import Conflict, InvalidInput, PeerFault, SetupError
+from rookery.games import Rules
 from tests.unit.arena.players import Failing, Illegal, Slow
 
 RULES = Rules(max_plies=60)

@@ -53,6 +53,6 @@ def test_scale_uses_the_threads_that_it_is_given(tmp_path: Path) -> None:
     torch.set_num_threads(2)
     try:
         model = build_model(tmp_path / "model", SMALL)
-        assert run(Scale(str(model), 64, 128, checkpointing=False, steps=1)).device == "a CPU, 2 threads"
+        assert run(Scale(str(model), "small", 64, 128, False, steps=1)).device == "a CPU, 2 threads"
     finally:
         torch.set_num_threads(given)

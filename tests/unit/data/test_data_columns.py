@@ -68,7 +68,9 @@ def test_a_missing_column_takes_its_default() -> None:
 
 
 def test_token_columns_are_as_wide_as_on_the_wire() -> None:
-    completion = schema_of(TraceGroup).field("traces").type.value_type.field("completion").type
+    turn = schema_of(TraceGroup).field("traces").type.value_type.field("turns").type.value_type
+    assert turn.field("prompt_token_ids").type.value_type == pa.uint32()
+    completion = turn.field("completion").type
     assert completion.field("token_ids").type.value_type == pa.uint32()
     assert completion.field("logprobs").type.value_type == pa.float32()
 

@@ -12,6 +12,7 @@ from chess_datasets.traces.rescore import SchemeComparison, rescored_rows
 from rookery.advantages import group_advantages
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome, TraceGroup, Verdict
+from tests.builders import changed
 from tests.unit.rookery.records import GROUP
 
 rewards = st.lists(st.floats(-2, 1), min_size=1, max_size=9)
@@ -20,7 +21,7 @@ rewards = st.lists(st.floats(-2, 1), min_size=1, max_size=9)
 def group(before: Sequence[float], *, outcome: Outcome = Outcome.LEGAL) -> TraceGroup:
     (trace, *_) = GROUP.traces
     traces = [
-        replace(trace, id=f"t{i}", verdict=Verdict(reward, outcome, "delta-1"))
+        replace(changed(trace, verdict=Verdict(reward, outcome, "delta-1")), id=f"t{i}")
         for i, reward in enumerate(before)
     ]
     return replace(GROUP, traces=tuple(traces))

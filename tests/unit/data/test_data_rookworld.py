@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from functools import cache
 from itertools import islice
 
 import chess
@@ -83,18 +84,20 @@ def drawn(mix: RookworldMix, fens: list[str]) -> list[StateLine]:
     ]
 
 
-FENS = [generated.fen for generated in map(PositionGenerator(seed=5).position, range(30))]
+@cache
+def fens() -> list[str]:
+    return [generated.fen for generated in map(PositionGenerator(seed=5).position, range(30))]
 
 
 def test_legal_lines_are_legal_and_carry_the_history() -> None:
-    for line in drawn(RookworldMix(illegal=0.0), FENS):
+    for line in drawn(RookworldMix(illegal=0.0), fens()):
         assert chess.Move.from_uci(line.move) in chess.Board(line.fen).legal_moves
         assert line.recent == ("e2e4", "e7e5", line.move)
         assert not line.truncated
 
 
 def test_illegal_lines_leave_the_board_and_are_truncated() -> None:
-    for line in drawn(RookworldMix(illegal=1.0), FENS):
+    for line in drawn(RookworldMix(illegal=1.0), fens()):
         assert chess.Move.from_uci(line.move) not in chess.Board(line.fen).legal_moves
         assert (line.next_fen, line.reward, line.truncated) == (line.fen, -1.0, True)
 
@@ -124,7 +127,7 @@ def test_illegal_moves_are_of_every_kind(fen: str, kind: str) -> None:
 
 def test_illegal_moves_are_never_legal() -> None:
     rng = random.Random(2)
-    for fen in FENS:
+    for fen in fens():
         board = chess.Board(fen)
         for _ in range(3):
             move = chess.Move.from_uci(illegal_move(board, rng))
@@ -153,32 +156,34 @@ async def lines(
     return [await labelled_line(one, engines, nodes=1000, seed=seed, mix=mix) for one in positions]
 
 
-POSITIONS = [position(fen, f"p{number}", last_moves=HISTORY) for number, fen in enumerate(FENS * 4)]
+@cache
+def positions() -> list[Position]:
+    return [position(fen, f"p{number}", last_moves=HISTORY) for number, fen in enumerate(fens() * 4)]
 
 
 async def test_a_fifth_of_the_lines_are_states() -> None:
-    made = await lines(POSITIONS)
+    made = await lines(positions())
     states = sum(isinstance(line, StateLine) for line in made)
     assert states / len(made) == pytest.approx(0.2, abs=0.08)
-    assert [line.fen for line in made if line] == [one.fen for one in POSITIONS]
+    assert [line.fen for line in made if line] == [one.fen for one in positions()]
 
 
 async def test_a_line_depends_on_its_position_and_the_seed_alone() -> None:
-    whole = await lines(POSITIONS[:20], seed=3)
-    assert await lines(POSITIONS[19::-1], seed=3) == whole[::-1]
-    assert await lines(POSITIONS[:20], seed=4) != whole
+    whole = await lines(positions()[:20], seed=3)
+    assert await lines(positions()[19::-1], seed=3) == whole[::-1]
+    assert await lines(positions()[:20], seed=4) != whole
 
 
 async def test_a_position_that_kills_engines_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    deadly = POSITIONS[3]
+    deadly = positions()[3]
     table = Table(deadly=policy_query(deadly.fen, nodes=1000).fen)
-    made = await lines(POSITIONS[:6], table, mix=RookworldMix(state=0.0))
-    assert [one for one, line in zip(POSITIONS, made, strict=False) if line is None] == [deadly]
+    made = await lines(positions()[:6], table, mix=RookworldMix(state=0.0))
+    assert [one for one, line in zip(positions(), made, strict=False) if line is None] == [deadly]
     assert "left out" in caplog.text
 
 
 async def test_every_line_survives_its_text() -> None:
-    for line in await lines(POSITIONS):
+    for line in await lines(positions()):
         if isinstance(line, PolicyLine):
             assert rookworld.parse_policy_line(rookworld_lines.policy_line(line)) == line
         elif line:

@@ -1,6 +1,7 @@
 """Examples: what a model is asked, what it should say, and that it is true."""
 
 import random
+from functools import cache
 
 import chess
 import pytest
@@ -12,13 +13,18 @@ from rookery import rookworld
 from rookery.errors import InvalidInput
 from rookery.formats import FORMATS
 from rookery.rookworld import PolicyLine
+from rookery.trace import Position
 from tests import rookworld_lines
 from tests.builders import position
 from tests.format_readers import READERS
 
 FEN = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
 POSITION = position(FEN, last_moves=("e7e8", "d1e1"))
-POSITIONS = list(map(PositionGenerator(seed=9).position, range(12)))
+
+
+@cache
+def positions() -> list[Position]:
+    return list(map(PositionGenerator(seed=9).position, range(12)))
 
 
 def test_legal_moves_are_all_of_them_sorted() -> None:
@@ -35,7 +41,7 @@ def test_legal_moves_are_all_of_them_sorted() -> None:
 
 
 def test_the_next_position_follows_from_the_move() -> None:
-    for example in (next_fen(one, seed=1) for one in POSITIONS):
+    for example in (next_fen(one, seed=1) for one in positions()):
         board = chess.Board(example.fen)
         board.push_uci(example.move)
         assert example.answer == board.fen()
@@ -43,9 +49,9 @@ def test_the_next_position_follows_from_the_move() -> None:
 
 
 def test_the_move_depends_on_the_seed_and_the_position_alone() -> None:
-    whole = [next_fen(one, seed=1) for one in POSITIONS]
-    assert [next_fen(one, seed=1) for one in reversed(POSITIONS)] == whole[::-1]
-    assert [next_fen(one, seed=2) for one in POSITIONS] != whole
+    whole = [next_fen(one, seed=1) for one in positions()]
+    assert [next_fen(one, seed=1) for one in reversed(positions())] == whole[::-1]
+    assert [next_fen(one, seed=2) for one in positions()] != whole
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -1,5 +1,6 @@
 """The archive as it lies on a disk: named by what is in it, and read back as it was written."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from rookery.errors import InvalidInput
 from rookery.trace import TraceGroup
 from tests.unit.rookery.records import GROUP, groups
 
+GOLDEN = Path(__file__).parents[1] / "rookery" / "golden"
 DAY = 1763721014000
 """2025-11-21 10:30:14 UTC."""
 
@@ -57,6 +59,16 @@ def test_groups_come_in_the_order_of_the_stream(archive: TraceArchive) -> None:
     assert ids(archive) == ["g0", "g1", "g2", "g3", "g9", "g10", "g100"]
 
 
+def test_files_of_version_1_are_read(archive: TraceArchive) -> None:
+    """In which a trace was one completion and its verdict."""
+    place = Path(archive.folder.place("")) / "run=r1" / "date=2025-11-21" / f"{DAY}-0_{DAY}-0.parquet"
+    place.parent.mkdir(parents=True)
+    shutil.copy(GOLDEN / "archive_v1.parquet", place)
+    assert list(archive.groups()) == [replace(GROUP, position=replace(GROUP.position, episode=""))]
+    keep(archive, [0, 5])  # which overlaps it
+    assert ids(archive) == ["g1", "g5"]
+
+
 def test_ids_sort_as_numbers() -> None:
     entries = [f"{DAY}-10", f"{DAY}-9", f"{DAY - 1}-99"]
     assert sorted(entries, key=stream_id) == [f"{DAY - 1}-99", f"{DAY}-9", f"{DAY}-10"]
@@ -95,7 +107,7 @@ def test_the_same_groups_make_the_same_file(archive: TraceArchive) -> None:
 
 def test_a_file_says_what_it_holds(archive: TraceArchive) -> None:
     described = describe(archive.folder, keep(archive, [0, 1]))
-    assert (described.kind, described.version, described.notes) == ("groups", "1", {"run": "r1"})
+    assert (described.kind, described.version, described.notes) == ("groups", "2", {"run": "r1"})
     assert described.schema.names[-1] == "entry"
 
 

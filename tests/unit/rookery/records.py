@@ -1,5 +1,7 @@
 """Hypothesis strategies for the records of `rookery.trace`, and one group with a value everywhere."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from rookery.trace import (
@@ -19,6 +21,7 @@ from rookery.trace import (
     Sentence,
     Trace,
     TraceGroup,
+    Turn,
     Verdict,
 )
 
@@ -44,6 +47,7 @@ positions = st.builds(
     task=texts,
     move=texts,
     target=texts,
+    episode=texts,
 )
 claims = st.builds(
     Claim, concept=texts, start=uint32, end=uint32, true=st.none() | st.booleans(), weight=st.none() | finite
@@ -88,19 +92,39 @@ prompts = st.builds(
     messages=st.lists(st.builds(Message, role=texts, content=texts), max_size=3).map(tuple),
     fen=texts,
 )
+policies = st.builds(PolicyVersion, number=st.integers(0, 2**64 - 1), sha256=texts)
+prompt_tokens = st.lists(uint32, min_size=1, max_size=5).map(tuple)
+continuations = st.tuples(st.none(), st.just(()), st.just(False)) | st.tuples(
+    prompts, prompt_tokens, st.booleans()
+)
+turns = st.tuples(continuations, st.none() | verdicts).flatmap(
+    lambda drawn: st.builds(
+        Turn,
+        completion=completions,
+        verdict=st.just(drawn[1]),
+        prompt=st.just(drawn[0][0]),
+        prompt_token_ids=st.just(drawn[0][1]),
+        continues=st.just(drawn[0][2]),
+        policy=st.none() | policies,
+        observation=texts,
+        rewards=st.dictionaries(texts, finite, max_size=2),
+    )
+)
+last_turns = turns.filter(lambda turn: turn.verdict is not None)
+traces = st.builds(
+    lambda id, before, last: Trace(id, (*before, last)), texts, st.lists(turns, max_size=2), last_turns
+)
 groups = st.builds(
     TraceGroup,
     id=texts,
     run=texts,
     position=positions,
     prompt=prompts,
-    prompt_token_ids=st.lists(uint32, min_size=1, max_size=5).map(tuple),
-    policy=st.builds(PolicyVersion, number=st.integers(0, 2**64 - 1), sha256=texts),
+    prompt_token_ids=prompt_tokens,
+    policy=policies,
     base_model=texts,
     sampling=st.builds(Sampling, temperature=finite, top_p=finite, top_k=uint32, max_tokens=uint32),
-    traces=st.lists(
-        st.builds(Trace, id=texts, completion=completions, verdict=verdicts), min_size=1, max_size=3
-    ).map(tuple),
+    traces=st.lists(traces, min_size=1, max_size=3).map(tuple),
     created_at=finite,
     generation_s=finite,
     reward_s=finite,
@@ -118,6 +142,7 @@ POSITION = Position(
     task="A",
     move="g1f3",
     target="rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq - 1 2+0.001+0+0",
+    episode="game,opponent=random",
 )
 
 GROUP = TraceGroup(
@@ -132,32 +157,65 @@ GROUP = TraceGroup(
     traces=(
         Trace(
             "g1-0",
-            Completion("\\boxed{Nf3}", (5, 6), (-0.5, -0.25), "stop", 11),
-            Verdict(
-                reward=-0.125,
-                outcome=Outcome.LEGAL,
-                reward_version="delta-1",
-                move=Move("g1f3", "Nf3"),
-                best=Move("d2d4", "d4"),
-                win_before=0.5,
-                win_after=0.375,
-                regret=0.125,
-                eval_before=Evaluation(cp=-30),
-                eval_after=Evaluation(mate=-3),
-                components={"regret": -0.125, "format": 0.0},
-                engine=EngineStamp("Stockfish 17", 2000),
-                process_rewards=(ProcessReward(3, 7, -0.25),),
-                sentences=(Sentence(1, 18, True, (Claim("loose piece", 1, 17, true=False, weight=0.5),)),),
+            (
+                Turn(
+                    Completion("\\boxed{Nf3}", (5, 6), (-0.5, -0.25), "stop", 11),
+                    Verdict(
+                        reward=-0.125,
+                        outcome=Outcome.LEGAL,
+                        reward_version="delta-1",
+                        move=Move("g1f3", "Nf3"),
+                        best=Move("d2d4", "d4"),
+                        win_before=0.5,
+                        win_after=0.375,
+                        regret=0.125,
+                        eval_before=Evaluation(cp=-30),
+                        eval_after=Evaluation(mate=-3),
+                        components={"regret": -0.125, "format": 0.0},
+                        engine=EngineStamp("Stockfish 17", 2000),
+                        process_rewards=(ProcessReward(3, 7, -0.25),),
+                        sentences=(
+                            Sentence(1, 18, True, (Claim("loose piece", 1, 17, true=False, weight=0.5),)),
+                        ),
+                    ),
+                ),
             ),
         ),
         Trace(
             "g1-1",
-            Completion("e4", (7,), (-2.0,), "length", 12),
-            Verdict(reward=-1.2, outcome=Outcome.NO_BOX, reward_version="delta-1"),
+            (
+                Turn(
+                    Completion("e4", (7,), (-2.0,), "length", 12),
+                    Verdict(reward=-1.2, outcome=Outcome.NO_BOX, reward_version="delta-1"),
+                ),
+            ),
         ),
     ),
     created_at=1700000000.25,
     generation_s=0.5,
     reward_s=0.125,
 )
-"""A group in which every field of the wire is set at least once."""
+"""A group in which every field of version 1 of the wire is set at least once."""
+
+_ASKED, _ANSWERED = (trace.turns[0] for trace in GROUP.traces)
+EPISODES = replace(
+    GROUP,
+    traces=(
+        Trace(
+            "g1-0",
+            (
+                replace(
+                    _ASKED,
+                    prompt=Prompt("fen", (Message("user", "a7a6. Your move?"),), POSITION.fen),
+                    prompt_token_ids=(8, 9),
+                    continues=True,
+                    policy=PolicyVersion(43, "cd" * 32),
+                    observation="You won.",
+                    rewards={"result": 1.0},
+                ),
+            ),
+        ),
+        Trace("g1-1", (replace(_ANSWERED, verdict=None, observation="Legal moves: e4"), _ASKED)),
+    ),
+)
+"""A group with turns, in which every field of the wire is set at least once."""

@@ -8,7 +8,7 @@ import httpx
 
 from rookery.serving import Service, serve
 
-START_S = 5.0
+START_S = 60.0
 
 
 @asynccontextmanager

@@ -19,9 +19,10 @@ from rookery.codec import (
     verdict_to_proto,
 )
 from rookery.errors import WireError
-from rookery.trace import Claim, Outcome, Phase, Position, Sentence, TraceGroup, Verdict
+from rookery.trace import Claim, Outcome, Phase, Position, Sentence, Trace, TraceGroup, Verdict
 from rookery.v1 import position_pb2, trace_pb2, verdict_pb2
-from tests.unit.rookery.records import GROUP, POSITION, groups, positions, verdicts
+from tests.builders import changed
+from tests.unit.rookery.records import EPISODES, GROUP, POSITION, groups, positions, verdicts
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -43,14 +44,19 @@ def test_a_group_comes_back(group: TraceGroup) -> None:
 
 
 _SENTENCES = (Sentence(1, 18, read=True, claims=(Claim("loose piece", 1, 17, true=False),)),)
-_FIRST = replace(GROUP.traces[0], verdict=replace(GROUP.traces[0].verdict, sentences=_SENTENCES))
-PROCESS_GROUP = replace(GROUP, traces=(_FIRST, *GROUP.traces[1:]))
+_FIRST = changed(GROUP.traces[0], verdict=replace(GROUP.traces[0].verdict, sentences=_SENTENCES))
+PROCESS_GROUP = replace(GROUP, position=replace(POSITION, episode=""), traces=(_FIRST, *GROUP.traces[1:]))
 """As it was before claims had weights."""
 TARGET_GROUP = replace(
-    GROUP, traces=(replace(_FIRST, verdict=replace(_FIRST.verdict, process_rewards=())), *GROUP.traces[1:])
+    GROUP,
+    position=replace(POSITION, episode=""),
+    traces=(changed(_FIRST, verdict=replace(_FIRST.verdict, process_rewards=())), *GROUP.traces[1:]),
 )
 """As it was before verdicts had process rewards."""
-TASK_POSITION = replace(POSITION, target="")
+TARGET_POSITION = replace(POSITION, episode="")
+"""As it was before positions had episodes."""
+VERSION_1_GROUP = replace(GROUP, position=TARGET_POSITION)
+TASK_POSITION = replace(TARGET_POSITION, target="")
 """As it was before positions had targets."""
 PLAIN_POSITION = replace(TASK_POSITION, task="", move="")
 _WITH_SENTENCES = TARGET_GROUP.traces[0]
@@ -58,7 +64,7 @@ SENTENCES_GROUP = replace(TARGET_GROUP, position=TASK_POSITION)
 TASK_GROUP = replace(
     SENTENCES_GROUP,
     traces=(
-        replace(_WITH_SENTENCES, verdict=replace(_WITH_SENTENCES.verdict, sentences=())),
+        changed(_WITH_SENTENCES, verdict=replace(_WITH_SENTENCES.verdict, sentences=())),
         *GROUP.traces[1:],
     ),
 )
@@ -68,22 +74,19 @@ PLAIN_GROUP = replace(TASK_GROUP, position=PLAIN_POSITION)
 
 
 @pytest.mark.parametrize(
-    ("name", "data"),
+    ("name", "data", "version"),
     [
-        ("position", encode_position(PLAIN_POSITION)),
-        ("trace_group", encode_group(PLAIN_GROUP)),
-        ("position_task", encode_position(TASK_POSITION)),
-        ("position_target", encode_position(POSITION)),
-        ("trace_group_task", encode_group(TASK_GROUP)),
-        ("trace_group_sentences", encode_group(SENTENCES_GROUP)),
-        ("trace_group_target", encode_group(TARGET_GROUP)),
-        ("trace_group_process", encode_group(PROCESS_GROUP)),
-        ("trace_group_weight", encode_group(GROUP)),
+        ("position", encode_position(PLAIN_POSITION), 1),
+        ("position_task", encode_position(TASK_POSITION), 1),
+        ("position_target", encode_position(TARGET_POSITION), 1),
+        ("position_episode", encode_position(POSITION), 1),
+        ("trace_group", encode_group(GROUP), 2),
+        ("trace_group_turns", encode_group(EPISODES), 2),
     ],
 )
-def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
+def test_the_bytes_do_not_change(name: str, data: bytes, version: int) -> None:
     """A run in flight, or an archive, was written with these: a change of the wire must add, not alter."""
-    assert data.hex() == (GOLDEN / f"{name}_v1.hex").read_text().strip()
+    assert data.hex() == (GOLDEN / f"{name}_v{version}.hex").read_text().strip()
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,7 @@ def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
         ("trace_group_sentences", SENTENCES_GROUP),
         ("trace_group_target", TARGET_GROUP),
         ("trace_group_process", PROCESS_GROUP),
-        ("trace_group_weight", GROUP),
+        ("trace_group_weight", VERSION_1_GROUP),
     ],
 )
 def test_old_bytes_read_as_they_were_meant(name: str, group: TraceGroup) -> None:
@@ -103,8 +106,8 @@ def test_old_bytes_read_as_they_were_meant(name: str, group: TraceGroup) -> None
 
 
 def test_the_golden_group_sets_every_field_of_the_wire() -> None:
-    unset = set(unset_fields(trace_pb2.TraceGroup.FromString(encode_group(GROUP))))
-    assert unset == set()
+    unset = set(unset_fields(trace_pb2.TraceGroup.FromString(encode_group(EPISODES))))
+    assert unset == {"rookery.v1.Trace.completion", "rookery.v1.Trace.verdict"}, "which are of version 1"
 
 
 def unset_fields(message: ProtoMessage) -> list[str]:
@@ -139,14 +142,14 @@ def test_arbitrary_bytes_never_escape_as_anything_else(data: bytes) -> None:
 
 def test_another_trace_version_is_refused() -> None:
     proto = trace_pb2.TraceGroup.FromString(encode_group(GROUP))
-    proto.trace_version = 2
-    with pytest.raises(WireError, match="trace version 2 of group 'g1': this process reads 1"):
+    proto.trace_version = 3
+    with pytest.raises(WireError, match="trace version 3 of group 'g1': this process reads 2"):
         decode_group(proto.SerializeToString())
 
 
 def test_a_token_without_its_logprob_is_refused() -> None:
     proto = trace_pb2.TraceGroup.FromString(encode_group(GROUP))
-    proto.traces[0].completion.logprobs.pop()
+    proto.traces[0].turns[0].completion.logprobs.pop()
     with pytest.raises(WireError, match="trace 'g1-0' of group 'g1': 2 tokens but 1 logprobs"):
         decode_group(proto.SerializeToString())
 
@@ -154,9 +157,22 @@ def test_a_token_without_its_logprob_is_refused() -> None:
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), float("-inf")])
 def test_a_reward_that_is_no_number_is_refused(reward: float) -> None:
     proto = trace_pb2.TraceGroup.FromString(encode_group(GROUP))
-    proto.traces[1].verdict.reward = reward
+    proto.traces[1].turns[0].verdict.reward = reward
     with pytest.raises(WireError, match=r"trace 'g1-1' of group 'g1': reward .* is not finite"):
         decode_group(proto.SerializeToString())
+
+
+def test_an_episode_without_a_verdict_of_its_last_turn_is_refused() -> None:
+    for traces in ((Trace("t", ()),), (Trace("t", EPISODES.traces[1].turns[:1]),)):
+        with pytest.raises(WireError, match=r"trace 't' of group 'g1': no verdict of the last of [01] turns"):
+            decode_group(encode_group(replace(GROUP, traces=traces)))
+
+
+def test_a_prompt_without_tokens_is_refused() -> None:
+    first = EPISODES.traces[0]
+    without = replace(first, turns=(replace(first.turns[0], prompt_token_ids=()),))
+    with pytest.raises(WireError, match="trace 'g1-0' of group 'g1': a prompt of 0 tokens"):
+        decode_group(encode_group(replace(GROUP, traces=(without,))))
 
 
 @pytest.mark.parametrize("phase", [0, 99])
@@ -186,4 +202,4 @@ def test_a_logprob_that_is_no_number_is_refused() -> None:
     trace = GROUP.traces[0]
     broken = replace(trace.completion, token_ids=(1,), logprobs=(float("nan"),))
     with pytest.raises(WireError, match="log-probability is not finite"):
-        decode_group(encode_group(replace(GROUP, traces=(replace(trace, completion=broken),))))
+        decode_group(encode_group(replace(GROUP, traces=(changed(trace, completion=broken),))))

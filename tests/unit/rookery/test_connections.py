@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from starlette.types import Receive, Scope, Send
 
-from rookery import connections, serving
+from rookery import connections, grpc_connections, serving
 from rookery.access import OPEN, Access
 from rookery.serving import Service, add_probes, serve
 from tests.certificates import Authority
@@ -226,3 +226,40 @@ async def test_a_crowd_on_the_grpc_port_keeps_nobody_out_and_ends_no_call(said: 
         assert (await answer).status == health_pb2.HealthCheckResponse.SERVING
         assert not watch.done()
         watch.cancel()
+
+
+@pytest.mark.parametrize(("busy", "looks"), [(0, 1), (LIMIT, 5)], ids=["nothing happens", "all are busy"])
+async def test_connections_to_the_grpc_port_are_looked_at_if_there_is_a_reason(
+    busy: int, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are too many may have ended their calls meanwhile, which does not change their number."""
+    limited, stopping, looked, counted = (
+        grpc_connections.GrpcConnections(limit=LIMIT),
+        asyncio.Event(),
+        [],
+        [],
+    )
+    limited._callers = {f"h:{number}": grpc_connections.Caller(0.0, calls=1) for number in range(busy)}
+
+    def count() -> int:
+        counted.append(1)
+        if len(counted) == 5:
+            stopping.set()
+        return LIMIT
+
+    def found(port: int) -> Iterator[tuple[str, int]]:
+        looked.append(port)
+        yield from ((f"h:{number}", -1) for number in range(busy))
+
+    monkeypatch.setattr(grpc_connections, "_count", count)
+    monkeypatch.setattr(grpc_connections, "_connections", found)
+    await limited.keep_room(1, stopping)
+    assert len(looked) == looks
+
+
+def test_descriptors_are_counted(tmp_path: Path) -> None:
+    before = grpc_connections._count()
+    with ExitStack() as stack:
+        for number in range(50):
+            stack.enter_context((tmp_path / str(number)).open("w"))
+        assert grpc_connections._count() == before + 50

@@ -61,9 +61,9 @@ def test_a_message_is_short_whatever_it_quotes(error: type[RookeryError]) -> Non
 
 def test_a_message_of_100_megabytes_takes_no_time() -> None:
     error = InvalidInput("://:secret@h?token=a " * 5_000_000)
-    started = time.perf_counter()
+    started = time.thread_time()
     assert "secret" not in str(error)
-    assert time.perf_counter() - started < 0.1
+    assert time.thread_time() - started < 0.1
 
 
 @pytest.mark.parametrize("error", ALL)

@@ -18,7 +18,7 @@ from rookery.v1 import reward_pb2, reward_pb2_grpc
 from tests.conftest import free_port
 from tests.unit.rookery.running import running
 
-WITHIN_S = 30.0
+WITHIN_S = 120.0
 
 
 class Names(asyncio.DatagramProtocol):

@@ -262,7 +262,7 @@ async def test_a_background_task_that_fails_ends_the_service(bakery: Bakery) -> 
         raise EngineFault("fire")
 
     with pytest.raises(EngineFault, match="fire"):
-        await asyncio.wait_for(serve(bakery.service(background=(burn,))), timeout=5.0)
+        await asyncio.wait_for(serve(bakery.service(background=(burn,))), timeout=60.0)
 
 
 class RefusingReward(reward_pb2_grpc.RewardServiceServicer):

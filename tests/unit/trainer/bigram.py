@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Verdict
+from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Turn, Verdict
 from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.model.base_model import Head
 from services.trainer.model.head import TokenScores, WithGradient, score_tokens
@@ -56,8 +56,12 @@ class Bigram:
         traces = tuple(
             Trace(
                 f"{number}-{slot}",
-                Completion("", (token,), (logs[token].item(),), "stop", slot),
-                Verdict(reward=rewards[token], outcome=Outcome.LEGAL, reward_version="t"),
+                (
+                    Turn(
+                        Completion("", (token,), (logs[token].item(),), "stop", slot),
+                        Verdict(reward=rewards[token], outcome=Outcome.LEGAL, reward_version="t"),
+                    ),
+                ),
             )
             for slot, token in enumerate(drawn)
         )

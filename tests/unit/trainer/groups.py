@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from rookery.trace import (
@@ -15,6 +16,7 @@ from rookery.trace import (
     Sampling,
     Trace,
     TraceGroup,
+    Turn,
     Verdict,
 )
 from services.trainer.batches.rows import Row
@@ -50,7 +52,7 @@ def make_group(
             seed=slot,
         )
         verdict = Verdict(reward=-rng.random(), outcome=Outcome.LEGAL, reward_version="t", regret=0.1)
-        return Trace(f"{number}-{slot}", completion, verdict)
+        return Trace(f"{number}-{slot}", (Turn(completion, verdict),))
 
     return TraceGroup(
         id=f"group-{number}",
@@ -64,3 +66,31 @@ def make_group(
         traces=tuple(trace(slot) for slot in range(size)),
         created_at=0.0,
     )
+
+
+def make_episodes(number: int, *, version: int = 0) -> TraceGroup:
+    """A group of two episodes of three turns: the first is one conversation, the second begins anew with its
+    second turn and goes on from it. The second turns are of the next version."""
+    drawn = [make_group(number + 1000 * i, size=2, prompt_length=5) for i in range(3)]
+    first, *later = drawn
+    prompts = [(group.prompt, group.prompt_token_ids) for group in later]
+    traces = []
+    for slot, trace in enumerate(first.traces):
+        second, third = (
+            replace(group.traces[slot].turns[0], prompt=prompt, prompt_token_ids=tokens, continues=True)
+            for group, (prompt, tokens) in zip(later, prompts, strict=True)
+        )
+        second = replace(second, continues=slot == 0, policy=PolicyVersion(version + 1, "1" * 64))
+        traces.append(replace(trace, turns=(*trace.turns, second, third)))
+    return replace(first, traces=tuple(traces), policy=PolicyVersion(version, "0" * 64))
+
+
+def alone(group: TraceGroup) -> TraceGroup:
+    """Each turn of a group as a trace of its own, with all that went before it as its prompt."""
+    traces, past = [], ()
+    for turn, id in zip(group.turns, group.turn_ids, strict=True):
+        past = (past if turn.continues else ()) + group.prompt_tokens_of(turn)
+        own = replace(turn, prompt=group.prompt, prompt_token_ids=past, continues=False)
+        traces.append(Trace(id.replace(".", "-turn-"), (own,)))
+        past += turn.completion.token_ids
+    return replace(group, traces=tuple(traces))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from rookery.errors import InvalidInput
+from rookery.errors import InvalidInput, SetupError
 from rookery.prompt import render
 from rookery.trace import Phase, Position
 from services.trainer.examples import chat_files
@@ -119,6 +119,14 @@ def test_a_tokenizer_without_a_template_gets_the_plain_one(tmp_path: Path) -> No
     [example] = tokenize([Chat([QUESTION, ANSWER])], load_chat_tokenizer(tmp_path))
     assert bare.decode(example.prompt_ids) == "the board"
     assert bare.decode(example.answers[0]) == "e4</s>"
+
+
+def test_answers_that_nothing_would_end_are_not_learned(tmp_path: Path) -> None:
+    bare = _bytes_tokenizer("")
+    bare.chat_template = bare.eos_token = None
+    bare.save_pretrained(tmp_path)
+    with pytest.raises(SetupError, match="has neither a chat template nor an eos_token"):
+        load_chat_tokenizer(tmp_path)
 
 
 def test_rook_tinys_answer_ends_with_its_end(tiny_model: Path) -> None:

@@ -118,8 +118,8 @@ def test_a_follower_told_to_stop_stops_rank_0(monkeypatch: pytest.MonkeyPatch) -
     follower = threading.Thread(target=lambda: ended.extend(_process(Follower, store).commands(told)))
     with _process(RankZero, store).leading(stopping):
         follower.start()
-        assert stopping.wait(20.0)
-    follower.join(20.0)
+        assert stopping.wait(120.0)
+    follower.join(120.0)
     assert not follower.is_alive()
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from rookery.trace import Move, Outcome, TraceGroup
 from services.trainer.records.describe import exploration
+from tests.builders import changed
 from tests.unit.trainer.groups import make_group
 
 START = chess.STARTING_FEN
@@ -22,7 +23,7 @@ def group(*answers: tuple[str, str | None], best: str = "e2e4", fen: str = START
         judged = (
             {"move": Move(move, move), "best": Move(best, best)} if move else {"outcome": Outcome.ILLEGAL}
         )
-        traces.append(replace(trace, completion=completion, verdict=replace(trace.verdict, **judged)))
+        traces.append(changed(trace, completion=completion, verdict=replace(trace.verdict, **judged)))
     return replace(made, prompt=replace(made.prompt, fen=fen), traces=tuple(traces))
 
 

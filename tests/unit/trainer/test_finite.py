@@ -13,14 +13,15 @@ from services.trainer.batches.intake import check_group
 from services.trainer.batches.micro_batches import Partition
 from services.trainer.batches.rows import Row, prepare_batch
 from services.trainer.training.update import check_losses
+from tests.builders import changed
 from tests.unit.trainer.groups import make_group
 
 
-def _with(group: TraceGroup, slot: int, **changed: object) -> TraceGroup:
+def _with(group: TraceGroup, slot: int, **fields: object) -> TraceGroup:
     traces = list(group.traces)
-    verdict = replace(traces[slot].verdict, **{k: v for k, v in changed.items() if k != "logprobs"})
-    completion = replace(traces[slot].completion, **{k: v for k, v in changed.items() if k == "logprobs"})
-    traces[slot] = replace(traces[slot], verdict=verdict, completion=completion)
+    verdict = replace(traces[slot].verdict, **{k: v for k, v in fields.items() if k != "logprobs"})
+    completion = replace(traces[slot].completion, **{k: v for k, v in fields.items() if k == "logprobs"})
+    traces[slot] = changed(traces[slot], verdict=verdict, completion=completion)
     return replace(group, traces=tuple(traces))
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from rookery.config.finetune import SftSettings
-from rookery.errors import InvalidInput, SetupError
+from rookery.errors import InvalidInput
 from services.trainer.finetune import output, sft
 from services.trainer.finetune.output import MetricsLog
 from services.trainer.tiny import build_tiny
@@ -129,8 +130,8 @@ def test_a_row_that_is_no_steps_is_named(tmp_path: Path) -> None:
 
 
 def test_out_may_not_be_a_file(small_model: Path, data: Path) -> None:
-    with pytest.raises(SetupError, match=f"--out {data}: File exists"):
-        sft.run(_settings(small_model, data, data))
+    with pytest.raises(ValidationError, match=f"'{data}' is not a folder"):
+        _settings(small_model, data, data)
 
 
 def test_a_path_typed_otherwise_is_the_same_run_and_other_data_are_another(

@@ -15,6 +15,7 @@ from services.trainer.batches.micro_batches import collate, micro_batches
 from services.trainer.batches.rows import prepare_batch
 from services.trainer.model.head import TokenScores
 from services.trainer.training.update import Objective
+from tests.builders import changed
 from tests.unit.trainer.groups import make_group, prompt_places
 from tests.unit.trainer.reference import OBJECTIVES
 
@@ -50,7 +51,7 @@ def test_only_completion_tokens_are_predicted_and_only_they_move_the_loss(
     )  # fmt: skip
     group = make_group(1, size=len(said))
     traces = tuple(
-        replace(trace, completion=Completion("", tuple(ids), (-1.0,) * len(ids), "stop", 0))
+        changed(trace, completion=Completion("", tuple(ids), (-1.0,) * len(ids), "stop", 0))
         for trace, ids in zip(group.traces, said, strict=True)
     )
     group = replace(group, prompt_token_ids=tuple(prompt), traces=traces)

@@ -19,6 +19,7 @@ from services.trainer.training.mismatch import mismatch
 from services.trainer.training.policy_trainer import PolicyTrainer
 from services.trainer.training.step import RunningState
 from services.trainer.versions import commits
+from tests.builders import changed
 from tests.unit.trainer.contents import contents
 from tests.unit.trainer.gpt2_models import write_gpt2
 from tests.unit.trainer.groups import make_group
@@ -65,7 +66,7 @@ def sampled(trainer: PolicyTrainer, number: int, *, version: int) -> TraceGroup:
     with torch.no_grad():
         logprobs = iter(other.score(collate(made)).logprobs_N.tolist())
     traces = tuple(
-        replace(
+        changed(
             t, completion=replace(t.completion, logprobs=tuple(next(logprobs) for _ in t.completion.logprobs))
         )
         for t in group.traces
@@ -157,7 +158,7 @@ def test_nothing_is_measured_without_the_version_or_a_token(
     damaged.write_bytes(b"no tensors")
     group = make_group(1, version=9)
     assert mismatch(trainer.policy, [group], step=10, settings=trainer.settings) == {}
-    empty = replace(
+    empty = changed(
         group.traces[0], completion=replace(group.traces[0].completion, token_ids=(), logprobs=())
     )
     silent = replace(group, traces=(empty,))

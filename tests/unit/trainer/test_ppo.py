@@ -8,7 +8,7 @@ import torch
 
 from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
-from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Verdict
+from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Turn, Verdict
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import prepare_batch
 from services.trainer.distributed.process_group import World
@@ -73,8 +73,12 @@ def _certain_group(number: int, prompt: tuple[int, ...], reward: float) -> Trace
     traces = tuple(
         Trace(
             f"{number}-{slot}",
-            Completion("", (40 + slot, 50, 1), (-4.0, -4.0, -4.0), "stop", slot),
-            Verdict(reward=reward, outcome=Outcome.LEGAL, reward_version="t"),
+            (
+                Turn(
+                    Completion("", (40 + slot, 50, 1), (-4.0, -4.0, -4.0), "stop", slot),
+                    Verdict(reward=reward, outcome=Outcome.LEGAL, reward_version="t"),
+                ),
+            ),
         )
         for slot in range(4)
     )

@@ -19,6 +19,7 @@ from rookery.trace import (
     Sentence,
     Trace,
     TraceGroup,
+    Turn,
     Verdict,
 )
 from services.trainer.batches.micro_batches import collate
@@ -40,7 +41,7 @@ def answered(text: str) -> Completion:
 def trace(name: str, text: str, reward: float, steps: Sequence[float] = ()) -> Trace:
     """A trace with a process reward for each of its first candidates: `<think>e2e4 d2d4 ...`."""
     rewards = tuple(ProcessReward(7 + 5 * k, 11 + 5 * k, step) for k, step in enumerate(steps))
-    return Trace(name, answered(text), Verdict(reward, Outcome.LEGAL, "v", process_rewards=rewards))
+    return Trace(name, (Turn(answered(text), Verdict(reward, Outcome.LEGAL, "v", process_rewards=rewards)),))
 
 
 def group(*traces: Trace) -> TraceGroup:
@@ -124,7 +125,7 @@ def said(name: str, reward: float, *claims: Sequence[tuple[str, *tuple[bool | fl
         for (start, end), own in zip(((7, 10), (18, 25)), claims, strict=True)
     )
     verdict = Verdict(reward, Outcome.LEGAL, "v", move=Move("d2d4", "d4"), sentences=sentences)
-    return Trace(name, answered(text), verdict)
+    return Trace(name, (Turn(answered(text), verdict),))
 
 
 def test_a_sentences_tokens_have_the_advantage_of_its_truth_but_for_the_chosen_move() -> None:
@@ -171,7 +172,7 @@ def test_a_candidate_within_a_sentence_keeps_its_own_advantage() -> None:
             process_rewards=(ProcessReward(12, 16, step),),
             sentences=(Sentence(7, 21, True, (Claim("candidates", 7, 21, true),)),),
         )
-        traces.append(Trace(name, answered(text), verdict))
+        traces.append(Trace(name, (Turn(answered(text), verdict),)))
     first, _ = advantages(group(*traces), normalise=False)
     assert first[1:9] == pytest.approx([1.0, 1.0, 1.0, 0.2, 0.2, 1.0, 1.0, 1.0])
 

@@ -19,6 +19,7 @@ from services.trainer.records.report import StepReporter, json_row
 from services.trainer.records.tracking import Tracker
 from services.trainer.training.policy_trainer import PolicyTrainer
 from services.trainer.training.step import RunningState
+from tests.builders import changed
 from tests.conftest import ROOT
 from tests.unit.trainer.groups import make_group
 
@@ -132,7 +133,7 @@ def with_components(number: int) -> TraceGroup:
     for index, trace in enumerate(group.traces):
         reward = trace.verdict.reward
         parts = {"delta": reward - 1, "format": 1.0} if index % 2 else {"penalty": reward}
-        traces.append(replace(trace, verdict=replace(trace.verdict, components=parts)))
+        traces.append(changed(trace, verdict=replace(trace.verdict, components=parts)))
     return replace(group, traces=tuple(traces))
 
 
@@ -163,7 +164,7 @@ def test_rookworlds_tasks_are_counted_apart() -> None:
 
     def judged(group: TraceGroup, reward: float, **components: float) -> TraceGroup:
         verdict = replace(group.traces[0].verdict, reward=reward, components=components)
-        return replace(group, traces=(replace(group.traces[0], verdict=verdict), *group.traces[1:]))
+        return replace(group, traces=(changed(group.traces[0], verdict=verdict), *group.traces[1:]))
 
     groups = [asked(0, "P"), judged(asked(1, "A"), 1.0, fen=1.0), judged(asked(2, "P"), 0.8, best=0.5)]
     found = by_task(groups)

@@ -1,19 +1,145 @@
+import itertools
+import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.advantages import in_order_of_turns, leave_one_out, returns_to_go
 from rookery.config.trainer import TrainerSettings
-from rookery.trace import TraceGroup
-from services.trainer.batches.micro_batches import micro_batches
+from rookery.metrics import TRAINER_STALE_TURNS
+from rookery.trace import Completion, Outcome, Trace, TraceGroup, Turn, Verdict
+from services.trainer.batches.micro_batches import collate, micro_batches
 from services.trainer.batches.rows import Row, prepare_batch
 from services.trainer.batches.rows import make_rows as with_advantages
-from tests.unit.trainer.groups import make_group
+from services.trainer.model.policy import Policy
+from tests.unit.trainer.groups import alone, make_episodes, make_group
+
+
+def test_turns_that_go_on_from_each_other_share_a_row() -> None:
+    group = make_episodes(1)
+    made = rows([group], version=1, mask_truncated=True, row_tokens=999)
+    assert [[c.turn for c in row.completions] for row in made] == [
+        ["1-0", "1-0.1", "1-0.2", "1-1"],
+        ["1-1.1", "1-1.2"],
+    ]
+    (_, second, third, last), (own, _) = (row.completions for row in made)
+    assert (second.context, last.context, own.context) == (group.turns[1].prompt_token_ids, None, None)
+    assert [c.age for c in (second, third, last, own)] == [0, 1, 1, 0]
+    assert made[0].length == 5 + sum(len(c.token_ids) for c in made[0].completions) + 10 - 2
+    assert [len(row.completions) for row in rows([group], version=1, mask_truncated=True, row_tokens=1)] == [
+        3, 1, 2,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("masked", [None, 0, 1], ids=str)
+def test_turns_have_the_losses_and_gradients_of_each_alone(
+    small_model: Path, tmp_path: Path, masked: int | None
+) -> None:
+    """Also if a turn before them carries no loss."""
+    group = make_episodes(3)
+    if masked is not None:
+        turns = list(group.traces[0].turns)
+        turns[masked] = replace(
+            turns[masked], completion=replace(turns[masked].completion, finish_reason="length")
+        )
+        group = replace(group, traces=(replace(group.traces[0], turns=tuple(turns)), group.traces[1]))
+    settings = TrainerSettings(model=small_model, run_dir=tmp_path, precision="fp32", mask_truncated=True)
+    scored, gradients = [], []
+    for kind in (group, alone(group)):
+        policy = Policy(settings)
+        made = rows([kind], version=1, mask_truncated=True, row_tokens=0)
+        batch = collate(made)
+        logprobs = policy.score(batch).logprobs_N
+        (logprobs * batch.behaviour_N).sum().backward()
+        gradients.append(torch.cat([weight.grad.flatten() for weight in policy.parameters]))
+        turns_of_tokens = [c.turn for row in made for c in row.completions for _ in c.token_ids]
+        scored.append(
+            [value for _, value in sorted(zip(turns_of_tokens, logprobs.tolist(), strict=True), key=key)]
+        )
+    assert scored[0] == pytest.approx(scored[1], abs=1e-5)
+    assert torch.allclose(*gradients, atol=1e-5)
+    assert gradients[0].abs().max() > 1e-3
+
+
+rewards = st.lists(st.lists(st.floats(-1, 1, width=16), min_size=1, max_size=4), min_size=2, max_size=5)
+
+
+@given(rewards)
+def test_the_advantage_of_a_turn_is_its_return_less_that_of_the_others(by_episode: list[list[float]]) -> None:
+    verdict = Verdict(0.0, Outcome.LEGAL, "t")
+    traces = [
+        Trace(
+            str(slot),
+            tuple(
+                Turn(Completion("", (7,), (-1.0,), "stop", 0), replace(verdict, reward=r)) for r in episode
+            ),
+        )
+        for slot, episode in enumerate(by_episode)
+    ]
+    group = replace(make_group(1), traces=tuple(traces))
+    settings = TrainerSettings(model=Path(), run_dir=Path(), baseline="leave-one-out", normalise=False)
+    (row,) = prepare_batch([group], version=0, settings=settings, averages=None).rows
+    got = {c.turn: c.advantage for c in row.completions}
+    for i, episode in enumerate(by_episode):
+        for t in range(len(episode)):
+            others = [np.sum(o[min(t, len(o) - 1) :]) for j, o in enumerate(by_episode) if j != i]
+            expected = np.sum(episode[t:]) - np.mean(others)
+            assert got[f"{i}.{t}" if t else str(i)] == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_expected_gradient_is_that_of_the_expected_return() -> None:
+    """By plain autograd, over all pairs of episodes of a policy that ends an episode itself."""
+    logits = torch.tensor([[0.3, -0.2], [0.1, 0.7], [-0.4, 0.2]], dtype=torch.float64, requires_grad=True)
+
+    def episodes(turn: int = 0) -> Iterator[tuple[list[int], list[float]]]:
+        """The actions, and what they pay: action 0 ends the episode."""
+        yield [0], [0.5 * turn - 0.3]
+        if turn < 2:
+            for actions, paid in episodes(turn + 1):
+                yield [1, *actions], [-0.1, *paid]
+        else:
+            yield [1], [1.0]
+
+    def log(actions: list[int]) -> torch.Tensor:
+        return torch.stack([logits[t].log_softmax(-1)[action] for t, action in enumerate(actions)])
+
+    every = list(episodes())
+    expected_return = sum(log(actions).sum().exp() * sum(paid) for actions, paid in every)
+    (true,) = torch.autograd.grad(expected_return, logits)
+    surrogate = torch.zeros((), dtype=torch.float64)
+    for pair in itertools.product(every, repeat=2):
+        probability = math.prod(log(actions).sum().exp().item() for actions, _ in pair)
+        paid = [paid for _, paid in pair]
+        values = [leave_one_out(peers, normalise=False) for peers in returns_to_go(paid)]
+        by_turn = torch.tensor(in_order_of_turns(values, [*map(len, paid)]), dtype=torch.float64)
+        surrogate = surrogate + probability * (by_turn * torch.cat([log(a) for a, _ in pair])).sum() / 2
+    (estimated,) = torch.autograd.grad(surrogate, logits)
+    assert torch.allclose(estimated, true, atol=1e-12)
+    assert true.abs().min() > 1e-3
+
+
+def test_turns_that_are_too_old_carry_no_loss(tmp_path: Path) -> None:
+    group = make_episodes(1)
+    before = TRAINER_STALE_TURNS._value.get()
+    settings = TrainerSettings(model=Path(), run_dir=tmp_path, max_staleness=2)
+    batch = prepare_batch([group], version=3, settings=settings, averages=None)
+    assert {c.turn for row in batch.rows for c in row.completions} == {"1-0.1", "1-1.1"}
+    assert TRAINER_STALE_TURNS._value.get() - before == 4
+    assert batch.tokens == sum(len(turn.completion.token_ids) for turn in group.turns if turn.policy)
+
+
+def key(scored: tuple[str, float]) -> str:
+    return scored[0].replace(".", "-turn-")
 
 
 def rows(groups: list[TraceGroup], *, version: int, mask_truncated: bool, row_tokens: int) -> list[Row]:
-    slots = [[float(slot) for slot in range(len(group.traces))] for group in groups]
+    slots = [[float(slot) for slot in range(len(group.turns))] for group in groups]
     return with_advantages(
         groups, slots, version=version, mask_truncated=mask_truncated, row_tokens=row_tokens
     )

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 from safetensors.torch import save_file
 
 from rookery import devices
 from rookery.config.trainer import AutobatchSettings, TrainerSettings
 from rookery.errors import InvalidInput, PeerFault, RookeryError, SetupError
-from services.trainer import autobatch, process
+from services.trainer import process
 from services.trainer.__main__ import prepare
 from services.trainer.distributed.placement import computes_in_bf16, device_named, own_device
 from services.trainer.distributed.process_group import World
@@ -177,12 +178,11 @@ def test_a_gpu_that_is_there_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    settings = AutobatchSettings(model=Path("none"), run_dir=tmp_path / "file", device="cpu")
-    with pytest.raises(SetupError, match=r"--run-dir .*/file: File exists"):
-        autobatch.run(settings, None)
+    with pytest.raises(ValidationError, match="/file' is not a folder"):
+        AutobatchSettings(model=Path("none"), run_dir=tmp_path / "file", device="cpu")
     with (
         pytest.raises(SetupError, match=r"--run-dir with .*/file/adapters: Not a directory"),
-        commits.sole_writer(settings.adapters_dir),
+        commits.sole_writer(tmp_path / "file" / "adapters"),
     ):
         pass
 

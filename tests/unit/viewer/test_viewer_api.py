@@ -19,6 +19,7 @@ from rookery.config.viewer import ViewerSettings
 from services.viewer import play
 from services.viewer.app import STATIC, create_app
 from services.viewer.routes import READERS
+from tests.builders import changed
 from tests.conftest import ROOT
 from tests.viewed_runs import HOSTILE, groups, hostile_group, write_run
 
@@ -134,7 +135,7 @@ def test_figures_that_are_no_numbers_are_not_known(tmp_path: Path, value: float)
     completion = replace(
         whole.traces[0].completion, logprobs=(value,) * len(whole.traces[0].completion.logprobs)
     )
-    trace = replace(whole.traces[0], verdict=verdict, completion=completion)
+    trace = changed(whole.traces[0], verdict=verdict, completion=completion)
     bad = replace(whole, id="bad", traces=(trace, *whole.traces[1:]), generation_s=value)
     every = replace(bad, id="every", traces=(trace,) * 4)
     made = write_run(tmp_path, "one", seed=0, more=(bad, every))

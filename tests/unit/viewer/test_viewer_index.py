@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 
 from rookery.errors import InvalidInput, NotFound
 from rookery.folder_lock import locked
-from rookery.trace import Outcome, Trace, TraceGroup
+from rookery.trace import Outcome, PolicyVersion, Trace, TraceGroup
 from services.trainer.batches.advantages import advantages
 from services.viewer import queries
 from services.viewer.filters import Filter
@@ -22,7 +23,11 @@ from services.viewer.group import whole_group
 from services.viewer.index import Index
 from services.viewer.rescoring import rescore
 from services.viewer.runs import RunFolder, Runs
-from tests.viewed_runs import BATCH, SIZE, STEPS, add_file, groups, write_run
+from tests.builders import changed
+from tests.unit.rookery.records import EPISODES
+from tests.viewed_runs import BATCH, SIZE, START_MS, STEPS, add_file, groups, write_run
+
+GOLDEN = Path(__file__).parents[1] / "rookery" / "golden"
 
 
 @pytest.fixture(scope="module")
@@ -200,11 +205,48 @@ def test_a_text_that_names_another_move_than_its_box_is_false(tmp_path: Path) ->
     (group,) = groups("one", seed=0, count=1)
     trace = next(trace for trace in group.traces if trace.verdict.move)
     said = replace(trace.completion, text=f"<think>So I play Na1.</think>\\boxed{{{trace.verdict.move.uci}}}")
-    add_file(tmp_path, "one", [replace(group, traces=(replace(trace, completion=said),))], first=0)
+    add_file(tmp_path, "one", [replace(group, traces=(changed(trace, completion=said),))], first=0)
     run, index = Runs(tmp_path).find("one"), Index(tmp_path / "index.duckdb")
     index.refresh(run)
     (sentence,) = whole_group(index, run, group.id)["traces"][0]["sentences"]
     assert [(claim["concept"], claim["true"]) for claim in sentence["claims"]] == [("choice", False)]
+    index.close()
+
+
+def test_files_of_version_1_and_the_turns_of_version_2_are_shown(tmp_path: Path) -> None:
+    """In files of version 1, a trace was one completion and its verdict."""
+    first = replace(EPISODES, id="g2", run="one")
+    call = replace(first.traces[1].turns[0], policy=PolicyVersion(44, "ef" * 32))
+    traces = (first.traces[0], replace(first.traces[1], turns=(call, *first.traces[1].turns[1:])))
+    add_file(tmp_path, "one", [replace(first, traces=traces)], first=0)
+    (new,) = (tmp_path / "one").glob("**/*.parquet")
+    shutil.copy(GOLDEN / "archive_v1.parquet", new.with_name(f"{START_MS - 9}-0_{START_MS - 9}-0.parquet"))
+    run, index = Runs(tmp_path).find("one"), Index(tmp_path / "index.duckdb")
+    index.refresh(run)
+    assert index.problem("one") == ""
+    assert rescore(index, "one", Filter(), "best")["answers"] == 4, "all but the call"
+    rows = index.query("SELECT id, size, reward_mean, reward_max FROM groups ORDER BY id")
+    assert [tuple(row.values()) for row in rows] == [
+        ("g1", 2, pytest.approx(-0.6625), -0.125),
+        ("g2", 3, pytest.approx(0.375), 0.875),  # 1 - 0.125 and -0.125
+    ]
+    answers = index.query(
+        "SELECT episode, turn, version, outcome, reward, length FROM answers ORDER BY g DESC, i"
+    )
+    assert [tuple(row.values()) for row in answers[:3]] == [
+        (0, 0, 43, "legal", 0.875, 2),
+        (1, 0, 44, "call", 0.0, 1),
+        (1, 1, 42, "legal", -0.125, 2),
+    ]
+    assert [row["outcome"] for row in answers[3:]] == ["legal", "no_box"]
+    shown = whole_group(index, run, "g2")["traces"]
+    assert [(t["id"], t["turn"], t["verdict"]["outcome"], t["observation"]) for t in shown] == [
+        ("g1-0", 0, "legal", "You won."),
+        ("g1-1", 0, "call", "Legal moves: e4"),
+        ("g1-1", 1, "legal", ""),
+    ]
+    assert shown[0]["verdict"]["components"] == {"regret": -0.125, "format": 0.0, "result": 1.0}
+    assert [t["id"] for t in whole_group(index, run, "g1")["traces"]] == ["g1-0", "g1-1"]
     index.close()
 
 

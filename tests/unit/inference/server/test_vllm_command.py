@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from services.inference.server import vllm_command
 from tests import gpus
 from tests.certificates import Authority
 from tests.chat_models import MISTRAL_TEMPLATE
+from tests.conftest import ROOT
 from tests.hub import write_snapshot
 
 
@@ -274,6 +276,32 @@ def test_a_model_that_knows_no_chat_gets_the_plain_template(model: Path) -> None
     assert template() is None
     (model / "chat_template.jinja").write_text(MISTRAL_TEMPLATE)
     assert template() == with_system_role(MISTRAL_TEMPLATE) != MISTRAL_TEMPLATE
+
+
+NO_END = {
+    "config.json": "eos_token_id",
+    "generation_config.json": "eos_token_id",
+    "tokenizer_config.json": "eos_token",
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kept", [*NO_END, ""])
+def test_a_model_whose_answers_would_not_end_is_refused(tmp_path: Path, kept: str) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(ROOT / "models" / "rook-tiny", model)
+    for name, key in NO_END.items():
+        if name != kept:
+            values = json.loads((model / name).read_text())
+            (model / name).write_text(json.dumps(values | {key: None}))
+    chosen = settings("--model", str(model))
+    if kept == "config.json":
+        (model / "generation_config.json").unlink()  # vLLM reads it instead
+    if kept:
+        vllm_command.command(chosen, port=1, cpu=True)
+    else:
+        with pytest.raises(SetupError, match=r"model' has no end token, .* eos_token in tokenizer_config"):
+            vllm_command.command(chosen, port=1, cpu=True)
 
 
 def test_gpt2_says_its_limit_in_its_own_way(model: Path) -> None:

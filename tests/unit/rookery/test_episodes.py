@@ -1,0 +1,164 @@
+"""Environments: what each says to which turn, and that turns that were played say the same again."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import chess
+import pytest
+
+from rookery.episodes import Environment, Step, drawn, environment, parse_mix
+from rookery.errors import InvalidInput
+from rookery.trace import Completion, Evaluation, Move, Outcome, Turn, Verdict
+from tests.builders import START, position
+
+MATE_IN_ONE = "6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1"
+
+
+async def judge(fen: str, response: str) -> Verdict:
+    """An engine that plays the first move, in the alphabet."""
+    del response
+    board = chess.Board(fen)
+    best = min(board.legal_moves, key=chess.Move.uci)
+    move = Move(best.uci(), board.san(best))
+    return Verdict(0.0, Outcome.LEGAL, "1", best=move, win_before=0.5)
+
+
+def turn(text: str, *, move: str = "", cp: int | None = None, answers: bool = True) -> Turn:
+    verdict = Verdict(
+        0.0,
+        Outcome.LEGAL if move else Outcome.ILLEGAL,
+        "1",
+        move=Move(move, move) if move else None,
+        eval_after=None if cp is None else Evaluation(cp=cp),
+    )
+    return Turn(Completion(text, (1,), (-0.5,), "stop", 1), verdict if answers else None)
+
+
+def begun(spec: str, *, fen: str = START, style: str = "fen", seed: int = 1) -> Environment:
+    made = environment(spec)
+    made.reset(position(fen), style=style, seed=seed, judge=judge)
+    return made
+
+
+def played(spec: str, turns: Sequence[Turn], **how: object) -> list[Step]:
+    made = begun(spec, **how)  # type: ignore[arg-type]
+    return [asyncio.run(made.step(each)) for each in turns]
+
+
+def test_a_move_is_over_after_one_turn() -> None:
+    assert played("move", [turn("e4", move="e2e4")]) == [Step()]
+    assert environment("").answers("anything")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("walk", "no kind 'walk': choose from move, tools, game"),
+        ("game,plies=0", "plies: Input should be greater than 0"),
+        ("game,rounds=3", "rounds: Extra inputs are not permitted"),
+        ("0*move", "shares must be greater than 0"),
+        ("nan*move", "shares must be greater than 0"),
+        ("some*move", "could not convert string to float: 'some'"),
+    ],
+)
+def test_what_is_no_episode_is_quoted(spec: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^episodes? {spec!r}: {message}".replace("*", "[*]")):
+        parse_mix(spec)
+
+
+def test_a_mix_is_drawn_by_its_shares() -> None:
+    mix = parse_mix("3*move + game,plies=4")
+    got = [drawn(mix, seed=1, position=position(id=str(n))).episode for n in range(400)]
+    assert set(got) == {"", "game,plies=4"}
+    assert 60 < got.count("game,plies=4") < 140
+    assert got[7] == drawn(mix, seed=1, position=position(id="7")).episode
+
+
+@pytest.mark.parametrize("style", ["fen", "mover-squares", "game-uci"])
+@pytest.mark.parametrize("history", ["afresh", "growing"])
+@pytest.mark.parametrize("opponent", ["random", "engine", "engine,blunders=0.5"])
+def test_a_game_goes_to_its_end_and_again_from_its_turns(style: str, history: str, opponent: str) -> None:
+    spec = f"game,opponent={opponent},history={history},plies=30"
+
+    def game(known: Sequence[Turn] = ()) -> tuple[list[Turn], list[str]]:
+        made = environment(spec)
+        black = START.replace(" w ", " b ")
+        prompt = made.reset(position(black), style=style, seed=3, judge=judge)
+        turns, fens = [], []
+        while prompt:
+            fens.append(prompt.fen)
+            move = max(chess.Board(prompt.fen).legal_moves, key=chess.Move.uci).uci()
+            each = [*known, *[turn(move, move=move)] * 99][len(turns)]
+            step = asyncio.run(made.step(each))
+            turns.append(replace(each, observation=step.observation, rewards=step.rewards))
+            prompt = step.prompt
+        return turns, fens
+
+    turns, fens = game()
+    assert len(turns) > 5
+    end = turns[-1].observation.rpartition(": ")[2]
+    assert end in ("1/2-1/2, ply limit", "1/2-1/2, threefold repetition")
+    assert (turns[-1].rewards, turns[0].rewards) == ({"result": 0.5}, {})
+    assert game() == (turns, fens)
+    assert game(turns[:7]) == (turns, fens), "which were played before"
+    mover = "w" if style == "mover-squares" else "b"
+    assert {fen.split()[1] for fen in fens} == {mover}
+
+
+def test_a_game_ends_by_mate_by_an_illegal_move_and_by_adjudication() -> None:
+    (step,) = played("game", [turn("Ra8#", move="a1a8")], fen=MATE_IN_ONE)
+    assert step == Step(": 1-0, checkmate", {"result": 1.0})
+    (step,) = played("game,result=2", [turn("Kd8")])
+    assert step == Step(": 0-1, illegal move", {"result": 0.0})
+    # Black is to move: its own evaluations are White's, reversed.
+    black = "4k2r/8/8/8/8/8/8/4K3 b k - 0 1"
+    moves = [turn("x", move=move, cp=2000) for move in ("h8h7", "h7h8", "h8h7")]
+    steps = played("game,opponent=engine", moves, fen=black)
+    assert steps[-1] == Step(": 0-1, adjudication", {"result": 1.0})
+
+
+def test_a_growing_game_repeats_what_was_said() -> None:
+    (first,) = played("game,history=growing,opponent=engine", [turn("I play e4", move="e2e4")])
+    assert first.prompt is not None
+    roles = [message.role for message in first.prompt.messages]
+    assert roles == ["system", "user", "assistant", "user"]
+    assert first.prompt.messages[2].content == "I play e4"
+    assert first.prompt.messages[3].content.startswith("Your opponent played a5.\n")
+    assert first.prompt.fen == "rnbqkbnr/1ppppppp/8/p7/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("legal_moves", "Legal moves: Kd1 Kd2 Ke2 Kf1 Kf2 O-O-O"),
+        ("legal_moves now", "No tool 'legal_moves now': board, legal_moves, after MOVE ..., engine"),
+        ("after(Ra8#)", "R . . . . . k ."),
+        ("after Ra1a8 Kg7", "'Kg7' is not a legal move in R5k1/5ppp/8/8/8/8/8/4K3 b - - 1 1"),
+        ("after", "No tool 'after'"),
+        ("board", "White to move. FEN: 6k1/5ppp/8/8/8/8/8/R3K3 w Q - 0 1"),
+        ("engine", "Best move: Ra2 (a1a2), win probability 0.50"),
+        ("cheat", "No tool 'cheat'"),
+    ],
+)
+def test_a_call_of_a_tool_is_answered(call: str, said: str) -> None:
+    fen = MATE_IN_ONE.replace(" - - ", " Q - ")
+    made = begun("tools,price=0.01", fen=fen)
+    text = f"Let me see. <tool>{call}</tool>"
+    assert not made.answers(text)
+    step = asyncio.run(made.step(turn(text, answers=False)))
+    assert said in step.observation
+    assert step.prompt is not None
+    assert [message.content for message in step.prompt.messages[-2:]] == [text, step.observation]
+    assert step.rewards == {"calls": pytest.approx(-0.11 if call == "engine" else -0.01)}
+
+
+def test_calls_are_limited() -> None:
+    made = begun("tools,turns=3")
+    call = "<tool>engine</tool>"
+    assert made.answers(f"{call} \\boxed{{e4}}")
+    first, second = (asyncio.run(made.step(turn(call, answers=False))) for _ in range(2))
+    assert first.observation.startswith("Best move: ")
+    assert second == replace(second, observation="No more than 1 calls of engine", rewards={})
+    assert made.answers(call), "the last turn is the answer, whatever it says"
+    assert asyncio.run(made.step(turn(call))) == Step()
