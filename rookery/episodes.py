@@ -104,17 +104,20 @@ class _Game(Environment):
 
     async def step(self, turn: Turn) -> Step:
         board, side = self._board, self._board.turn
+        mirrored = chess.Board(self._prompt.fen).turn != side
         if turn.verdict is None or turn.verdict.move is None:
             return self._end("", "0-1" if side else "1-0", ILLEGAL_MOVE, side=side)
         uci = turn.verdict.move.uci
-        self._push(uci if chess.Board(self._prompt.fen).turn == side else mirrored_move(uci))
+        self._push(mirrored_move(uci) if mirrored else uci)
         if score := turn.verdict.eval_after:
             self._scores.append(score if side else Evaluation(_negative(score.cp), _negative(score.mate)))
         if end := self._ended():
             return self._end("", *end, side=side)
         said, _, _ = turn.observation.partition(":")
         reply = board.parse_san(said) if said else await self._reply()
-        san = board.san(reply)
+        san = shown = board.san(reply)
+        if mirrored:
+            shown = board.mirror().san(chess.Move.from_uci(mirrored_move(reply.uci())))
         self._push(reply.uci())
         if end := self._ended():
             return self._end(san, *end, side=side)
@@ -132,7 +135,7 @@ class _Game(Environment):
                 messages=(
                     *self._prompt.messages,
                     Message("assistant", turn.completion.text),
-                    replace(asked, content=f"Your opponent played {san}.\n{asked.content}"),
+                    replace(asked, content=f"Your opponent played {shown}.\n{asked.content}"),
                 ),
             )
         self._prompt = prompt
@@ -217,9 +220,12 @@ class _Tools(Environment):
             case "after", [_, *_]:
                 for word in words:
                     try:
-                        board.push_san(word)
+                        move = board.parse_san(word)
                     except ValueError:
+                        move = chess.Move.null()
+                    if not move:  # python-chess reads `--` as a null move
                         return f"{word[:20]!r} is not a legal move in {board.fen()}"
+                    board.push(move)
                 return _shown(board)
             case "engine", _:
                 return f"No more than {self.searches} calls of engine"

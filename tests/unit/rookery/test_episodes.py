@@ -118,6 +118,19 @@ def test_a_game_ends_by_mate_by_an_illegal_move_and_by_adjudication() -> None:
     assert steps[-1] == Step(": 0-1, adjudication", {"result": 1.0})
 
 
+def test_a_growing_game_tells_the_opponents_move_on_the_board_that_is_shown() -> None:
+    (step,) = played(
+        "game,history=growing,opponent=engine",
+        [turn("e4", move="e2e4")],
+        fen=START.replace(" w ", " b "),
+        style="mover-squares",
+    )
+    assert step.observation == "a3", "White's, on the real board"
+    assert step.prompt is not None
+    assert step.prompt.fen == "rnbqkbnr/1ppppppp/p7/8/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2"
+    assert step.prompt.messages[-1].content.startswith("Your opponent played a6.\n")
+
+
 def test_a_growing_game_repeats_what_was_said() -> None:
     (first,) = played("game,history=growing,opponent=engine", [turn("I play e4", move="e2e4")])
     assert first.prompt is not None
@@ -135,6 +148,7 @@ def test_a_growing_game_repeats_what_was_said() -> None:
         ("legal_moves now", "No tool 'legal_moves now': board, legal_moves, after MOVE ..., engine"),
         ("after(Ra8#)", "R . . . . . k ."),
         ("after Ra1a8 Kg7", "'Kg7' is not a legal move in R5k1/5ppp/8/8/8/8/8/4K3 b - - 1 1"),
+        ("after --", "'--' is not a legal move in 6k1/5ppp/8/8/8/8/8/R3K3 w Q - 0 1"),
         ("after", "No tool 'after'"),
         ("board", "White to move. FEN: 6k1/5ppp/8/8/8/8/8/R3K3 w Q - 0 1"),
         ("engine", "Best move: Ra2 (a1a2), win probability 0.50"),
