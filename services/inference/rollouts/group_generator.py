@@ -8,20 +8,21 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from rookery.clients import Generation, ScoreItem
 from rookery.codec import decode_position
 from rookery.config.rollouts import RolloutsSettings
-from rookery.episodes import Environment, environment
-from rookery.errors import NotFound, PeerFault, Unavailable
+from rookery.episodes import Environment, Step, environment
+from rookery.errors import InvalidInput, NotFound, PeerFault, RookeryError, Unavailable
 from rookery.failpoints import reach
 from rookery.metrics import ROLLOUT_GENERATION_S, ROLLOUT_REWARD_S, ROLLOUT_TOKENS, ROLLOUT_TURNS
 from rookery.prompt import STATE_TASK, target_of, task_of
 from rookery.streams import Entry, Positions
-from rookery.trace import Adapter, Completion, Position, Prompt, Sampling, Trace, TraceGroup, Turn, Verdict
+from rookery.trace import Adapter, Position, Prompt, Sampling, Trace, TraceGroup, Turn, Verdict
 from rookery.waits import waiting
 from services.inference.rollouts.peers import Peers
 
@@ -54,14 +55,16 @@ class GroupGenerator:
         settings, position = self.settings, decode_position(entry.data)
         group_id = group_id_of(settings.run, entry.id, position)
         seed = seed_of(settings.seed, group_id)
+        stored = await asyncio.to_thread(positions.turns, entry.id) if position.episode else []
+        style = stored[0].prompt.style if stored else settings.style
         episodes = [environment(position.episode) for _ in range(settings.group_size)]
-        prompts = [
-            episode.reset(position, style=settings.style, seed=seed + slot, judge=self._judge)
-            for slot, episode in enumerate(episodes)
-        ]
+        with _faults_of(position):
+            prompts = [
+                episode.reset(position, style=style, seed=seed + slot, judge=self._judge)
+                for slot, episode in enumerate(episodes)
+            ]
         prompt, sampling = prompts[0], self._sampling(position)
         began = time.monotonic()
-        stored = await asyncio.to_thread(positions.turns, entry.id) if position.episode else []
         if stored:
             group, going = await _played(stored, episodes)
             new = await self._turns(group, going)
@@ -86,13 +89,13 @@ class GroupGenerator:
             began = time.monotonic()
             ROLLOUT_TOKENS.inc(sum(len(turn.completion.token_ids) for turn in new.values()))
             new = await self._judged(group, new, episodes)
-            steps = await asyncio.gather(*(episodes[slot].step(turn) for slot, turn in new.items()))
-            for (slot, turn), step in zip(new.items(), steps, strict=True):
-                new[slot] = replace(turn, observation=step.observation, rewards=step.rewards)
+            steps = await _steps(position, episodes, new)
+            for slot, step in steps.items():
+                new[slot] = replace(new[slot], observation=step.observation, rewards=step.rewards)
             group = _with_turns(group, new)
             judged = time.monotonic()
             reward_s += judged - began
-            going = {slot: step.prompt for slot, step in zip(new, steps, strict=True) if step.prompt}
+            going = {slot: step.prompt for slot, step in steps.items() if step.prompt}
             if going:
                 await self._store(positions, entry, group, new, number=rounds)
                 rounds += 1
@@ -151,23 +154,9 @@ class GroupGenerator:
     ) -> dict[int, Turn]:
         """The turns, each with its verdict if it answers."""
         answers = [slot for slot, turn in turns.items() if episodes[slot].answers(turn.completion.text)]
-        items = [
-            self._item(group.position, group.prompt_of(turns[slot]).fen, turns[slot].completion)
-            for slot in answers
-        ]
+        items = [_item(group, turns[slot]) for slot in answers]
         verdicts = dict(zip(answers, await self._score(items) if items else [], strict=True))
         return {slot: replace(turn, verdict=verdicts.get(slot)) for slot, turn in turns.items()}
-
-    def _item(self, position: Position, fen: str, completion: Completion) -> ScoreItem:
-        task = task_of(position, style=self.settings.style)
-        return ScoreItem(
-            fen,
-            completion.text,
-            truncated=completion.truncated,
-            task=task,
-            move=position.move if task == STATE_TASK else "",
-            target=target_of(position, style=self.settings.style),
-        )
 
     async def _judge(self, fen: str, response: str) -> Verdict:
         (verdict,) = await self._score([ScoreItem(fen, response)])
@@ -214,6 +203,39 @@ class GroupGenerator:
         return verdicts
 
 
+@contextmanager
+def _faults_of(position: Position) -> Iterator[None]:
+    """An environment that fails does so again: the position is wrong for it, not this process."""
+    try:
+        yield
+    except RookeryError:
+        raise
+    except Exception as error:
+        place = f"episode {position.episode[:80]!r} of position {position.id!r}"
+        raise InvalidInput(f"{place}: {type(error).__name__}: {error}") from error
+
+
+async def _steps(
+    position: Position, episodes: Sequence[Environment], turns: Mapping[int, Turn]
+) -> dict[int, Step]:
+    with _faults_of(position):
+        steps = await asyncio.gather(*(episodes[slot].step(turn) for slot, turn in turns.items()))
+    return dict(zip(turns, steps, strict=True))
+
+
+def _item(group: TraceGroup, turn: Turn) -> ScoreItem:
+    position, style, completion = group.position, group.prompt.style, turn.completion
+    task = task_of(position, style=style)
+    return ScoreItem(
+        group.prompt_of(turn).fen,
+        completion.text,
+        truncated=completion.truncated,
+        task=task,
+        move=position.move if task == STATE_TASK else "",
+        target=target_of(position, style=style),
+    )
+
+
 async def _played(
     rounds: Sequence[TraceGroup], episodes: Sequence[Environment]
 ) -> tuple[TraceGroup, dict[int, Prompt]]:
@@ -223,8 +245,8 @@ async def _played(
     for stored in rounds:
         slots = {trace.id: slot for slot, trace in enumerate(group.traces)}
         turns = {slots[trace.id]: trace.turns[0] for trace in stored.traces}
-        steps = [(slot, await episodes[slot].step(turn)) for slot, turn in turns.items()]
-        going = {slot: step.prompt for slot, step in steps if step.prompt}
+        steps = await _steps(group.position, episodes, turns)
+        going = {slot: step.prompt for slot, step in steps.items() if step.prompt}
         group = _with_turns(group, turns)
     return group, going
 

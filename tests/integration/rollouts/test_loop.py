@@ -203,8 +203,10 @@ async def test_a_refusal_is_dead_lettered_at_once(house: House) -> None:
     assert len(house.inference[0].requests) == 1
 
 
-async def test_a_broken_fen_is_dead_lettered_and_named(house: House) -> None:
-    feed(house.streams, 1, fen="not a board")
+@pytest.mark.parametrize("episode", ["", "game"])
+async def test_a_broken_fen_is_dead_lettered_and_named(house: House, episode: str) -> None:
+    entry = replace(numbered_position(0, "not a board"), episode=episode)
+    house.streams.positions.add([entry], cursor=0)
     await house.gives_up_one()
     assert "not a board" in dead(house.streams)[0]["reason"]
 
