@@ -45,9 +45,12 @@ return 1
 )
 
 STORE_TURNS = """
--- What is stored as a round of turns: ARGV[4], unless there is one. False if the position is not pending.
+-- What is stored as a round of turns: ARGV[4], unless there is one. '' if the round before it is not the one
+-- whose SHA-1 is ARGV[5], on which these turns build. False if the position is not pending.
 if #redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then return false end
-local round = ARGV[2] .. '/' .. ARGV[3]
+local number, round = tonumber(ARGV[3]), ARGV[2] .. '/' .. ARGV[3]
+local before = number > 0 and redis.call('HGET', KEYS[2], ARGV[2] .. '/' .. (number - 1))
+if number > 0 and (not before or redis.sha1hex(before) ~= ARGV[5]) then return '' end
 redis.call('HSETNX', KEYS[2], round, ARGV[4])
 return redis.call('HGET', KEYS[2], round)
 """

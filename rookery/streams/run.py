@@ -13,12 +13,13 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha1
 from typing import Any, cast
 
 import redis
 
 from rookery.codec import decode_group, encode_group, encode_position
-from rookery.errors import Conflict, SetupError
+from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.prompt import task_of
 from rookery.streams import lua
 from rookery.streams.connection import RunConnection
@@ -146,20 +147,25 @@ class Positions(Stream):
         names = ("positions", "positions:faults")
         return int(self.redis.script(lua.COUNT_FAULT, names, self._group, entry_id))
 
-    def turns(self, entry_id: str) -> list[TraceGroup]:
-        """The rounds of turns that are stored of the episodes of a position: see `store_turns`."""
+    def turns(self, entry_id: str) -> tuple[list[TraceGroup], str]:
+        """The rounds of turns that are stored of the episodes of a position, and what names the last one for
+        `store_turns`."""
         rounds = cast(list[bytes], self.redis.script(lua.READ_TURNS, ["positions:turns"], entry_id))
-        return [decode_group(data, in_progress=True) for data in rounds]
+        return [decode_group(data, in_progress=True) for data in rounds], _sha1(*rounds[-1:])
 
-    def store_turns(self, entry_id: str, turns: TraceGroup, *, number: int) -> bool:
+    def store_turns(self, entry_id: str, turns: TraceGroup, *, number: int, after: str) -> str:
         """Stores one round of turns of a position's episodes, so that they go on from it after any end of
-        this process: the group with the new turns alone. Whoever is first stores a round, and all go on from
-        it. Returns False if other turns are stored. Nothing is stored of a position that is not pending."""
-        data = encode_group(turns)
-        stored = self.redis.script(
-            lua.STORE_TURNS, ("positions", "positions:turns"), self._group, entry_id, number, data
-        )
-        return stored is None or stored == data
+        this process: the group with the new turns alone. `after` names the round before it. Returns what
+        names this one; empty if nothing is stored, because the position is not pending.
+
+        Whoever is first stores a round, and all go on from it. Raises `Unavailable` if other turns are
+        stored, or those that these build on are not: Redis may have lost them.
+        """
+        data, names = encode_group(turns), ("positions", "positions:turns")
+        stored = self.redis.script(lua.STORE_TURNS, names, self._group, entry_id, number, data, after)
+        if stored not in (None, data):
+            raise Unavailable(f"other turns are stored of group {turns.id}")
+        return _sha1(data) if stored else ""
 
 
 class Groups(Stream):
@@ -311,6 +317,10 @@ class DeadLetters:
     def drop(self, letter: DeadLetter) -> bool:
         """Deletes an entry; it stays counted. Returns False if it is no longer there."""
         return bool(self.redis.call(lambda client: client.xdel(self.redis.key("dead"), letter.id)))
+
+
+def _sha1(data: bytes = b"") -> str:
+    return sha1(data, usedforsecurity=False).hexdigest()
 
 
 def _replaced(run: str, epoch: int) -> Conflict:

@@ -55,7 +55,7 @@ class GroupGenerator:
         settings, position = self.settings, decode_position(entry.data)
         group_id = group_id_of(settings.run, entry.id, position)
         seed = seed_of(settings.seed, group_id)
-        stored = await asyncio.to_thread(positions.turns, entry.id) if position.episode else []
+        stored, last = await asyncio.to_thread(positions.turns, entry.id) if position.episode else ([], "")
         style = stored[0].prompt.style if stored else settings.style
         episodes = [environment(position.episode) for _ in range(settings.group_size)]
         with _faults_of(position):
@@ -97,7 +97,7 @@ class GroupGenerator:
             reward_s += judged - began
             going = {slot: step.prompt for slot, step in steps.items() if step.prompt}
             if going:
-                await self._store(positions, entry, group, new, number=rounds)
+                last = await self._store(positions, entry, group, new, number=rounds, after=last)
                 rounds += 1
             new = await self._turns(group, going)
             generation_s += time.monotonic() - judged
@@ -115,16 +115,22 @@ class GroupGenerator:
         return sampling
 
     async def _store(
-        self, positions: Positions, entry: Entry, group: TraceGroup, new: Mapping[int, Turn], *, number: int
-    ) -> None:
-        """Stores a round of turns. Raises `Unavailable` if another process has stored other turns: this one
-        goes on from them at its next attempt."""
+        self,
+        positions: Positions,
+        entry: Entry,
+        group: TraceGroup,
+        new: Mapping[int, Turn],
+        *,
+        number: int,
+        after: str,
+    ) -> str:
+        """Stores a round of turns. Returns what names it for the next one."""
         reach("rollouts.played")
         traces = tuple(replace(group.traces[slot], turns=(turn,)) for slot, turn in new.items())
         turns = replace(group, traces=traces)
-        if not await asyncio.to_thread(positions.store_turns, entry.id, turns, number=number):
-            raise Unavailable(f"another process has stored other turns of group {group.id}")
+        stored = await asyncio.to_thread(positions.store_turns, entry.id, turns, number=number, after=after)
         reach("rollouts.stored")
+        return stored
 
     async def _turns(self, group: TraceGroup, going: Mapping[int, Prompt]) -> dict[int, Turn]:
         """The next turns of the episodes that go on, by slot."""

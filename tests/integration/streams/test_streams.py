@@ -186,18 +186,21 @@ def test_turns_are_stored_once_and_leave_with_their_position(streams: RunStreams
     first, second = take(streams, 2)
     reborn = RunStreams(redis_url, "test")
     turns, others = group(0), group(1)
-    assert [s.positions.store_turns(first.id, turns, number=0) for s in (streams, reborn)] == [True, True]
-    assert not reborn.positions.store_turns(first.id, others, number=0), "the first ones stay"
-    assert streams.positions.store_turns(first.id, others, number=1)
-    assert streams.positions.store_turns(second.id, others, number=0)
-    assert reborn.positions.turns(first.id) == [turns, others]
+    store = streams.positions.store_turns
+    begun, again = (s.positions.store_turns(first.id, turns, number=0, after="") for s in (streams, reborn))
+    assert begun == again != ""
+    for number, after in ((0, ""), (1, "another round's"), (2, begun)):  # round 1 is lost
+        with pytest.raises(Unavailable, match="other turns are stored"):
+            reborn.positions.store_turns(first.id, others, number=number, after=after)
+    assert streams.positions.turns(first.id) == ([turns], begun)
+    last = store(first.id, others, number=1, after=begun)
+    assert store(second.id, others, number=0, after="")
+    assert reborn.positions.turns(first.id) == ([turns, others], last)
     publish(streams, first, 0)
-    assert reborn.positions.turns(first.id) == []
-    assert reborn.positions.store_turns(first.id, turns, number=0), (
-        "which is settled, so that nothing is stored"
-    )
-    assert reborn.positions.turns(first.id) == []
-    assert reborn.positions.turns(second.id) == [others]
+    assert reborn.positions.turns(first.id)[0] == []
+    assert reborn.positions.store_turns(first.id, turns, number=0, after="") == "", "it is settled"
+    assert reborn.positions.turns(first.id)[0] == []
+    assert reborn.positions.turns(second.id)[0] == [others]
     streams.positions.dead_letter(second.id, reason="no such move")
     with redis.Redis.from_url(redis_url) as client:
         assert not client.exists(streams.redis.key("positions:turns"))
