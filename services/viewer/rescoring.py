@@ -43,13 +43,13 @@ def rescore(index: Index, run: str, chosen: Filter, scheme_text: str) -> dict[st
         )
     where = chosen.groups(run)
     rows = index.query(
-        "SELECT g.g, id, fen, g.version, win_before, i, reward, outcome, win_after, san, text "
+        "SELECT g.g, id, fen, g.version, win_before, i, episode, reward, outcome, win_after, san, text "
         f"FROM (SELECT * FROM groups g WHERE {where.sql} ORDER BY g DESC LIMIT {GROUPS}) g "
         "JOIN answers a USING (g) WHERE outcome != 'call' ORDER BY a.g DESC, a.i",
         where.values,
     )
     group_rows = [list(members) for _, members in groupby(rows, key=lambda row: row["g"])]
-    groups = [_group(scheme, members) for members in group_rows if all(map(_has_figures, members))]
+    groups = [_group(scheme, members) for members in group_rows if _has_figures(members)]
     answers = [answer for group in groups for answer in group["answers"]]
     signs = Counter(answer["change"] for answer in answers)
     changed = sorted(groups, key=lambda group: -sum(a["change"] != "kept" for a in group["answers"]))
@@ -63,10 +63,14 @@ def rescore(index: Index, run: str, chosen: Filter, scheme_text: str) -> dict[st
     }
 
 
-def _has_figures(row: Row) -> bool:
-    """Whether the archive has the reward, and the win probabilities that a scheme needs."""
-    wins = (row["win_before"], row["win_after"]) if row["outcome"] == Outcome.LEGAL else ()
-    return None not in (row["reward"], *wins)
+def _has_figures(rows: list[Row]) -> bool:
+    """Whether the archive has the rewards, and the win probabilities that a scheme needs. It has those of one
+    position for a group, so that a game of several moves is left out."""
+    legal = (row for row in rows if row["outcome"] == Outcome.LEGAL)
+    wins = [row[win] for row in legal for win in ("win_before", "win_after")]
+    return None not in (*wins, *(row["reward"] for row in rows)) and len(rows) == len(
+        {row["episode"] for row in rows}
+    )
 
 
 def _group(scheme: Scheme, rows: list[Row]) -> Row:

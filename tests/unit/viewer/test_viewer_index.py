@@ -309,6 +309,8 @@ def test_answers_without_evaluations_are_left_out_of_means(tmp_path: Path) -> No
     index.query("UPDATE answers SET regret = NULL")
     assert queries.summary(index, "one", Filter())["regret"] is None
     assert rescore(index, "one", Filter(), "best")["left_out"] == 1
+    index.query("UPDATE answers SET episode = 0 WHERE g IN (SELECT g FROM groups WHERE id = 'one-001')")
+    assert rescore(index, "one", Filter(), "best")["left_out"] == 2, "a game of several moves"
     index.close()
 
 
