@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import torch
 
-from rookery.advantages import zero_variance
+from rookery.advantages import returns_to_go, zero_variance
 from rookery.config.objective import ObjectiveSettings
 from rookery.config.trainer import TrainerSettings
 from rookery.trace import TraceGroup
@@ -58,7 +58,7 @@ class RunningState:
         dropped, because it would be outdated when used again."""
         averages = None
         if settings.baseline in ("ema", "adaptive"):
-            rewards = [group.rewards for group in groups]
+            rewards = [peers for group in groups for peers in returns_to_go(group.turn_rewards)]
             averages = updated_averages(self.averages, rewards, decay=settings.baseline_decay)
         kl = stats.losses.get("kl_reference")
         entropy = stats.losses["entropy"] if stats.tokens else None

@@ -5,11 +5,14 @@ import json
 import logging
 import math
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
 
+from rookery.advantages import returns_to_go
 from rookery.config.trainer import TrainerSettings
+from rookery.trace import TraceGroup
 from services.trainer.batches.advantages import RewardAverages
 from services.trainer.losses.regularisers import (
     EntropyController,
@@ -21,7 +24,7 @@ from services.trainer.losses.regularisers import (
 )
 from services.trainer.training.step import RunningState, StepStats, train_step
 from tests.unit.trainer.bigram import Bigram
-from tests.unit.trainer.groups import make_group
+from tests.unit.trainer.groups import make_episodes, make_group
 
 
 def _settings(**changed: object) -> TrainerSettings:
@@ -119,16 +122,18 @@ def test_the_reference_is_scored_when_penalised_or_reported() -> None:
 
 
 def _after(
-    state: RunningState, share: float = 0.0, kl: float | None = None, **changed: object
+    state: RunningState,
+    share: float = 0.0,
+    kl: float | None = None,
+    group: TraceGroup = make_group(1),  # noqa: B008 - immutable
+    **changed: object,
 ) -> RunningState:
     losses = {"entropy": 1.0} | ({} if kl is None else {"kl_reference": kl})
     stats = StepStats(
         losses, grad_norm=1.0, lr=0.1, tokens=9, micro_batches=1, optimizer_s=0.1, token_figures={},
         kl_coefficient=0.02, entropy_coefficient=0.0, forward_backward_s=0.1,
     )  # fmt: skip
-    return state.after(
-        [make_group(1)], stats, step=3, zero_variance_share=share, settings=_settings(**changed)
-    )
+    return state.after([group], stats, step=3, zero_variance_share=share, settings=_settings(**changed))
 
 
 def test_a_step_moves_only_what_its_settings_use() -> None:
@@ -140,6 +145,16 @@ def test_a_step_moves_only_what_its_settings_use() -> None:
     assert unmeasured.kl_controller == KlController(0.5, 0.02), (
         "a batch without tokens says nothing about the KL"
     )
+
+
+def test_the_averages_of_episodes_are_of_what_they_are_the_baseline_of() -> None:
+    """Of the returns from each turn on, not of whole episodes."""
+    group = make_episodes(1)
+    returns = [r for peers in returns_to_go(group.turn_rewards) for r in peers]
+    averages = _after(RunningState(), group=group, baseline="ema").averages
+    assert averages is not None
+    assert averages.mean == pytest.approx(fmean(returns))
+    assert averages.mean != pytest.approx(fmean(group.rewards))
 
 
 def test_what_a_step_does_not_use_is_forgotten() -> None:
