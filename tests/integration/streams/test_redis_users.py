@@ -97,6 +97,9 @@ def test_each_service_can_do_its_work(member: As, url_of: Callable[[str], str]) 
     positions.claim_idle(consumer="a", idle_s=60)
     positions.read_held(consumer="a")
     assert positions.pending() == 4
+    last = positions.store_turns(held[0].id, group(0), number=0, after="")
+    assert positions.store_turns(held[0].id, group(0), number=1, after=last) == last
+    assert positions.turns(held[0].id) == ([group(0)] * 2, last)
     assert positions.count_fault(held[3].id) == 1
     positions.dead_letter(held[3].id, reason="test")
 
@@ -144,7 +147,10 @@ def test_each_service_can_do_its_work(member: As, url_of: Callable[[str], str]) 
 
 SCRIPTS = {
     "feed": (lua.FEED,),
-    "rollouts": (lua.PUBLISH_GROUP, lua.COUNT_FAULT, lua.DEAD_LETTER, lua.AGREE, lua.CLAIM),
+    "rollouts": (
+        *(lua.PUBLISH_GROUP, lua.STORE_TURNS, lua.READ_TURNS, lua.COUNT_FAULT),
+        *(lua.DEAD_LETTER, lua.AGREE, lua.CLAIM),
+    ),
     "trainer": (lua.TAKE_OVER, lua.AGREE, lua.PUBLISH_POLICY, lua.SETTLE, lua.DEAD_LETTER, lua.CLAIM),
     "archive": (lua.JOIN_ARCHIVE, lua.TAKE_OVER_ARCHIVE, lua.ARCHIVED, lua.CLAIM),
     "exporter": (lua.BACKLOG,),
