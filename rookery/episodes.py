@@ -93,7 +93,8 @@ class _Game(Environment):
     result: float = Field(default=1.0, ge=0.0, allow_inf_nan=False)
     """What a won game pays with its last turn; a draw pays half of it."""
     win_cp: PositiveInt = 1300
-    """A side has won that led by so much after three moves of the policy in a row."""
+    """A side has won that led by so much after three moves of the policy in a row. From ply 80 of the game
+    on, it is a draw if neither led by more than 10 after three of them."""
     _board: chess.Board = PrivateAttr()
     _played: list[str] = PrivateAttr(default_factory=list)
     _scores: list[Evaluation] = PrivateAttr(default_factory=list)

@@ -51,7 +51,8 @@ if #redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then ret
 local number, round = tonumber(ARGV[3]), ARGV[2] .. '/' .. ARGV[3]
 local before = number > 0 and redis.call('HGET', KEYS[2], ARGV[2] .. '/' .. (number - 1))
 if number > 0 and (not before or redis.sha1hex(before) ~= ARGV[5]) then return '' end
-redis.call('HSETNX', KEYS[2], round, ARGV[4])
+-- Faults before it were not due to the position: a long episode may have many.
+if redis.call('HSETNX', KEYS[2], round, ARGV[4]) == 1 then redis.call('HDEL', KEYS[3], ARGV[2]) end
 return redis.call('HGET', KEYS[2], round)
 """
 

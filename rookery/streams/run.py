@@ -140,7 +140,8 @@ class Positions(Stream):
         return int(self.redis.script(lua.FEED, ["positions", "feed"], *payload))
 
     def count_fault(self, entry_id: str) -> int:
-        """Counts a failure of work on a pending entry. Returns the number of failures of all consumers.
+        """Counts a failure of work on a pending entry. Returns the number of failures of all consumers since
+        turns of it were last stored.
 
         Returns 0 if the entry is no longer pending.
         """
@@ -161,7 +162,7 @@ class Positions(Stream):
         Whoever is first stores a round, and all go on from it. Raises `Unavailable` if other turns are
         stored, or those that these build on are not: Redis may have lost them.
         """
-        data, names = encode_group(turns), ("positions", "positions:turns")
+        data, names = encode_group(turns), ("positions", "positions:turns", "positions:faults")
         stored = self.redis.script(lua.STORE_TURNS, names, self._group, entry_id, number, data, after)
         if stored not in (None, data):
             raise Unavailable(f"other turns are stored of group {turns.id}")

@@ -193,7 +193,11 @@ def test_turns_are_stored_once_and_leave_with_their_position(streams: RunStreams
         with pytest.raises(Unavailable, match="other turns are stored"):
             reborn.positions.store_turns(first.id, others, number=number, after=after)
     assert streams.positions.turns(first.id) == ([turns], begun)
+    assert [streams.positions.count_fault(first.id) for _ in range(2)] == [1, 2]
+    store(first.id, turns, number=0, after="")
+    assert streams.positions.count_fault(first.id) == 3, "the round was there before"
     last = store(first.id, others, number=1, after=begun)
+    assert streams.positions.count_fault(first.id) == 1, "the position can be played on"
     assert store(second.id, others, number=0, after="")
     assert reborn.positions.turns(first.id) == ([turns, others], last)
     publish(streams, first, 0)
