@@ -59,8 +59,8 @@ class Environment(BaseModel, ABC, extra="forbid"):
     _judge: Judge = PrivateAttr()
 
     def reset(self, position: Position, *, style: str, seed: int, judge: Judge) -> Prompt:
-        """Begins an episode and returns its first prompt. Raises `InvalidInput` if the position cannot be
-        rendered in this style."""
+        """Begins an episode and returns its first prompt, which does not depend on the seed: a group has one.
+        Raises `InvalidInput` if the position cannot be rendered in this style."""
         self._position, self._style, self._seed, self._judge = position, style, seed, judge
         self._prompt = render(position, style=style)
         return self._prompt
