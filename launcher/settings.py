@@ -112,8 +112,11 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
 
     @property
     def command_to_go_on(self) -> str:
-        """The command that continues the run."""
-        return f"rookery {self.table()} --run {self.flags_to_find_it}"
+        """The command that continues the run, up to the same step."""
+        steps = (
+            "" if self.steps in (None, type(self).model_fields["steps"].default) else f" --steps {self.steps}"
+        )
+        return f"rookery {self.table()} --run {self.flags_to_find_it}{steps}"
 
     @property
     def feed_source(self) -> str:
