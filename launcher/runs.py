@@ -12,14 +12,13 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from launcher.settings import UpSettings
+from launcher.settings import SETTINGS_FILE, UpSettings
 from rookery.errors import QUOTED_CHARS, SetupError, validation_message
 from rookery.model_defaults import model_defaults
 from rookery.origins import Origins
 
 S = TypeVar("S", bound=UpSettings)
 
-SETTINGS_FILE = "settings.json"
 ENDPOINTS_FILE = "endpoints.json"
 HELD_OUT_FILE = "heldout.jsonl"
 

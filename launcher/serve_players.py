@@ -23,8 +23,8 @@ from typing import Any
 from pydantic_settings import CliPositionalArg
 
 from launcher.plan import HOST, served_rank
-from launcher.runs import SETTINGS_FILE
 from launcher.services import SERVICES, as_flags
+from launcher.settings import SETTINGS_FILE
 from launcher.supervisor import running
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient

@@ -21,6 +21,9 @@ from rookery.prompt import StyleName
 from rookery.remote import FolderPath, PathOrUrl, is_url, shipped
 from rookery.settings import HIGHEST_PORT, Assignments, PresetSettings, RedisUrl
 
+SETTINGS_FILE = "settings.json"
+"""In the folder of a run, what it was started with last."""
+
 _ASSIGNABLE = [name for name in SERVICES if name != "data"]
 """The services of a run. Its feed reads the games itself, without the data service."""
 _OVERRIDE = re.compile(rf"({'|'.join(_ASSIGNABLE)})\.[a-z][a-z0-9_]*=.*")
@@ -178,8 +181,11 @@ class DemoSettings(UpSettings, env_prefix="DEMO_"):
 
     @classmethod
     def default_preset(cls, stronger: Mapping[str, Any]) -> str | None:
-        """Its settings were chosen for its own model, so another model has none."""
-        return None if "model" in stronger else "rook-small"
+        """Its settings were chosen for its own model, so another model has none. A run that is there has
+        settings of its own."""
+        name = Path(str(stronger.get("run", ""))).name
+        is_there = name and Path(stronger.get("runs_dir", "runs"), name, SETTINGS_FILE).exists()
+        return None if is_there or "model" in stronger else "rook-small"
 
 
 class Overrides:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from launcher.command import main
-from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE
+from launcher.runs import ENDPOINTS_FILE
 from launcher.services import SERVICES
+from launcher.settings import SETTINGS_FILE
 from launcher.status import StatusSettings
 from rookery.plots.steps import METRICS_FILE
 
