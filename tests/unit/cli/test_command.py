@@ -94,6 +94,18 @@ def test_what_is_wrong_is_quoted_as_it_was_written_and_only_so_far(
     for flags in (["--" + long], ["--steps", long], ["--set", long], ["--model", long, "--dry-run"]):
         assert main(["up", *flags]) == 2
         assert len(capsys.readouterr().err) < 1000
+    deep = "x/" * 1900  # may be a path
+    for argv in (
+        ["status", deep],
+        ["plot", long],
+        ["evaluate", f"run:{deep}"],
+        ["evaluate", long],
+        ["uci", "--player", f"run:{deep}"],
+        ["data", "sample", "--count", "1", "--out", f"abc://{deep}"],
+        ["sft", "--model", "m", "--data", f"abc://{deep}", "--out", "o"],
+    ):
+        assert main(argv) == 2
+        assert len(capsys.readouterr().err) < 1000, argv
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
