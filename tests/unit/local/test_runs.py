@@ -12,6 +12,7 @@ from launcher.plots.runs import find_runs
 from launcher.runs import ENDPOINTS_FILE, new_run_id, settle_settings, write_json
 from launcher.settings import SETTINGS_FILE, DemoSettings, UpSettings
 from launcher.status import StatusSettings
+from launcher.sweep import SweepSettings
 from launcher.up import print_services
 from rookery.command_line import main
 from rookery.errors import SetupError
@@ -140,6 +141,7 @@ def test_a_demo_of_another_model_keeps_its_settings(spelled: str, tmp_path: Path
     write_json(tmp_path / "d" / SETTINGS_FILE, began.model_dump(mode="json"))
     again = DemoSettings.parse([*flags[:3], spelled.format(tmp_path)], prog="demo")
     assert settle_settings(again) == began
+    assert SweepSettings.parse(flags, prog="sweep").preset == "rook-small", "its runs are d-00 and so on"
     with Ports(HOST) as ports:
         told = " ".join(default_lines(again, make_plan(settle_settings(again), ports)))
     assert "style" not in told, "it was given, and is not the model's"
