@@ -16,7 +16,8 @@ _WHOLE_BOARD = -1
 
 def rule_based_answer(kind: str, given: str, metadata: Mapping[str, Any]) -> str | None:
     """The answer to a question of type `kind`; None for a type that is not known. `given` is the FEN, and
-    after `|` the moves. Raises `ValueError` if the FEN, a move or the metadata is not usable."""
+    after `|` the moves. Raises `ValueError` or `TypeError` if the FEN, a move or the metadata is not
+    usable."""
     fen, _, moves = given.partition("|")
     board = chess.Board(fen.strip())
     name = kind.removeprefix("structural_")
@@ -28,6 +29,8 @@ def rule_based_answer(kind: str, given: str, metadata: Mapping[str, Any]) -> str
         square = metadata.get("target_square")
         return _STRUCTURAL[name](board, chess.parse_square(square) if square else _WHOLE_BOARD)
     if kind.startswith("short_tactics"):
+        if not any(board.legal_moves):
+            raise ValueError(f"no legal move in {fen!r}")
         return max(board.legal_moves, key=lambda move: (_mates(board, move), _gain(board, move))).uci()
     if kind.startswith("position_judgement"):
         points = sum(_POINTS[p.piece_type] * (1 if p.color else -1) for p in board.piece_map().values())

@@ -137,9 +137,10 @@ def evaluate_versions(
     positions += round(share * (settings.eval_positions - positions))
     pairs += round(share * (settings.eval_pairs - pairs))
     if share < 1:
+        games_played = f", {pairs} of {settings.eval_pairs} openings" if plays else ""
         console.print(
             f"so that all ends in about {settings.minutes:g} minutes (--minutes): {positions:,} of "
-            f"{settings.eval_positions:,} positions, {pairs} of {settings.eval_pairs} openings"
+            f"{settings.eval_positions:,} positions{games_played}"
         )
     if plays and pairs > LEAST_PAIRS:
         play(pairs)

@@ -161,8 +161,16 @@ def default_lines(requested: UpSettings, plan: Plan) -> list[str]:
         lines["max_tokens"] = f"answers of up to {plan.rollouts.max_tokens} tokens (--max-tokens)"
     if plan.settings["trainer"].origins.get("lr") == "the model":
         lines["lr"] = f"learning rate {plan.trainer.lr} (--set trainer.lr)"
-    reasons = model_defaults(requested.model, style=requested.shown_style).reasons if lines else {}
-    texts = [f"{text}: {reasons[name]}" for name, text in lines.items() if name in reasons]
+    if not lines:
+        return _gpu_lines(requested, plan)
+    of_model = model_defaults(plan.trainer.model, style=requested.shown_style)
+    # A run that goes on has its own.
+    ours = {"style": plan.rollouts.style, "max_tokens": plan.rollouts.max_tokens}
+    texts = [
+        f"{text}: {of_model.reasons[name]}"
+        for name, text in lines.items()
+        if name in of_model.reasons and ours.get(name) in (None, getattr(of_model, name))
+    ]
     return texts + _gpu_lines(requested, plan)
 
 

@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from launcher.settings import UpSettings
-from rookery.errors import SetupError
+from pydantic import ValidationError
+
+from launcher.settings import SETTINGS_FILE, UpSettings
+from rookery.errors import QUOTED_CHARS, SetupError, validation_message
 from rookery.model_defaults import model_defaults
 from rookery.origins import Origins
 
 S = TypeVar("S", bound=UpSettings)
 
-SETTINGS_FILE = "settings.json"
 ENDPOINTS_FILE = "endpoints.json"
 HELD_OUT_FILE = "heldout.jsonl"
 
@@ -37,8 +38,8 @@ def settle_settings(requested: S) -> S:
     A new run has the style and the length of answers of its model, unless they are given.
 
     Each assignment in `set` is kept until the same setting is assigned again. A run without a name gets a new
-    one. Raises `SetupError` if the settings file of the run cannot be read; or the model is not here, or
-    nothing tells its style.
+    one. Raises `SetupError` if the settings file of the run cannot be read, or has a wrong value; or the
+    model is not here, or nothing tells its style.
     """
     stored = _stored_settings(requested)
     if not stored:
@@ -47,7 +48,11 @@ def settle_settings(requested: S) -> S:
         return requested.model_copy(update={"run": new_run_id()})
     explicit = requested.model_dump(include=requested.model_fields_set, mode="json")
     assigned = {text.partition("=")[0]: text for text in (*stored.get("set", ()), *explicit.get("set", ()))}
-    return type(requested).model_validate({**stored, **explicit, "set": tuple(assigned.values())})
+    try:
+        return type(requested).model_validate({**stored, **explicit, "set": tuple(assigned.values())})
+    except ValidationError as error:
+        path = requested.runs_dir / requested.run / SETTINGS_FILE
+        raise SetupError(f"{str(path)!r}: {validation_message(error.errors())}") from error
 
 
 def _of_model(requested: UpSettings) -> dict[str, Any]:
@@ -86,8 +91,10 @@ def stored_settings(run_dir: Path) -> dict[str, Any]:
         return {}
     try:
         stored: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise SetupError(f"{path}: {error}") from error
+    if not isinstance(stored, dict):
+        raise SetupError(f"{path}: {stored!r:.{QUOTED_CHARS}} instead of settings by name")
     return stored
 
 

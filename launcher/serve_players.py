@@ -23,14 +23,14 @@ from typing import Any
 from pydantic_settings import CliPositionalArg
 
 from launcher.plan import HOST, served_rank
-from launcher.runs import SETTINGS_FILE
 from launcher.services import SERVICES, as_flags
+from launcher.settings import SETTINGS_FILE
 from launcher.supervisor import running
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
 from rookery.config.inference import ServerSettings
 from rookery.devices import CPU, Device, place
-from rookery.errors import SetupError
+from rookery.errors import QUOTED_CHARS, SetupError
 from rookery.hub import DIGEST, model_folder, text_digest, weights_digest
 from rookery.model_defaults import model_defaults
 from rookery.processes.child import Command
@@ -218,7 +218,7 @@ def _read(spec: str) -> _Player:
             return _Player(spec, folder.resolve(), None, {**defaults, **options})
         return _read_run(spec, place, options)
     except SetupError as error:
-        raise SetupError(f"player {spec!r}: {error}") from error
+        raise SetupError(f"player {spec[:QUOTED_CHARS]!r}: {error}") from error
 
 
 def _read_run(spec: str, place: str, options: Mapping[str, str]) -> _Player:

@@ -20,8 +20,8 @@ from rich.console import Console
 from launcher import dashboard
 from launcher.observer import Observer, Snapshot
 from launcher.plan import HOST, Plan, make_plan
-from launcher.runs import ENDPOINTS_FILE, HELD_OUT_FILE, SETTINGS_FILE, write_json
-from launcher.settings import UpSettings
+from launcher.runs import ENDPOINTS_FILE, HELD_OUT_FILE, write_json
+from launcher.settings import SETTINGS_FILE, UpSettings
 from launcher.supervisor import State, Supervisor
 from rookery.folder_lock import LOCK_FILE, locked
 from rookery.hub import model_folder

@@ -21,6 +21,9 @@ from rookery.prompt import StyleName
 from rookery.remote import FolderPath, PathOrUrl, is_url, shipped
 from rookery.settings import HIGHEST_PORT, Assignments, PresetSettings, RedisUrl
 
+SETTINGS_FILE = "settings.json"
+"""In the folder of a run, what it was started with last."""
+
 _ASSIGNABLE = [name for name in SERVICES if name != "data"]
 """The services of a run. Its feed reads the games itself, without the data service."""
 _OVERRIDE = re.compile(rf"({'|'.join(_ASSIGNABLE)})\.[a-z][a-z0-9_]*=.*")
@@ -112,8 +115,11 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
 
     @property
     def command_to_go_on(self) -> str:
-        """The command that continues the run."""
-        return f"rookery {self.table()} --run {self.flags_to_find_it}"
+        """The command that continues the run, up to the same step."""
+        steps = (
+            "" if self.steps in (None, type(self).model_fields["steps"].default) else f" --steps {self.steps}"
+        )
+        return f"rookery {self.table()} --run {self.flags_to_find_it}{steps}"
 
     @property
     def feed_source(self) -> str:
@@ -175,8 +181,11 @@ class DemoSettings(UpSettings, env_prefix="DEMO_"):
 
     @classmethod
     def default_preset(cls, stronger: Mapping[str, Any]) -> str | None:
-        """Its settings were chosen for its own model, so another model has none."""
-        return None if "model" in stronger else "rook-small"
+        """Its settings were chosen for its own model, so another model has none. A run that is there has
+        settings of its own."""
+        name = Path(str(stronger.get("run", ""))).name
+        is_there = name and Path(stronger.get("runs_dir", "runs"), name, SETTINGS_FILE).exists()
+        return None if is_there or "model" in stronger else "rook-small"
 
 
 class Overrides:

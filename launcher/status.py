@@ -19,7 +19,7 @@ from launcher.runs import ENDPOINTS_FILE, latest_endpoints, stored_settings
 from launcher.services import SERVICES
 from launcher.settings import DemoSettings, UpSettings
 from rookery.access import AccessSettings
-from rookery.errors import SetupError
+from rookery.errors import QUOTED_CHARS, SetupError
 from rookery.folder_lock import is_locked
 from rookery.masking import mask_setting
 from rookery.plots.steps import METRICS_FILE, read_strength
@@ -42,7 +42,7 @@ class RunPlace(AccessSettings, env_prefix="STATUS_"):
 
     def place(self) -> dict[str, Any]:
         """The run's name, its folder, its Redis and the URLs of its probes. Raises `SetupError` if there is
-        no such run."""
+        no such run, or the file of its addresses is damaged."""
         if self.redis_url is not None:
             hosts = {name: self.host.replace("{service}", name) for name in SERVICES}
             probes = {
@@ -59,7 +59,12 @@ class RunPlace(AccessSettings, env_prefix="STATUS_"):
         if path is None or not path.exists():
             missing = f"{str(path)!r} does not exist" if path else f"no run in {str(self.runs_dir)!r}"
             raise SetupError(f"{missing}: name a run that `rookery up` has started, or give --redis-url")
-        return {**json.loads(path.read_text()), "run_dir": path.parent}
+        try:
+            endpoints = json.loads(path.read_text())
+            kept = {name: endpoints[name] for name in ("run", "redis_url", "probes")}
+        except (KeyError, TypeError, ValueError) as error:
+            raise SetupError(f"{str(path)!r} is damaged: {error!r:.{QUOTED_CHARS}}") from error
+        return {**kept, "run_dir": path.parent}
 
 
 class StatusSettings(RunPlace):
@@ -115,11 +120,15 @@ def _last_page(run_dir: Path) -> Group:
     tables = dashboard.result_tables(Snapshot(steps=steps, strength=tuple(read_strength(run_dir))))
     kept = stored_settings(run_dir)
     done, goal = int(steps[-1]["step"]) if steps else 0, kept.get("steps")
-    title = Text(f"run {run_dir.name} does not run: {done}{f' of {goal}' if goal else ''} steps done", "bold")
-    kind = DemoSettings if "eval_positions" in kept else UpSettings
-    found = kind.model_construct(run=run_dir.name, runs_dir=run_dir.parent)
-    command = f"{found.command_to_go_on}{f' --steps {2 * goal}' if goal and done >= goal else ''}"
-    return Group(title, *(tables if steps else ()), Text(f"Go on with: {command}", overflow="fold"))
+    place = run_dir.resolve()  # it may be `.`, or a link
+    title = Text(f"run {place.name} does not run: {done}{f' of {goal}' if goal else ''} steps done", "bold")
+    found = (DemoSettings if "eval_positions" in kept else UpSettings).model_construct(
+        run=place.name,
+        runs_dir=run_dir.parent if run_dir.name == place.name else place.parent,
+        steps=2 * goal if goal and done >= goal else goal,
+    )
+    go_on = Text(f"Go on with: {found.command_to_go_on}", overflow="fold")
+    return Group(title, *(tables if steps else ()), go_on)
 
 
 def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:

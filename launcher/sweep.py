@@ -44,7 +44,16 @@ _INCIDENTAL = {"runs_dir", "redis_url", "view", "dry_run"}
 """Settings that may change when a sweep goes on."""
 
 
-class SweepSettings(DemoSettings):
+class SweptSettings(DemoSettings):
+    """Those of a demo of a sweep, which are the same when it goes on."""
+
+    @classmethod
+    def default_preset(cls, stronger: Mapping[str, Any]) -> str | None:
+        """As of a new demo."""
+        return super().default_preset({name: stronger[name] for name in stronger if name != "run"})
+
+
+class SweepSettings(SweptSettings):
     """Run the demo under several settings and seeds, and print what each change does.
 
     Accepts all settings of `rookery demo`. The first configuration has no change, each other one those of one
@@ -67,7 +76,8 @@ class SweepSettings(DemoSettings):
     json_: bool = Field(default=False, alias="json")
     """Print JSON instead of a table."""
     minutes: PositiveFloat | None = None
-    """Stop the training of each run after this many minutes, even if --steps is not reached."""
+    """How long each run may take, about, as for `rookery demo`: a slow one trains and evaluates less.
+    Default: as long as it needs."""
     dry_run: bool = False
     """Print the runs, check the settings of each, and exit."""
 
@@ -184,7 +194,7 @@ def plan_runs(settings: SweepSettings) -> list[SweptRun]:
             **{name.replace("-", "_"): value for name, value in assignments.items() if "." not in name},
         }
         try:
-            runs.append(SweptRun(DemoSettings(**values), tuple(changes)))
+            runs.append(SweptRun(SweptSettings(**values), tuple(changes)))
         except ValidationError as error:
             message = validation_message(error.errors(include_url=False))
             raise SetupError(f"{'; '.join(changes)}: {message}") from error

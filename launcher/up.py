@@ -43,6 +43,8 @@ def up(requested: UpSettings, console: Console | None = None) -> int:
             session.stop("rollouts", "trainer", "feed")
             session.finish_evaluation()
         session.stop()
+    if end is End.STEPS:  # to go on is to do more
+        settings = settings.model_copy(update={"steps": None})
     session.say(f"{session.steps_done} steps. Go on with: {settings.command_to_go_on}")
     return INTERRUPTED if end is End.INTERRUPT else 0
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 + SIGINT, as in shells."""
 
+_PARTS = frozenset({"arena", "chess_datasets", "commentary", "launcher", "services"})
+"""Packages of Rookery that an image may leave out."""
+
 _EXAMPLES = """
 A first run:
 
@@ -106,6 +109,11 @@ def _guarded(command: Command, argv: list[str]) -> int:
         return _execute(command, argv)
     except RookeryError as error:
         return fail(error, is_service=command.family == "serve")
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in _PARTS:
+            raise
+        what = f"{error.name}, which is not installed here: an image has the parts of its own service"
+        return fail(SetupError(f"rookery {command.name} needs {what}"))
     except BrokenPipeError:
         try:
             sys.stdout.flush()

@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator
 
-from rookery.errors import SetupError, Unavailable
+from rookery.errors import QUOTED_CHARS, SetupError, Unavailable
 from rookery.settings import check_path
 
 logger = logging.getLogger(__name__)
@@ -173,10 +173,10 @@ def find_run(place: str, *, runs_dir: str | Path = "runs") -> Path:
     if folder := next((folder for folder in sought if folder.is_dir()), None):
         return folder
     names = sorted(folder.name for folder in Path(runs_dir).glob("*/") if any(folder.glob("*.json*")))
-    tried = " nor ".join(repr(str(folder)) for folder in dict.fromkeys(sought))
-    listed = f"runs in {str(runs_dir)!r}: {', '.join(names[-_LISTED:]) or 'none'}"
+    tried = " nor ".join(repr(str(folder)[:QUOTED_CHARS]) for folder in dict.fromkeys(sought))
+    listed = f"runs in {str(runs_dir)[:QUOTED_CHARS]!r}: {', '.join(names[-_LISTED:]) or 'none'}"
     hint = "; a version is a number, as in RUN@42" if "@" in path.name else ""
-    raise SetupError(f"no run {place!r}: neither {tried} is a folder; {listed}{hint}")
+    raise SetupError(f"no run {place[:QUOTED_CHARS]!r}: neither {tried} is a folder; {listed}{hint}")
 
 
 def run_version(place: str) -> tuple[Path, int | None]:
@@ -213,7 +213,7 @@ def open_store(url: str) -> tuple[Any, str]:
         files, root = url_to_fs(url, **({"use_listings_cache": False} if s3 else {}))
     except (ImportError, ValueError) as error:
         hint = ": pip install 'rookery[s3]'" if s3 and isinstance(error, ImportError) else ""
-        raise SetupError(f"{url!r}: {error}{hint}") from error
+        raise SetupError(f"{url[:QUOTED_CHARS]!r}: {str(error)[:QUOTED_CHARS]}{hint}") from error
     files.invalidate_cache()
     return files, str(root).rstrip("/")
 
@@ -229,10 +229,11 @@ def store_faults(place: str, doing: str = "reach") -> Iterator[None]:
     try:
         yield
     except _NOT_RETRIABLE as error:
-        raise SetupError(f"cannot {doing} {place!r}: {error.strerror or error}") from error
+        raise SetupError(f"cannot {doing} {place[:QUOTED_CHARS]!r}: {error.strerror or error}") from error
     except Exception as error:
         # The connection errors of these packages are not all OSErrors.
         client = type(error).__module__.partition(".")[0] in ("aiohttp", "botocore", "httpx")
         if client or isinstance(error, OSError):
-            raise Unavailable(f"cannot {doing} {place!r} now: {error}") from error
+            why = str(error).replace(place, "it")[:QUOTED_CHARS]
+            raise Unavailable(f"cannot {doing} {place[:QUOTED_CHARS]!r} now: {why}") from error
         raise

@@ -19,7 +19,7 @@ from arena.players.player import EpsilonRandomPlayer, FirstLegalPlayer, Player, 
 from arena.players.selection import Rule, SelectingPlayer
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
-from rookery.errors import RookeryError, SetupError
+from rookery.errors import QUOTED_CHARS, RookeryError, SetupError, validation_message
 from rookery.prompt import StyleName
 from rookery.settings import Settings
 from rookery.trace import Sampling
@@ -49,9 +49,9 @@ def make_player(spec: str, *, served: bool = False) -> Player:
             raise SetupError(f"no such kind of player: choose from {', '.join(_FORMS)}")
         return KINDS[kind].model_validate({"spec": spec, "place": place, **_options(parts)}).player()
     except ValidationError as error:
-        raise SetupError(f"player {spec!r}: {_readable(error)}") from error
+        raise SetupError(f"player {spec[:QUOTED_CHARS]!r}: {_readable(error)}") from error
     except RookeryError as error:
-        raise SetupError(f"player {spec!r}: {error}") from error
+        raise SetupError(f"player {spec[:QUOTED_CHARS]!r}: {error}") from error
 
 
 def check_players(settings: Settings) -> None:
@@ -73,9 +73,9 @@ def _options(parts: list[str]) -> dict[str, Any]:
     for part in parts:
         key, equals, value = part.partition("=")
         if not (key and equals) or key in ("spec", "place", "option") or "_" in key.partition(".")[0]:
-            raise SetupError(f"{part!r} is not NAME=VALUE")
+            raise SetupError(f"{part[:QUOTED_CHARS]!r} is not NAME=VALUE")
         if key in options or key.removeprefix(_ENGINE_OPTION) in engine_options:
-            raise SetupError(f"{key!r} is given twice")
+            raise SetupError(f"{key[:QUOTED_CHARS]!r} is given twice")
         if key.startswith(_ENGINE_OPTION):
             engine_options[key.removeprefix(_ENGINE_OPTION)] = value
         else:
@@ -85,13 +85,11 @@ def _options(parts: list[str]) -> dict[str, Any]:
 
 def _readable(error: ValidationError) -> str:
     return "; ".join(
-        f"no option {e['loc'][0]!r}"
+        f"no option {str(e['loc'][0])[:QUOTED_CHARS]!r}"
         if e["type"] == "extra_forbidden"
         else f"{e['loc'][0]}= is missing"
         if e["type"] == "missing"
-        else f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')} (got {e['input']!r})"
-        if e["loc"]
-        else e["msg"].removeprefix("Value error, ")
+        else validation_message([e])
         for e in error.errors(include_url=False)
     )
 
@@ -257,6 +255,8 @@ class _Http(_Spec):
         if len(given) > 1:
             raise SetupError(f"{'= and '.join(given)}= exclude each other")
         for rule, answers in given.items():
+            if not self.temperature and "temperature" in self.model_fields_set:
+                raise SetupError(f"temperature=0 gives the same answer {answers} times: {rule}= needs more")
             sampling = replace(player.sampling, temperature=self.temperature or 1.0)
             return SelectingPlayer(**{**vars(player), "sampling": sampling}, rule=rule, answers=answers)
         return player

@@ -10,6 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from arena.stats import Ratio
 from arena.tables import Metric, Section, Table, compared
 from rookery.answers import after_reasoning
 from rookery.encoding import decode
-from rookery.errors import QUOTED_CHARS, InvalidInput
+from rookery.errors import QUOTED_CHARS, InvalidInput, validation_message
 from rookery.fen import FenReport
 from rookery.trace import Message, Prompt
 
@@ -36,6 +37,7 @@ _FINAL = re.compile(r"FINAL ANSWER:\s*+([^\n]+)", re.IGNORECASE)
 _FINAL_BOX = re.compile(r"[Tt]he\s{1,8}final\s{1,8}answer\s{1,8}is\s{1,8}\$?\\boxed\{([^}\n]{1,2000})\}")
 _BOX = re.compile(r"\\boxed\{([^}\n]{1,2000})\}")
 _MOST_CHARS = 200_000
+"""Of an answer, those at its end, and of a line of a file."""
 
 Result = Literal["right", "wrong", "extra", "missing", "false", "no answer", "cut"]
 """Of several answers: `extra` has all of the key's and others, `missing` only some of the key's, `false`
@@ -91,6 +93,20 @@ def final_answer(text: str) -> str | None:
     return str(boxes[-1]).strip() if boxes else None
 
 
+def _read(line: str, *, context: bool) -> Question:
+    """The question of a line. Raises `ValueError` or `TypeError` if it is none, or it cannot be asked or
+    answered by the rules, so that nothing is asked in vain."""
+    if len(line) > _MOST_CHARS:
+        raise ValueError(f"{len(line):,} characters, more than {_MOST_CHARS:,}")
+    try:
+        question = Question.model_validate_json(line)
+    except ValidationError as error:
+        raise ValueError(validation_message(error.errors()[:1], root="the line")) from error
+    question.prompt(context=context)
+    rule_based_answer(question.kind, question.input, question.metadata)
+    return question
+
+
 def _items(answer: str) -> set[str]:
     return {item.strip().lower() for item in answer.split(",") if item.strip()}
 
@@ -135,23 +151,20 @@ class ChessQA:
         questions, report, counts = [], FenReport(), Counter[str]()
         for path in paths:
             try:
-                lines = decode(path.read_bytes()).splitlines()
+                # Not splitlines: a string of JSON may hold the other characters that it splits at.
+                lines = StringIO(decode(path.read_bytes()), newline=None).readlines()
             except OSError as error:
                 raise InvalidInput(f"ChessQA {str(path)!r}: {error}") from error
-            before = len(counts)
+            before = counts.total()
             for number, line in enumerate(lines, start=1):
                 try:
-                    question = Question.model_validate_json(line)
-                    question.prompt(context=context)
-                except ValidationError as error:
-                    what = error.errors()[0]
-                    report.skip(f"{path.name}:{number}", f"{'.'.join(map(str, what['loc']))}: {what['msg']}")
-                except ValueError as error:
+                    question = _read(line, context=context)
+                except (TypeError, ValueError) as error:
                     report.skip(f"{path.name}:{number}", str(error)[:QUOTED_CHARS])
                 else:
                     counts[question.kind] += 1
                     questions += [question] if counts[question.kind] <= count else []
-            if len(counts) == before:
+            if counts.total() == before:
                 reasons = "; ".join(report.skipped[:3]) or "it is empty"
                 raise InvalidInput(f"no questions of ChessQA in {str(path)!r}: {reasons}")
         return cls(questions, context, seed, report)
@@ -170,10 +183,11 @@ class ChessQA:
 
             async def complete() -> dict[str, Any]:
                 (completion,) = await player.complete(prompt, count=1, seed=asker.seed)
-                tokens = len(completion.token_ids)
+                # A player that answers several times counts the tokens of all; each has a log-probability.
+                in_answer = len(completion.logprobs)
                 limit = _CUT_SHARE * player.sampling.max_tokens
-                return {"text": completion.text, "tokens": tokens,
-                        "cut": completion.truncated or tokens >= limit}  # fmt: skip
+                return {"text": completion.text, "tokens": len(completion.token_ids),
+                        "cut": completion.truncated or in_answer >= limit}  # fmt: skip
 
             asked = {"chessqa": prompt.messages[0].content, "seed": asker.seed}
             record = await asker.recall(player, question.id, asked, complete)

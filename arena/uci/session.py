@@ -13,7 +13,7 @@ import chess
 from arena.players.player import Player
 from arena.uci.engine import UciEngine
 from rookery.config.arena import UciSettings
-from rookery.errors import SetupError
+from rookery.errors import QUOTED_CHARS, SetupError
 from rookery.hub import local_model
 from rookery.masking import printable
 from rookery.remote import is_url, run_version
@@ -48,7 +48,7 @@ def _find(player: str) -> None:
         elif kind == "run":
             run_version(place)
     except SetupError as error:
-        raise SetupError(f"player {player!r}: {error}") from error
+        raise SetupError(f"player {player[:QUOTED_CHARS]!r}: {error}") from error
 
 
 def player_name(spec: str) -> str:
@@ -104,7 +104,7 @@ class Server:
         if served := self._process.stdout.readline().strip():
             return served
         errors = self._process.stderr.read().strip().splitlines() or ["no reason given"]
-        raise SetupError(f"player {spec!r}: {errors[-1].removeprefix('error: ')}")
+        raise SetupError(f"player {spec[:QUOTED_CHARS]!r}: {errors[-1].removeprefix('error: ')}")
 
     def close(self) -> None:
         """Tells the server to end, and does not wait: it ends what it has started."""

@@ -25,7 +25,7 @@ from services.trainer.finetune.model import (
 from services.trainer.finetune.output import export_model, model_manifest, style_of
 from services.trainer.finetune.task import FinetuneTask, Sums
 from services.trainer.model.base_model import load_causal_lm
-from services.trainer.model.lora import continue_adapter
+from services.trainer.model.lora import continue_adapter, find_adapter
 from services.trainer.records.tracking import track
 
 
@@ -77,6 +77,7 @@ def all_alternatives_loss(batch: TokenBatch, logprobs_N: torch.Tensor) -> torch.
 def run(settings: SftSettings) -> Path:
     """Trains `settings.model` on `settings.data` and returns the directory of the result."""
     folder, settings = start_run(settings)
+    adapter = find_adapter(settings.adapter, base=folder) if settings.adapter else None
     tokenizer = load_chat_tokenizer(folder)
     read = partial(
         ChatExamples,
@@ -93,8 +94,8 @@ def run(settings: SftSettings) -> Path:
     loaded = load_causal_lm(folder, dtype=base_dtype(settings), attn_implementation=settings.attention)
     stop_at(source.examples([0])[0].answers[0][-1], loaded, tokenizer)
     model = prepare_model(loaded, settings)
-    if settings.adapter:
-        continue_adapter(model, settings.adapter, base=folder)
+    if adapter:
+        continue_adapter(model, adapter)
     with track(settings.out, enabled=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
         task = SftTask(model, settings, held_out, shares_prompts=source.shares_prompts)
         finetune(task, source, tracker)

@@ -108,16 +108,9 @@ def _checked_targets(model: Any, targets: list[str], linear: set[str]) -> set[st
     return set(targets)
 
 
-def continue_adapter(model: Any, run: str, *, base: Path) -> None:
-    """Gives the adapter of `model`, whose base is in the folder `base`, the weights of a version of `run`.
-
-    Raises:
-        SetupError: there is no such run or version.
-        InvalidInput: the version is no adapter, has another rank, alpha or other layers, or was trained on
-            other weights.
-    """
-    from peft import PeftConfig, load_peft_weights, set_peft_model_state_dict
-
+def find_adapter(run: str, *, base: Path) -> Path:
+    """The folder of a version of `run`, an adapter for the model in the folder `base`. Raises `SetupError` if
+    there is no such run or version; `InvalidInput` if it is no adapter, or was trained on other weights."""
     folder, number = run_version(run)
     version, state = commits.committed(folder / "adapters", number)
     _, _, digest = state["fingerprint"]["model"].partition(f"@{DIGEST}")
@@ -125,6 +118,14 @@ def continue_adapter(model: Any, run: str, *, base: Path) -> None:
         raise InvalidInput(f"{base} has the weights {actual}, but {version} was trained on {DIGEST}{digest}")
     if not (version / "adapter_config.json").is_file():
         raise InvalidInput(f"{version} is a whole model, not an adapter: name it as the model")
+    return version
+
+
+def continue_adapter(model: Any, version: Path) -> None:
+    """Gives the adapter of `model` the weights of `version`. Raises `InvalidInput` if that has another rank,
+    alpha or other layers."""
+    from peft import PeftConfig, load_peft_weights, set_peft_model_state_dict
+
     old, new = PeftConfig.from_pretrained(version), model.peft_config["default"]
     names = ("r", "lora_alpha", "target_modules")
     shape = [{name: getattr(config, name) for name in names} for config in (old, new)]

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from launcher import plan as plan_module
 from launcher.plan import HOST
-from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE, latest_endpoints
+from launcher.runs import ENDPOINTS_FILE, latest_endpoints
 from launcher.session import End, Session
-from launcher.settings import UpSettings
+from launcher.settings import SETTINGS_FILE, UpSettings
 from rookery.errors import SetupError
 from tests.conftest import ROOT, RedisServer, free_port
 

@@ -344,8 +344,10 @@ def test_an_adapter_is_trained_further(tiny_model: Path, data: Path, tmp_path: P
     with pytest.raises(InvalidInput, match=r"but .*policy-v000001 was trained on sha256:"):
         further(merged, "other base", adapter=str(first))
     whole = sft.run(_settings(tiny_model, data, tmp_path / "whole", steps=1)).parent
+    # Before the data, which would take long, are read.
+    nothing = _settings(tiny_model, tmp_path / "no.jsonl", tmp_path / "x", lora_rank=4, adapter=str(whole))
     with pytest.raises(SetupError, match="no run"):
-        further(tiny_model, "no adapter", adapter=str(whole))
+        sft.run(nothing)
 
 
 @pytest.mark.parametrize("kind", ["dense", "mixture of experts"])

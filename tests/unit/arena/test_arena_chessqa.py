@@ -33,11 +33,21 @@ MULTI = {
 
 
 class ScriptedModel(ModelPlayer):
-    """Answers each question with the same text, of as many tokens as it has words."""
+    """Answers each question with the same text, of as many tokens as it has words, and counts those of
+    `answers` answers."""
+
+    answers = 1
 
     async def _complete(self, prompt: Prompt, *, count: int, seed: int) -> tuple[Completion, ...]:
         text = self.source
-        return (Completion(text, tuple(range(len(text.split()))), (), "stop", seed),)
+        count = len(text.split())
+        return (Completion(text, (7,) * count * self.answers, (-1.0,) * count, "stop", seed),)
+
+
+class SelectedAnswer(ScriptedModel):
+    """As of a player that answers 40 times."""
+
+    answers = 40
 
 
 def model(text: str) -> ScriptedModel:
@@ -110,6 +120,11 @@ async def test_the_section_counts_by_category_and_error(tmp_path: Path) -> None:
         sides["boxed"] = await chessqa.ask(asker, model(r"Thus \boxed{400}"))
         cut = replace(player, sampling=Sampling(max_tokens=3))
         sides["cut"] = await chessqa.ask(asker, cut)
+        several = SelectedAnswer(**{**vars(player), "opening": "several"})
+        assert {(r.result, r.tokens) for r in await chessqa.ask(asker, several)} == {
+            ("right", 120),
+            ("false", 120),
+        }
         assert await chessqa.ask(asker, RandomPlayer()) == []
         sides["random"] = []
     section = chessqa.section(sides, players=list(sides))
@@ -139,10 +154,43 @@ def test_lines_that_are_no_questions_are_named(tmp_path: Path) -> None:
     assert [line.partition(" ")[0] for line in chessqa.report.skipped] == [
         "questions.jsonl:1:", "questions.jsonl:2:", "questions.jsonl:3:"
     ]  # fmt: skip
+    assert "'single' or 'multi' (got 'some')" in chessqa.report.skipped[2]
     with pytest.raises(InvalidInput, match=r"no questions of ChessQA in '.*': questions.jsonl:1"):
         questions(tmp_path, "{}")
     with pytest.raises(InvalidInput, match="it is empty"):
         questions(tmp_path, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ({**SINGLE, "metadata": {"options": []}}, "empty"),
+        ({**SINGLE, "metadata": {"options": ["A"]}}, "unsupported operand"),
+        ({**SINGLE, "metadata": {"options": 4}}, "'int' object is not iterable"),
+        ({**SINGLE, "metadata": {"options": [0], "more": "x" * 200_000}}, "characters, more than 200,000"),
+        ({**SINGLE, "metadata": []}, "metadata: Input should be .*got"),
+        ({**MULTI, "task_type": "legal_move_piece", "metadata": {"target_square": 5}}, "5 is not in"),
+        ({**MULTI, "task_type": "state_tracking", "input": f"{FEN} | e2e4"}, "illegal uci: 'e2e4'"),
+        ({**MULTI, "task_type": "short_tactics", "input": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"}, "no legal move"),
+    ],
+)  # fmt: skip
+def test_questions_that_the_rules_cannot_read_are_refused_before_a_model_is_asked(
+    tmp_path: Path, line: dict[str, object], why: str
+) -> None:
+    with pytest.raises(InvalidInput, match=f"questions.jsonl:1: .*{why}"):
+        questions(tmp_path, line)
+
+
+def test_files_of_the_same_type_and_lines_with_other_separators_are_read(tmp_path: Path) -> None:
+    for number in range(2):
+        line = {**MULTI, "task_id": f"moves_{number}", "question": "All moves?\u2028\x85"}
+        (tmp_path / f"{number}.jsonl").write_text(
+            json.dumps(line, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+    paths = [tmp_path / f"{number}.jsonl" for number in range(2)]
+    chessqa = ChessQA.read(paths, count=2, context=False, seed=0)
+    assert [question.id for question in chessqa.questions] == ["moves_0", "moves_1"]
+    assert chessqa.report.skipped_count == 0
 
 
 @pytest.mark.shared_data

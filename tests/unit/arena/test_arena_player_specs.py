@@ -50,6 +50,10 @@ from tests.commands import call
         ("http://h:1#m,tokens-field=", "tokens-field: .*pattern"),
         ("http://h:1#m,vote=1", "vote: .* greater than or equal to 2"),
         ("http://h:1#m,vote=4,best-of=4", "vote= and best-of= exclude each other"),
+        (
+            "http://h:1#m,vote=4,temperature=0",
+            "temperature=0 gives the same answer 4 times: vote= needs more",
+        ),
         ("http://h:1#m,spec=3", "'spec=3' is not NAME=VALUE"),
         ("model:models/rook-tiny", "it needs a server: `rookery evaluate` and `rookery uci` start one"),
         ("run:runs/demo@3", "it needs a server"),
@@ -59,6 +63,15 @@ def test_a_wrong_spec_is_quoted_with_the_reason(spec: str, why: str) -> None:
     with pytest.raises(SetupError, match=why) as caught:
         make_player(spec)
     assert str(caught.value).startswith(f"player {spec!r}: ")
+
+
+@pytest.mark.parametrize(
+    "spec", ["x" * 999, f"random,{'x' * 999}", f"random,{'x' * 999}=1", f"fairy,level={'x' * 999}"]
+)
+def test_a_long_spec_is_quoted_in_part(spec: str) -> None:
+    with pytest.raises(SetupError) as caught:
+        make_player(spec)
+    assert len(str(caught.value)) < 600
 
 
 WITH_PLAYERS = [

@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tarfile
 import tomllib
 from pathlib import Path
@@ -92,6 +94,18 @@ def test_what_is_wrong_is_quoted_as_it_was_written_and_only_so_far(
     for flags in (["--" + long], ["--steps", long], ["--set", long], ["--model", long, "--dry-run"]):
         assert main(["up", *flags]) == 2
         assert len(capsys.readouterr().err) < 1000
+    deep = "x/" * 1900  # may be a path
+    for argv in (
+        ["status", deep],
+        ["plot", long],
+        ["evaluate", f"run:{deep}"],
+        ["evaluate", long],
+        ["uci", "--player", f"run:{deep}"],
+        ["data", "sample", "--count", "1", "--out", f"abc://{deep}"],
+        ["sft", "--model", "m", "--data", f"abc://{deep}", "--out", "o"],
+    ):
+        assert main(argv) == 2
+        assert len(capsys.readouterr().err) < 1000, argv
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
@@ -128,6 +142,25 @@ def test_a_missing_extra_is_named(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert main(["serve", "trainer", "--model", "m", "--run-dir", "r"]) == 2
     assert "needs torch: pip install 'rookery[trainer]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "absent"),
+    [("check x", "commentary"), ("data stats x", "chess_datasets"), ("score x y", "services.reward")],
+)
+def test_a_part_that_an_image_leaves_out_is_named(words: str, absent: str) -> None:
+    program = (
+        "import sys; sys.modules[sys.argv[1]] = None; from rookery.command_line import main; "
+        "sys.exit(main(sys.argv[2].split()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, absent, words], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    name = words.partition(" x")[0]
+    assert done.returncode == 2
+    assert re.fullmatch(
+        rf"error: rookery {name} needs {absent}[.\w]*, which is not installed .*\n", done.stderr
+    )
 
 
 def test_the_list_of_commands_in_the_docs_is_that_of_the_table() -> None:

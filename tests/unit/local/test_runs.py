@@ -7,14 +7,17 @@ from pathlib import Path
 import pytest
 
 from launcher.dead import DeadSettings
+from launcher.plan import HOST, default_lines, make_plan
 from launcher.plots.runs import find_runs
-from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE, new_run_id, settle_settings, write_json
-from launcher.settings import DemoSettings, UpSettings
+from launcher.runs import ENDPOINTS_FILE, new_run_id, settle_settings, write_json
+from launcher.settings import SETTINGS_FILE, DemoSettings, UpSettings
 from launcher.status import StatusSettings
+from launcher.sweep import SweepSettings
 from launcher.up import print_services
 from rookery.command_line import main
 from rookery.errors import SetupError
 from rookery.folder_lock import is_locked, locked
+from rookery.processes.ports import Ports
 from rookery.remote import find_run, run_version
 from tests.conftest import ROOT
 from tests.hub import write_snapshot
@@ -127,6 +130,21 @@ def test_a_demo_can_be_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     write_json(tmp_path / "d" / SETTINGS_FILE, demo.model_dump(mode="json"))
     assert settle_settings(parse(tmp_path, "--run", "d")).group_size == demo.group_size
+
+
+@pytest.mark.parametrize("spelled", ["d", "{}/d"])
+def test_a_demo_of_another_model_keeps_its_settings(spelled: str, tmp_path: Path) -> None:
+    flags = ["--runs-dir", str(tmp_path), "--run", "d"]
+    given = [*flags, "--model", "models/rook-tiny", "--style", "fen", "--set", "trainer.lr=1e-4"]
+    began = settle_settings(DemoSettings.parse(given, prog="demo"))
+    (tmp_path / "d").mkdir()
+    write_json(tmp_path / "d" / SETTINGS_FILE, began.model_dump(mode="json"))
+    again = DemoSettings.parse([*flags[:3], spelled.format(tmp_path)], prog="demo")
+    assert settle_settings(again) == began
+    assert SweepSettings.parse(flags, prog="sweep").preset == "rook-small", "its runs are d-00 and so on"
+    with Ports(HOST) as ports:
+        told = " ".join(default_lines(again, make_plan(settle_settings(again), ports)))
+    assert "style" not in told, "it was given, and is not the model's"
 
 
 @pytest.mark.parametrize("spelled", ["r", "runs/r", "./runs/r", "/FOLDER/runs/r", "run:r", "runs/r/"])
