@@ -87,9 +87,6 @@ def status(settings: StatusSettings, console: Console | None = None) -> int:
     console = console or SafeConsole()
     place = settings.place()
     run_dir: Path = place["run_dir"]
-    if settings.redis_url is None and not is_locked(run_dir):
-        console.print(_last_page(run_dir))
-        return 1
     observer = Observer(
         {name: url for name, url in place["probes"].items() if name != "redis"},
         redis_url=place["redis_url"],
@@ -98,9 +95,12 @@ def status(settings: StatusSettings, console: Console | None = None) -> int:
         access=settings.access,
     )
     with closing(observer):
+        snapshot = observer.look()
+        if snapshot.overview is None and settings.redis_url is None and not is_locked(run_dir):
+            console.print(_last_page(run_dir))
+            return 1
         if settings.watch:
             return _watch(place, observer, console, every_s=settings.every_s)
-        snapshot = observer.look()
     console.print(_page(place, snapshot))
     run = snapshot.overview
     return 0 if run and not run.astray and not run.archive_astray else 1
@@ -119,7 +119,7 @@ def _last_page(run_dir: Path) -> Group:
     steps = StepLog(run_dir / METRICS_FILE).refresh()
     tables = dashboard.result_tables(Snapshot(steps=steps, strength=tuple(read_strength(run_dir))))
     kept = stored_settings(run_dir)
-    done, goal = int(steps[-1]["step"]) if steps else 0, kept.get("steps")
+    done, goal = int(steps[-1].get("step", 0)) if steps else 0, kept.get("steps")
     place = run_dir.resolve()  # it may be `.`, or a link
     title = Text(f"run {place.name} does not run: {done}{f' of {goal}' if goal else ''} steps done", "bold")
     found = (DemoSettings if "eval_positions" in kept else UpSettings).model_construct(

@@ -48,6 +48,7 @@ NOT_IN_THIS_RUN = {
     "REWARD_QUEUE",
     "RUN_ASTRAY",
     "RUN_ENDED",
+    "TRAINER_STALE_TURNS",
     "WAITING_S",
 }
 """Metrics that only trouble moves, or a service that `rookery up` does not start; or that say what is so

@@ -252,11 +252,11 @@ def test_a_store_that_is_away_stops_nothing_and_gets_the_version_later(
     folder.mkdir()
     for name in ("adapter_model.safetensors", "optimizer.safetensors", "state.json", "SHA256SUMS"):
         (folder / name).write_text(name)
-    blocked.write_text("in the way")
     committed = replace(adapter(0), path=str(folder))
     streams = RunStreams(redis_url, "r")
     with events() as loop:
         publisher = publisher_of(streams, loop, store=f"file://{blocked}/adapters")
+        blocked.write_text("in the way")
         publisher.publish(committed)
         assert streams.policy.read() == committed
         assert "policy-v000000 is not in the store" in caplog.text

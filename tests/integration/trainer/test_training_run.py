@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import redis
 import torch
+from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from rookery import failpoints
@@ -231,8 +232,8 @@ def test_a_merged_model_says_what_it_was_made_from(run: Run, tmp_path: Path) -> 
     with pytest.raises(InvalidInput, match=r"other has the weights sha256:.*was trained on sha256:"):
         merge.run(MergeSettings(**wanted, base=str(other)))
     (tmp_path / "file").touch()
-    with pytest.raises(SetupError, match=r"--out .*file.merged: File exists"):
-        merge.run(MergeSettings(run=str(run.folder), out=tmp_path / "file" / "merged", base=str(moved)))
+    with pytest.raises(ValidationError, match="/file' is not a folder"):
+        MergeSettings(run=str(run.folder), out=tmp_path / "file" / "merged", base=str(moved))
     assert not wanted["out"].parent.exists()
     merge.run(MergeSettings(**wanted, base=str(moved)))
     assert [path.name for path in wanted["out"].parent.iterdir()] == ["merged"]
