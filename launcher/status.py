@@ -61,10 +61,10 @@ class RunPlace(AccessSettings, env_prefix="STATUS_"):
             raise SetupError(f"{missing}: name a run that `rookery up` has started, or give --redis-url")
         try:
             endpoints = json.loads(path.read_text())
-            kept = {name: endpoints[name] for name in ("run", "redis_url", "probes")}
+            place = {name: endpoints[name] for name in ("run", "redis_url", "probes")}
         except (KeyError, TypeError, ValueError) as error:
             raise SetupError(f"{str(path)!r} is damaged: {error!r:.{QUOTED_CHARS}}") from error
-        return {**kept, "run_dir": path.parent}
+        return {**place, "run_dir": path.parent}
 
 
 class StatusSettings(RunPlace):
@@ -118,16 +118,16 @@ def _last_page(run_dir: Path) -> Group:
     """What the files of a run say that no process works on, and how to go on with it."""
     steps = StepLog(run_dir / METRICS_FILE).refresh()
     tables = dashboard.result_tables(Snapshot(steps=steps, strength=tuple(read_strength(run_dir))))
-    kept = stored_settings(run_dir)
-    done, goal = int(steps[-1].get("step", 0)) if steps else 0, kept.get("steps")
+    settings = stored_settings(run_dir)
+    done, goal = int(steps[-1].get("step", 0)) if steps else 0, settings.get("steps")
     place = run_dir.resolve()  # it may be `.`, or a link
     title = Text(f"run {place.name} does not run: {done}{f' of {goal}' if goal else ''} steps done", "bold")
-    found = (DemoSettings if "eval_positions" in kept else UpSettings).model_construct(
+    next_run = (DemoSettings if "eval_positions" in settings else UpSettings).model_construct(
         run=place.name,
         runs_dir=run_dir.parent if run_dir.name == place.name else place.parent,
         steps=2 * goal if goal and done >= goal else goal,
     )
-    go_on = Text(f"Go on with: {found.command_to_go_on}", overflow="fold")
+    go_on = Text(f"Go on with: {next_run.command_to_go_on}", overflow="fold")
     return Group(title, *(tables if steps else ()), go_on)
 
 

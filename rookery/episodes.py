@@ -114,11 +114,11 @@ class _Game(Environment):
             self._scores.append(score if side else Evaluation(_negative(score.cp), _negative(score.mate)))
         if end := self._ended():
             return self._end("", *end, side=side)
-        said, _, _ = turn.observation.partition(":")
-        reply = board.parse_san(said) if said else await self._reply()
-        san = shown = board.san(reply)
+        played, _, _ = turn.observation.partition(":")
+        reply = board.parse_san(played) if played else await self._reply()
+        san = written = board.san(reply)
         if mirrored:
-            shown = board.mirror().san(chess.Move.from_uci(mirrored_move(reply.uci())))
+            written = board.mirror().san(chess.Move.from_uci(mirrored_move(reply.uci())))
         self._push(reply.uci())
         if end := self._ended():
             return self._end(san, *end, side=side)
@@ -130,13 +130,13 @@ class _Game(Environment):
         )
         prompt = render(position, style=self._style)
         if self.history == "growing":
-            asked = prompt.messages[-1]
+            question = prompt.messages[-1]
             prompt = replace(
                 prompt,
                 messages=(
                     *self._prompt.messages,
                     Message("assistant", turn.completion.text),
-                    replace(asked, content=f"Your opponent played {shown}.\n{asked.content}"),
+                    replace(question, content=f"Your opponent played {written}.\n{question.content}"),
                 ),
             )
         self._prompt = prompt
@@ -158,7 +158,7 @@ class _Game(Environment):
         rng = random.Random(f"{self._seed}:{len(self._played)}")
         if self.opponent == "random" or rng.random() < self.blunders:
             return random_move(self._board, seed=rng.getrandbits(31))
-        return chess.Move.from_uci((await _searched(self._board, self._judge))[0].uci())
+        return chess.Move.from_uci((await _engine_move(self._board, self._judge))[0].uci())
 
 
 class _Tools(Environment):
@@ -170,52 +170,52 @@ class _Tools(Environment):
     """What each call costs."""
     search_price: float = Field(default=0.1, ge=0.0, allow_inf_nan=False)
     """What a call of the engine costs besides."""
-    _taken: int = PrivateAttr(default=0)
-    _searched: int = PrivateAttr(default=0)
+    _turns_taken: int = PrivateAttr(default=0)
+    _searches: int = PrivateAttr(default=0)
 
     def reset(self, position: Position, *, style: str, seed: int, judge: Judge) -> Prompt:
         prompt = super().reset(position, style=style, seed=seed, judge=judge)
-        *before, asked = prompt.messages
-        asked = replace(asked, content=f"{asked.content}\n{_TOOLS.format(turns=self.turns - 1)}")
-        self._prompt = replace(prompt, messages=(*before, asked))
+        *before, question = prompt.messages
+        question = replace(question, content=f"{question.content}\n{_TOOLS.format(turns=self.turns - 1)}")
+        self._prompt = replace(prompt, messages=(*before, question))
         return self._prompt
 
     def answers(self, text: str) -> bool:
-        return self._taken + 1 >= self.turns or not _called(text)
+        return self._turns_taken + 1 >= self.turns or not _tool_call(text)
 
     async def step(self, turn: Turn) -> Step:
-        self._taken += 1
-        called = _called(turn.completion.text)
-        if turn.verdict is not None or called is None:
+        self._turns_taken += 1
+        call = _tool_call(turn.completion.text)
+        if turn.verdict is not None or call is None:
             return Step()
-        name, words = called
+        name, words = call
         cost = self.price
-        if name == "engine" and self._searched < self.searches:
-            self._searched += 1
+        if name == "engine" and self._searches < self.searches:
+            self._searches += 1
             cost += self.search_price
-            said = turn.observation or await self._engine()
+            output = turn.observation or await self._engine()
         else:
-            said = self._said(name, words)
+            output = self._output(name, words)
         self._prompt = replace(
             self._prompt,
             messages=(
                 *self._prompt.messages,
                 Message("assistant", turn.completion.text),
-                Message("user", said),
+                Message("user", output),
             ),
         )
-        return Step(said, {"calls": -cost} if cost else {}, self._prompt)
+        return Step(output, {"calls": -cost} if cost else {}, self._prompt)
 
     async def _engine(self) -> str:
         board = chess.Board(self._prompt.fen)
-        best, win = await _searched(board, self._judge)
+        best, win = await _engine_move(board, self._judge)
         return f"Best move: {board.san(best)} ({best.uci()}), win probability {win:.2f}"
 
-    def _said(self, name: str, words: list[str]) -> str:
+    def _output(self, name: str, words: list[str]) -> str:
         board = chess.Board(self._prompt.fen)
         match name, words:
             case "board", []:
-                return _shown(board)
+                return _board_text(board)
             case "legal_moves", []:
                 return "Legal moves: " + " ".join(sorted(map(board.san, board.legal_moves)))
             case "after", [_, *_]:
@@ -227,7 +227,7 @@ class _Tools(Environment):
                     if not move:  # python-chess reads `--` as a null move
                         return f"{word[:20]!r} is not a legal move in {board.fen()}"
                     board.push(move)
-                return _shown(board)
+                return _board_text(board)
             case "engine", _:
                 return f"No more than {self.searches} calls of engine"
         return f"No tool {' '.join([name, *words])[:40]!r}: board, legal_moves, after MOVE ..., engine"
@@ -241,7 +241,7 @@ _TOOLS = (
 _CALL = re.compile(r"<tool>\s*(\w{1,20})([^<\\]{0,200})</tool>")
 
 
-def _called(text: str) -> tuple[str, list[str]] | None:
+def _tool_call(text: str) -> tuple[str, list[str]] | None:
     """The last call in a text that does not answer after it: the tool's name, and the words after it."""
     *_, last = None, *_CALL.finditer(text)
     if last is None or r"\boxed" in text[last.end() :]:
@@ -249,11 +249,11 @@ def _called(text: str) -> tuple[str, list[str]] | None:
     return last[1], last[2].replace("(", " ").replace(")", " ").replace(",", " ").split()
 
 
-def _shown(board: chess.Board) -> str:
+def _board_text(board: chess.Board) -> str:
     return f"{board}\n{'White' if board.turn else 'Black'} to move. FEN: {board.fen()}"
 
 
-async def _searched(board: chess.Board, judge: Judge) -> tuple[chess.Move, float]:
+async def _engine_move(board: chess.Board, judge: Judge) -> tuple[chess.Move, float]:
     """The engine's best move, and the win probability after it."""
     verdict = await judge(board.fen(), f"\\boxed{{{next(iter(board.legal_moves)).uci()}}}")
     if verdict.best is None or verdict.win_before is None:
@@ -267,8 +267,8 @@ def _negative(number: int | None) -> int | None:
 
 @cache
 def _kinds() -> Mapping[str, Callable[..., Environment]]:
-    own: dict[str, Callable[..., Environment]] = {MOVE: _Move, "tools": _Tools, "game": _Game}
-    return {point.name: point.load() for point in entry_points(group="rookery.episodes")} | own
+    built_in: dict[str, Callable[..., Environment]] = {MOVE: _Move, "tools": _Tools, "game": _Game}
+    return {point.name: point.load() for point in entry_points(group="rookery.episodes")} | built_in
 
 
 def environment(spec: str) -> Environment:

@@ -61,9 +61,11 @@ class Question(BaseModel, frozen=True):
     def prompt(self, *, context: bool) -> Prompt:
         """What a model is asked; with `context` it also gets all pieces and the legal moves."""
         board = chess.Board(self.input.partition("|")[0].strip())
-        known = f"Piece arrangement: {_pieces(board)}\nLegal moves: {_moves(board)}\n\n" if context else ""
+        pieces_and_moves = (
+            f"Piece arrangement: {_pieces(board)}\nLegal moves: {_moves(board)}\n\n" if context else ""
+        )
         example = self.examples[0] if self.examples else ""
-        text = self.text.replace(_CONTEXT, known).replace(_EXAMPLE, example)
+        text = self.text.replace(_CONTEXT, pieces_and_moves).replace(_EXAMPLE, example)
         return Prompt("chessqa", (Message("user", text),), board.fen())
 
     def result(self, answer: str | None) -> Result:
@@ -72,12 +74,12 @@ class Question(BaseModel, frozen=True):
             return "no answer"
         if self.answer_type == "single":
             return "right" if answer.lower().strip() == self.key.lower().strip() else "wrong"
-        given, wanted = _items(answer), _items(self.key)
-        if given == wanted:
+        items, key = _items(answer), _items(self.key)
+        if items == key:
             return "right"
-        if given > wanted:
+        if items > key:
             return "extra"
-        return "missing" if given < wanted else "false"
+        return "missing" if items < key else "false"
 
 
 def final_answer(text: str) -> str | None:
@@ -126,7 +128,7 @@ def _moves(board: chess.Board) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Response:
     """What became of a question. `boxed` tells whether it is right if the last box counts as the answer."""
 
     result: Result
@@ -172,13 +174,13 @@ class ChessQA:
     def count(self, player: Player) -> int:
         return len(self.questions) if isinstance(player, ModelPlayer) else 0
 
-    async def ask(self, asker: Asker, player: Player) -> list[Reply]:
-        """The player's replies, in the order of the questions; none if it is no language model. See
+    async def ask(self, asker: Asker, player: Player) -> list[Response]:
+        """The player's responses, in the order of the questions; none if it is no language model. See
         `Asker.positions` for the errors."""
         if not isinstance(player, ModelPlayer):
             return []
 
-        async def ask_question(question: Question) -> Reply:
+        async def ask_question(question: Question) -> Response:
             prompt = question.prompt(context=self.context)
 
             async def complete() -> dict[str, Any]:
@@ -189,32 +191,35 @@ class ChessQA:
                 return {"text": completion.text, "tokens": len(completion.token_ids),
                         "cut": completion.truncated or in_answer >= limit}  # fmt: skip
 
-            asked = {"chessqa": prompt.messages[0].content, "seed": asker.seed}
-            record = await asker.recall(player, question.id, asked, complete)
+            key = {"chessqa": prompt.messages[0].content, "seed": asker.seed}
+            record = await asker.recall(player, question.id, key, complete)
             text, cut = str(record["text"]), bool(record["cut"])
             result = "cut" if cut else question.result(final_answer(text))
             boxes = [] if cut else _BOX.findall(after_reasoning(text)[-_MOST_CHARS:])
             in_box = bool(boxes) and question.result(boxes[-1]) == "right"
-            return Reply(result, result == "right" or in_box, record["tokens"])
+            return Response(result, result == "right" or in_box, record["tokens"])
 
         return await asker.each(ask_question, self.questions)
 
-    def section(self, replies: Mapping[str, Sequence[Reply]], *, players: Sequence[str]) -> Section:
+    def section(self, responses: Mapping[str, Sequence[Response]], *, players: Sequence[str]) -> Section:
         """Right answers in all, by category and by type, kinds of errors, and the reference `RULES`."""
-        asked = {name: side for name, side in replies.items() if side}
-        names = [name for name in players if name in asked]
+        answered = {name: side for name, side in responses.items() if side}
+        names = [name for name in players if name in answered]
         if not names:
             return Section(self.name, "ChessQA", "", [])
-        asked[RULES] = [self._reply_by_rules(question) for question in self.questions]
-        right = {name: _shares([reply.result == "right" for reply in side]) for name, side in asked.items()}
-        boxed = {name: _shares([reply.boxed for reply in side]) for name, side in asked.items()}
+        answered[RULES] = [self._response_by_rules(question) for question in self.questions]
+        right = {
+            name: _shares([response.result == "right" for response in side])
+            for name, side in answered.items()
+        }
+        boxed = {name: _shares([response.boxed for response in side]) for name, side in answered.items()}
         errors = [
             (Metric(f"result/{result}", result.capitalize(), better="neither"),
-             {name: _shares([reply.result == result for reply in side]) for name, side in asked.items()})
+             {name: _shares([r.result == result for r in side]) for name, side in answered.items()})
             for result in ("no answer", "cut", "wrong", "extra", "missing", "false")
         ]  # fmt: skip
         tokens = {
-            n: Ratio.of([r.tokens for r in side], [1] * len(side)) for n, side in replies.items() if side
+            n: Ratio.of([r.tokens for r in side], [1] * len(side)) for n, side in responses.items() if side
         }
         metrics = [
             (Metric("right", "Right answers", "as the benchmark scores them"), right),
@@ -238,10 +243,10 @@ class ChessQA:
         )
         return Section(self.name, "ChessQA", note, tables, {**self.report.facts, "context": self.context})
 
-    def _reply_by_rules(self, question: Question) -> Reply:
+    def _response_by_rules(self, question: Question) -> Response:
         answer = rule_based_answer(question.kind, question.input, question.metadata)
         result = question.result(answer)
-        return Reply(result, result == "right", 0)
+        return Response(result, result == "right", 0)
 
     def _rows(self, measured: Sequence[tuple[Metric, Mapping[str, Ratio]]], names: Sequence[str]) -> Any:
         return compared(measured, players=names, seed=self.seed)
