@@ -72,8 +72,6 @@ def demo(given: DemoSettings, console: Console | None = None) -> int:
         session.finish_evaluation()
         session.stop("arena")
         session.pause_display()
-        if session.steps_done == 0:
-            raise RookeryError(f"run {settings.run!r} has not finished a single step: give it more --minutes")
         if session.interrupts:
             return INTERRUPTED
         try:

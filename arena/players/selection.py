@@ -1,5 +1,6 @@
 """A model that answers several times and gives one of the answers: test-time compute."""
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -33,12 +34,13 @@ class SelectingPlayer(ModelPlayer):
         return self
 
     async def _complete(self, prompt: Prompt, *, count: int, seed: int) -> tuple[Completion, ...]:
-        chosen = []
-        for first in range(seed, seed + count * self.answers, self.answers):
-            sampled = await super()._complete(prompt, count=self.answers, seed=first)
-            tokens = tuple(token for completion in sampled for token in completion.token_ids)
-            chosen.append(replace(self._select(sampled, prompt), token_ids=tokens))
-        return tuple(chosen)
+        seeds = range(seed, seed + count * self.answers, self.answers)
+        return tuple(await asyncio.gather(*(self._selected(prompt, seed=first) for first in seeds)))
+
+    async def _selected(self, prompt: Prompt, *, seed: int) -> Completion:
+        sampled = await super()._complete(prompt, count=self.answers, seed=seed)
+        tokens = tuple(token for completion in sampled for token in completion.token_ids)
+        return replace(self._select(sampled, prompt), token_ids=tokens)
 
     def _select(self, sampled: tuple[Completion, ...], prompt: Prompt) -> Completion:
         if self.rule == "best-of":

@@ -8,8 +8,9 @@ Only language models are asked. The reference `rules` answers by the rules of ch
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,7 @@ import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
 from arena.asking import Asker
-from arena.chessqa_rules import rule_based_answer
+from arena.chessqa_rules import piece_title, rule_based_answer
 from arena.players.model import ModelPlayer
 from arena.players.player import Player
 from arena.stats import Ratio
@@ -116,10 +117,7 @@ def _items(answer: str) -> set[str]:
 def _pieces(board: chess.Board) -> str:
     squares: dict[str, list[str]] = defaultdict(list)
     for square, piece in sorted(board.piece_map().items()):
-        colour = chess.COLOR_NAMES[piece.color].capitalize()
-        squares[f"{colour} {chess.piece_name(piece.piece_type).capitalize()}"].append(
-            chess.square_name(square)
-        )
+        squares[piece_title(piece)].append(chess.square_name(square))
     return ", ".join(f"{piece}: {names}" for piece, names in squares.items())
 
 
@@ -208,16 +206,16 @@ class ChessQA:
         if not names:
             return Section(self.name, "ChessQA", "", [])
         answered[RULES] = [self._response_by_rules(question) for question in self.questions]
-        right = {
-            name: _shares([response.result == "right" for response in side])
-            for name, side in answered.items()
-        }
-        boxed = {name: _shares([response.boxed for response in side]) for name, side in answered.items()}
+
+        def share(counts: Callable[[Response], bool]) -> dict[str, Ratio]:
+            return {n: Ratio.of([counts(r) for r in side], [1] * len(side)) for n, side in answered.items()}
+
+        right = share(lambda response: response.result == "right")
+        boxed = share(lambda response: response.boxed)
         errors = [
-            (Metric(f"result/{result}", result.capitalize(), better="neither"),
-             {name: _shares([r.result == result for r in side]) for name, side in answered.items()})
+            (Metric(f"result/{result}", result.capitalize(), better="neither"), share(partial(_has, result)))
             for result in ("no answer", "cut", "wrong", "extra", "missing", "false")
-        ]  # fmt: skip
+        ]
         tokens = {
             n: Ratio.of([r.tokens for r in side], [1] * len(side)) for n, side in responses.items() if side
         }
@@ -227,7 +225,13 @@ class ChessQA:
             *errors,
             (Metric("tokens", "Tokens an answer", unit="count", better="neither"), tokens),
         ]
-        tables = [Table("metrics", f"{len(self.questions):,} questions", self._rows(metrics, names))]
+        tables = [
+            Table(
+                "metrics",
+                f"{len(self.questions):,} questions",
+                compared(metrics, players=names, seed=self.seed),
+            )
+        ]
         for key, title in (("category", "By category"), ("kind", "By type of question")):
             parts = [(part, [getattr(q, key) == part for q in self.questions])
                      for part in dict.fromkeys(getattr(q, key) for q in self.questions)]  # fmt: skip
@@ -236,7 +240,7 @@ class ChessQA:
                  {name: ratio.within(np.asarray(mask)) for name, ratio in right.items()})
                 for part, mask in parts
             ]  # fmt: skip
-            tables.append(Table(key, title, self._rows(rows, names)))
+            tables.append(Table(key, title, compared(rows, players=names, seed=self.seed)))
         note = (
             f"{'With' if self.context else 'Without'} the pieces and legal moves in the question. "
             "`rules` knows the rules of chess, and guesses the rest by material."
@@ -248,9 +252,6 @@ class ChessQA:
         result = question.result(answer)
         return Response(result, result == "right", 0)
 
-    def _rows(self, measured: Sequence[tuple[Metric, Mapping[str, Ratio]]], names: Sequence[str]) -> Any:
-        return compared(measured, players=names, seed=self.seed)
 
-
-def _shares(hits: Sequence[bool]) -> Ratio:
-    return Ratio.of(hits, [1] * len(hits))
+def _has(result: Result, response: Response) -> bool:
+    return response.result == result

@@ -1,1 +1,1 @@
-"""The course of `make gpu`: checks and measures Rookery on a machine's GPUs, part by part, in a report."""
+"""The suite of `make gpu`: checks and measures Rookery on a machine's GPUs, part by part, in a report."""

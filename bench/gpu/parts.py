@@ -1,6 +1,6 @@
 """`python -m bench.gpu.parts PART FOLDER`: one part, in a process of its own.
 
-Reads the course's settings from FOLDER, and writes each figure to FOLDER/PART.json as soon as it is there.
+Reads the suite's settings from FOLDER, and writes each figure to FOLDER/PART.json as soon as it is there.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu import runs, serving, training
-from bench.gpu.course import Figures, GpuSettings
+from bench.gpu.suite import Figures, GpuSettings
 from launcher.runs import write_json
 from rookery.errors import RookeryError
 
@@ -29,17 +29,17 @@ FUNCTIONS: Mapping[str, Callable[[GpuSettings], Figures]] = {
     "kills": runs.kills,
     "plan": runs.plan,
 }
-SETTINGS = "course.json"
+SETTINGS = "suite.json"
 
 
 def main(argv: list[str]) -> int:
     """Runs the part."""
     part, folder = argv
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # ends what it has started
-    course = GpuSettings(**json.loads(Path(folder, SETTINGS).read_text()))
+    suite = GpuSettings(**json.loads(Path(folder, SETTINGS).read_text()))
     figures: dict[str, Any] = {}
     try:
-        for name, value in FUNCTIONS[part](course):
+        for name, value in FUNCTIONS[part](suite):
             figures[name] = value
             write_json(Path(folder, f"{part}.json"), figures)
             print(f"{name}: {value}", flush=True)

@@ -1,4 +1,4 @@
-"""The report of the course: gpu-report.json, and the same as a page."""
+"""The report of the suite: gpu-report.json, and the same as a page."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from bench.gpu.course import PARTS, GpuSettings
+from bench.gpu.suite import PARTS, GpuSettings
 from launcher.doctor import describe_machine
 from launcher.runs import write_json
 from rookery.errors import SetupError
@@ -56,25 +56,25 @@ REFERENCES = (
 
 @dataclass
 class Report:
-    """The report in `course.out`, which is written after each part."""
+    """The report in `suite.out`, which is written after each part."""
 
-    course: GpuSettings
+    suite: GpuSettings
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, course: GpuSettings) -> Self:
+    def open(cls, suite: GpuSettings) -> Self:
         """That of an earlier call goes on. Raises `SetupError` if it is of other GPUs or settings."""
-        path = course.out / REPORT
+        path = suite.out / REPORT
         if not path.exists():
-            return cls(course)
+            return cls(suite)
         stored = json.loads(path.read_text())
-        for name, value in course.identity().items():
-            if (before := stored["course"].get(name)) != value:
+        for name, value in suite.identity().items():
+            if (before := stored["suite"].get(name)) != value:
                 raise SetupError(
-                    f"{path} is a report of {name}={before}, and this course has {name}={value}: give it "
+                    f"{path} is a report of {name}={before}, and this suite has {name}={value}: give it "
                     "another folder (--out), or delete that one"
                 )
-        return cls(course, stored["parts"])
+        return cls(suite, stored["parts"])
 
     def add(
         self, part: str, *, seconds: float, figures: Mapping[str, Any], error: str = "", log: str = ""
@@ -94,25 +94,25 @@ class Report:
     def write(self) -> None:
         """Writes gpu-report.json and gpu-report.md."""
         content = {
-            "course": self.course.identity(),
-            "machine": describe_machine(self.course.out),
+            "suite": self.suite.identity(),
+            "machine": describe_machine(self.suite.out),
             "commit": commit(),
-            "settings": self.course.model_dump(mode="json"),
+            "settings": self.suite.model_dump(mode="json"),
             "parts": self.parts,
             "references": [
                 {"what": r.what, "published": r.published, "source": r.source, "measured": self.measured(r)}
                 for r in REFERENCES
             ],
         }
-        write_json(self.course.out / REPORT, content)
-        (self.course.out / PAGE).write_text("\n".join(page(content)) + "\n")
+        write_json(self.suite.out / REPORT, content)
+        (self.suite.out / PAGE).write_text("\n".join(page(content)) + "\n")
 
     def measured(self, reference: Reference) -> float | None:
         """Our figure beside a published one, unless it is of a CPU."""
         value: Any = self.parts.get(reference.part, {}).get("figures", {})
         for key in reference.keys:
             value = value.get(key) if isinstance(value, dict) else None
-        return None if self.course.on_cpu else value
+        return None if self.suite.on_cpu else value
 
 
 def commit() -> str:
@@ -134,7 +134,7 @@ def page(report: Mapping[str, Any]) -> Iterator[str]:
     yield "# Rookery on GPUs"
     yield ""
     if on_cpu:
-        yield "**A try of the course on a CPU, with tiny models: no figure here is of a GPU.**"
+        yield "**A try of the suite on a CPU, with tiny models: no figure here is of a GPU.**"
         yield ""
     yield f"GPUs: {'; '.join(gpus)}. CPU: {machine['CPU']}."
     yield f"Driver {machine['NVIDIA driver']}, torch {machine['torch']} (CUDA {machine['CUDA of torch']}), "

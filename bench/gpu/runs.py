@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from bench.gpu.course import Figures, GpuSettings
+from bench.gpu.suite import Figures, GpuSettings
 from chess_datasets.store.folders import open_folder
 from chess_datasets.traces.archive import TraceArchive
 from launcher.capacity import CapacitySettings, predict
@@ -88,14 +88,14 @@ class Up:
 
     def services(self) -> dict[str, psutil.Process]:
         """The processes of the services, by name: each writes into a log of its name."""
-        found = {}
+        services = {}
         logs = self.folder.resolve() / "logs"
         for child in psutil.Process(self.child.pid).children():
             with suppress(OSError):  # it has ended
                 log = Path(f"/proc/{child.pid}/fd/2").readlink()
                 if log.parent == logs:
-                    found[log.stem] = child
-        return found
+                    services[log.stem] = child
+        return services
 
 
 def say(text: str) -> None:
@@ -105,16 +105,16 @@ def say(text: str) -> None:
 
 @contextmanager
 def up(
-    course: GpuSettings,
+    suite: GpuSettings,
     folder: Path,
     name: str,
     *flags: str,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Up]:
-    """Starts a run in `folder`, on the devices of the course unless the flags name others. It ends with the
+    """Starts a run in `folder`, on the devices of the suite unless the flags name others. It ends with the
     block, or with this process."""
     argv = [sys.executable, "-m", "launcher", "up", "--no-view", "--runs-dir", str(folder), "--run", name]
-    argv += ["--inference-device", course.serving, "--trainer-device", course.training, *flags]
+    argv += ["--inference-device", suite.serving, "--trainer-device", suite.training, *flags]
     log = folder / f"{name}.log"
     command = Command("rookery up", tuple(argv), log, env=environment)
     with closing(Watchdog(grace_s=STOP_S)) as watchdog:
@@ -129,13 +129,13 @@ def up(
             child.kill()
 
 
-def smoke(course: GpuSettings) -> Figures:
+def smoke(suite: GpuSettings) -> Figures:
     """Each model trains for two steps, which takes every service and each of their ways to another."""
-    folder = course.folder("smoke")
-    for number, model in enumerate((ROOK_SMALL, *course.model)):
+    folder = suite.folder("smoke")
+    for number, model in enumerate((ROOK_SMALL, *suite.model)):
         say(f"{model}:")
         flags = ("--model", model, "--steps", str(SMOKE_STEPS), *SMALL)
-        with up(course, folder, f"smoke-{number}", *flags) as running:
+        with up(suite, folder, f"smoke-{number}", *flags) as running:
             running.wait(lambda: running.rows)
             first_step_s = time.monotonic() - running.began
             rows = running.finish()
@@ -143,16 +143,16 @@ def smoke(course: GpuSettings) -> Figures:
         yield model, {"first_step_s": first_step_s, **{key: mean(rows, key) for key in keys}}
 
 
-def mismatch(course: GpuSettings, *, runner: str) -> Figures:
+def mismatch(suite: GpuSettings, *, runner: str) -> Figures:
     """Waits for the trainer before each batch, so that all groups are of the version that trains on them."""
     part = f"mismatch-{runner.lower()}"
-    if course.on_cpu and runner == "V2":
+    if suite.on_cpu and runner == "V2":
         yield "skipped", "vLLM has Model Runner V2 on GPUs alone"
         return
-    flags = (*preset_flags(course, *SMALL), "--staleness", "0", "--steps", str(MISMATCH_STEPS))
+    flags = (*preset_flags(suite, *SMALL), "--staleness", "0", "--steps", str(MISMATCH_STEPS))
     # On a CPU vLLM takes V1 by itself.
-    environment = {} if course.on_cpu else {V2: "1" if runner == "V2" else "0"}
-    with up(course, course.folder(part), "age-0", *flags, environment=environment) as running:
+    environment = {} if suite.on_cpu else {V2: "1" if runner == "V2" else "0"}
+    with up(suite, suite.folder(part), "age-0", *flags, environment=environment) as running:
         rows = [row for row in running.finish() if row.get("mismatch_age") == 0]
     if not rows:
         raise RookeryError("the trainer compared no group of age 0")
@@ -161,28 +161,28 @@ def mismatch(course: GpuSettings, *, runner: str) -> Figures:
     yield "mismatch_max", max(row["mismatch_max"] for row in rows)
 
 
-def preset(course: GpuSettings) -> Figures:
+def preset(suite: GpuSettings) -> Figures:
     """The preset as it is, for some steps. On a CPU with smaller batches."""
-    flags = (*preset_flags(course), "--steps", str(course.steps))
+    flags = (*preset_flags(suite), "--steps", str(suite.steps))
     memory = Memory()
-    with up(course, course.folder("preset"), "preset", *flags) as running:
+    with up(suite, suite.folder("preset"), "preset", *flags) as running:
         rows = running.finish(tick=lambda: memory.look(running))
-    yield "model", str(course.model_dir)
+    yield "model", str(suite.model_dir)
     yield from run_figures(rows).items()
     yield "memory_gib", memory.peaks_gib
 
 
-def one_gpu(course: GpuSettings) -> Figures:
+def one_gpu(suite: GpuSettings) -> Figures:
     """The preset on one GPU, which lends itself to the trainer for each step."""
-    device = course.serving
-    flags = (*preset_flags(course), "--steps", str(ONE_GPU_STEPS))
+    device = suite.serving
+    flags = (*preset_flags(suite), "--steps", str(ONE_GPU_STEPS))
     if device == "auto":
         device = "0"
     memory = Memory()
     devices = ("--inference-device", device, "--trainer-device", device)
-    with up(course, course.folder("one-gpu"), "one-gpu", *flags, *devices) as running:
+    with up(suite, suite.folder("one-gpu"), "one-gpu", *flags, *devices) as running:
         rows = running.finish(tick=lambda: memory.look(running))
-    if course.on_cpu:
+    if suite.on_cpu:
         yield "turns", "none: vLLM cannot sleep on a CPU"
     else:
         settings = read_settings(running.folder, "inference")
@@ -192,20 +192,20 @@ def one_gpu(course: GpuSettings) -> Figures:
     yield "memory_gib", memory.peaks_gib
 
 
-def kills(course: GpuSettings) -> Figures:
+def kills(suite: GpuSettings) -> Figures:
     """Each process and its children end as by SIGKILL, one after another; the run must go on by itself, and
     its accounts must hold."""
     flags = ("--model", ROOK_SMALL, *SMALL, "--set", "archive.file_age_s=2", "--set", "archive.keep=100000")
-    with up(course, course.folder("kills"), "kills", *flags) as running:
+    with up(suite, suite.folder("kills"), "kills", *flags) as running:
         running.wait(lambda: len(running.rows) >= STEPS_AFTER_KILL)
         for name in KILLED:
             yield f"{name} killed, goes on after s", _kill(running, name)
         endpoints = json.loads((running.folder / ENDPOINTS_FILE).read_text())
         with closing(RunStreams(endpoints["redis_url"], endpoints["run"])) as streams:
-            seen = streams.overview()
-    lost = abs(seen.astray) + abs(seen.archive_astray) + seen.counts.archive.get("missed", 0)
+            overview = streams.overview()
+    lost = abs(overview.astray) + abs(overview.archive_astray) + overview.counts.archive.get("missed", 0)
     doubled = _doubled(running.folder)
-    yield from {"groups": seen.counts.generated, "lost": lost, "doubled": doubled}.items()
+    yield from {"groups": overview.counts.generated, "lost": lost, "doubled": doubled}.items()
     if lost or doubled:
         raise RookeryError(f"{lost} groups lost, {doubled} doubled")
 
@@ -235,19 +235,19 @@ def _doubled(folder: Path) -> int:
     ledger = json.loads((newest / "state.json").read_bytes())["ledger"]
     archived = TraceArchive(open_folder(str(folder / "archive"))).groups(run=folder.name)
     effects = Counter(entry.partition(":")[0] for entry in ledger), Counter(group.id for group in archived)
-    return sum(found.total() - len(found) for found in effects)
+    return sum(counts.total() - len(counts) for counts in effects)
 
 
-def plan(course: GpuSettings) -> Figures:
+def plan(suite: GpuSettings) -> Figures:
     """Takes the points of training from the preset's run and all others from their defaults."""
-    run = course.out / "preset" / "preset"
+    run = suite.out / "preset" / "preset"
     if not (run / METRICS_FILE).is_file():
         raise SetupError(f"no run in {run}: the part `preset` makes it")
     rows, stored = read_metrics(run / METRICS_FILE), json.loads((run / "settings.json").read_text())
     used = {read_settings(run, name)["device"] for name in ("inference", "trainer")}
     settings = CapacitySettings(
         like=str(run),
-        gpus=0 if course.on_cpu else len(used),
+        gpus=0 if suite.on_cpu else len(used),
         tokens=statistics.fmean(row["completion_length"] for row in rows),
         prompt_tokens=statistics.fmean(row["prompt_length"] for row in rows),
         cores=os.cpu_count() or 1,
@@ -261,10 +261,10 @@ def plan(course: GpuSettings) -> Figures:
     yield "predicted_to_measured", float(predicted["seconds a step"]) / measured["step_s"]
 
 
-def preset_flags(course: GpuSettings, *sizes: str) -> tuple[str, ...]:
+def preset_flags(suite: GpuSettings, *sizes: str) -> tuple[str, ...]:
     """The preset, with the model that was asked for. Its sizes are its own, but for tries on a CPU."""
-    model = ("--model", course.preset_model) if course.preset_model else ()
-    return ("--preset", course.preset_name, *model, *(sizes or PRESET_ON_CPU * course.on_cpu))
+    model = ("--model", suite.preset_model) if suite.preset_model else ()
+    return ("--preset", suite.preset_name, *model, *(sizes or PRESET_ON_CPU * suite.on_cpu))
 
 
 def read_settings(run: Path, service: str) -> dict[str, Any]:
@@ -280,17 +280,17 @@ def mean(rows: list[Step], key: str) -> float | None:
 
 def run_figures(rows: list[Step]) -> dict[str, Any]:
     """Speeds, times and quality of a run's steps, without its first ones if it has more."""
-    kept = rows[WARM_UP_STEPS:] or rows
+    steady = rows[WARM_UP_STEPS:] or rows
     keys = "rollout_wait_s train_s commit_s settle_s publish_s legal_rate reward mismatch_mean age_mean mfu"
-    peak = max((row["cuda_peak_mib"] for row in kept if "cuda_peak_mib" in row), default=None)
-    step_s = statistics.median(row["step_s"] for row in kept)
-    completions = statistics.fmean(row["completions"] * row["completion_length"] for row in kept)
+    peak = max((row["cuda_peak_mib"] for row in steady if "cuda_peak_mib" in row), default=None)
+    step_s = statistics.median(row["step_s"] for row in steady)
+    completions = statistics.fmean(row["completions"] * row["completion_length"] for row in steady)
     return {
         "steps": len(rows),
         "step_s": step_s,
         "generated_tokens_per_s": completions / step_s,
-        "trained_tokens_per_s": mean(kept, "tokens_per_s"),
-        **{key: mean(kept, key) for key in keys.split()},
+        "trained_tokens_per_s": mean(steady, "tokens_per_s"),
+        **{key: mean(steady, key) for key in keys.split()},
         "trainer_peak_gib": peak / 1024 if peak else None,
     }
 
@@ -308,17 +308,17 @@ class Memory:
             return
         self._next = time.monotonic() + 2.0
         by_pid, by_card = gpu_memory_gib()
-        found = dict(by_card)
+        used_gib = dict(by_card)
         for name in ("inference", "trainer"):
             with suppress(psutil.Error, KeyError):
                 service = running.services()[name]
                 tree = [service, *service.children(recursive=True)]
                 if by_card:
                     held = [by_pid[process.pid] for process in tree if process.pid in by_pid]
-                    found |= {name: sum(held)} if held else {}  # a container may not see these numbers
+                    used_gib |= {name: sum(held)} if held else {}  # a container may not see these numbers
                 else:
-                    found[name] = sum(process.memory_info().rss for process in tree) / (1 << 30)
-        for name, gib in found.items():
+                    used_gib[name] = sum(process.memory_info().rss for process in tree) / (1 << 30)
+        for name, gib in used_gib.items():
             self.peaks_gib[name] = max(gib, self.peaks_gib.get(name, 0.0))
 
 

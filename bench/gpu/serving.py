@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bench.gpu.course import Figures, GpuSettings
+from bench.gpu.suite import Figures, GpuSettings
 from bench.noise_adapter import write_adapter
 from bench.reload import Load, measure, serving, under_load
 from rookery import devices
@@ -31,28 +31,28 @@ Served: TypeAlias = list[tuple[str, float, dict[str, Any] | None]]
 """Kind and scale of each version, and what the server said of its canary; None if it refused the version."""
 
 
-def reload(course: GpuSettings) -> Figures:
+def reload(suite: GpuSettings) -> Figures:
     """Adapters of random weights, one after another, as `python -m bench.reload`."""
     yield from measure(
-        course.model_dir,
-        course.folder("reload"),
-        versions=course.versions,
-        callers=CALLERS[course.on_cpu],
+        suite.model_dir,
+        suite.folder("reload"),
+        versions=suite.versions,
+        callers=CALLERS[suite.on_cpu],
         group=GROUP,
         max_tokens=MAX_TOKENS,
-        device=course.serving,
+        device=suite.serving,
     ).items()
 
 
-def canary(course: GpuSettings) -> Figures:
+def canary(suite: GpuSettings) -> Figures:
     """Each version says in its canary.json what the trainer expects. Of those "not applied" B is 0, and those
     of "another's" have the weights of another version, as if the server had mixed them up."""
-    folder, model = course.folder("canary"), course.model_dir
+    folder, model = suite.folder("canary"), suite.model_dir
     # The trainer computes in a process that has ended when the server takes its share of the GPU.
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        versions = pool.submit(make_versions, model, folder, course.training).result()
-    with serving(model, folder, device=course.serving) as url:
-        served = asyncio.run(_serve(url, versions, callers=CALLERS[course.on_cpu]))
+        versions = pool.submit(make_versions, model, folder, suite.training).result()
+    with serving(model, folder, device=suite.serving) as url:
+        served = asyncio.run(_serve(url, versions, callers=CALLERS[suite.on_cpu]))
     figures = summary(served)
     yield from figures.items()
     if wrong := "; ".join(mistakes(figures)):
@@ -92,8 +92,8 @@ def make_versions(model: Path, folder: Path, device: str) -> list[tuple[str, flo
     for scale in SCALES * REPEATS:
         others = load_file(commit(KINDS[0], scale, files_of(scale)) / WEIGHTS)
         files = files_of(scale)
-        own = load_file(commit(KINDS[0], scale, files) / WEIGHTS)
-        unapplied = {name: 0 * tensor if "lora_B" in name else tensor for name, tensor in own.items()}
+        weights = load_file(commit(KINDS[0], scale, files) / WEIGHTS)
+        unapplied = {name: 0 * tensor if "lora_B" in name else tensor for name, tensor in weights.items()}
         commit(KINDS[1], scale, {**files, WEIGHTS: save(unapplied)})
         commit(KINDS[2], scale, {**files, WEIGHTS: save(others)})
     return made
@@ -105,26 +105,26 @@ async def _serve(url: str, versions: list[tuple[str, float, Adapter]], *, caller
         await client.reload(versions[0][2])
         async with under_load(Load(client, callers, GROUP, MAX_TOKENS, "policy")):
             for kind, scale, adapter in versions[1:]:
-                told, said = None, "served"
+                comparison, outcome = None, "served"
                 try:
-                    told = (await client.reload(adapter))["canary"]
+                    comparison = (await client.reload(adapter))["canary"]
                 except InvalidInput as error:
-                    said = f"refused: {error}"
-                print(f"{adapter.version.name}, {kind}, scale {scale}: {said}", flush=True)
-                served.append((kind, scale, told))
+                    outcome = f"refused: {error}"
+                print(f"{adapter.version.name}, {kind}, scale {scale}: {outcome}", flush=True)
+                served.append((kind, scale, comparison))
     return served
 
 
 def summary(served: Served) -> dict[str, dict[str, Any]]:
     """Counts by kind and scale, and the extremes of what was compared."""
     figures: dict[str, dict[str, Any]] = {}
-    told: defaultdict[float, list[dict[str, Any]]] = defaultdict(list)
+    compared: defaultdict[float, list[dict[str, Any]]] = defaultdict(list)
     for kind, scale, canary in served:
         counts = figures.setdefault(f"{kind}, {scale}", {"served": 0, "refused": 0})
         counts["refused" if canary is None else "served"] += 1
         if canary and kind == KINDS[0]:
-            told[scale].append(canary)
-    for scale, canaries in told.items():
+            compared[scale].append(canary)
+    for scale, canaries in compared.items():
         figures[f"{KINDS[0]}, {scale}"] |= {
             "noise, at most": max(canary["noise"] for canary in canaries),
             "shift, at least": min(canary["shift"] for canary in canaries),

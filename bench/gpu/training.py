@@ -5,17 +5,17 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from bench.gpu.course import Figures, GpuSettings
+from bench.gpu.suite import Figures, GpuSettings
 from bench.loop.peer import peer_environment
 from bench.train.__main__ import BenchSettings, measure, pieces
 from bench.train.scale import measure_scale, on_gpu
 from rookery import devices
 
 
-def train(course: GpuSettings) -> Figures:
+def train(suite: GpuSettings) -> Figures:
     """The same steps by ours and by TRL's trainer, once each."""
-    devices.restrict(course.training)
-    peers, folder = peer_environment(), course.folder("train")
+    devices.restrict(suite.training)
+    peers, folder = peer_environment(), suite.folder("train")
     settings = BenchSettings(rounds=1)
     logging.basicConfig(level=logging.WARNING)
     for kind, work in pieces(folder / "model", settings, gpu=on_gpu()):
@@ -33,9 +33,9 @@ def train(course: GpuSettings) -> Figures:
         )
 
 
-def scale(course: GpuSettings) -> Figures:
+def scale(suite: GpuSettings) -> Figures:
     """Random weights, single sequences."""
-    devices.restrict(course.training)
-    for case, reached in measure_scale(course.folder("scale"), threads=1):
+    devices.restrict(suite.training)
+    for case, reached in measure_scale(suite.folder("scale"), threads=1):
         recomputed = "recomputed" if case.checkpointing else "kept"
         yield f"{case.shape}, {case.length} tokens, activations {recomputed}", asdict(reached)

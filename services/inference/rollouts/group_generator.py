@@ -63,26 +63,12 @@ class GroupGenerator:
                 episode.reset(position, style=style, seed=seed + slot, judge=self._judge)
                 for slot, episode in enumerate(episodes)
             ]
-        prompt, sampling = prompts[0], self._sampling(position)
         began = time.monotonic()
         if stored:
             group, going = await _played(stored, episodes)
             new = await self._turns(group, going)
         else:
-            adapter, generation = await self._generate(prompt, sampling, seed=seed, count=settings.group_size)
-            group = TraceGroup(
-                id=group_id,
-                run=settings.run,
-                position=position,
-                prompt=prompt,
-                prompt_token_ids=generation.prompt_token_ids,
-                policy=adapter.version,
-                base_model=adapter.base_model,
-                sampling=sampling,
-                traces=tuple(Trace(f"{group_id}-{slot}", ()) for slot in range(settings.group_size)),
-                created_at=time.time(),
-            )
-            new = {slot: Turn(completion, None) for slot, completion in enumerate(generation.completions)}
+            group, new = await self._first_turns(group_id, position, prompts[0], seed=seed)
         generation_s, reward_s = time.monotonic() - began, 0.0
         rounds = len(stored)
         while new:
@@ -107,6 +93,26 @@ class GroupGenerator:
         ROLLOUT_GENERATION_S.observe(generation_s)
         ROLLOUT_REWARD_S.observe(reward_s)
         return replace(group, created_at=time.time(), generation_s=generation_s, reward_s=reward_s)
+
+    async def _first_turns(
+        self, group_id: str, position: Position, prompt: Prompt, *, seed: int
+    ) -> tuple[TraceGroup, dict[int, Turn]]:
+        """A group without turns, and the first turn of each of its episodes, by slot."""
+        settings, sampling = self.settings, self._sampling(position)
+        adapter, generation = await self._generate(prompt, sampling, seed=seed, count=settings.group_size)
+        group = TraceGroup(
+            id=group_id,
+            run=settings.run,
+            position=position,
+            prompt=prompt,
+            prompt_token_ids=generation.prompt_token_ids,
+            policy=adapter.version,
+            base_model=adapter.base_model,
+            sampling=sampling,
+            traces=tuple(Trace(f"{group_id}-{slot}", ()) for slot in range(settings.group_size)),
+            created_at=time.time(),
+        )
+        return group, {slot: Turn(completion, None) for slot, completion in enumerate(generation.completions)}
 
     def _sampling(self, position: Position) -> Sampling:
         sampling = self.settings.sampling

@@ -1,4 +1,4 @@
-"""The course for GPUs: what it runs, what it makes of canaries and steps, and its report."""
+"""The GPU suite: what it runs, what it makes of canaries and steps, and its report."""
 
 import json
 import stat
@@ -7,35 +7,35 @@ from typing import Any
 
 import pytest
 
-from bench.gpu.course import PARTS, GpuSettings
 from bench.gpu.report import PAGE, REPORT, Report
 from bench.gpu.runs import gpu_memory_gib, run_figures
 from bench.gpu.serving import KINDS, SCALES, Served, mistakes, summary
+from bench.gpu.suite import PARTS, GpuSettings
 from rookery.errors import SetupError
 from tests import gpus
 
 RIGHT, UNAPPLIED, ANOTHERS = KINDS
 
 
-def course(folder: Path, **settings: Any) -> GpuSettings:
+def suite(folder: Path, **settings: Any) -> GpuSettings:
     return GpuSettings(**{"device": "cpu", "out": folder, **settings})
 
 
 def test_parts_are_chosen_by_name_and_run_in_order(tmp_path: Path) -> None:
-    assert course(tmp_path).selected() == list(PARTS)
-    assert course(tmp_path, parts="plan,smoke").selected() == ["smoke", "plan"]
+    assert suite(tmp_path).selected() == list(PARTS)
+    assert suite(tmp_path, parts="plan,smoke").selected() == ["smoke", "plan"]
     with pytest.raises(SetupError, match=r"there is no part 'smok'.*smoke, reload"):
         GpuSettings.parse(["--parts", "smok"], prog="gpu")
-    assert (course(tmp_path, device="1,0").serving, course(tmp_path, device="1,0").training) == ("1", "0")
-    assert course(tmp_path).preset_name == "tiny-cpu"
-    assert course(tmp_path, device="auto").preset_name == "qwen3-0.6b"
+    assert (suite(tmp_path, device="1,0").serving, suite(tmp_path, device="1,0").training) == ("1", "0")
+    assert suite(tmp_path).preset_name == "tiny-cpu"
+    assert suite(tmp_path, device="auto").preset_name == "qwen3-0.6b"
 
 
 def test_a_report_goes_on_and_shows_what_failed(tmp_path: Path) -> None:
-    report = Report.open(course(tmp_path))
+    report = Report.open(suite(tmp_path))
     report.add("reload", seconds=3.0, figures={"first_token_s": {"p50": 0.12}})
     report.add("smoke", seconds=2.0, figures={"a | b": 1}, error="no engine\nmore", log="the end")
-    again = Report.open(course(tmp_path, parts="kills", limit_s=9.0))
+    again = Report.open(suite(tmp_path, parts="kills", limit_s=9.0))
     assert list(again.parts) == ["smoke", "reload"]
     written = json.loads((tmp_path / REPORT).read_text())
     assert written["parts"]["reload"]["status"] == "passed"
@@ -55,15 +55,15 @@ def test_a_report_is_of_one_machine_and_of_the_same_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpus.install(monkeypatch, tmp_path / "smi", ["8.0"])
-    report = Report.open(course(tmp_path, device="auto"))
+    report = Report.open(suite(tmp_path, device="auto"))
     report.add("reload", seconds=3.0, figures={"first_token_s": {"p50": 0.12}})
     assert report.measured(reference("reload")) == 0.12
     assert report.measured(reference("scale")) is None, "it has not run"
-    with pytest.raises(SetupError, match=r"steps=20, and this course has steps=5"):
-        Report.open(course(tmp_path, device="auto", steps=5))
+    with pytest.raises(SetupError, match=r"steps=20, and this suite has steps=5"):
+        Report.open(suite(tmp_path, device="auto", steps=5))
     gpus.install(monkeypatch, tmp_path / "smi", ["8.0", "8.0"])
     with pytest.raises(SetupError, match=r"report of gpus="):
-        Report.open(course(tmp_path, device="auto"))
+        Report.open(suite(tmp_path, device="auto"))
 
 
 def reference(part: str) -> Any:

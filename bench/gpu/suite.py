@@ -1,4 +1,4 @@
-"""The settings of the course, and what its parts make of them."""
+"""The settings of the suite, and what its parts make of them."""
 
 import shutil
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ PARTS = {
     "kills": "each process of a run killed once: the time until it goes on, groups lost or doubled",
     "plan": "what `rookery plan --like` says of the preset's run, beside the run",
 }
-"""What each part checks or measures, in the order of the course."""
+"""What each part checks or measures, in the order of the suite."""
 
 Figures: TypeAlias = Iterator[tuple[str, Any]]
 """A part: it yields a figure, or a dictionary of some, as soon as it has it. Whatever it raises fails it."""
@@ -48,7 +48,7 @@ class GpuSettings(Settings, env_prefix="BENCH_GPU_"):
 
     device: Devices = "auto"
     """The GPU, or two: the first serves, the last trains. auto: as `rookery up` chooses. cpu: the whole
-    course with tiny models, which tries it out and measures no GPU."""
+    suite with tiny models, which tries it out and measures no GPU."""
     parts: PartNames = ""
     """Parts to run, separated by commas. Default: all."""
     again: PartNames = ""
@@ -67,11 +67,11 @@ class GpuSettings(Settings, env_prefix="BENCH_GPU_"):
     limit_s: PositiveFloat = 600.0
     """Seconds after which a part is stopped, and has failed."""
     out: Path = Path("runs/gpu")
-    """Folder of the report, logs and runs. A course that is there goes on."""
+    """Folder of the report, logs and runs. A suite that is there goes on."""
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the course is only tried out."""
+        """Whether the suite is only tried out."""
         return self.device.split(",")[0] == "cpu"
 
     @property
@@ -102,7 +102,7 @@ class GpuSettings(Settings, env_prefix="BENCH_GPU_"):
         return folder
 
     def selected(self) -> list[str]:
-        """The parts to run, in the order of the course."""
+        """The parts to run, in the order of the suite."""
         return [part for part in PARTS if not self.parts or part in self.parts.split(",")]
 
     def identity(self) -> dict[str, Any]:
