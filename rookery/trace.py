@@ -272,7 +272,7 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One completion of an episode, and what came of it. `prompt` and `policy` are None if they are those of
-    the group, as in every first turn."""
+    the group, as in most first turns."""
 
     completion: Completion
     verdict: Verdict | None
@@ -288,6 +288,8 @@ class Turn:
     """What the environment said after it."""
     rewards: Mapping[str, float] = field(default_factory=dict)
     """What the environment paid for it besides the verdict, by name."""
+    role: str = ""
+    """Whose turn it was, if turns of an episode may be those of different players: white or black."""
 
     @property
     def reward(self) -> float:

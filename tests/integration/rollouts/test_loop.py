@@ -6,6 +6,7 @@ import pytest
 
 from rookery import waits
 from rookery.errors import RookeryError, SetupError
+from rookery.metrics import ROLLOUT_EPISODES
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.rollouts import loop as loop_module
@@ -432,3 +433,31 @@ async def test_the_turns_of_an_episode_go_on_from_each_other(house: House, rewri
         assert len(messages) == (3 if rewrites else 1)
         assert second.prompt_token_ids == ((1, 2, 9) if rewrites else (3, 4))
     assert len({turn.completion.seed for turn in group.turns}) == 3 * GROUP_SIZE
+
+
+async def test_an_episode_ends_when_the_next_prompt_does_not_fit(house: House) -> None:
+    """What it has made so far is kept, and a call as its last turn is judged as an answer that was cut."""
+    inference, cut = house.inference[0], ROLLOUT_EPISODES.labels("context_limit")
+    inference.texts, inference.context = ("<tool>board</tool>",), 2 + 2 * 5 + 64
+    before = cut._value.get()
+    entry = replace(numbered_position(0), episode="tools,turns=9")
+    house.streams.positions.add([entry], cursor=0)
+    await house.makes(1)
+    (group,) = groups(house.streams)
+    assert cut._value.get() - before == GROUP_SIZE
+    for trace in group.traces:
+        *calls, last = trace.turns
+        assert [turn.completion.finish_reason for turn in calls] == ["stop"] * 2
+        assert all(turn.verdict is None for turn in calls)
+        assert last.completion.truncated
+        assert trace.verdict.reward == -0.25
+        assert last.observation.endswith(": context limit")
+    assert house.reward.truncated == {True}
+    assert house.streams.counts().dead == {}
+
+
+async def test_a_first_prompt_that_does_not_fit_is_refused_with_the_sizes(house: House) -> None:
+    house.inference[0].context = 50
+    house.streams.positions.add([replace(numbered_position(0), episode="tools")], cursor=0)
+    await house.gives_up_one()
+    assert "maximum context length is 50 tokens" in dead(house.streams)[0]["reason"]

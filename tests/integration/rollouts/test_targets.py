@@ -164,8 +164,9 @@ async def test_whole_games_are_played_judged_and_trained_on_as_one_row_each(
         assert len(rows) == SIZE
         lines = [bytes(tokens).decode().splitlines() for tokens in map(_tokens, rows)]
         assert {len(moves) - 1 for moves in lines} <= {7, 8}
-    first, _ = streams.positions.turns(entries[0].id)
-    assert [len(stored.traces) for stored in first] == [SIZE] * 3, "the last turns come with the group"
+    first, *further = streams.positions.turns(entries[0].id)
+    assert len(first[0].traces) == SIZE
+    assert [len(turn.traces) for turn, _ in further] == [1] * 2 * SIZE, "the last turns come with the group"
     how["settings"] = settings.model_copy(update={"style": "mover-squares"})  # what was begun keeps its own
     again = await _generated(streams, entries, app, **how)
     assert [group.traces for group in again] == [group.traces for group in groups], "from the stored turns"
