@@ -281,7 +281,7 @@ class Turn:
     prompt_token_ids: tuple[int, ...] = ()
     """The tokens of `prompt`; empty if it is the group's."""
     continues: bool = False
-    """The tokens of its prompt are those of the turn before it and more: `prompt_token_ids` are these alone,
+    """The tokens of its prompt begin with all those of the turn before it: `prompt_token_ids` are the others,
     and `prompt` has the messages after that turn's answer, or the whole text if it is one message."""
     policy: PolicyVersion | None = None
     observation: str = ""

@@ -275,7 +275,7 @@ class GroupGenerator:
         if adapter.base_model != group.base_model:
             raise PeerFault(f"group {group.id}: begun with {group.base_model}, now {adapter.base_model}")
         tokens, past = generation.prompt_token_ids, _tokens_of(group, trace)
-        continues = bool(past) and tokens[: len(past)] == past and len(tokens) > len(past)
+        continues = bool(past) and tokens[: len(past)] == past
         if past:
             ROLLOUT_TURNS.labels("continued" if continues else "own").inc()
         if continues:

@@ -36,6 +36,7 @@ class Inference:
     """Prompts do not begin with the tokens of the turns before."""
     context: int = 1 << 20
     """Most tokens of a prompt and its answer."""
+    leased: list[int] = field(default_factory=list)
     requests: list[dict] = field(default_factory=list)
     working: int = 0
     most_working: int = 0
@@ -58,6 +59,13 @@ class Inference:
                 "path": path,
                 "base_model": "tiny",
             }
+
+        @app.post("/lease")
+        async def lease(request: Request) -> dict:
+            body = await request.json()
+            self.leased.append(body["version"])
+            name = policy_name(body["version"])
+            return {"version": body["version"], "sha256": hashlib.sha256(name.encode()).hexdigest()}
 
         @app.post("/v1/chat/completions")
         async def complete(request: Request) -> Response:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.advantages import in_order_of_turns, leave_one_out, returns_to_go
+from rookery.codec import decode_group, encode_group
 from rookery.config.trainer import TrainerSettings
 from rookery.metrics import TRAINER_STALE_TURNS
 from rookery.trace import Completion, Outcome, Trace, TraceGroup, Turn, Verdict
@@ -37,13 +38,19 @@ def test_turns_that_go_on_from_each_other_share_a_row() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("masked", [None, 0, 1], ids=str)
+@pytest.mark.parametrize("masked", [None, "empty", 0, 1], ids=str)
 def test_turns_have_the_losses_and_gradients_of_each_alone(
-    small_model: Path, tmp_path: Path, masked: int | None
+    small_model: Path, tmp_path: Path, masked: int | str | None
 ) -> None:
-    """Also if a turn before them carries no loss."""
+    """Also if a turn before them carries no loss, or if nothing is between them."""
     group = make_episodes(3)
-    if masked is not None:
+    if masked == "empty":
+        turns = tuple(
+            replace(turn, prompt_token_ids=()) if turn.continues else turn for turn in group.traces[0].turns
+        )
+        group = replace(group, traces=(replace(group.traces[0], turns=turns), group.traces[1]))
+        decode_group(encode_group(group))
+    elif isinstance(masked, int):
         turns = list(group.traces[0].turns)
         turns[masked] = replace(
             turns[masked], completion=replace(turns[masked].completion, finish_reason="length")
