@@ -12,8 +12,10 @@ from rookery.streams import Entry
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Delays of a position after faults."""
 
-WINDOW = 8
-"""Steps without a wait of the trainer after which fewer groups are started ahead."""
+WINDOW = 12
+"""Versions for all of which no group was missing, after which fewer groups are started ahead."""
+FIRST_WINDOW = 3
+"""The same at the start of a run, until a group is missing for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +36,19 @@ class Lead:
     """How many groups may be made ahead: beyond those of the batch that trains on the served version.
 
     The trainer needs a batch when it publishes a version. Groups that are complete earlier get older, by one
-    version for each batch that is trained on before them. So `groups` starts at one batch, which is made
-    while the trainer works on the one before. If groups were missing when a version was published, and this
-    is not the first time in `WINDOW` versions, as many are added. After `WINDOW` versions, it falls by the
-    second smallest number of groups that were left over in one of them. Without `just_in_time`, `groups` is
-    always `staleness * batch_groups`.
+    version for each batch that is trained on before them. While they are complete in time, `groups` falls to
+    what is needed: after `WINDOW` versions by the smallest number of groups that were left over in one of
+    them, at the least to one batch, which is made while the trainer works on the one before. Whenever
+    groups are missing, as many are added, and at least a batch. So where inference is the slower side,
+    `groups` is what it is without `just_in_time`: `staleness * batch_groups`, with which every run begins.
     """
 
     def __init__(self, batch_groups: int, staleness: int, *, just_in_time: bool) -> None:
         self.batch_groups = batch_groups
         self._most = staleness * batch_groups
         self._least = min(batch_groups, self._most) if just_in_time else self._most
-        self.groups = self._least
+        self.groups = self._most
+        self._window = FIRST_WINDOW
         self._left_over: list[int] = []
         self._version: int | None = None
         self._dropped = 0
@@ -63,10 +66,15 @@ class Lead:
         self._version, self._dropped = version, dropped
         if first:  # nothing could be ready for the first version of a run
             return
-        self._left_over = sorted([*self._left_over, waiting - needed])
-        versions = len(self._left_over)
-        if versions == WINDOW or (versions > 1 and self._left_over[1] < 0):
-            self.groups = min(max(self.groups - self._left_over[1], self._least), self._most)
+        left_over = waiting - needed
+        if left_over < 0:
+            self.groups = min(self.groups + max(-left_over, self.batch_groups), self._most)
+            self._window = WINDOW
+            self._left_over.clear()
+            return
+        self._left_over.append(left_over)
+        if len(self._left_over) >= self._window:
+            self.groups = max(self.groups - min(self._left_over), self._least)
             self._left_over.clear()
 
 

@@ -132,8 +132,10 @@ def test_stragglers_keep_the_trainer_waiting_only_until_the_lead_covers_them() -
 
 
 def test_rollouts_that_are_slower_than_the_trainer_start_all_that_may_start() -> None:
-    run = Run.simulate(lambda _: 10 * STEP, steps=30)
-    assert run.lead.groups == 2 * BATCH
+    early = Run.simulate(lambda _: 10 * STEP, steps=30, just_in_time=False)
+    timely = Run.simulate(lambda _: 10 * STEP, steps=30)
+    assert timely.waits == early.waits
+    assert timely.lead.groups == 2 * BATCH
 
 
 def test_an_outage_is_forgotten() -> None:
@@ -156,11 +158,17 @@ def test_a_trainer_that_drops_groups_gets_as_many_more() -> None:
     assert lead.groups == BATCH + 3
 
 
-def test_one_late_batch_changes_nothing() -> None:
-    lead = Lead(BATCH, staleness=2, just_in_time=True)
-    for version in range(2 * WINDOW):
-        lead.observe(version=version, waiting=0 if version % WINDOW == 5 else BATCH, dropped=0)
-        assert lead.groups == BATCH
+def test_a_late_batch_adds_a_batch_for_a_window() -> None:
+    lead = Lead(BATCH, staleness=3, just_in_time=True)
+    for version in range(10):
+        lead.observe(version=version, waiting=lead.groups, dropped=0)
+    assert lead.groups == BATCH
+    lead.observe(version=10, waiting=BATCH - 1, dropped=0)
+    for version in range(11, 10 + WINDOW):
+        lead.observe(version=version, waiting=lead.groups, dropped=0)
+        assert lead.groups == 2 * BATCH
+    lead.observe(version=10 + WINDOW, waiting=lead.groups, dropped=0)
+    assert lead.groups == BATCH
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 3])
