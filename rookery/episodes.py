@@ -157,9 +157,6 @@ class _Game(Environment):
     """Share of the opponent's moves that are random instead."""
     colours: Literal["mover", "both"] = "mover"
     """Play the side to move, or in every second game of a group the other one."""
-    start: str = "position"
-    """Where games begin: at the `position` of the feed, or at openings, the built-in ones of the `book`, or
-    those of a file."""
     plies: PositiveInt = 80
     """Moves of both sides, after which the game is a draw."""
     history: Literal["afresh", "growing"] = "afresh"

@@ -11,6 +11,8 @@ from typing import ClassVar, Literal, cast
 
 from pydantic import ConfigDict, StrictBool
 
+from rookery.advantages import TurnReward
+
 TRACE_VERSION = 2
 """Incremented with every incompatible change of `TraceGroup`. Readers refuse later versions. In version 1, a
 trace was a completion and a verdict: it is read as one turn."""
@@ -370,9 +372,17 @@ class TraceGroup:
         return tuple(trace.reward for trace in self.traces)
 
     @property
-    def turn_rewards(self) -> list[list[float]]:
-        """The rewards of the turns, by trace."""
-        return [[turn.reward for turn in trace.turns] for trace in self.traces]
+    def turn_rewards(self) -> list[list[TurnReward]]:
+        """What the turns are paid, by trace."""
+        return [
+            [
+                TurnReward(
+                    turn.verdict.reward if turn.verdict else 0.0, sum(turn.rewards.values()), turn.role
+                )
+                for turn in trace.turns
+            ]
+            for trace in self.traces
+        ]
 
     @property
     def reward_versions(self) -> tuple[str, ...]:
