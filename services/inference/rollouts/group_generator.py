@@ -38,6 +38,7 @@ from rookery.prompt import STATE_TASK, target_of, task_of
 from rookery.streams import Entry, Positions
 from rookery.trace import Adapter, Position, Prompt, Sampling, Trace, TraceGroup, Turn, Verdict
 from rookery.waits import waiting
+from services.inference.rollouts.admission import Playing
 from services.inference.rollouts.opponents import GroupOpponents, Players
 from services.inference.rollouts.peers import Peers
 
@@ -67,6 +68,12 @@ class GroupGenerator:
     def __init__(self, settings: RolloutsSettings, peers: Peers) -> None:
         self.settings, self.peers = settings, peers
         self._players = Players(peers)
+        self._loads: dict[str, dict[int, float]] = {}  # of groups that play on, by episode
+
+    @property
+    def playing(self) -> Playing:
+        """The groups whose episodes go on after their first turns."""
+        return Playing(len(self._loads), sum(sum(loads.values()) for loads in self._loads.values()))
 
     async def close(self) -> None:
         await self._players.close()
@@ -144,6 +151,8 @@ class GroupGenerator:
             (trace,) = turns.traces
             known.setdefault(trace.id, []).append((trace.turns[0], name))
         clocks = [_Times() for _ in episodes]
+        if any(step.prompt for step in steps.values()):
+            self._loads[group.id] = {}
         try:
             async with asyncio.TaskGroup() as tasks:
                 playing = [
@@ -162,6 +171,8 @@ class GroupGenerator:
                 ]
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
+        finally:
+            self._loads.pop(group.id, None)
         longest = max(clocks, key=lambda clock: clock.generation_s + clock.reward_s)
         times.generation_s += longest.generation_s
         times.reward_s += longest.reward_s
@@ -183,12 +194,15 @@ class GroupGenerator:
         for turn, last in known:  # noqa: B007 - the last one names what the next turn builds on
             step = (await _steps(group.position, episodes, {slot: turn}))[slot]
             trace = replace(trace, turns=(*trace.turns, turn))
+        loads = self._loads.get(group.id, {})
         while step.prompt:
             began = time.monotonic()
+            loads[slot] = _load(group, trace)
             try:
                 turn = await self._turn(group, trace, step.prompt)
             except ContextExceeded as error:
                 logger.info("episode %s ends after %d turns: %s", trace.id, len(trace.turns), error)
+                loads.pop(slot)
                 return await self._cut(group, trace, episodes[slot])
             times.generation_s += time.monotonic() - began
             taken, steps = await self._taken(group, episodes, {slot: turn}, times)
@@ -196,6 +210,7 @@ class GroupGenerator:
             trace = replace(trace, turns=(*trace.turns, taken[slot]))
             if step.prompt:
                 last = await store.turn(group, trace, slot, after=last)
+        loads.pop(slot, None)
         if group.position.episode:
             ROLLOUT_EPISODES.labels("finished").inc()
         return _paid(trace, step)
@@ -434,6 +449,18 @@ def _tokens_of(group: TraceGroup, trace: Trace) -> tuple[int, ...]:
         prompt = group.prompt_tokens_of(turn)
         tokens = (tokens + prompt if turn.continues else prompt) + turn.completion.token_ids
     return tokens
+
+
+def _load(group: TraceGroup, trace: Trace) -> float:
+    """What the next turn of an episode occupies of a server, as a share of the first turns of its group: by
+    the tokens of its prompt, about, and of its answer."""
+    limit = group.sampling.max_tokens
+    prompt = (
+        len(_tokens_of(group, trace))
+        if trace.turns[-1].continues
+        else len(group.prompt_tokens_of(trace.turns[-1]))
+    )
+    return (prompt + limit) / (len(group.prompt_token_ids) + limit) / len(group.traces)
 
 
 def _messages_before(group: TraceGroup, trace: Trace) -> int:

@@ -30,6 +30,8 @@ class Inference:
     refuses: bool = False
     wants_token: bool = False
     delay_s: float = 0.0
+    later_delay_s: float = 0.0
+    """Of further turns, besides."""
     texts: tuple[str, ...] = ("\\boxed{e2e4}",)
     """What it writes first, after one answer in the prompt, and so on; the last one from then on."""
     rewrites: bool = False
@@ -74,7 +76,8 @@ class Inference:
             self.working += 1
             self.most_working = max(self.most_working, self.working)
             try:
-                await asyncio.sleep(self.delay_s)
+                later = any(message["role"] == "assistant" for message in body["messages"])
+                await asyncio.sleep(self.delay_s + later * self.later_delay_s)
             finally:
                 self.working -= 1
             return self.answer(body)

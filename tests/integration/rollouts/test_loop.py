@@ -10,6 +10,7 @@ from rookery.metrics import ROLLOUT_EPISODES
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.rollouts import loop as loop_module
+from services.inference.rollouts.admission import Playing
 from services.inference.rollouts.group_generator import seed_of
 from tests.builders import feed, numbered_position
 from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, groups, settle
@@ -461,3 +462,24 @@ async def test_a_first_prompt_that_does_not_fit_is_refused_with_the_sizes(house:
     house.streams.positions.add([replace(numbered_position(0), episode="tools")], cursor=0)
     await house.gives_up_one()
     assert "maximum context length is 50 tokens" in dead(house.streams)[0]["reason"]
+
+
+async def test_short_answers_are_made_while_long_games_go_on(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also within a bound that the games fill; and no more games than a batch of them begin."""
+    monkeypatch.setattr(loop_module, "DRAIN_S", 0.1)
+    inference = house.inference[0]
+    inference.texts, inference.later_delay_s = ("<tool>board</tool>",), 60.0
+    long = [replace(numbered_position(n), episode="tools") for n in range(BATCH_GROUPS)]
+    house.streams.positions.add(long, cursor=0)
+    async with house.running() as loop:
+        await eventually(lambda: loop._generator.playing.groups == BATCH_GROUPS)
+        assert loop._generator.playing.load == pytest.approx(BATCH_GROUPS * (2 + 3 + 64) / (2 + 64), rel=0.1)
+        await asyncio.to_thread(feed, house.streams, BATCH_GROUPS)
+        await house.generated(BATCH_GROUPS)
+        assert loop._generator.playing.groups == BATCH_GROUPS
+        await asyncio.to_thread(feed, house.streams, 1)
+        await asyncio.sleep(0.5)
+        assert house.streams.counts().generated == BATCH_GROUPS, "the bound holds"
+    assert loop._generator.playing == Playing()
