@@ -3,6 +3,7 @@
 Also the table of the positions that this process holds. Only arithmetic: `loop` starts the work.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -79,32 +80,55 @@ class Lead:
 
 
 @dataclass(frozen=True, slots=True)
+class Playing:
+    """The groups of this process whose episodes go on after their first turns, and what they occupy of the
+    inference servers: their tokens and answers to come, in groups of first turns."""
+
+    groups: int = 0
+    load: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Admission:
     """At version v, at most (v + 1) * batch_groups groups and the lead exist or are being made.
 
     The lead is at most staleness * batch_groups, so a group started now is trained at version v + staleness
     at the latest. Source of this bound: `areal/infra/staleness_manager.py` of AReaL.
+
+    Short answers do not wait for long games: up to `batch_groups` groups that play on do not count here, so a
+    group may be trained one version later. And of `max_inflight`, they take what they still occupy.
     """
 
     lead: Lead
     max_inflight: int
 
-    def to_start(self, counts: RunCounts, *, version: int, running: int) -> int:
-        """How many of the positions that this process holds may start.
+    def to_start(self, counts: RunCounts, *, version: int, running: int, playing: Playing = Playing()) -> int:
+        """How many of the positions that this process holds may start. `running` are in work, `playing` those
+        of them that play on.
 
         >>> counts = RunCounts(accepted=90, untrained=90, pending=10)
         >>> lead = Lead(batch_groups=32, staleness=2, just_in_time=False)
         >>> Admission(lead, max_inflight=64).to_start(counts, version=0, running=4)
         2
         """
-        ahead = self._accepted(counts, version) + running
-        return max(0, min(self.max_inflight - running, self._bound(version) - ahead))
+        ahead = self._accepted(counts, version) + running - self._uncounted(playing)
+        return max(0, min(self._room(running, playing), self._bound(version) - ahead))
 
-    def to_read(self, counts: RunCounts, *, version: int, held: int) -> int:
+    def to_read(self, counts: RunCounts, *, version: int, held: int, playing: Playing = Playing()) -> int:
         """How many more positions may be read from the stream, if this process holds `held` already. The
         pending positions of all replicas count as running."""
-        ahead = self._accepted(counts, version) + max(counts.pending, held)
-        return max(0, min(self.max_inflight - held, self._bound(version) - ahead))
+        ahead = self._accepted(counts, version) + max(counts.pending, held) - self._uncounted(playing)
+        return max(0, min(self._room(held, playing), self._bound(version) - ahead))
+
+    def is_full(self, running: int, playing: Playing) -> bool:
+        """Whether nothing more may be in work."""
+        return self._room(running, playing) <= 0
+
+    def _room(self, held: int, playing: Playing) -> int:
+        return self.max_inflight - (held - playing.groups) - math.ceil(playing.load)
+
+    def _uncounted(self, playing: Playing) -> int:
+        return min(playing.groups, self.lead.batch_groups)
 
     def _bound(self, version: int) -> int:
         return (version + 1) * self.lead.batch_groups + self.lead.groups

@@ -117,16 +117,17 @@ class Loop:
         if version is None or self._peers.unavailable_reason():
             peer = "inference" if version is None else "reward"
             return await self._pause(PEERS_WAIT_S, self._begin_wait("readiness", peer))
-        if self._in_flight.running >= self._admission.max_inflight:
+        if self._admission.is_full(self._in_flight.running, self._generator.playing):
             return await self._pause(None)
         counts = await asyncio.to_thread(self._run_counts)
-        running = self._in_flight.running
-        room = self._admission.to_start(counts, version=version, running=running)
+        running, playing = self._in_flight.running, self._generator.playing
+        room = self._admission.to_start(counts, version=version, running=running, playing=playing)
         self._start(self._in_flight.start(now=time.monotonic(), limit=room))
-        wanted = self._admission.to_read(counts, version=version, held=len(self._in_flight))
+        held = len(self._in_flight)
+        wanted = self._admission.to_read(counts, version=version, held=held, playing=playing)
         if wanted:
             return await self._read_new(wanted)
-        full = self._in_flight.running >= self._admission.max_inflight
+        full = self._admission.is_full(self._in_flight.running, playing)
         if full or counts.ended:
             return await self._pause(None)
         return await self._pause(BACKPRESSURE_S, self._begin_wait("a new version", "the trainer"))

@@ -1,3 +1,4 @@
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.inference.rollouts.admission import WINDOW, Admission, Lead, RunCounts
+from services.inference.rollouts.admission import WINDOW, Admission, Lead, Playing, RunCounts
 
 small = st.integers(0, 200)
 
@@ -45,6 +46,24 @@ def test_held_positions_may_start_although_they_are_pending() -> None:
     counts = RunCounts(accepted=0, untrained=0, pending=4)
     assert admission.to_read(counts, version=0, held=4) == 0
     assert admission.to_start(counts, version=0, running=0) == 4
+
+
+def test_short_answers_do_not_wait_for_a_batch_of_long_games() -> None:
+    admission = filling(0, max_inflight=8)
+    counts = RunCounts(accepted=0, untrained=0, pending=4)
+    assert admission.to_start(counts, version=0, running=4, playing=Playing(4, 4.0)) == 4
+    assert admission.to_read(counts, version=0, held=4, playing=Playing(4, 4.0)) == 4
+    more = RunCounts(accepted=0, untrained=0, pending=8)
+    assert admission.to_read(more, version=0, held=8, playing=Playing(8, 1.5)) == 0, "a batch, no more"
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.floats(0, 40))
+def test_of_what_is_in_flight_games_take_what_they_occupy(first: int, groups: int, load: float) -> None:
+    """A group with one episode left leaves room for others; one whose conversation has grown takes more."""
+    admission, playing = filling(99, max_inflight=16), Playing(groups, load)
+    room = admission.to_start(RunCounts(0, 0, 0), version=9, running=first + groups, playing=playing)
+    assert room == max(0, 16 - first - math.ceil(load))
+    assert admission.is_full(first + groups, playing) == (room == 0)
 
 
 def test_lost_counts_admit_no_burst() -> None:
