@@ -12,12 +12,12 @@ from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 from rich.console import Console
 
 from launcher.plan import HOST
 from launcher.runs import HELD_OUT_FILE, write_held_out
-from launcher.serve_players import batches, planned, serve, training_folders
+from launcher.serve_players import batches, planned, read_endpoint, serve, training_folders
 from launcher.services import SERVICES, as_flags
 from launcher.supervisor import running
 from rookery.access import AccessSettings
@@ -54,6 +54,10 @@ class EvaluateSettings(EvaluationSettings, env_prefix="EVALUATE_"):
     sprt: str | None = Field(default=None, pattern=r"^-?[\d.]+,-?[\d.]+$")
     """Stop the match of two players as soon as one is clear: the first is at most, or at least, so many Elo
     stronger. For example 0,20."""
+    llm_chess: NonNegativeInt = 0
+    """Games of each language model by the dialogue of LLM Chess, against each of --llm-chess-opponent."""
+    llm_chess_opponent: tuple[str, ...] = ("random",)
+    """Who plays White in them, such as random or stockfish,nodes=1. Repeatable."""
     data: tuple[NamedPath, ...] = ()
     """For contamination: NAME=FILE of data that the player of that name was trained on. Default: the archives
     of runs, and the files that the manifests of models name. Repeatable."""
@@ -129,10 +133,26 @@ def _ask(
             if settings.budget_minutes:
                 left = settings.budget_minutes - (time.monotonic() - started) / 60
                 flags = {**flags, "budget_minutes": max(left, 1e-6)}
+            _play_dialogues(settings, resolved)
             if number < len(groups):
                 arena("evaluate", *resolved, flags={**flags, "ask_only": True})
             else:
                 arena("evaluate", *(served[spec] for spec in settings.players), flags=flags)
+
+
+def _play_dialogues(settings: EvaluateSettings, resolved: Sequence[str]) -> None:
+    for spec in resolved if settings.llm_chess else ():
+        if spec.startswith(("http://", "https://")):
+            _, model, options = read_endpoint(spec)
+            for opponent in settings.llm_chess_opponent:
+                folder = f"matches-{options.get('name', model)}-{opponent}".replace("/", "-")
+                flags = {"llm_chess": True, "pairs": settings.llm_chess, "seed": settings.seed}
+                arena(
+                    "match",
+                    f"{spec},dialogue=llm-chess",
+                    opponent,
+                    flags={**flags, "out": settings.out / folder},
+                )
 
 
 def _search_data(settings: EvaluateSettings, flags: Mapping[str, object]) -> None:
