@@ -4,6 +4,7 @@ Models and versions of runs are served during the evaluation. If one server cann
 served one after the other; the arena keeps their answers.
 """
 
+import json
 import subprocess
 import sys
 import time
@@ -28,14 +29,16 @@ from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command
 from rookery.processes.ports import Ports
 from rookery.remote import FolderPath, NamedPath, PathOrUrl, ShippedPath
+from rookery.settings import ReportSettings
 from rookery.terminal import SafeConsole
+from rookery.trackers import Trackers, check_trackers, means
 
 CONTAMINATION_FILE = "contamination.json"
 _SHARED = ("out", *(EvaluationSettings.model_fields.keys() - {"players", "positions"}))
 """The settings that the arena has under the same names."""
 
 
-class EvaluateSettings(EvaluationSettings, env_prefix="EVALUATE_"):
+class EvaluateSettings(EvaluationSettings, ReportSettings, env_prefix="EVALUATE_"):
     """Evaluate one or several players, and write one page about them: OUT/report.html.
 
     A player is model:DIR_OR_HUB_ID, run:RUN[@VERSION], http://HOST:PORT#MODEL, stockfish,nodes=N,
@@ -88,6 +91,7 @@ def evaluate(settings: EvaluateSettings, console: Console | None = None) -> int:
     positions cannot be found, or a service does not start; `RookeryError` if the arena failed (it has said
     why)."""
     console = console or SafeConsole()
+    check_trackers(settings.trackers)
     groups, started = batches(settings.players), time.monotonic()
     asked = settings.asks
     if settings.sections == "all" and len(settings.players) < 2:
@@ -114,6 +118,7 @@ def evaluate(settings: EvaluateSettings, console: Console | None = None) -> int:
         if "matches" in asked:
             _play(settings)
         _ask(settings, groups, flags, started=started)
+    _record(settings)
     return 0
 
 
@@ -153,6 +158,15 @@ def _play_dialogues(settings: EvaluateSettings, resolved: Sequence[str]) -> None
                     opponent,
                     flags={**flags, "out": settings.out / folder},
                 )
+
+
+def _record(settings: EvaluateSettings) -> None:
+    """Sends the means of the report to the trackers."""
+    if settings.trackers:
+        report = json.loads((settings.out / "report.json").read_bytes())
+        trackers = Trackers(settings.trackers, settings.out, settings.model_dump(mode="json"))
+        trackers.log(dict(means(report["sections"])))
+        trackers.close()
 
 
 def _search_data(settings: EvaluateSettings, flags: Mapping[str, object]) -> None:
