@@ -22,7 +22,7 @@ from arena.players.player import Player, Reply
 from rookery.candidates import candidates_of, distinct
 from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import RookeryError, WireError
-from rookery.prompt import GAME_TASK, POLICY_TASK, STATE_TASK, render, task_of
+from rookery.prompt import GAME_TASK, LINES, POLICY_TASK, STATE_TASK, render, task_of
 from rookery.rookworld import read_policy_answer
 from rookery.trace import Message, Outcome, Position, Verdict
 
@@ -55,6 +55,14 @@ class BestMover:
 def style_of(player: Player) -> str | None:
     """The prompt style that the player reads; None if it is not a language model."""
     return player.style if isinstance(player, ModelPlayer) else None
+
+
+def reads_prose(player: Player) -> bool:
+    """Whether the player is a language model that can be asked in sentences. Those of plain text continue a
+    game, and models of this project that read the `mover` styles have a vocabulary of their own."""
+    if not isinstance(player, ModelPlayer) or player.style in LINES:
+        return False
+    return not (player.source and player.style.startswith("mover-"))
 
 
 @dataclass(frozen=True, slots=True)

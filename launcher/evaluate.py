@@ -28,6 +28,7 @@ from rookery.devices import Device
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command
 from rookery.processes.ports import Ports
+from rookery.prompt import LINES
 from rookery.remote import FolderPath, NamedPath, PathOrUrl, ShippedPath
 from rookery.settings import ReportSettings
 from rookery.terminal import SafeConsole
@@ -149,6 +150,9 @@ def _play_dialogues(settings: EvaluateSettings, resolved: Sequence[str]) -> None
     for spec in resolved if settings.llm_chess else ():
         if spec.startswith(("http://", "https://")):
             _, model, options = read_endpoint(spec)
+            style = options.get("style", "")
+            if style in LINES or ("source" in options and style.startswith("mover-")):
+                continue  # it reads no sentences
             for opponent in settings.llm_chess_opponent:
                 folder = f"matches-{options.get('name', model)}-{opponent}".replace("/", "-")
                 flags = {"llm_chess": True, "pairs": settings.llm_chess, "seed": settings.seed}

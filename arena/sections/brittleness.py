@@ -5,8 +5,8 @@ the pieces shuffled, the legal moves left out of the prompt or added to it, anot
 irrelevant sentence or a false claim added. The figures are paired differences: the greedy answer to the
 changed question against the one to the same position as it is.
 
-Players that read no prompt are asked about the changed boards alone, and so are models of the `mover` styles
-and of plain text, whose prompts have no place for a sentence. The `mover` styles show both colours alike.
+Players that read no sentences (`reads_prose`) are asked about the changed boards alone. The `mover` styles
+show both colours alike.
 """
 
 import random
@@ -19,14 +19,13 @@ import chess
 
 from arena import measures
 from arena.answers import Answers
-from arena.asking import Asker, Variant, style_of
+from arena.asking import Asker, Variant, reads_prose, style_of
 from arena.players.player import Player
 from arena.sections.positions import illegal_move, mirror, mover_move
 from arena.stats import Bootstrap, Ratio
 from arena.tables import METRICS, Cell, Metric, Row, Section, Table, compared
 from rookery.answers import extract
 from rookery.formats import FORMATS
-from rookery.prompt import LINES
 from rookery.trace import Position
 
 AS_IS, MIRRORED, ROTATED, SHUFFLED = "as it is", "colours swapped", "left and right swapped", "shuffled"
@@ -74,11 +73,9 @@ class Brittleness:
             ROTATED: (as_it_is, [rotate(position) for position in plain]),
             SHUFFLED: (as_it_is, [shuffle(position, seed=self.seed) for position in plain]),
         }
-        if style is None:
-            return questions
-        if style.startswith("mover-"):
+        if style and style.startswith("mover-"):
             questions.pop(MIRRORED)
-        if style in LINES or style.startswith("mover-"):
+        if style is None or not reads_prose(player):
             return questions
         form = "fen" if style == "fen-moves" else style.removesuffix("-legal-san").removesuffix("-legal-uci")
         if form != style:

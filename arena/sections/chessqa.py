@@ -3,7 +3,8 @@
 The answer is the rest of the line after the last `FINAL ANSWER:`, without asterisks, or else the box of "The
 final answer is \\boxed{...}". A single answer must be the key's but for capitals; of several, separated by
 commas, the set must be. An answer that reaches 98% of its token limit counts as cut, whatever it says.
-Only language models are asked. The reference `rules` answers by the rules of chess and by material.
+Only language models that read sentences are asked. The reference `rules` answers by the rules of chess and by
+material.
 
 The protocol `c1` is that of CSSLab/C1 (arXiv 2603.20510): its prompt with pieces and legal moves, the short
 tactics alone, and the first `FINAL_ANSWER: ` with a move in UCI, which must be the key's. None counts as cut.
@@ -22,7 +23,7 @@ import chess
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from arena.asking import Asker
+from arena.asking import Asker, reads_prose
 from arena.chessqa_rules import piece_title, rule_based_answer
 from arena.players.model import ModelPlayer
 from arena.players.player import Player
@@ -222,12 +223,12 @@ class ChessQA:
         return cls(questions, context, seed, report, protocol)
 
     def count(self, player: Player) -> int:
-        return len(self.questions) if isinstance(player, ModelPlayer) else 0
+        return len(self.questions) if reads_prose(player) else 0
 
     async def ask(self, asker: Asker, player: Player) -> list[Response]:
         """The player's responses, in the order of the questions; none if it is no language model. See
         `Asker.positions` for the errors."""
-        if not isinstance(player, ModelPlayer):
+        if not isinstance(player, ModelPlayer) or not reads_prose(player):
             return []
 
         async def ask_question(question: Question) -> Response:

@@ -34,7 +34,9 @@ ENDGAME = "8/5k2/8/8/3K4/8/4P3/8 b - - 0 60"
 
 
 def model(style: str) -> ModelPlayer:
-    return ModelPlayer("model", InferenceClient("http://127.0.0.1:9"), "m", style, Sampling())
+    return ModelPlayer(
+        "model", InferenceClient("http://127.0.0.1:9"), "m", style, Sampling(), source="model:m"
+    )
 
 
 def test_left_and_right_are_swapped(positions: list[Position]) -> None:
