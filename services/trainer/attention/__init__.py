@@ -124,7 +124,7 @@ def _mask(block: Block, window: int | None) -> torch.Tensor | None:
     windowed = window is not None and window < keys
     if queries == keys and not windowed:
         return None
-    if not windowed and block.keys_SK.device.type == "cuda":  # its kernels save the mask and half the work
+    if not windowed and _has_lower_right_kernel(block.keys_SK.device):
         bias: torch.Tensor = causal_lower_right(queries, keys)
         return bias
     return causal_mask(queries, keys, window=window, device=block.keys_SK.device)
@@ -136,6 +136,11 @@ def causal_mask(queries: int, keys: int, *, window: int | None, device: torch.de
     offset = keys - queries
     mask_QK = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(offset)
     return mask_QK if window is None else mask_QK.triu(offset - window + 1)
+
+
+def _has_lower_right_kernel(device: torch.device) -> bool:
+    """Returns whether the device's kernels take `causal_lower_right`; it saves a mask and half the work."""
+    return bool(device.type == "cuda")
 
 
 def _buckets(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
