@@ -9,7 +9,7 @@ BENCHMARKS := loop reload reward data train gpt2 reward.reading scale scale.pred
 INTO_TRAINERS := $(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .trainers
 
 .DEFAULT_GOAL := help
-.PHONY: help setup trainers demo test nightly vllm check chaos soak format proto commands dashboards viewer secrets lock digests sbom audit bench gpu clean
+.PHONY: help setup trainers demo test nightly vllm check types units chaos soak format proto commands dashboards viewer secrets lock digests sbom audit bench gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,10 +49,15 @@ vllm: .vllm/installed ## run the inference service's tests with the vLLM of GPU 
 check: setup ## formatting, lint (Dockerfiles too), types, import rules, generated files, unit tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types units
+
+types: # of `make check`, beside the unit tests: mypy keeps one core busy
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint deploy/*/Dockerfile arena/Dockerfile services/*/Dockerfile services/*/*/Dockerfile
 	$(PY) scripts/proto.py --check
+
+units:
 	$(PY) -m pytest -q -n auto --dist worksteal --hypothesis-profile=quick tests/unit
 
 chaos: setup ## every fault on a run of real processes, pauses of a minute (SEED=N repeats a case)

@@ -12,10 +12,16 @@ from pathlib import Path
 import chess
 import httpx
 import pytest
+from rich.console import Console
 
 from chess_datasets.store.folders import open_folder
 from chess_datasets.traces.archive import TraceArchive
+from launcher import plan
+from launcher.runs import settle_settings
+from launcher.session import Session
+from launcher.settings import UpSettings
 from rookery.access import TOKEN_VARIABLE
+from rookery.errors import SetupError
 from rookery.plots.steps import read_strength
 from tests.conftest import A_WHOLE_RUN, ROOT
 from tests.e2e.watching import ROOKERY
@@ -131,7 +137,7 @@ def _ask_the_policy(run: Path) -> None:
     assert httpx.get(f"{viewer}/api/runs/r").json()["account"]["astray"] == 0
 
 
-def test_a_run_goes_back_from_a_damaged_version(runs: Path) -> None:
+def test_a_run_goes_back_from_a_damaged_version(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run of the test before. Its account, groups in flight and served numbers are right afterwards."""
     versions = runs / "r" / "adapters"
     newest = max(int(folder.name.removeprefix("policy-v")) for folder in versions.glob("policy-v*"))
@@ -139,14 +145,14 @@ def test_a_run_goes_back_from_a_damaged_version(runs: Path) -> None:
     with (versions / f"policy-v{newest:06d}" / "optimizer.safetensors").open("r+b") as file:
         file.seek(2000)
         file.write(b"rotten")
-    refused = Up(runs)
-    try:
-        assert refused.process.wait(timeout=600) == 2
-    finally:
-        refused.close()
-    said = (runs / "said").read_text()
-    assert f"policy-v{newest:06d}/optimizer.safetensors is damaged" in said
-    assert f"--from-version {sound}" in said
+    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
+    with monkeypatch.context() as patch:  # the trainer refuses; the others need not start for that
+        patch.setattr(plan, "STAGES", (("redis",), ("trainer",)))
+        patch.setattr(plan, "_check_together", lambda *_, **__: None)
+        damaged = f"policy-v{newest:06d}/optimizer.safetensors is damaged.*--from-version {sound}"
+        settings = settle_settings(UpSettings(run="r", runs_dir=runs))
+        with pytest.raises(SetupError, match=damaged), Session(settings, Console(quiet=True)) as session:
+            session.train()
     second = Up(runs, "--from-version", str(sound), "--steps", str(last))
     try:
         assert second.process.wait(timeout=600) == 0, (runs / "said").read_text()[-3000:]

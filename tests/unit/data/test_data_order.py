@@ -38,7 +38,7 @@ def make_collection(tmp_path: Path) -> Iterator[Callable[..., GameCollection]]:
         collection.close()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(number=NUMBERS, seed=SEEDS)
 def test_a_position_is_what_it_says(
     collection: GameCollection, order: PositionOrder, number: int, seed: int
@@ -58,7 +58,6 @@ def test_a_position_is_what_it_says(
     assert len(position.last_moves) == position.ply
 
 
-@settings(max_examples=100, deadline=None)
 @given(number=NUMBERS, seed=SEEDS)
 def test_the_last_moves_lead_to_the_position(
     collection: GameCollection, order: PositionOrder, number: int, seed: int

@@ -41,7 +41,7 @@ def test_a_file_is_named_by_run_day_and_entries(archive: TraceArchive) -> None:
 
 
 @given(st.lists(groups, min_size=1, max_size=4))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_groups_come_back_as_they_were_written(tmp_path: Path, written: list[TraceGroup]) -> None:
     archive = TraceArchive(open_folder(tmp_path / "archive"))
     entries = [f"{DAY}-{number}" for number in range(len(written))]

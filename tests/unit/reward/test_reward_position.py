@@ -209,7 +209,7 @@ def test_agrees_with_labelled_fens(shared_data: Path) -> None:
                 read_position(row["fen"])
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(st.data())
 def test_mutated_fens_are_read_or_refused(data: st.DataObject) -> None:
     fen = list(data.draw(st.sampled_from([chess.STARTING_FEN, "8/P1k5/8/8/3pP3/8/8/R3K2R b KQ e3 0 40"])))

@@ -89,7 +89,7 @@ def test_both_notations_of_every_legal_move_are_that_move() -> None:
                 assert read_move(text, board) == Reading(Outcome.LEGAL, move), (fen, text)
 
 
-@settings(max_examples=400)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(st.text(alphabet="abcdefgh12345678NBRQKOox=+#-0 .()/:,!?ep$@Z", max_size=12))
 def test_whatever_is_read_is_legal_and_names_its_square(text: str) -> None:
     board = chess.Board(CASTLE)
@@ -105,7 +105,7 @@ SAN = re.compile(r"[KQRBN][a-h]?[1-8]?[x:]?[a-h][1-8]|(?:[a-h][x:]?)?[a-h][1-8](
 UCI = re.compile(r"[a-h][1-8][a-h][1-8][qrbnQRBN]?")
 
 
-@settings(max_examples=1000)
+@settings(max_examples=10 * settings.default.max_examples)
 @given(st.data())
 def test_uci_with_one_wrong_character_is_never_another_move(data: st.DataObject) -> None:
     board = chess.Board(data.draw(st.sampled_from((START, CASTLE, PROMOTE, B_PAWN_OR_BISHOP, QUEEN, MATE))))
