@@ -7,9 +7,11 @@ import json
 import math
 from dataclasses import dataclass, field
 
+import chess
 import grpc
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 
+from rookery.games import random_move
 from rookery.trace import policy_name
 from rookery.v1 import reward_pb2, reward_pb2_grpc, verdict_pb2
 
@@ -119,6 +121,38 @@ class Inference:
             choices.pop(0)
         content = json.dumps({"prompt_token_ids": asked, "choices": choices})
         return Response(content, media_type="application/json")
+
+
+def playing(inference: Inference) -> FastAPI:
+    """A model that continues games in UCI by legal moves. Its tokens are characters."""
+    app = inference.app()
+
+    @app.post("/v1/completions")
+    async def complete(request: Request) -> dict:
+        body = await request.json()
+        inference.requests.append(body)
+        if int(body["model"].removeprefix("policy-v")) in inference.retired:
+            raise HTTPException(404)
+        board = chess.Board()
+        for move in body["prompt"].splitlines()[1:]:
+            board.push_uci(move)
+        choices = []
+        for i in range(body["n"]):
+            move = random_move(board, seed=body["seed"] + i).uci()
+            ids = list(f"{move}\n".encode())
+            choices.append(
+                {
+                    "index": i,
+                    "finish_reason": "stop",
+                    "text": move,
+                    "prompt_token_ids": list(body["prompt"].encode()),
+                    "token_ids": ids,
+                    "logprobs": {"token_logprobs": [-1.0] * len(ids)},
+                }
+            )
+        return {"choices": choices}
+
+    return app
 
 
 class Reward(reward_pb2_grpc.RewardServiceServicer):
