@@ -286,6 +286,12 @@ class GroupGenerator:
         seed = seed_of(self.settings.seed, f"{trace.id}.{len(trace.turns)}")
         adapter, generation = await self._generate(prompt, group.sampling, seed=seed, count=1)
         (completion,) = generation.completions
+        if trace.turns and completion.truncated and len(completion.token_ids) < group.sampling.max_tokens:
+            # vLLM cuts an answer at the end of the context, whatever it was allowed.
+            raise ContextExceeded(
+                f"a prompt of {len(generation.prompt_token_ids)} tokens leaves room for "
+                f"{len(completion.token_ids)} of {group.sampling.max_tokens} tokens"
+            )
         policy = None if adapter.version == group.policy else adapter.version
         if adapter.base_model != group.base_model:
             raise PeerFault(f"group {group.id}: begun with {group.base_model}, now {adapter.base_model}")

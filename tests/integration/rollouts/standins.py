@@ -39,7 +39,7 @@ class Inference:
     rewrites: bool = False
     """Prompts do not begin with the tokens of the turns before."""
     context: int = 1 << 20
-    """Most tokens of a prompt and its answer."""
+    """Most tokens of a prompt and its answer, which is cut there, as vLLM does it."""
     leased: list[int] = field(default_factory=list)
     requests: list[dict] = field(default_factory=list)
     working: int = 0
@@ -97,7 +97,8 @@ class Inference:
             return Response("needs the token", status_code=401)
         answered = [m for m in body["messages"] if m["role"] == "assistant"]
         asked = [1, 2, *([5, 6, 7, 3, 4] * len(answered) if not self.rewrites or not answered else [9])]
-        if self.refuses or len(asked) + body["max_tokens"] > self.context:
+        room = self.context - len(asked)
+        if self.refuses or room <= 0:
             said = f"This model's maximum context length is {self.context} tokens. However, your prompt ..."
             return Response("no such field" if self.refuses else said, status_code=400)
         number = int(body["model"].removeprefix("policy-v"))
@@ -107,10 +108,10 @@ class Inference:
         choices = [
             {
                 "index": i,
-                "finish_reason": "stop",
+                "finish_reason": "stop" if room >= 3 else "length",
                 "message": {"content": f"{text} {body['seed'] + i}"},
-                "token_ids": [5, 6, 7],
-                "logprobs": {"content": [{"logprob": -0.5}] * 3},
+                "token_ids": [5, 6, 7][:room],
+                "logprobs": {"content": [{"logprob": -0.5}] * min(room, 3)},
             }
             for i in reversed(range(body["n"]))
         ]
