@@ -1,7 +1,7 @@
 """Games that rollouts play with real engines, while both are killed, and replies get lost.
 
-Only the model is a stand-in, whose moves follow from the seed. So the games that were disturbed must be equal,
-turn by turn, to those that one process plays undisturbed under the same ids.
+Only the model is a stand-in, whose moves follow from the seed. So the games that were disturbed must equal, turn
+by turn, those that one process plays undisturbed under the same ids.
 """
 
 import asyncio
@@ -148,8 +148,8 @@ class Games(Disturbed):
         return [decode_group(fields[b"data"]) for _, fields in rows]
 
     def check(self, steps: int) -> tuple[int, int]:
-        """Groups lost and doubled. Raises `NotRecoveredError` if an account does not hold, or something is left
-        of episodes."""
+        """Groups lost and doubled. Raises `NotRecoveredError` if an account does not hold, or something of
+        episodes is left."""
         run, groups = self.streams.overview(), self.groups()
         if run.astray or run.counts.dead or run.positions:
             raise NotRecoveredError(f"the account does not hold: {run}")
