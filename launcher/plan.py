@@ -16,9 +16,10 @@ from launcher.settings import Overrides, UpSettings
 from rookery import devices, hub
 from rookery.engines import find_engine
 from rookery.episodes import MOVE, opponents_of
-from rookery.errors import SetupError, Unavailable
+from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.masking import mask_setting
 from rookery.model_defaults import model_defaults
+from rookery.openings import books_of
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
 from rookery.remote import is_url, shipped
@@ -237,7 +238,11 @@ def _check_together(plan: Plan, *, evaluate_every: int) -> None:
 
 
 def _check_opponents(plan: Plan) -> None:
-    """Raises `SetupError` if an opponent of games cannot play."""
+    """Raises `SetupError` if an opponent of games cannot play, or openings cannot be read."""
+    try:
+        books_of(plan.episode)
+    except InvalidInput as error:
+        raise SetupError(f"feed.episode: {error}") from error
     for opponent in opponents_of(plan.episode):
         if opponent.kind == "policy" and plan.server.full_weights:
             raise SetupError(

@@ -157,6 +157,9 @@ class _Game(Environment):
     """Share of the opponent's moves that are random instead."""
     colours: Literal["mover", "both"] = "mover"
     """Play the side to move, or in every second game of a group the other one."""
+    start: str = "position"
+    """Where games begin: at the feed's `position`, or after an opening that the feed draws from the built-in
+    `book`, or from a file of openings, by its path."""
     plies: PositiveInt = 80
     """Moves of both sides, after which the game is a draw."""
     history: Literal["afresh", "growing"] = "afresh"
@@ -464,6 +467,12 @@ def opponents_of(mix: str) -> list[Opponent]:
         for game in made
         if isinstance(game, _Game) and game.asked.kind in ("stockfish", "uci", "policy")
     ]
+
+
+def book_of(spec: str) -> str:
+    """From where the openings are that games of this kind begin with: `book`, a path, or nothing."""
+    game = environment(spec)
+    return game.start if isinstance(game, _Game) and game.start != "position" else ""
 
 
 def drawn(mix: list[tuple[float, str]], *, seed: int, position: Position) -> Position:

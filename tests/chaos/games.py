@@ -1,7 +1,7 @@
 """Games that rollouts play with real engines, while both are killed, and replies get lost.
 
-Only the model is a stand-in, whose moves follow from the seed. So the games that were disturbed must equal, turn
-by turn, those that one process plays undisturbed under the same ids.
+Only the model is a stand-in, whose moves follow from the seed. So the games that were disturbed must equal,
+turn by turn, those that one process plays undisturbed under the same ids.
 """
 
 import asyncio

@@ -473,6 +473,10 @@ def test_overrides_reach_their_service(house: Path) -> None:
             "^feed.episode: opponent=uci is not a program: '/no/engine'",
         ),
         (
+            ["--set", "feed.episode=game,start=/no/book.pgn"],
+            "^feed.episode: openings '/no/book.pgn': .*No such file",
+        ),
+        (
             ["--set", "feed.episode=game,opponent=policy", "--set", "trainer.lora_rank=0"],
             "^feed.episode 'game,opponent=policy': opponent=policy needs adapters",
         ),
