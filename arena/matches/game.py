@@ -141,7 +141,7 @@ async def _turn(board: chess.Board, player: Player, rules: Rules, *, seed: int, 
     while move is None and len(outcomes) < rules.tries:
         try_seed = derived_seed(seed, board.ply(), len(outcomes))
         reply = await _ask(player, board, seed=try_seed, backoff_s=backoff_s)
-        outcomes.append(str(reply.outcome))
+        outcomes += map(str, (*reply.failed, reply.outcome))
         tokens, seconds, move = tokens + reply.tokens, seconds + reply.seconds, reply.move
     if move is None and rules.illegal == "random":
         move = random_move(board, seed=derived_seed(seed, board.ply(), -1))

@@ -8,11 +8,12 @@ import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import chess.engine
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
+from arena.players.dialogue import DialoguePlayer
 from arena.players.model import ModelPlayer
 from arena.players.player import EpsilonRandomPlayer, FirstLegalPlayer, Player, RandomPlayer
 from arena.players.selection import Rule, SelectingPlayer
@@ -222,6 +223,7 @@ class _Http(_Spec):
     vote: int | None = Field(default=None, ge=2, le=1024)
     verify: int | None = Field(default=None, ge=2, le=1024)
     best_of: int | None = Field(default=None, ge=2, le=1024)
+    dialogue: Literal["llm-chess"] | None = None
 
     @property
     def player_name(self) -> str:
@@ -250,8 +252,11 @@ class _Http(_Spec):
         )
         rules: dict[Rule, int | None] = {"vote": self.vote, "verify": self.verify, "best-of": self.best_of}
         given = {rule: answers for rule, answers in rules.items() if answers is not None}
-        if len(given) > 1:
-            raise SetupError(f"{'= and '.join(given)}= exclude each other")
+        if len(given) + bool(self.dialogue) > 1:
+            names = [*given, *(["dialogue"] if self.dialogue else [])]
+            raise SetupError(f"{'= and '.join(names)}= exclude each other")
+        if self.dialogue:
+            return DialoguePlayer(**vars(player), dialogue=self.dialogue)
         for rule, answers in given.items():
             if not self.temperature and "temperature" in self.model_fields_set:
                 raise SetupError(f"temperature=0 gives the same answer {answers} times: {rule}= needs more")

@@ -49,6 +49,7 @@ class Reply:
         tokens: the number of tokens that a model wrote; 0 if the endpoint does not tell.
         score: the evaluation of the position by an engine, or by a model that writes one; else None.
         seconds: how long the player took.
+        failed: the outcomes of wrong answers before this one, if the player may correct itself.
     """
 
     move: chess.Move | None
@@ -57,6 +58,7 @@ class Reply:
     tokens: int = 0
     score: chess.engine.PovScore | None = None
     seconds: float = 0.0
+    failed: tuple[Outcome, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
