@@ -37,7 +37,14 @@ MOST = 4 * BATCH
 """Groups that wait for the trainer at most."""
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["services.trainer.process", "services.data.archiver"])
+_context.set_forkserver_preload(
+    [
+        "services.trainer.process",
+        "services.data.archiver",
+        "services.inference.rollouts.loop",
+        "rookery.serving",
+    ]
+)
 
 
 def become(
