@@ -141,7 +141,9 @@ async def test_a_prompt_that_exceeds_the_context_is_told_from_other_refusals(cli
     with pytest.raises(ContextExceeded, match=r"400 .*maximum context length is \d+ tokens"):
         await client.complete(long, model="policy-v000000", count=1, sampling=ROLLOUT, seed=1)
     with pytest.raises(InvalidInput) as refused:
-        await client.complete(prompt(), model="policy-v000000", count=-1, sampling=ROLLOUT, seed=1)
+        await client.complete(
+            prompt(), model="policy-v000000", count=1, sampling=Sampling(temperature=-1.0), seed=1
+        )
     assert not isinstance(refused.value, ContextExceeded)
 
 
