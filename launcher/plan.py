@@ -14,9 +14,12 @@ from launcher.memory import CONTEXT_GIB, GIB, MOST_TOKENS, Shares, divide, needs
 from launcher.services import SERVICES, ServiceSettings, check_names, resolve
 from launcher.settings import Overrides, UpSettings
 from rookery import devices, hub
-from rookery.errors import SetupError, Unavailable
+from rookery.engines import find_engine
+from rookery.episodes import MOVE, opponents_of
+from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.masking import mask_setting
 from rookery.model_defaults import model_defaults
+from rookery.openings import books_of
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
 from rookery.remote import is_url, shipped
@@ -25,6 +28,7 @@ from rookery.settings import CONFIG_VARIABLE, read_preset
 from rookery.streams import RunStreams
 
 if TYPE_CHECKING:
+    from rookery.config.data import FeedSettings
     from rookery.config.inference import ServerSettings
     from rookery.config.reward import RewardSettings
     from rookery.config.rollouts import RolloutsSettings
@@ -97,6 +101,11 @@ class Plan:
     @property
     def rollouts(self) -> "RolloutsSettings":
         return cast("RolloutsSettings", self.settings["rollouts"].values)
+
+    @property
+    def episode(self) -> str:
+        """What is done with positions: a mix of episodes."""
+        return cast("FeedSettings", self.settings["feed"].values).episode
 
     @property
     def serves_whole_models(self) -> bool:
@@ -207,6 +216,7 @@ def _check_together(plan: Plan, *, evaluate_every: int) -> None:
             f"answers of {rollouts.max_tokens} tokens leave no room for a prompt in inference.max_model_len="
             f"{server.max_model_len} (--max-tokens, --set inference.max_model_len)"
         )
+    _check_opponents(plan)
     if evaluate_every and server.full_weights:
         raise SetupError(
             f"--evaluate-every {evaluate_every}: versions can only be evaluated in a run whose server keeps "
@@ -225,6 +235,23 @@ def _check_together(plan: Plan, *, evaluate_every: int) -> None:
             f"trainer.process_rewards needs a scheme with candidates or truth, not {reward.scheme!r}: "
             "--set reward.scheme=delta+0.2*candidates"
         )
+
+
+def _check_opponents(plan: Plan) -> None:
+    """Raises `SetupError` if an opponent of games cannot play, or openings cannot be read."""
+    try:
+        books_of(plan.episode)
+    except InvalidInput as error:
+        raise SetupError(f"feed.episode: {error}") from error
+    for opponent in opponents_of(plan.episode):
+        if opponent.kind == "policy" and plan.server.full_weights:
+            raise SetupError(
+                f"feed.episode {plan.episode[:80]!r}: opponent=policy needs adapters, and this run's server "
+                "keeps one whole model at a time"
+            )
+        if opponent.kind != "policy":
+            path = Path(opponent.path) if opponent.path else None
+            find_engine(path, setting=f"feed.episode: opponent={opponent.kind}")
 
 
 def _has_viewer(settings: UpSettings) -> bool:
@@ -327,13 +354,16 @@ def _decided_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, 
     if name == "inference":
         # vLLM has no LoRA for GPT-2. The services report a model that is missing or invalid.
         whole = not plan.trainer.lora_rank or hub.is_gpt2(Path(model))
+        # A version that is evaluated; one that plays, and the one before it in games that go on.
+        plays = any(opponent.kind == "policy" for opponent in opponents_of(plan.episode))
+        leases = bool(settings.evaluate_every) + 2 * plays
         return {
             **member,
             **({"full_weights": True} if whole else {}),
             **_given(
                 style=settings.shown_style, answer_tokens=settings.max_tokens, thinking=settings.thinking
             ),
-            **({"leases": 1} if settings.evaluate_every else {}),
+            **({"leases": leases} if leases else {}),
             "model": model,
             "adapter_root": plan.run_dir / "adapters",
             "device": _device(name, settings),
@@ -346,8 +376,9 @@ def _decided_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, 
             "run_dir": plan.run_dir,
             "inference_urls": plan.url("inference"),
             "batch_groups": settings.batch_groups,
-            # One version is being trained and one published, so a group that was admitted is never stale.
-            "max_staleness": settings.staleness + 2,
+            # One version is being trained and one published, and games that go on are a batch that does not
+            # count, so a group that was admitted is never stale.
+            "max_staleness": settings.staleness + (2 if plan.episode == MOVE else 3),
             "device": _device(name, settings),
             "seed": settings.seed,
         }

@@ -44,7 +44,7 @@ Judge = Callable[[str, str], Awaitable[Verdict]]
 """The verdict on an answer to a FEN."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Opponent:
     """An engine with its limits, or a version of the policy: the newest one of at most that of the game's
     first turn whose number is a multiple of `every`. `kind` is `stockfish`, `uci` or `policy`."""
@@ -157,6 +157,9 @@ class _Game(Environment):
     """Share of the opponent's moves that are random instead."""
     colours: Literal["mover", "both"] = "mover"
     """Play the side to move, or in every second game of a group the other one."""
+    start: str = "position"
+    """Where games begin: at the feed's `position`, or after an opening that the feed draws from the built-in
+    `book`, or from a file of openings, by its path."""
     plies: PositiveInt = 80
     """Moves of both sides, after which the game is a draw."""
     history: Literal["afresh", "growing"] = "afresh"
@@ -291,20 +294,23 @@ class _Game(Environment):
                 winner["moves_to_mate"] = self.moves_to_mate * (1.0 - (moves - 1) / most)
         return Step(f"{san}: {result}, {termination.replace('_', ' ')}", mover, others=other)
 
+    @property
+    def asked(self) -> Opponent:
+        """The opponent as the rollouts are asked for its moves."""
+        kind, _, path = self.opponent.partition(":")
+        every = self.every or Opponent.every
+        return Opponent(kind, path, self.nodes, self.depth, skill=self.skill, elo=self.elo, every=every)
+
     async def _reply(self) -> chess.Move:
         rng = random.Random(f"{self._seed}:{len(self._played)}")
         if self.opponent == "random" or rng.random() < self.blunders:
             return random_move(self._board, seed=rng.getrandbits(31))
         if self.opponent == "engine":
             return chess.Move.from_uci((await _engine_move(self._board, self._judge))[0].uci())
-        kind, _, path = self.opponent.partition(":")
-        opponent = Opponent(
-            kind, path, self.nodes, self.depth, skill=self.skill, elo=self.elo, every=self.every or 25
-        )
         if self._opponents is None:
             raise InvalidInput(f"opponent={self.opponent[:40]}: nobody plays it here")
         seed = rng.getrandbits(31)
-        move = await self._opponents.move(opponent, self._now(), self._board, style=self._style, seed=seed)
+        move = await self._opponents.move(self.asked, self._now(), self._board, style=self._style, seed=seed)
         return move or random_move(self._board, seed=seed)
 
 
@@ -451,6 +457,22 @@ def parse_mix(text: str) -> list[tuple[float, str]]:
     for _, spec in weighed:
         environment(spec)
     return [(share / sum(shares), spec.strip()) for share, (_, spec) in zip(shares, weighed, strict=True)]
+
+
+def opponents_of(mix: str) -> list[Opponent]:
+    """The engines and versions that play in games of a mix."""
+    made = [environment(spec) for _, spec in parse_mix(mix)]
+    return [
+        game.asked
+        for game in made
+        if isinstance(game, _Game) and game.asked.kind in ("stockfish", "uci", "policy")
+    ]
+
+
+def book_of(spec: str) -> str:
+    """From where the openings are that games of this kind begin with: `book`, a path, or nothing."""
+    game = environment(spec)
+    return game.start if isinstance(game, _Game) and game.start != "position" else ""
 
 
 def drawn(mix: list[tuple[float, str]], *, seed: int, position: Position) -> Position:

@@ -13,11 +13,11 @@ from typing import TypeAlias
 import chess
 import chess.engine
 
-from arena.matches.openings import Opening
 from arena.players.player import Player
 from rookery.engines.player import Reply
 from rookery.errors import Unavailable
 from rookery.games import ILLEGAL_MOVE, SCORES, Rules, game_end, random_move
+from rookery.openings import Opening
 from rookery.retries import retry
 from rookery.trace import Outcome
 

@@ -13,7 +13,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from arena.matches import llm_chess
 from arena.matches.game import Game
 from arena.matches.journal import as_pgn, open_journal, read_games
-from arena.matches.openings import BUILT_IN, START, Opening, draw, read_openings
 from arena.matches.report import (
     VERSION,
     MatchReport,
@@ -33,6 +32,7 @@ from arena.strength.sprt import Sprt
 from rookery.config.arena import EloSettings, GameSettings, MatchSettings, TournamentSettings
 from rookery.errors import InvalidInput
 from rookery.games import Rules
+from rookery.openings import BUILT_IN, START, Opening, draw, read_openings
 from rookery.terminal import SafeConsole
 
 LADDER = Path(__file__).with_name("ladder.json")

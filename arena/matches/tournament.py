@@ -14,10 +14,10 @@ from itertools import combinations
 
 from arena.matches.game import Fixture, Game, Play
 from arena.matches.journal import Journal
-from arena.matches.openings import Opening
 from arena.players.player import Player
 from rookery.errors import InvalidInput, Unavailable
 from rookery.games import Rules
+from rookery.openings import Opening
 
 LADDER_REACH = 3
 """On a ladder, each player plays those at most this many rungs above and below."""

@@ -25,9 +25,10 @@ from rookery.config.data import GENERATED, FeedSettings
 from rookery.episodes import MOVE, drawn, parse_mix
 from rookery.errors import Unavailable
 from rookery.metrics import FEED_WAIT_S
+from rookery.openings import books_of
 from rookery.serving import background_service, serve
 from rookery.streams import RunStreams
-from rookery.trace import Position
+from rookery.trace import Phase, Position
 
 logger = logging.getLogger("services.data.feed")
 
@@ -54,6 +55,7 @@ class Feed:
         self._depth = depth
         self._mix = mix
         self._episodes = parse_mix(episode)
+        self._openings = books_of(episode)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Feeds until told to stop. Waits while Redis is unreachable."""
@@ -81,8 +83,25 @@ class Feed:
         if self._mix:
             batch = [assign_task(position, seed=self._seed, mix=self._mix) for position in batch]
         batch = [drawn(self._episodes, seed=self._seed, position=position) for position in batch]
+        batch = [self._opened(position) for position in batch]
         self._run.positions.add(batch, cursor=cursor)
         return room
+
+    def _opened(self, position: Position) -> Position:
+        """The position, or the end of an opening if its game begins with one."""
+        if position.episode not in self._openings:
+            return position
+        draws = random.Random(f"{self._seed}:{position.id}:opening")
+        opening = draws.choice(self._openings[position.episode])
+        board = opening.board()
+        return replace(
+            position,
+            fen=board.fen(),
+            ply=board.ply(),
+            phase=Phase.OPENING,
+            game_id=opening.name,
+            last_moves=opening.moves,
+        )
 
 
 @contextmanager

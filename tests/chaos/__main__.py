@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from services.trainer.tiny import build_tiny
-from tests.chaos import histories, soak
+from tests.chaos import games, histories, soak
 from tests.chaos.cluster import BATCH, Cluster, group_of
 from tests.chaos.disturbed import FAKETIME, NotRecoveredError
 from tests.chaos.faults import IN_ORDER, LOSSES, Row, adapter, never_reached, strike
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
         "--faults",
         nargs="+",
         metavar="FAULT",
-        choices=[*IN_ORDER, *LOSSES, *WHOLE],
+        choices=[*IN_ORDER, *LOSSES, *games.NAMES, *WHOLE],
         help="some faults, by their names in the report (all)",
     )
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="disturb one run so long")
@@ -81,9 +81,12 @@ def run(folder: Path, *, seed: int, names: list[str] | None = None, lasts_s: flo
         NotRecoveredError: the run did not go on, an account does not hold, a failpoint was never passed, or
             the adapter differs from that of a run without faults.
     """
-    chosen = [name for name in (*IN_ORDER, *LOSSES, *WHOLE) if names is None or name in names]
-    if not WHOLE.keys() >= set(chosen):
+    every = (*IN_ORDER, *LOSSES, *games.NAMES, *WHOLE)
+    chosen = [name for name in every if names is None or name in names]
+    if not {*WHOLE, *games.NAMES} >= set(chosen):
         yield from _run_cluster(folder, chosen, seed=seed, lasts_s=lasts_s)
+    if of_games := [name for name in chosen if name in games.NAMES]:
+        yield from games.run(folder / "games", of_games, seed=seed)
     if any(name in WHOLE for name in chosen):
         with Whole(folder / "whole", seed=seed) as whole:
             for name in chosen:

@@ -37,10 +37,17 @@ MOST = 4 * BATCH
 """Groups that wait for the trainer at most."""
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["services.trainer.process", "services.data.archiver"])
+_context.set_forkserver_preload(
+    [
+        "services.trainer.process",
+        "services.data.archiver",
+        "services.inference.rollouts.loop",
+        "rookery.serving",
+    ]
+)
 
 
-def _become(
+def become(
     module: str, argv: list[str], env: Mapping[str, str], log: Path, history: Path, file_bytes: int
 ) -> None:
     """What a forked process does."""
@@ -113,7 +120,7 @@ class Cluster(Disturbed):
         env = {"ROOKERY_FAILPOINTS": failpoint, "ROOKERY_FAILPOINT_HITS": str(self.hits)}
         log = self.logs / f"{module.split('.')[1]}.log"
         arguments = (module, flags, env, log, self.history, file_bytes)
-        process = _context.Process(target=_become, args=arguments, daemon=True)
+        process = _context.Process(target=become, args=arguments, daemon=True)
         process.start()
         return process
 

@@ -6,7 +6,6 @@ each turn is stored before the next one. A fault is raised as an exception and n
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,17 +13,15 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TypeAlias
 
-from rookery.clients import Generation, ScoreItem
+from rookery.clients import ScoreItem
 from rookery.codec import decode_position
 from rookery.config.rollouts import RolloutsSettings
 from rookery.episodes import Environment, Step, environment
 from rookery.errors import (
     ContextExceeded,
     InvalidInput,
-    NotFound,
     PeerFault,
     RookeryError,
-    Unavailable,
 )
 from rookery.failpoints import reach
 from rookery.metrics import (
@@ -36,19 +33,13 @@ from rookery.metrics import (
 )
 from rookery.prompt import STATE_TASK, target_of, task_of
 from rookery.streams import Entry, Positions
-from rookery.trace import Adapter, Position, Prompt, Sampling, Trace, TraceGroup, Turn, Verdict
-from rookery.waits import waiting
+from rookery.trace import Position, Prompt, Sampling, Trace, TraceGroup, Turn, Verdict
 from services.inference.rollouts.admission import Playing
 from services.inference.rollouts.opponents import GroupOpponents, Players
 from services.inference.rollouts.peers import Peers
+from services.inference.rollouts.turns import load_of, messages_before, paid, tokens_of, with_turns
 
 logger = logging.getLogger(__name__)
-
-MAX_RETIRED_TRIES = 3
-"""A version can be retired between its choice and the request, but hardly this often in a row."""
-EXPECTED_S = 120.0
-"""A group whose verdicts take longer is reported (see `rookery.waits`)."""
-
 
 _Episodes: TypeAlias = Sequence[Environment] | Mapping[int, Environment]
 """The environments of a group, by slot."""
@@ -121,7 +112,7 @@ class GroupGenerator:
             opponents.version = group.policy.number
             times.generation_s = time.monotonic() - began
             new, steps = await self._taken(group, episodes, new, times)
-            group = _with_turns(group, new)
+            group = with_turns(group, new)
             if any(step.prompt for step in steps.values()):
                 store.first = await store.turns(group)
         group = await self._played(group, episodes, steps, stored[1:], store=store, times=times)
@@ -197,7 +188,7 @@ class GroupGenerator:
         loads = self._loads.get(group.id, {})
         while step.prompt:
             began = time.monotonic()
-            loads[slot] = _load(group, trace)
+            loads[slot] = load_of(group, trace)
             try:
                 turn = await self._turn(group, trace, step.prompt)
             except ContextExceeded as error:
@@ -213,7 +204,7 @@ class GroupGenerator:
         loads.pop(slot, None)
         if group.position.episode:
             ROLLOUT_EPISODES.labels("finished").inc()
-        return _paid(trace, step)
+        return paid(trace, step)
 
     async def _taken(
         self,
@@ -240,11 +231,11 @@ class GroupGenerator:
             step = episode.cut(last)
         if last.verdict is None:
             last = replace(last, completion=replace(last.completion, finish_reason="length"))
-            (verdict,) = await self._score([_item(group, last)])
+            (verdict,) = await self.peers.verdicts([_item(group, last)])
             last = replace(last, verdict=verdict)
         last = replace(last, observation=step.observation, rewards=step.rewards)
         ROLLOUT_EPISODES.labels("context_limit").inc()
-        return _paid(replace(trace, turns=(*before, last)), step)
+        return paid(replace(trace, turns=(*before, last)), step)
 
     async def _first_turns(
         self, group_id: str, position: Position, prompt: Prompt, own: Mapping[int, Prompt], *, seed: int
@@ -253,7 +244,7 @@ class GroupGenerator:
         of slots that do not begin with `prompt`."""
         settings, sampling = self.settings, self._sampling(position)
         shared = [slot for slot in range(settings.group_size) if slot not in own]
-        adapter, generation = await self._generate(prompt, sampling, seed=seed, count=len(shared))
+        adapter, generation = await self.peers.complete(prompt, sampling, seed=seed, count=len(shared))
         group = TraceGroup(
             id=group_id,
             run=settings.run,
@@ -284,18 +275,24 @@ class GroupGenerator:
     async def _turn(self, group: TraceGroup, trace: Trace, prompt: Prompt) -> Turn:
         """The next turn of an episode, by the newest version."""
         seed = seed_of(self.settings.seed, f"{trace.id}.{len(trace.turns)}")
-        adapter, generation = await self._generate(prompt, group.sampling, seed=seed, count=1)
+        adapter, generation = await self.peers.complete(prompt, group.sampling, seed=seed, count=1)
         (completion,) = generation.completions
+        if trace.turns and completion.truncated and len(completion.token_ids) < group.sampling.max_tokens:
+            # vLLM cuts an answer at the end of the context, whatever it was allowed.
+            raise ContextExceeded(
+                f"a prompt of {len(generation.prompt_token_ids)} tokens leaves room for "
+                f"{len(completion.token_ids)} of {group.sampling.max_tokens} tokens"
+            )
         policy = None if adapter.version == group.policy else adapter.version
         if adapter.base_model != group.base_model:
             raise PeerFault(f"group {group.id}: begun with {group.base_model}, now {adapter.base_model}")
-        tokens, past = generation.prompt_token_ids, _tokens_of(group, trace)
+        tokens, past = generation.prompt_token_ids, tokens_of(group, trace)
         continues = bool(past) and tokens[: len(past)] == past
         if past:
             ROLLOUT_TURNS.labels("continued" if continues else "own").inc()
         if continues:
             tokens = tokens[len(past) :]
-            before = _messages_before(group, trace)
+            before = messages_before(group, trace)
             prompt = replace(prompt, messages=prompt.messages[before:] or prompt.messages)
         return Turn(completion, None, prompt, tokens, continues=continues, policy=policy)
 
@@ -305,55 +302,15 @@ class GroupGenerator:
         """The turns, each with its role, and with its verdict if it answers."""
         answers = [slot for slot, turn in turns.items() if episodes[slot].answers(turn.completion.text)]
         items = [_item(group, turns[slot]) for slot in answers]
-        verdicts = dict(zip(answers, await self._score(items) if items else [], strict=True))
+        verdicts = dict(zip(answers, await self.peers.verdicts(items) if items else [], strict=True))
         return {
             slot: replace(turn, verdict=verdicts.get(slot), role=episodes[slot].role)
             for slot, turn in turns.items()
         }
 
     async def _judge(self, fen: str, response: str) -> Verdict:
-        (verdict,) = await self._score([ScoreItem(fen, response)])
+        (verdict,) = await self.peers.verdicts([ScoreItem(fen, response)])
         return verdict
-
-    async def _generate(
-        self, prompt: Prompt, sampling: Sampling, *, seed: int, count: int
-    ) -> tuple[Adapter, Generation]:
-        for _ in range(MAX_RETIRED_TRIES):
-            server, adapter = self.peers.pick()
-            name = adapter.version.name
-            try:
-                async with server.one_more_in_flight():
-                    generation = await server.client.complete(
-                        prompt, model=name, count=count, sampling=sampling, seed=seed
-                    )
-            except NotFound:
-                logger.info("%s has retired %s: trying again", server.client.url, name)
-                await self.peers.refresh(server)
-                continue
-            except PeerFault as error:
-                await self.peers.refresh(server)
-                if server.adapter is None:
-                    raise Unavailable(f"{error}, and is unavailable now: {server.reason}") from error
-                raise
-            return adapter, generation
-        raise PeerFault(
-            f"{server.client.url} reports {name} but does not serve it, {MAX_RETIRED_TRIES} times"
-        )
-
-    async def _score(self, items: Sequence[ScoreItem]) -> list[Verdict]:
-        try:
-            with waiting("verdicts", "reward", expected_s=EXPECTED_S):
-                verdicts = await self.peers.reward.score(items)
-        except PeerFault as error:
-            if not await self.peers.reward.ready():
-                raise Unavailable(f"{error}, and is unavailable now") from error
-            raise
-        if len(verdicts) != len(items):
-            raise PeerFault(f"reward: {len(verdicts)} verdicts for {len(items)} answers")
-        for item, verdict in zip(items, verdicts, strict=True):
-            if not math.isfinite(verdict.reward):
-                raise PeerFault(f"reward {verdict.reward!r} of {item.response!r} in {item.fen!r}")
-        return verdicts
 
 
 @contextmanager
@@ -383,16 +340,6 @@ async def _steps(position: Position, episodes: _Episodes, turns: Mapping[int, Tu
     with _faults_of(position):
         steps = await asyncio.gather(*(episodes[slot].step(turn) for slot, turn in turns.items()))
     return dict(zip(turns, steps, strict=True))
-
-
-def _paid(trace: Trace, step: Step) -> Trace:
-    """The episode with what its end pays the last turn of another role."""
-    turns = list(trace.turns)
-    others = [number for number, turn in enumerate(turns) if turn.role != turns[-1].role]
-    if step.others and others:
-        turn = turns[others[-1]]
-        turns[others[-1]] = replace(turn, rewards={**turn.rewards, **step.others})
-    return replace(trace, turns=tuple(turns))
 
 
 @dataclass
@@ -432,43 +379,6 @@ def _item(group: TraceGroup, turn: Turn) -> ScoreItem:
         move=position.move if task == STATE_TASK else "",
         target=target_of(position, style=style),
     )
-
-
-def _with_turns(group: TraceGroup, turns: Mapping[int, Turn]) -> TraceGroup:
-    """The group with one more turn of some of its traces."""
-    traces = list(group.traces)
-    for slot, turn in turns.items():
-        traces[slot] = replace(traces[slot], turns=(*traces[slot].turns, turn))
-    return replace(group, traces=tuple(traces))
-
-
-def _tokens_of(group: TraceGroup, trace: Trace) -> tuple[int, ...]:
-    """All tokens of the conversation that the last turn of an episode belongs to."""
-    tokens: tuple[int, ...] = ()
-    for turn in trace.turns:
-        prompt = group.prompt_tokens_of(turn)
-        tokens = (tokens + prompt if turn.continues else prompt) + turn.completion.token_ids
-    return tokens
-
-
-def _load(group: TraceGroup, trace: Trace) -> float:
-    """What the next turn of an episode occupies of a server, as a share of the first turns of its group: by
-    the tokens of its prompt, about, and of its answer."""
-    limit = group.sampling.max_tokens
-    prompt = (
-        len(_tokens_of(group, trace))
-        if trace.turns[-1].continues
-        else len(group.prompt_tokens_of(trace.turns[-1]))
-    )
-    return (prompt + limit) / (len(group.prompt_token_ids) + limit) / len(group.traces)
-
-
-def _messages_before(group: TraceGroup, trace: Trace) -> int:
-    """How many messages the conversation has with the last answer."""
-    messages = 0
-    for turn in trace.turns:
-        messages = (messages if turn.continues else 0) + len(group.prompt_of(turn).messages) + 1
-    return messages
 
 
 def group_id_of(run: str, entry_id: str, position: Position) -> str:

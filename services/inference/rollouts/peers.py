@@ -1,25 +1,31 @@
 """Which peers are ready: the inference servers, with the version each serves, and the reward service.
 
-Looks up which inference servers there are, polls them, keeps the last answers, and picks a server for each
-group.
+Looks up which inference servers there are, polls them, keeps the last answers, picks a server for each
+request, and asks again what was asked of a version that is gone.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from rookery import replicas
 from rookery.access import OPEN, Access
-from rookery.clients import InferenceClient, RewardClient
-from rookery.errors import RookeryError, Unavailable
-from rookery.trace import Adapter
+from rookery.clients import Generation, InferenceClient, RewardClient, ScoreItem
+from rookery.errors import NotFound, PeerFault, RookeryError, Unavailable
+from rookery.trace import Adapter, Prompt, Sampling, Verdict
+from rookery.waits import waiting
 
 logger = logging.getLogger(__name__)
 
 POLICY_POLL_S = 0.1
 REWARD_POLL_S = 1.0
+MAX_RETIRED_TRIES = 3
+"""A version can be retired between its choice and the request, but hardly this often in a row."""
+EXPECTED_S = 120.0
+"""A group whose verdicts take longer is reported (see `rookery.waits`)."""
 
 
 @dataclass
@@ -90,6 +96,50 @@ class Peers:
         if not candidates:
             raise Unavailable(self.unavailable_reason())
         return min(candidates, key=lambda candidate: candidate[0].inflight)
+
+    async def complete(
+        self, prompt: Prompt, sampling: Sampling, *, seed: int, count: int
+    ) -> tuple[Adapter, Generation]:
+        """Completions of the newest version, by the least busy server. Raises as `InferenceClient.complete`
+        does, but for `NotFound`; `Unavailable` if no server is ready."""
+        for _ in range(MAX_RETIRED_TRIES):
+            server, adapter = self.pick()
+            name = adapter.version.name
+            try:
+                async with server.one_more_in_flight():
+                    generation = await server.client.complete(
+                        prompt, model=name, count=count, sampling=sampling, seed=seed
+                    )
+            except NotFound:
+                logger.info("%s has retired %s: trying again", server.client.url, name)
+                await self.refresh(server)
+                continue
+            except PeerFault as error:
+                await self.refresh(server)
+                if server.adapter is None:
+                    raise Unavailable(f"{error}, and is unavailable now: {server.reason}") from error
+                raise
+            return adapter, generation
+        raise PeerFault(
+            f"{server.client.url} reports {name} but does not serve it, {MAX_RETIRED_TRIES} times"
+        )
+
+    async def verdicts(self, items: Sequence[ScoreItem]) -> list[Verdict]:
+        """The verdicts on answers. Raises as `RewardClient.score` does; `PeerFault` if one is missing or not
+        finite, and `Unavailable` if the reward service is not ready."""
+        try:
+            with waiting("verdicts", "reward", expected_s=EXPECTED_S):
+                verdicts = await self.reward.score(items)
+        except PeerFault as error:
+            if not await self.reward.ready():
+                raise Unavailable(f"{error}, and is unavailable now") from error
+            raise
+        if len(verdicts) != len(items):
+            raise PeerFault(f"reward: {len(verdicts)} verdicts for {len(items)} answers")
+        for item, verdict in zip(items, verdicts, strict=True):
+            if not math.isfinite(verdict.reward):
+                raise PeerFault(f"reward {verdict.reward!r} of {item.response!r} in {item.fen!r}")
+        return verdicts
 
     async def watch(self, stopping: asyncio.Event) -> None:
         """Polls all peers until `stopping` is set. A new version is known after about `POLICY_POLL_S`."""

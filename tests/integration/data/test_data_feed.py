@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import pytest
 import redis
@@ -16,6 +17,7 @@ from chess_datasets.positions.recipe import Shares
 from rookery.codec import decode_position
 from rookery.errors import Unavailable
 from rookery.metrics import FEED_WAIT_S, REDIS_RETRIES
+from rookery.openings import read_openings
 from rookery.streams import RunStreams
 from rookery.trace import Position
 from services.data.feed import Feed
@@ -202,3 +204,25 @@ async def test_a_feed_nobody_stopped_does_not_give_up_quietly(
     given_up.set()
     with pytest.raises(Unavailable, match="stopped while redis was unavailable"):
         await feed(connect(redis_server.url), order).run(asyncio.Event())
+
+
+def test_games_begin_with_openings_beside_other_positions(
+    streams: RunStreams, order: PositionOrder, tmp_path: Path
+) -> None:
+    """Drawn from the file by the seed; the game so far comes with each."""
+    book = tmp_path / "book.epd"
+    book.write_text("rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2\n")
+    mix = f"move + game,start=book + game,start={book}"
+    Feed(streams, partial(order.position, seed=SEED), seed=SEED, depth=30, episode=mix).top_up()
+    positions = take(streams, 30)
+    assert {position.episode for position in positions} == {"", "game,start=book", f"game,start={book}"}
+    lines = {opening.moves: opening for opening in read_openings()}
+    for number, position in enumerate(positions):
+        if position.episode == "game,start=book":
+            assert position.fen == lines[position.last_moves].board().fen()
+            assert position.ply == len(position.last_moves)
+        elif position.episode:
+            assert position.fen.startswith("rnbqkbnr/pppp1ppp/8/4p3")
+        else:
+            assert position == order.position(number, seed=SEED)
+    assert len({position.fen for position in positions if position.episode == "game,start=book"}) > 3

@@ -22,11 +22,11 @@ from bench.noise_adapter import write_adapter
 from rookery.access import Access
 from rookery.clients import InferenceClient
 from rookery.connections import raise_descriptor_limit
-from rookery.errors import Conflict, InvalidInput, NotFound
+from rookery.errors import Conflict, ContextExceeded, InvalidInput, NotFound
 from rookery.hub import identity
 from rookery.prompt import render
 from rookery.streams import RunStreams
-from rookery.trace import Adapter, PolicyVersion, Prompt, Sampling, policy_name
+from rookery.trace import Adapter, Message, PolicyVersion, Prompt, Sampling, policy_name
 from tests import hostile
 from tests.boards import random_boards
 from tests.builders import position
@@ -134,6 +134,17 @@ async def test_a_group_comes_with_its_tokens_logprobs_and_seeds(client: Inferenc
         assert completion.text.startswith("<think>"), "which the prompt opens"
         assert len(completion.token_ids) == len(completion.logprobs) > 0
         assert all(logprob <= 0.0 for logprob in completion.logprobs)
+
+
+async def test_a_prompt_that_exceeds_the_context_is_told_from_other_refusals(client: InferenceClient) -> None:
+    long = replace(prompt(), messages=(Message("user", "e4 e5 " * 20_000),))
+    with pytest.raises(ContextExceeded, match=r"400 .*maximum context length is \d+ tokens"):
+        await client.complete(long, model="policy-v000000", count=1, sampling=ROLLOUT, seed=1)
+    with pytest.raises(InvalidInput) as refused:
+        await client.complete(
+            prompt(), model="policy-v000000", count=1, sampling=Sampling(temperature=-1.0), seed=1
+        )
+    assert not isinstance(refused.value, ContextExceeded)
 
 
 async def test_a_version_on_another_machine_is_downloaded(

@@ -7,9 +7,11 @@ import json
 import math
 from dataclasses import dataclass, field
 
+import chess
 import grpc
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 
+from rookery.games import random_move
 from rookery.trace import policy_name
 from rookery.v1 import reward_pb2, reward_pb2_grpc, verdict_pb2
 
@@ -37,7 +39,7 @@ class Inference:
     rewrites: bool = False
     """Prompts do not begin with the tokens of the turns before."""
     context: int = 1 << 20
-    """Most tokens of a prompt and its answer."""
+    """Most tokens of a prompt and its answer, which is cut there, as vLLM does it."""
     leased: list[int] = field(default_factory=list)
     requests: list[dict] = field(default_factory=list)
     working: int = 0
@@ -95,7 +97,8 @@ class Inference:
             return Response("needs the token", status_code=401)
         answered = [m for m in body["messages"] if m["role"] == "assistant"]
         asked = [1, 2, *([5, 6, 7, 3, 4] * len(answered) if not self.rewrites or not answered else [9])]
-        if self.refuses or len(asked) + body["max_tokens"] > self.context:
+        room = self.context - len(asked)
+        if self.refuses or room <= 0:
             said = f"This model's maximum context length is {self.context} tokens. However, your prompt ..."
             return Response("no such field" if self.refuses else said, status_code=400)
         number = int(body["model"].removeprefix("policy-v"))
@@ -105,10 +108,10 @@ class Inference:
         choices = [
             {
                 "index": i,
-                "finish_reason": "stop",
+                "finish_reason": "stop" if room >= 3 else "length",
                 "message": {"content": f"{text} {body['seed'] + i}"},
-                "token_ids": [5, 6, 7],
-                "logprobs": {"content": [{"logprob": -0.5}] * 3},
+                "token_ids": [5, 6, 7][:room],
+                "logprobs": {"content": [{"logprob": -0.5}] * min(room, 3)},
             }
             for i in reversed(range(body["n"]))
         ]
@@ -119,6 +122,38 @@ class Inference:
             choices.pop(0)
         content = json.dumps({"prompt_token_ids": asked, "choices": choices})
         return Response(content, media_type="application/json")
+
+
+def playing(inference: Inference) -> FastAPI:
+    """A model that continues games in UCI by legal moves. Its tokens are characters."""
+    app = inference.app()
+
+    @app.post("/v1/completions")
+    async def complete(request: Request) -> dict:
+        body = await request.json()
+        inference.requests.append(body)
+        if int(body["model"].removeprefix("policy-v")) in inference.retired:
+            raise HTTPException(404)
+        board = chess.Board()
+        for move in body["prompt"].splitlines()[1:]:
+            board.push_uci(move)
+        choices = []
+        for i in range(body["n"]):
+            move = random_move(board, seed=body["seed"] + i).uci()
+            ids = list(f"{move}\n".encode())
+            choices.append(
+                {
+                    "index": i,
+                    "finish_reason": "stop",
+                    "text": move,
+                    "prompt_token_ids": list(body["prompt"].encode()),
+                    "token_ids": ids,
+                    "logprobs": {"token_logprobs": [-1.0] * len(ids)},
+                }
+            )
+        return {"choices": choices}
+
+    return app
 
 
 class Reward(reward_pb2_grpc.RewardServiceServicer):

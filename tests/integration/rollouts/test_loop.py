@@ -436,10 +436,11 @@ async def test_the_turns_of_an_episode_go_on_from_each_other(house: House, rewri
     assert len({turn.completion.seed for turn in group.turns}) == 3 * GROUP_SIZE
 
 
-async def test_an_episode_ends_when_the_next_prompt_does_not_fit(house: House) -> None:
+@pytest.mark.parametrize("context", [16, 18], ids=["no prompt", "a part of the answer"])
+async def test_an_episode_ends_when_the_next_turn_does_not_fit(house: House, context: int) -> None:
     """What it has made so far is kept, and a call as its last turn is judged as an answer that was cut."""
     inference, cut = house.inference[0], ROLLOUT_EPISODES.labels("context_limit")
-    inference.texts, inference.context = ("<tool>board</tool>",), 2 + 2 * 5 + 64
+    inference.texts, inference.context = ("<tool>board</tool>",), context
     before = cut._value.get()
     entry = replace(numbered_position(0), episode="tools,turns=9")
     house.streams.positions.add([entry], cursor=0)
@@ -458,10 +459,10 @@ async def test_an_episode_ends_when_the_next_prompt_does_not_fit(house: House) -
 
 
 async def test_a_first_prompt_that_does_not_fit_is_refused_with_the_sizes(house: House) -> None:
-    house.inference[0].context = 50
+    house.inference[0].context = 1
     house.streams.positions.add([replace(numbered_position(0), episode="tools")], cursor=0)
     await house.gives_up_one()
-    assert "maximum context length is 50 tokens" in dead(house.streams)[0]["reason"]
+    assert "maximum context length is 1 tokens" in dead(house.streams)[0]["reason"]
 
 
 async def test_short_answers_are_made_while_long_games_go_on(

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import chess
 import pytest
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
 
 from rookery.clients import RewardClient
 from rookery.config.data import FeedSettings
 from rookery.config.reward import RewardSettings
 from rookery.config.rollouts import RolloutsSettings
-from rookery.games import random_move
 from rookery.rookworld import policy_prompt, state_answer
 from rookery.rookworld_env import step
 from rookery.streams import Entry, RunStreams
@@ -30,7 +29,7 @@ from services.trainer.batches.rows import Row, make_rows
 from tests.builders import numbered_position, read
 from tests.gpt2 import rookworld_lines, write_rookworld_model
 from tests.integration.rollouts.conftest import START
-from tests.integration.rollouts.standins import Inference
+from tests.integration.rollouts.standins import Inference, playing
 from tests.servers import serve_http, serve_reward
 from tests.waiting import eventually
 
@@ -100,38 +99,6 @@ async def _generated(
         await watching
         await peers.close()
     return groups
-
-
-def playing(inference: Inference) -> FastAPI:
-    """A model that continues games in UCI by legal moves. Its tokens are characters."""
-    app = inference.app()
-
-    @app.post("/v1/completions")
-    async def complete(request: Request) -> dict:
-        body = await request.json()
-        inference.requests.append(body)
-        if int(body["model"].removeprefix("policy-v")) in inference.retired:
-            raise HTTPException(404)
-        board = chess.Board()
-        for move in body["prompt"].splitlines()[1:]:
-            board.push_uci(move)
-        choices = []
-        for i in range(body["n"]):
-            move = random_move(board, seed=body["seed"] + i).uci()
-            ids = list(f"{move}\n".encode())
-            choices.append(
-                {
-                    "index": i,
-                    "finish_reason": "stop",
-                    "text": move,
-                    "prompt_token_ids": list(body["prompt"].encode()),
-                    "token_ids": ids,
-                    "logprobs": {"token_logprobs": [-1.0] * len(ids)},
-                }
-            )
-        return {"choices": choices}
-
-    return app
 
 
 async def test_whole_games_are_played_judged_and_trained_on_as_one_row_each(

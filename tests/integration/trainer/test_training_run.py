@@ -276,6 +276,7 @@ def test_what_learning_remembers_is_in_the_commit(changed: dict[str, Any], run: 
 
 def test_dynamic_sampling_drops_groups_of_equal_rewards_up_to_its_limit(run: Run) -> None:
     plain = _groups(3 * BATCH, first=10)
+    plain[0] = _with_equal_returns(plain[0])  # whose turns differ, so that there is something to learn
     equal = [_with_equal_rewards(group) for group in _groups(3 * BATCH, first=40)]
     run.add([*equal[:2], *plain[:BATCH], *equal[2:], *plain[BATCH:]])
     run.train(1, dynamic_sampling=True, dynamic_sampling_limit=1)
@@ -322,6 +323,19 @@ def _until_empty(intake: Intake, while_waiting: Callable[[], None]) -> Any:
         return intake._ready.get(timeout=1.0)
     intake._stopping.set()
     return None
+
+
+def _with_equal_returns(group: TraceGroup) -> TraceGroup:
+    """Episodes of two turns, of which half are paid for the first one, and half for the second."""
+    prompt = {"prompt": group.prompt, "prompt_token_ids": group.prompt_token_ids}
+    traces = []
+    for slot, trace in enumerate(group.traces):
+        first, second = (
+            replace(trace.turns[0], verdict=replace(trace.verdict, reward=float(slot % 2 == number)))
+            for number in range(2)
+        )
+        traces.append(replace(trace, turns=(first, replace(second, **prompt))))
+    return replace(group, traces=tuple(traces))
 
 
 def _with_equal_rewards(group: TraceGroup) -> TraceGroup:

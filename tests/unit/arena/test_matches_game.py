@@ -7,11 +7,11 @@ import chess.engine
 import pytest
 
 from arena.matches.game import Fixture, Game, play
-from arena.matches.openings import START, Opening
 from arena.players.player import FirstLegalPlayer, Player, RandomPlayer
 from rookery.engines.player import Reply
 from rookery.errors import PeerFault
 from rookery.games import Rules
+from rookery.openings import START, Opening
 from rookery.trace import Outcome
 from tests.unit.arena.players import Failing, Illegal, Scripted, judges, plays
 

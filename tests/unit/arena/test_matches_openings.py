@@ -4,8 +4,8 @@ from pathlib import Path
 import chess
 import pytest
 
-from arena.matches.openings import BUILT_IN, Opening, draw, read_openings
 from rookery.errors import InvalidInput
+from rookery.openings import BUILT_IN, Opening, draw, read_openings
 
 START = chess.STARTING_FEN
 PGN = '[ECO "C20"]\n\n1. e4 e5 2. Nf3 *\n\n[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"]\n[SetUp "1"]\n\n1. e4 *\n'

@@ -14,7 +14,6 @@ from rich.console import Console
 from arena.matches import llm_chess, workers
 from arena.matches.game import Game, play
 from arena.matches.journal import as_line, as_pgn, open_journal, read_games
-from arena.matches.openings import START, Opening, draw, read_openings
 from arena.matches.report import encounters, forfeited, summary
 from arena.matches.session import Gate, read_anchors, run_elo, run_match, run_tournament
 from arena.matches.tournament import SCHEDULES, Played, fixtures, play_all
@@ -23,6 +22,7 @@ from arena.strength.sprt import Sprt
 from rookery.config.arena import EloSettings, MatchSettings, TournamentSettings
 from rookery.errors import Conflict, InvalidInput, PeerFault, SetupError
 from rookery.games import Rules
+from rookery.openings import START, Opening, draw, read_openings
 from tests.unit.arena.players import Failing, Illegal, Slow
 
 RULES = Rules(max_plies=60)

@@ -208,6 +208,9 @@ def test_versions_are_evaluated_on_request(house: Path) -> None:
     made = plan("--evaluate-every", "25", "--max-tokens", "9", "--set", "arena.pairs=3")
     assert "arena" in [command.name for command in made.stages[1]], "before the first step"
     assert values(made, "inference")["leases"] == 1
+    games = plan("--set", "feed.episode=move + game,opponent=policy,every=9")
+    assert values(games, "inference")["leases"] == 2
+    assert values(games, "trainer")["max_staleness"] == values(plan(), "trainer")["max_staleness"] + 1
     assert made.commands["arena"].argv[1:] == ("-m", "launcher", "serve", "arena")
     told, rollouts = values(made, "arena"), values(made, "rollouts")
     for name in ("run", "redis_url", "reward_target", "style", "max_tokens", "seed"):
@@ -460,6 +463,22 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (
             ["--max-tokens", "300", "--set", "inference.max_model_len=300"],
             r"^answers of 300 tokens leave no room for a prompt in inference.max_model_len=300",
+        ),
+        (
+            ["--set", "feed.episode=game,opponent=foo"],
+            r"^feed: episode: .*no opponent 'foo': choose from random",
+        ),
+        (
+            ["--set", "feed.episode=move + game,opponent=uci:/no/engine,nodes=9"],
+            "^feed.episode: opponent=uci is not a program: '/no/engine'",
+        ),
+        (
+            ["--set", "feed.episode=game,start=/no/book.pgn"],
+            "^feed.episode: openings '/no/book.pgn': .*No such file",
+        ),
+        (
+            ["--set", "feed.episode=game,opponent=policy", "--set", "trainer.lora_rank=0"],
+            "^feed.episode 'game,opponent=policy': opponent=policy needs adapters",
         ),
         (["--set", "trainer.ratio_cap=2"], r"^trainer: ratio_cap=2.0 has no .* \(--set trainer.ratio_cap\)$"),
         (

@@ -18,6 +18,7 @@ import chess
 
 from rookery.encoding import decode
 from rookery.epd import epd_lines, read_epd
+from rookery.episodes import book_of, parse_mix
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
 from rookery.pgn.reader import read_game, read_games
@@ -70,6 +71,12 @@ def read_openings(path: Path = BUILT_IN, *, plies: int = 16) -> list[Opening]:
             f"openings {str(path)!r}: {f'{over} is a finished game' if over else 'there are none'}"
         )
     return openings
+
+
+def books_of(mix: str) -> dict[str, list[Opening]]:
+    """The openings of the games of a mix of episodes that begin with openings. Raises as `read_openings`."""
+    books = {spec: book for _, spec in parse_mix(mix) if (book := book_of(spec))}
+    return {spec: read_openings(BUILT_IN if book == "book" else Path(book)) for spec, book in books.items()}
 
 
 def draw(openings: Sequence[Opening], count: int, *, seed: int) -> list[Opening]:
