@@ -18,9 +18,10 @@ import chess
 from arena.answer_store import AnswerStore, key_of
 from arena.answers import Answer, Answers, answer_from_json
 from arena.players.model import ModelPlayer
-from arena.players.player import Player, Reply
+from arena.players.player import Player
 from rookery.candidates import candidates_of, distinct
 from rookery.clients import RewardClient, ScoreItem
+from rookery.engines.player import Reply
 from rookery.errors import RookeryError, WireError
 from rookery.prompt import GAME_TASK, LINES, POLICY_TASK, STATE_TASK, render, task_of
 from rookery.rookworld import read_policy_answer

@@ -14,7 +14,8 @@ import chess
 import chess.engine
 
 from arena.matches.openings import Opening
-from arena.players.player import Player, Reply
+from arena.players.player import Player
+from rookery.engines.player import Reply
 from rookery.errors import Unavailable
 from rookery.games import ILLEGAL_MOVE, SCORES, Rules, game_end, random_move
 from rookery.retries import retry

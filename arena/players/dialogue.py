@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import chess
 
 from arena.players.model import ModelPlayer
-from arena.players.player import Reply
 from rookery.answers import after_reasoning
+from rookery.engines.player import Reply
 from rookery.trace import Message, Outcome, Prompt
 
 MOST_TURNS, MOST_FAILURES = 10, 3

@@ -10,11 +10,12 @@ import pytest
 from arena.matches import llm_chess, workers
 from arena.matches.session import run_match
 from arena.players.dialogue import MOST_TURNS, DialoguePlayer
-from arena.players.player import RandomPlayer, Reply
+from arena.players.player import RandomPlayer
 from arena.players.spec import make_player
 from arena.sections.matches import match_sections
 from rookery.clients import InferenceClient
 from rookery.config.arena import MatchSettings
+from rookery.engines.player import Reply
 from rookery.errors import SetupError
 from rookery.trace import Completion, Message, Outcome, Prompt, Sampling
 
