@@ -113,9 +113,8 @@ class Brittleness:
             Table("moves", "The same move", compared(moves[1:], players=players, seed=self.seed)),
             Table("levels", "Each form by itself", compared(levels, players=players, seed=self.seed)),
         ]  # fmt: skip
-        facts = {
-            "positions": {form: sum(map(bool, next(iter(sides.values())).get(form, ()))) for form in forms}
-        }
+        counts = {f: max(sum(map(bool, side.get(f, ()))) for side in sides.values()) for f in forms}
+        facts = {"positions": counts}
         return Section(self.name, "Brittleness", _NOTE, [table for table in tables if table.rows], facts)
 
     def _follows_claim(self, answers: Answers) -> bool:

@@ -134,6 +134,9 @@ def test_changes_are_paired(positions: list[Position], judged) -> None:
         {"a": {**asked, CLAIM: asked[AS_IS]}, "b": asked}, players=["a", "b"]
     )
     cells = {row.metric.name: row.cells for table in section.tables for row in table.rows}
+    board_only = {"random": {AS_IS: asked[AS_IS]}, "b": asked}
+    facts = Brittleness(endgames, 0).section(board_only, players=["random", "b"]).facts
+    assert facts["positions"] == {AS_IS: 4, ROTATED: 4, MIRRORED: 4, CLAIM: 4}
     claim = cells["illegal_claim/legal_change"]["b"]
     assert claim.estimate.mean == -0.25
     assert claim.difference is not None
