@@ -140,6 +140,8 @@ def _regret(answers: Answers) -> float | None:
 
 def _of(form: str, metric: Metric) -> Metric:
     name = f"{form.replace(' ', '_')}/{metric.name}"
+    if form == SHUFFLED and metric.name == "regret_change":  # it says what the positions are
+        metric = replace(metric, better="neither")
     return replace(metric, name=name, title=f"{form.capitalize()}: {metric.title}")
 
 
