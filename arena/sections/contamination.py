@@ -14,7 +14,7 @@ from rookery.intervals import wilson
 _FILES = "contamination*.json"
 _NOTE = (
     "The share of an exam's positions that are in a player's data, mirrored or not, by the first four fields "
-    "of the FEN. The positions themselves are in report.json. Data that is not here, or has no FEN, cannot be "
+    "of the FEN. The positions are in report.json. Data that is not here, or has no FEN, cannot be "
     "searched: the second table counts it."
 )
 
