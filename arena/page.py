@@ -172,7 +172,9 @@ def _plain_cell(row: Row, name: str) -> str:
     cell, metric = row.cells.get(name), row.metric
     if cell is None:
         return ""
-    text = f"{figure(metric, cell.estimate.mean)} {interval(metric, cell.estimate)}".strip()
+    mean = cell.estimate.mean
+    shown = figure(metric, mean) if mean is not None or not cell.estimate.ci95 else ""
+    text = f"{shown} {interval(metric, cell.estimate)}".strip()
     return text if cell.difference is None else f"{text}; {change(metric, cell.difference)}"
 
 

@@ -190,7 +190,8 @@ def _plan(
             samples = settings.samples * len(
                 next((s.chosen for s in sources if isinstance(s, Positions)), ())
             )
-            tokens, time = f"at most {most * (questions + samples):,}", "unknown"
+            tokens = f"at most {most * (questions + samples):,}" if most else "0"
+            time = "unknown"
         table.add_row(player.name, f"{questions:,}", f"{len(records):,}", tokens, time)
     return table
 

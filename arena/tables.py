@@ -79,8 +79,9 @@ def _number(metric: Metric, value: float, *, signed: bool) -> str:
 
 
 def change(metric: Metric, difference: Estimate) -> str:
-    """A difference with its interval, as text."""
-    return f"{figure(metric, difference.mean, signed=True)} {interval(metric, difference, signed=True)}"
+    """A difference with its interval, as text; of a one-sided bound, the bound."""
+    bounds = interval(metric, difference, signed=True)
+    return bounds if difference.mean is None else f"{figure(metric, difference.mean, signed=True)} {bounds}"
 
 
 def judgement(metric: Metric, difference: Estimate) -> str:
@@ -153,7 +154,7 @@ def compared(
 _HEADLINES = frozenset(
     {
         "legal_rate", "legal_rate_greedy", "action_accuracy_greedy", "regret_legal_greedy",
-        "regret_both_legal", "solved", "right", "legal_change", "regret_change",
+        "regret_both_legal", "solved", "right",
     }
 )  # fmt: skip
 """The metrics that decide who is better."""
@@ -161,22 +162,31 @@ _HEADLINES = frozenset(
 
 def summary(sections: Sequence[Section], *, players: Sequence[str]) -> list[str]:
     """A line for each player but the first: in what it is surely better or worse than the first, and by how
-    much. A line for each pair that has played."""
+    much. Then for each player what surely changes if it is asked otherwise, and a line for each pair that has
+    played."""
+    first = [(section, row) for section in sections if section.tables for row in section.tables[0].rows]
     lines = []
     for name in players[1:]:
         words: dict[str, list[str]] = {"better": [], "worse": [], "unclear": []}
-        for section in sections:
-            for row in section.tables[0].rows if section.tables else ():
-                cell, metric = row.cells.get(name), row.metric
-                if metric.name.rpartition("/")[2] in _HEADLINES and cell and cell.difference:
-                    text = f"{section.title}: {metric.title} {change(metric, cell.difference)}"
-                    words[judgement(metric, cell.difference)].append(text)
+        for section, row in first:
+            cell, metric = row.cells.get(name), row.metric
+            if metric.name.rpartition("/")[2] in _HEADLINES and cell and cell.difference:
+                text = f"{section.title}: {metric.title} {change(metric, cell.difference)}"
+                words[judgement(metric, cell.difference)].append(text)
         parts = [f"{kind} in {'; '.join(words[kind])}" for kind in ("better", "worse") if words[kind]]
         parts += [f"{len(words['unclear'])} other differences may be chance"] * bool(words["unclear"])
         lines.append(f"{name} against {players[0]}: {'. '.join(parts) or 'nothing compares them'}.")
+    for name in players:
+        changes = [
+            f"{row.metric.title} {change(row.metric, cell.estimate)}"
+            for _, row in first
+            if row.metric.signed and (cell := row.cells.get(name))
+            and judgement(row.metric, cell.estimate) != "unclear"
+        ]  # fmt: skip
+        lines += [f"{name}, asked otherwise: {'; '.join(changes)}."] if changes else []
     for row in (row for section in sections for table in section.tables for row in table.rows):
         if row.metric.name == "elo":
-            lines += [f"{pair}: {change(row.metric, cell.estimate)} Elo." for pair, cell in row.cells.items()]
+            lines += [f"{pair}: Elo {change(row.metric, cell.estimate)}." for pair, cell in row.cells.items()]
     return lines
 
 

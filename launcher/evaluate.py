@@ -133,6 +133,8 @@ def _ask(
 ) -> None:
     """Asks the players of one group after the other; the last time writes the report of all."""
     served: dict[str, str] = {}
+    if settings.llm_chess:  # the page shows its games
+        flags = {**flags, "sections": ",".join(sorted(settings.asks | {"matches"}))}
     for number, group in enumerate(groups, start=1):
         with serve(group, device=settings.device, logs=settings.out / "logs") as resolved:
             served |= dict(zip(group, resolved, strict=True))

@@ -15,14 +15,12 @@ from typing import Any
 
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
+from rookery.mlflow_run import EXPERIMENT, LONGEST_VALUE, connect
 
 logger = logging.getLogger(__name__)
 
-PROJECT = "rookery"
-"""The project of all runs, unless WANDB_PROJECT, TRACKIO_PROJECT or MLFLOW_EXPERIMENT_NAME names another."""
 _ID_FILE = "tracker_id"
 """It is in the folder of what is recorded, which therefore goes on in the same run."""
-_LONGEST_VALUE = 500
 _NOT_IN_NAMES = re.compile(r"[^\w\-. /]")
 
 
@@ -41,7 +39,7 @@ class Trackers:
 
     def __init__(self, names: Collection[str], folder: Path, params: Mapping[str, Any]) -> None:
         self._open: dict[str, Any] = {}
-        values = {key: str(mask_setting(value))[:_LONGEST_VALUE] for key, value in params.items()}
+        values = {key: str(mask_setting(value))[:LONGEST_VALUE] for key, value in params.items()}
         for name in sorted(names):
             try:
                 self._open[name] = _start(name, folder)
@@ -75,14 +73,14 @@ def _start(name: str, folder: Path) -> Any:
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 
     PartialState(cpu=True)  # which accelerate's loggers need
-    project = os.environ.get(f"{name.upper()}_PROJECT", PROJECT)
+    project = os.environ.get(f"{name.upper()}_PROJECT", EXPERIMENT)
     if name == "tensorboard":
         tracker = LOGGER_TYPE_TO_CLASS[name]("tensorboard", logging_dir=str(folder))
     elif name == "mlflow":
-        uri = os.environ.get("MLFLOW_TRACKING_URI") or (folder.absolute().parent / "mlruns").as_uri()
-        experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
-        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-        os.environ.setdefault("MLFLOW_TRACKING_URI", uri)
+        from mlflow import set_tracking_uri
+
+        set_tracking_uri(connect(folder).tracking_uri)
+        experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
         tracker = LOGGER_TYPE_TO_CLASS[name](experiment, run_name=folder.name)
     else:
         options = {"name": folder.name, "resume": "allow"}

@@ -113,9 +113,8 @@ class Brittleness:
             Table("moves", "The same move", compared(moves[1:], players=players, seed=self.seed)),
             Table("levels", "Each form by itself", compared(levels, players=players, seed=self.seed)),
         ]  # fmt: skip
-        facts = {
-            "positions": {form: sum(map(bool, next(iter(sides.values())).get(form, ()))) for form in forms}
-        }
+        counts = {f: max(sum(map(bool, side.get(f, ()))) for side in sides.values()) for f in forms}
+        facts = {"positions": counts}
         return Section(self.name, "Brittleness", _NOTE, [table for table in tables if table.rows], facts)
 
     def _follows_claim(self, answers: Answers) -> bool:
@@ -141,6 +140,8 @@ def _regret(answers: Answers) -> float | None:
 
 def _of(form: str, metric: Metric) -> Metric:
     name = f"{form.replace(' ', '_')}/{metric.name}"
+    if form == SHUFFLED and metric.name == "regret_change":  # it says what the positions are
+        metric = replace(metric, better="neither")
     return replace(metric, name=name, title=f"{form.capitalize()}: {metric.title}")
 
 

@@ -14,8 +14,8 @@ from rookery.intervals import wilson
 _FILES = "contamination*.json"
 _NOTE = (
     "The share of an exam's positions that are in a player's data, mirrored or not, by the first four fields "
-    "of the FEN. The positions themselves are in report.json. Data that is not here, or has no FEN, is not "
-    "counted, so 0 says little without its table."
+    "of the FEN. The positions are in report.json. Data that is not here, or has no FEN, cannot be "
+    "searched: the second table counts it."
 )
 
 
@@ -27,21 +27,23 @@ def contamination_sections(folder: Path) -> list[Section]:
 
 def _section(path: Path) -> Section:
     try:
-        found = json.loads(path.read_text())
+        overlap = json.loads(path.read_text())
+        searched = {data["name"] for data in overlap["data"] if data["positions"]}
         shares = [
             Row(Metric(exam["name"], exam["name"], f"{exam['positions']:,} positions", better="neither"),
                 {name: Cell(Estimate(n / exam["positions"], wilson(n, exam["positions"])))
-                 for name, n in exam["seen"].items()})
-            for exam in found["exams"]
+                 for name, n in exam["seen"].items() if name in searched})
+            for exam in overlap["exams"] if searched
         ]  # fmt: skip
         counts = [
             Row(Metric(name, title, unit="whole", better="neither"),
-                {data["name"]: Cell(Estimate(float(data[name]), None)) for data in found["data"]})
+                {data["name"]: Cell(Estimate(float(data[name]), None)) for data in overlap["data"]})
             for name, title in (("positions", "Positions in the data"), ("unread", "Rows without a position"),
                                 ("files", "Files"), ("missing", "Files that are not here"))
         ]  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
         raise InvalidInput(f"not the file of `rookery data overlap`: {str(path)!r}: {error!r}") from error
-    tables = [Table("seen", "Seen in training", shares), Table("data", "The data", counts)]
-    facts = {"positions": found["positions"], "data_files": found["data"]}
+    data = Table("data", "The data", counts)
+    tables = [*([Table("seen", "Seen in training", shares)] if shares else []), data]
+    facts = {"positions": overlap["positions"], "data_files": overlap["data"]}
     return Section(path.stem, "Contamination", _NOTE, tables, facts)

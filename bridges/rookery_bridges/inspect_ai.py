@@ -1,4 +1,4 @@
-"""Tasks for inspect-ai: the arena's puzzles, legality, and `P:` and `A:` lines.
+"""Tasks for inspect-ai: the arena's puzzles, legality, `P:` and `A:` lines, and ChessQA.
 
     inspect eval rookery_bridges/legality -T questions=questions.jsonl --model openai/...
 
@@ -13,6 +13,7 @@ from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessag
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, mean, metric, scorer, stderr
 from inspect_ai.solver import TaskState, generate
 
+from rookery_bridges import chessqa
 from rookery_bridges.client import Answer, RewardClient
 from rookery_bridges.questions import Question, read_questions
 
@@ -35,6 +36,24 @@ def lines(questions: str) -> Task:
 def puzzles(questions: str) -> Task:
     """Puzzles: right moves, and puzzles whose moves are all right, as in the arena."""
     return _task(questions, right_move())
+
+
+@task(name="chessqa")
+def chessqa_task(questions: str) -> Task:
+    """The questions of a file of ChessQA: the share of right answers."""
+    rows = list(chessqa.read_rows(questions))
+    samples = [Sample(id=row["id"], input=row["prompt"], target=row["key"], metadata=row) for row in rows]
+    return Task(dataset=MemoryDataset(samples), solver=generate(), scorer=key())
+
+
+@scorer(metrics=[mean(), stderr()])
+def key() -> Scorer:
+    """1 for ChessQA's key, else 0."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        return Score(value=float(chessqa.is_right(state.metadata, state.output.completion)))
+
+    return score
 
 
 def _task(path: str, judge: Scorer) -> Task:

@@ -63,7 +63,7 @@ def _named(text: str) -> tuple[str, list[Path], list[str]]:
     files, missing = sorted((path / "archive").rglob("*.parquet")), list[str]()
     for manifest in (path / MANIFEST_FILE, path / "model" / MANIFEST_FILE):
         if manifest.is_file():
-            for named, sha256 in _files_of(json.loads(manifest.read_bytes())):
+            for named, sha256 in dict.fromkeys(_files_of(json.loads(manifest.read_bytes()))):
                 here = [p for p in (Path(named), manifest.parent / named) if p.is_file()]
                 same = next((p for p in here if identify(p).sha256 == sha256.removeprefix("sha256:")), None)
                 files, missing = ([*files, same], missing) if same else (files, [*missing, named])

@@ -9,7 +9,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from rookery_bridges import RewardClient
+from rookery_bridges import RewardClient, chessqa
 from rookery_bridges.questions import Question, read_questions
 
 
@@ -21,6 +21,16 @@ def load(questions: str, **kwargs: Any) -> dict[str, Dataset]:
 def prompt(doc: Mapping[str, Any]) -> str:
     """The messages of the prompt as one text, which a chat template takes for the user's."""
     return "\n\n".join(turn["content"] for turn in doc["prompt"])
+
+
+def load_chessqa(questions: str, **kwargs: Any) -> dict[str, Dataset]:
+    """The questions of a file of ChessQA as the split `test`."""
+    return {"test": Dataset.from_list(list(chessqa.read_rows(questions)))}
+
+
+def judge_chessqa(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
+    """Whether the answer is ChessQA's key."""
+    return {"right": float(chessqa.is_right(doc, results[0]))}
 
 
 def judge(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:

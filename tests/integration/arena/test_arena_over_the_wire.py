@@ -228,8 +228,10 @@ async def test_a_second_evaluation_asks_nothing_again(settings, policy_server: P
     settings = changed(settings, count=10)
     first = await run(settings, console=QUIET)
     asked = len(policy_server.requests)
-    second = await run(settings, console=QUIET)
+    second = await run(changed(settings, against=(settings.out / "report.json",)), console=QUIET)
     assert len(policy_server.requests) == asked
+    beside = second["sections"].pop("against/run")["figures"]["positions/metrics/legal_rate"]
+    assert beside[f"{AFTER} (run)"] == {k: beside[AFTER][k] for k in ("mean", "ci95")}
     assert first["sections"] == second["sections"]
     await run(changed(settings, seed=settings.seed + 1, count=5), console=QUIET)
     assert len(policy_server.requests) > asked

@@ -233,8 +233,10 @@ def test_inspect(
     tasks = [inspect_ai.legality(str(questions)), inspect_ai.lines(str(lines))]
     tasks.append(inspect_ai.puzzles(str(puzzles)))
     model = {"model": "openai-api/local/stub", "model_base_url": endpoint_url, "model_args": {"api_key": "-"}}
-    legality, well_formed, right = evaluate(tasks, **model, log_dir=str(tmp_path), display="none")
-    for log in (legality, well_formed, right):
+    tasks.append(inspect_ai.chessqa_task(str(chessqa_file(tmp_path, answers))))
+    legality, well_formed, right, qa = evaluate(tasks, **model, log_dir=str(tmp_path), display="none")
+    assert qa.results.scores[0].metrics["mean"].value == 0.5
+    for log in (legality, well_formed, right, qa):
         assert log.status == "success", log.error
     values = {score.name: score.metrics["mean"].value for score in legality.results.scores}
     assert values == {"reward": -1.5, "legal": 0.0}
@@ -261,6 +263,7 @@ def test_lm_eval(
     told = {}
     answers |= _right_lines(lines)
     sets = {"rookery_legality": questions, "rookery_lines": lines, "rookery_puzzles": puzzles}
+    sets["rookery_chessqa"] = chessqa_file(tmp_path, answers)
     for task, path in sets.items():
         manager = TaskManager(include_path=include, include_defaults=False, metadata={"questions": str(path)})
         chats = {
@@ -274,7 +277,25 @@ def test_lm_eval(
     assert told["rookery_legality"]["legal,none"] == 0.0
     assert told["rookery_lines"]["legal,none"] == 0.5
     assert -0.15 < told["rookery_lines"]["reward,none"] <= 0.35
+    assert told["rookery_chessqa"]["right,none"] == 0.5
     assert told["rookery_puzzles"]["right,none"] == pytest.approx(1 / len(solved))
+
+
+def chessqa_file(folder: Path, answers: dict[str, str]) -> Path:
+    """Two questions in the form of ChessQA, of which the first is answered right."""
+    path, rows = folder / "chessqa.jsonl", []
+    for number in range(2):
+        text = f"Question {number}.\nCONTEXT_PLACEHOLDERAnswer as FORMAT_EXAMPLE_PLACEHOLDER."
+        row = {
+            "task_id": f"q{number}",
+            "task_category": "Structural",
+            "question": text,
+            "format_examples": ["a1, b2"],
+        }
+        rows.append({**row, "correct_answer": "e2, d2", "answer_type": "multi"})
+        answers[f"Question {number}.\nAnswer as a1, b2."] = f"FINAL ANSWER: **D2, e{2 + number}**"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
 
 
 def _right_lines(lines: Path) -> dict[str, str]:

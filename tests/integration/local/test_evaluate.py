@@ -1,4 +1,4 @@
-"""`rookery evaluate` with players that need no model: it starts the reward service itself."""
+"""`rookery evaluate` and `battery` with players that need no model: it starts the reward service itself."""
 
 import json
 import subprocess
@@ -18,8 +18,8 @@ def test_every_section_of_engines_and_random_movers(tmp_path: Path) -> None:
     suite = tmp_path / "suite.epd"
     suite.write_text('4k3/8/8/8/8/8/4P3/4K3 w - - bm e4; id "push";\n')
     argv = [
-        sys.executable, "-m", "launcher", "evaluate",
-        "random", "stockfish,nodes=50", "--sections", "positions,reasoning,puzzles,suites,matches",
+        sys.executable, "-m", "launcher", "battery",
+        "random", "stockfish,nodes=50", "--data", "random=samples/mates_in_1.csv",
         "--count", "12", "--samples", "2", "--nodes", "100", "--puzzle-count", "8", "--suites", str(suite),
         "--pairs", "2", "--out", str(tmp_path / "out"),
     ]  # fmt: skip
@@ -28,7 +28,13 @@ def test_every_section_of_engines_and_random_movers(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert list(report["players"]) == ["random", "stockfish-nodes=50"]
     sections = report["sections"]
-    assert set(sections) == {"positions", "puzzles/puzzles", "puzzles/mates_in_1", "suites/suite", "matches"}
+    assert set(sections) == {
+        "positions", "brittleness", "puzzles/puzzles", "puzzles/mates_in_1", "suites/suite", "matches",
+        "contamination",
+    }  # fmt: skip
+    seen = sections["contamination"]["seen"]
+    assert (seen["mates_in_1.csv"]["random"]["mean"], seen["suite.epd"]["random"]["mean"]) == (1.0, 0.0)
+    assert report["summary"][0].startswith("stockfish-nodes=50 against random: better in ")
     assert sections["positions"]["metrics"]["legal_rate"]["random"]["mean"] == 1.0
     mates = sections["puzzles/mates_in_1"]["metrics"]["solved"]
     assert mates["stockfish-nodes=50"]["mean"] > mates["random"]["mean"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher import evaluate
 from rookery.errors import SetupError
 from rookery.mlflow_run import ID_FILE
 from services.trainer.records import tracking
@@ -237,6 +238,22 @@ def test_tensorboard_gets_every_step(tmp_path: Path) -> None:
     assert events.Tags()["scalars"] == ["reward"]
     texts = [path.read_text() for path in folder.rglob("hparams.yml")]
     assert texts and not any("secret" in text for text in texts)
+
+
+def test_an_evaluation_sends_its_means(tmp_path: Path, store: Path) -> None:
+    pytest.importorskip("mlflow")
+    cell = {"mean": 0.5, "ci95": [0.4, 0.6]}
+    out = tmp_path / "battery"
+    out.mkdir()
+    report = {
+        "sections": {"positions": {"metrics": {"legal_rate": {"a": cell, "b": {"mean": None}}}, "n": 3}}
+    }
+    (out / "report.json").write_text(json.dumps(report))
+    evaluate._record(evaluate.EvaluateSettings(players=("a",), report_to="mlflow", out=out))
+    client = client_of(store)
+    (run,) = client.search_runs([client.get_experiment_by_name("rookery").experiment_id])
+    assert run.data.metrics == {"positions/metrics/legal_rate/a": 0.5}
+    assert (run.info.run_name, run.data.params["report_to"]) == ("battery", "mlflow")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

@@ -25,6 +25,7 @@ from arena.sections.brittleness import (
     shuffle,
 )
 from arena.sections.positions import mirror
+from arena.tables import summary
 from rookery.clients import InferenceClient
 from rookery.prompt import render
 from rookery.trace import Outcome, Position, Sampling
@@ -133,6 +134,9 @@ def test_changes_are_paired(positions: list[Position], judged) -> None:
         {"a": {**asked, CLAIM: asked[AS_IS]}, "b": asked}, players=["a", "b"]
     )
     cells = {row.metric.name: row.cells for table in section.tables for row in table.rows}
+    board_only = {"random": {AS_IS: asked[AS_IS]}, "b": asked}
+    facts = Brittleness(endgames, 0).section(board_only, players=["random", "b"]).facts
+    assert facts["positions"] == {AS_IS: 4, ROTATED: 4, MIRRORED: 4, CLAIM: 4}
     claim = cells["illegal_claim/legal_change"]["b"]
     assert claim.estimate.mean == -0.25
     assert claim.difference is not None
@@ -145,4 +149,8 @@ def test_changes_are_paired(positions: list[Position], judged) -> None:
         low, high = cells[f"{form}/legal_change"]["b"].estimate.ci95  # type: ignore[misc]
         assert low < 0 < high, "equal answers to four positions do not tell that nothing changes"
     assert cells["illegal_claim/legal"]["b"].estimate.mean == 0.75
+    misled = {**asked, CLAIM: side(*[illegal] * 4)}
+    section = Brittleness(endgames, 0).section({"a": asked, "b": misled}, players=["a", "b"])
+    (line,) = [line for line in summary([section], players=["a", "b"]) if "asked otherwise" in line]
+    assert line.startswith("b, asked otherwise: Illegal claim: legal -100.0 pts [-100.0, ")
     assert "as_it_is/legal_change" not in cells
