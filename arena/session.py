@@ -19,6 +19,7 @@ from arena.players.spec import make_player
 from arena.positions import Chosen, choose, fetch, read_jsonl, same_question
 from arena.report import PAGE_FILE, EvaluationResult, write
 from arena.sections.chessqa import ChessQA
+from arena.sections.influence import Influence
 from arena.sections.matches import match_sections
 from arena.sections.positions import MOVE, UNREASONED, Positions
 from arena.sections.puzzles import Puzzles
@@ -26,7 +27,7 @@ from arena.sections.reasoning import reasoning_section
 from arena.sections.suites import Suite
 from arena.tables import Section, terminal_table
 from rookery.clients import RewardClient
-from rookery.config.arena import EvaluateSettings, QuestionSettings
+from rookery.config.arena import OF_POSITIONS, EvaluateSettings, QuestionSettings
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
 from rookery.masking import mask_setting
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 REWARD_TIMEOUT_S = 120.0
 
-Source: TypeAlias = Positions | Puzzles | Suite | ChessQA
+Source: TypeAlias = Positions | Influence | Puzzles | Suite | ChessQA
 """What asks a player questions."""
 
 
@@ -45,7 +46,7 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
     `InvalidInput` if a player, the positions, the puzzles or the suites cannot be used; further ones as
     `choose` and `Asker.positions`."""
     console = console or SafeConsole()
-    chosen = await held_out(settings) if settings.asks & {"positions", "reasoning"} else None
+    chosen = await held_out(settings) if settings.asks & OF_POSITIONS else None
     sources = _sources(settings, chosen)
     players = [make_player(spec) for spec in settings.players]
     if len({player.name for player in players}) < len(players):
@@ -119,17 +120,7 @@ def _log_report(name: str, report: FenReport) -> None:
 
 
 def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
-    sources: list[Source] = []
-    if chosen:
-        sources.append(
-            Positions(
-                chosen.positions,
-                settings.samples,
-                settings.styles,
-                settings.seed,
-                unreasoned="reasoning" in settings.asks,
-            )
-        )
+    sources: list[Source] = _of_positions(settings, chosen) if chosen else []
     if "puzzles" in settings.asks:
         count, seed = settings.puzzle_count, settings.seed
         sources += [Puzzles.read(path, count=count, seed=seed) for path in settings.puzzles]
@@ -139,12 +130,19 @@ def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
         count, context = settings.chessqa_count, settings.chessqa_context
         sources.append(ChessQA.read(settings.chessqa, count=count, context=context, seed=settings.seed))
     for source in sources:
-        if not isinstance(source, Positions):
+        if not isinstance(source, Positions | Influence):
             _log_report(source.name, source.report)
     names = [source.name for source in sources]
     if len(set(names)) < len(names):
         raise InvalidInput(f"two files have the same name: {', '.join(names)}")
     return sources
+
+
+def _of_positions(settings: EvaluateSettings, chosen: Chosen) -> list[Source]:
+    positions, samples, seed = chosen.positions, settings.samples, settings.seed
+    unreasoned = "reasoning" in settings.asks
+    asked: list[Source] = [Positions(positions, samples, settings.styles, seed, unreasoned=unreasoned)]
+    return [*asked, Influence(positions, samples, seed)] if "influence" in settings.asks else asked
 
 
 async def _ask(source: Source, asker: Asker, players: Sequence[Player], progress: Progress) -> dict[str, Any]:

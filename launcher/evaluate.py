@@ -19,7 +19,7 @@ from launcher.serve_players import batches, serve
 from launcher.services import SERVICES, as_flags
 from launcher.supervisor import running
 from rookery.access import AccessSettings
-from rookery.config.arena import EvaluationSettings
+from rookery.config.arena import OF_POSITIONS, EvaluationSettings
 from rookery.config.data import SAMPLE
 from rookery.devices import Device
 from rookery.errors import RookeryError, SetupError
@@ -71,7 +71,7 @@ def evaluate(settings: EvaluateSettings, console: Console | None = None) -> int:
     settings.out.mkdir(parents=True, exist_ok=True)
     flags = {name: getattr(settings, name) for name in _SHARED}
     with ExitStack() as exits:
-        if asked & {"positions", "reasoning"}:
+        if asked & OF_POSITIONS:
             flags["positions"] = settings.positions or write_held_out(
                 settings.out / HELD_OUT_FILE, source=settings.source, count=settings.count, seed=settings.seed
             )

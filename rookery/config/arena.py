@@ -48,7 +48,7 @@ class EvaluationSettings(PositionSettings):
     players: CliPositionalArg[Specs]
     """The players, such as model:models/rook-tiny run:demo@42 stockfish,nodes=100."""
     sections: str = "positions,reasoning"
-    """Which sections, separated by commas: positions, reasoning, puzzles, suites, chessqa, matches."""
+    """Which sections, with commas: positions, reasoning, influence, puzzles, suites, chessqa, matches."""
     styles: bool = False
     """Ask language models in each of the seven position formats too."""
     puzzles: tuple[ShippedPath, ...] = ()
@@ -87,7 +87,7 @@ class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_E
             raise ValueError(
                 f"no section {', '.join(sorted(unknown))!r}: choose from {', '.join(sorted(SECTIONS))}"
             )
-        if self.asks & {"positions", "reasoning"} and (self.positions is None) == (self.data_url is None):
+        if self.asks & OF_POSITIONS and (self.positions is None) == (self.data_url is None):
             raise ValueError("give exactly one of --positions and --data-url")
         if "puzzles" in self.asks and not self.puzzles:
             raise ValueError("the section puzzles needs --puzzles")
@@ -98,7 +98,10 @@ class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_E
         return self
 
 
-SECTIONS = frozenset({"positions", "reasoning", "puzzles", "suites", "chessqa", "matches"})
+OF_POSITIONS = frozenset({"positions", "reasoning", "influence"})
+"""The sections that need positions."""
+
+SECTIONS = OF_POSITIONS | {"puzzles", "suites", "chessqa", "matches"}
 
 
 class WatchSettings(QuestionSettings, RunSettings, env_prefix="ARENA_"):
