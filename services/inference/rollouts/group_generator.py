@@ -1,7 +1,9 @@
 """Makes one group: position -> prompt -> completions -> verdicts, and on with the turns of its episodes.
 
 The episodes of a group go on in rounds, so that their answers are scored together. Each round is stored
-before the next one. A fault is raised as an exception and never becomes a reward.
+before the next one. If the scheme has `influence`, the version that wrote the answers of some of the groups
+is asked what their sentences change, and they are judged again with that. A fault is raised as an exception
+and never becomes a reward.
 """
 
 import asyncio
@@ -19,12 +21,13 @@ from rookery.config.rollouts import RolloutsSettings
 from rookery.episodes import Environment, Step, environment
 from rookery.errors import InvalidInput, NotFound, PeerFault, RookeryError, Unavailable
 from rookery.failpoints import reach
+from rookery.influence import effects_of
 from rookery.metrics import ROLLOUT_GENERATION_S, ROLLOUT_REWARD_S, ROLLOUT_TOKENS, ROLLOUT_TURNS
 from rookery.prompt import STATE_TASK, target_of, task_of
 from rookery.streams import Entry, Positions
-from rookery.trace import Adapter, Position, Prompt, Sampling, Trace, TraceGroup, Turn, Verdict
+from rookery.trace import Adapter, Outcome, Position, Prompt, Sampling, Trace, TraceGroup, Turn, Verdict
 from rookery.waits import waiting
-from services.inference.rollouts.peers import Peers
+from services.inference.rollouts.peers import InferenceServer, Peers
 
 logger = logging.getLogger(__name__)
 
@@ -63,18 +66,20 @@ class GroupGenerator:
                 episode.reset(position, style=style, seed=seed + slot, judge=self._judge)
                 for slot, episode in enumerate(episodes)
             ]
-        began = time.monotonic()
+        began, server = time.monotonic(), None
         if stored:
             group, going = await _played(stored, episodes)
             new = await self._turns(group, going)
         else:
-            group, new = await self._first_turns(group_id, position, prompts[0], seed=seed)
+            group, server, new = await self._first_turns(group_id, position, prompts[0], seed=seed)
         generation_s, reward_s = time.monotonic() - began, 0.0
         rounds = len(stored)
         while new:
             began = time.monotonic()
             ROLLOUT_TOKENS.inc(sum(len(turn.completion.token_ids) for turn in new.values()))
             new = await self._judged(group, new, episodes)
+            if server and not position.episode:
+                new = await self._with_effects(group, new, server)
             steps = await _steps(position, episodes, new)
             for slot, step in steps.items():
                 new[slot] = replace(new[slot], observation=step.observation, rewards=step.rewards)
@@ -96,10 +101,12 @@ class GroupGenerator:
 
     async def _first_turns(
         self, group_id: str, position: Position, prompt: Prompt, *, seed: int
-    ) -> tuple[TraceGroup, dict[int, Turn]]:
-        """A group without turns, and the first turn of each of its episodes, by slot."""
+    ) -> tuple[TraceGroup, InferenceServer, dict[int, Turn]]:
+        """A group without turns, its server, and the first turn of each of its episodes, by slot."""
         settings, sampling = self.settings, self._sampling(position)
-        adapter, generation = await self._generate(prompt, sampling, seed=seed, count=settings.group_size)
+        server, adapter, generation = await self._generate(
+            prompt, sampling, seed=seed, count=settings.group_size
+        )
         group = TraceGroup(
             id=group_id,
             run=settings.run,
@@ -112,7 +119,8 @@ class GroupGenerator:
             traces=tuple(Trace(f"{group_id}-{slot}", ()) for slot in range(settings.group_size)),
             created_at=time.time(),
         )
-        return group, {slot: Turn(completion, None) for slot, completion in enumerate(generation.completions)}
+        turns = {slot: Turn(completion, None) for slot, completion in enumerate(generation.completions)}
+        return group, server, turns
 
     def _sampling(self, position: Position) -> Sampling:
         sampling = self.settings.sampling
@@ -147,7 +155,7 @@ class GroupGenerator:
         """The next turn of an episode, by the newest version."""
         trace = group.traces[slot]
         seed = seed_of(self.settings.seed, f"{trace.id}.{len(trace.turns)}")
-        adapter, generation = await self._generate(prompt, group.sampling, seed=seed, count=1)
+        _, adapter, generation = await self._generate(prompt, group.sampling, seed=seed, count=1)
         (completion,) = generation.completions
         policy = None if adapter.version == group.policy else adapter.version
         if adapter.base_model != group.base_model:
@@ -170,13 +178,35 @@ class GroupGenerator:
         verdicts = dict(zip(answers, await self._score(items) if items else [], strict=True))
         return {slot: replace(turn, verdict=verdicts.get(slot)) for slot, turn in turns.items()}
 
+    async def _with_effects(
+        self, group: TraceGroup, turns: Mapping[int, Turn], server: InferenceServer
+    ) -> dict[int, Turn]:
+        """The turns, judged again with the effects of their sentences, if this group is one of those in which
+        they are measured. If the server no longer has the version, they stay as they are."""
+        legal = {s: t.verdict for s, t in turns.items() if t.verdict and t.verdict.outcome is Outcome.LEGAL}
+        measured = seed_of(0, f"influence/{group.id}") < self.settings.influence_share * 2**48
+        if not measured or not any("influence" in verdict.components for verdict in legal.values()):
+            return dict(turns)
+        answers = {slot: (turns[slot].completion.text, verdict) for slot, verdict in legal.items()}
+        try:
+            async with server.one_more_in_flight():
+                effects = await effects_of(
+                    server.client, group.prompt_token_ids, answers, model=group.policy.name
+                )
+        except NotFound:
+            logger.info("%s has retired %s: no influence", server.client.url, group.policy.name)
+            return dict(turns)
+        items = [replace(_item(group, turns[slot]), effects=effects[slot]) for slot in legal]
+        verdicts = dict(zip(legal, await self._score(items), strict=True))
+        return {slot: replace(turn, verdict=verdicts.get(slot, turn.verdict)) for slot, turn in turns.items()}
+
     async def _judge(self, fen: str, response: str) -> Verdict:
         (verdict,) = await self._score([ScoreItem(fen, response)])
         return verdict
 
     async def _generate(
         self, prompt: Prompt, sampling: Sampling, *, seed: int, count: int
-    ) -> tuple[Adapter, Generation]:
+    ) -> tuple[InferenceServer, Adapter, Generation]:
         for _ in range(MAX_RETIRED_TRIES):
             server, adapter = self.peers.pick()
             name = adapter.version.name
@@ -194,7 +224,7 @@ class GroupGenerator:
                 if server.adapter is None:
                     raise Unavailable(f"{error}, and is unavailable now: {server.reason}") from error
                 raise
-            return adapter, generation
+            return server, adapter, generation
         raise PeerFault(
             f"{server.client.url} reports {name} but does not serve it, {MAX_RETIRED_TRIES} times"
         )

@@ -107,6 +107,35 @@ class Inference:
         return Response(content, media_type="application/json")
 
 
+class ScoringInference(Inference):
+    """Gives log-probabilities, too. Tokens of texts are their characters."""
+
+    def app(self) -> FastAPI:
+        app = super().app()
+
+        @app.post("/v1/completions")
+        async def one_token(request: Request) -> dict:
+            """The longer the text, the surer the first move."""
+            body = await request.json()
+            self.requests.append(body)
+            rows = [
+                {"index": i, "prompt_token_ids": list(map(ord, prompt))}
+                if isinstance(prompt, str)
+                else {
+                    "index": i,
+                    "logprobs": {
+                        "top_logprobs": [
+                            {f"token_id:{t}": -(t - 97) * len(prompt) / 50 for t in body["logprob_token_ids"]}
+                        ]
+                    },
+                }
+                for i, prompt in enumerate(body["prompt"])
+            ]
+            return {"choices": rows}
+
+        return app
+
+
 class Reward(reward_pb2_grpc.RewardServiceServicer):
     """Scores every answer the same, or fails as told."""
 
@@ -115,10 +144,17 @@ class Reward(reward_pb2_grpc.RewardServiceServicer):
     """One for each verdict in turn."""
     problem_status = 0
     wants_token = False
+    influence = False
+    """Its verdicts have a sentence, and the term, which is the effect of this sentence."""
+    requests: list[reward_pb2.ScoreRequest]
+
+    def __init__(self) -> None:
+        self.requests = []
 
     async def ScoreBatch(self, request, context):  # noqa: N802
         if self.wants_token:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "needs the token")
+        self.requests += request.items
         if self.problem_status:
             problem = reward_pb2.Problem(title="Told to", status=self.problem_status, detail="so")
             return reward_pb2.ScoreBatchResponse(
@@ -128,6 +164,16 @@ class Reward(reward_pb2_grpc.RewardServiceServicer):
             verdict_pb2.Verdict(reward=self.reward, outcome=verdict_pb2.OUTCOME_LEGAL, reward_version=version)
             for _, version in zip(request.items, itertools.cycle(self.versions))
         ]
+        for place, (verdict, item) in enumerate(zip(verdicts, request.items, strict=True)):
+            if self.influence:
+                verdict.move.uci, verdict.best.uci = "cd"[place % 2], "a"
+                verdict.regret, verdict.components["influence"] = (
+                    0.25,
+                    sum(e.regret for e in item.effects[1:]),
+                )
+                verdict.reward += verdict.components["influence"]
+                sentence = verdict.sentences.add(start=0, end=4, read=True)
+                sentence.claims.add(concept="pin", start=0, end=3, true=True, weight=1.0)
         return reward_pb2.ScoreBatchResponse(
             items=[reward_pb2.ScoreBatchItem(verdict=verdict) for verdict in verdicts]
         )

@@ -53,7 +53,13 @@ claims = st.builds(
     Claim, concept=texts, start=uint32, end=uint32, true=st.none() | st.booleans(), weight=st.none() | finite
 )
 sentences = st.builds(
-    Sentence, start=uint32, end=uint32, read=st.booleans(), claims=st.lists(claims, max_size=2).map(tuple)
+    Sentence,
+    start=uint32,
+    end=uint32,
+    read=st.booleans(),
+    claims=st.lists(claims, max_size=2).map(tuple),
+    effect=st.none() | finite,
+    influence=st.none() | finite,
 )
 process_rewards = st.builds(ProcessReward, start=uint32, end=uint32, reward=finite)
 verdicts = st.builds(
@@ -175,7 +181,14 @@ GROUP = TraceGroup(
                         engine=EngineStamp("Stockfish 17", 2000),
                         process_rewards=(ProcessReward(3, 7, -0.25),),
                         sentences=(
-                            Sentence(1, 18, True, (Claim("loose piece", 1, 17, true=False, weight=0.5),)),
+                            Sentence(
+                                1,
+                                18,
+                                True,
+                                (Claim("loose piece", 1, 17, true=False, weight=0.5),),
+                                effect=0.25,
+                                influence=-0.25,
+                            ),
                         ),
                     ),
                 ),
