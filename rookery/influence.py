@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import chess
 
-from rookery.answers import OPENINGS, before_answer
+from rookery.answers import before_answer, empty_reasoning
 from rookery.clients import InferenceClient
 from rookery.notation import named_moves
 from rookery.trace import Effect, Move, Verdict
@@ -95,11 +95,6 @@ def reasoning_before(text: str, opening: str) -> tuple[str, str]:
     return before.rstrip(), before[len(before.rstrip()) :]
 
 
-def no_reasoning(opening: str) -> str:
-    """What stands before the box without reasoning: nothing, or the end of what the prompt opened."""
-    return dict(zip(OPENINGS, ("</think>", "[/THINK]"), strict=True)).get(opening, "")
-
-
 async def choices(
     client: InferenceClient,
     prompt_token_ids: Sequence[int],
@@ -110,8 +105,13 @@ async def choices(
     notation: str,
     model: str,
 ) -> list[Choice]:
-    """What the version chooses after each beginning, with the moves in `notation`, `uci` or `san`."""
-    endings = [getattr(judged.move, notation) + "}" for judged in moves]
+    """What the version chooses after each beginning, with the moves in `notation`, `uci` or `san`.
+
+    What is written behind the move does not count, unless one move begins another, as O-O does O-O-O.
+    """
+    endings = [getattr(judged.move, notation) for judged in moves]
+    if any(one != other and other.startswith(one) for one in endings for other in endings):
+        endings = [f"{ending}}}" for ending in endings]
     rows = await client.ending_logprobs(prompt_token_ids, beginnings, endings, lead=space + BOX, model=model)
     regrets = [judged.regret for judged in moves]
     return [Choice(tuple(row), expected_regret(row, regrets)) for row in rows]
@@ -128,21 +128,24 @@ async def effects_of(
     model: str,
 ) -> dict[Slot, tuple[Effect, ...]]:
     """The effects of the sentences of legal answers to one position, and of the whole reasoning of each, over
-    the moves of all of them and the engine's best. Sentences without a claim that earns or costs anything are
-    left out, and so is all if there is but one move. Raises as `InferenceClient.ending_logprobs` does."""
+    the moves of all of them. (With the engine's best, whatever makes the version less sure of its own moves
+    would seem to help.) Sentences without a claim that earns or costs anything are left out, and so is all if
+    there is but one move. Raises as `InferenceClient.ending_logprobs` does."""
     judged = dict[str, JudgedMove]()
     for _, verdict in answers.values():
-        for move, regret in ((verdict.move, verdict.regret), (verdict.best, 0.0)):
-            if move is not None and regret is not None:
-                judged.setdefault(move.uci, JudgedMove(move, regret))
+        if verdict.move is not None and verdict.regret is not None:
+            judged[verdict.move.uci] = JudgedMove(verdict.move, verdict.regret)
     spans = {slot: _claiming(text, verdict) for slot, (text, verdict) in answers.items()}
     if len(judged) < 2 or not any(spans.values()):
         return dict.fromkeys(answers, ())
     opening = await client.opening_of(prompt_token_ids)
-    texts = {slot: [text, *(without(text, s) for s in spans[slot])] for slot, (text, _) in answers.items()}
+    texts = {
+        slot: [text, empty_reasoning(text) + BOX, *(without(text, s) for s in spans[slot])]
+        for slot, (text, _) in answers.items()
+    }
     beginnings = {slot: [reasoning_before(t, opening)[0] for t in row] for slot, row in texts.items()}
     first, verdict = next(iter(answers.values()))
-    asked = list(dict.fromkeys([no_reasoning(opening), *chain.from_iterable(beginnings.values())]))
+    asked = list(dict.fromkeys(chain.from_iterable(beginnings.values())))
     chosen = await choices(
         client,
         prompt_token_ids,
@@ -153,13 +156,12 @@ async def effects_of(
         model=model,
     )
     regrets = {beginning: choice.regret for beginning, choice in zip(asked, chosen, strict=True)}
-    none = regrets[no_reasoning(opening)]
     return {
         slot: (
-            Effect(0, 0, none - regrets[whole]),
+            Effect(0, 0, regrets[none] - regrets[whole]),
             *(Effect(*s, regrets[b] - regrets[whole]) for s, b in zip(spans[slot], shorter, strict=True)),
         )
-        for slot, (whole, *shorter) in beginnings.items()
+        for slot, (whole, none, *shorter) in beginnings.items()
     }
 
 
@@ -167,8 +169,8 @@ def _claiming(text: str, verdict: Verdict) -> list[Span]:
     """The sentences before the box with a claim that is false, or true and worth something."""
     end = len(before_answer(text))
     return [
-        (sentence.start, min(sentence.end, end))
+        (sentence.start, sentence.end)
         for sentence in verdict.sentences
-        if sentence.start < end
+        if sentence.end <= end
         and any(c.true is False or (c.true and c.weight != 0.0) for c in sentence.claims)
     ][:MAX_PARTS]

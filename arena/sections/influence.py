@@ -13,17 +13,18 @@ from pydantic import TypeAdapter
 
 from arena.answers import Answers, read_claims
 from arena.asking import Asker, Variant, style_of
-from arena.measures import legal, regret
 from arena.players.model import ModelPlayer
 from arena.players.player import Player
 from arena.stats import Ratio
 from arena.tables import METRICS, Section, Table, compared
+from rookery.answers import empty_reasoning
+from rookery.clients import ScoreItem
 from rookery.influence import (
+    BOX,
     Choice,
     JudgedMove,
     Span,
     choices,
-    no_reasoning,
     parts_of,
     reasoning_before,
     without,
@@ -36,10 +37,9 @@ MATTERS = 0.01
 
 _NOTE = (
     "Greedy answers with a legal move and text before the box. The same model is asked for the "
-    "log-probability of each judged move (its own answers, its candidates, the engine's best) after its "
-    "text, the text without a sentence or a candidate, the text of another position (placebo), and none. The "
-    "expected regret is over these moves alone. A part matters if the expected regret without it differs by "
-    f"{MATTERS} or more."
+    "log-probability of each legal move in the box after its text, the text without a sentence or a "
+    "candidate, the text of another position (placebo), and none. The expected regret is over the legal "
+    f"moves. A part matters if the expected regret without it differs by {MATTERS} or more."
 )
 
 
@@ -128,49 +128,39 @@ def next_text(texts: Sequence[str], place: int) -> str:
     return next((text for text in later if text and text != texts[place]), "")
 
 
-def judged_moves(answers: Answers) -> list[JudgedMove]:
-    """The moves whose regret is known: the engine's best, all answers, the candidates of the greedy one."""
-    judged = dict[str, JudgedMove]()
-    board, greedy = chess.Board(answers.fen), answers.greedy.verdict
-    for answer in filter(legal, answers.every):
-        verdict = answer.verdict
-        for move, loss in ((verdict.move, regret(answer)), (verdict.best, 0.0)):
-            if move is not None:
-                judged.setdefault(move.uci, JudgedMove(move, loss))
-    if greedy.win_before is not None:
-        for uci, win in answers.greedy.wins.items():
-            move = Move(uci, board.san(chess.Move.from_uci(uci)))
-            judged.setdefault(uci, JudgedMove(move, max(0.0, greedy.win_before - win)))
-    return [judged[uci] for uci in sorted(judged)]
+async def _judged_moves(asker: Asker, fen: str) -> list[JudgedMove]:
+    board = chess.Board(fen)
+    moves = [Move(move.uci(), board.san(move)) for move in board.legal_moves]
+    verdicts = await asker.reward.score([ScoreItem(fen, f"\\boxed{{{move.uci}}}") for move in moves])
+    return [JudgedMove(move, verdict.regret or 0.0) for move, verdict in zip(moves, verdicts, strict=True)]
 
 
 async def _influences(asker: Asker, player: ModelPlayer, answers: Answers, placebo: str) -> Influences | None:
     text, own = answers.greedy.text, answers.greedy.verdict.move
     if own is None or not reasoning_before(text, "")[0]:
         return None
-    moves = judged_moves(answers)
     reading = read_claims(answers.greedy, answers.fen)
     sentences = (
         {(sentence.start, sentence.end): sentence for sentence in reading.sentences} if reading else {}
     )
     spans = parts_of(text, list(sentences), chess.Board(answers.fen))
     question = {
-        "influence": 1,
+        "influence": 2,
         "position": [answers.position.id, answers.position.fen, *answers.position.last_moves],
         "texts": [text, placebo, *spans],
-        "moves": [[judged.move.uci, judged.regret] for judged in moves],
+        "reward_version": asker.reward_version,
     }
 
     async def ask() -> dict[str, Any]:
-        prompt = render(answers.position, style=player.style)
-        tokens = await player.prompt_tokens(prompt)
+        moves = await _judged_moves(asker, answers.fen)
+        tokens = await player.prompt_tokens(render(answers.position, style=player.style))
         opening = await player.client.opening_of(tokens, thinking=player.thinking)
         whole, space = reasoning_before(text, opening)
-        shortened = [reasoning_before(without(text, span), opening)[0] for span in spans]
-        whole_choice, none, other, *shorter = await choices(
+        altered = [empty_reasoning(text) + BOX, *(without(text, span) for span in spans)]
+        whole_choice, other, none, *shorter = await choices(
             player.client,
             tokens,
-            [whole, no_reasoning(opening), placebo.removeprefix(opening), *shortened],
+            [whole, placebo.removeprefix(opening), *(reasoning_before(t, opening)[0] for t in altered)],
             moves,
             space=space,
             notation="uci" if f"{{{own.uci}}}" in text else "san",

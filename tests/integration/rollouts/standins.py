@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request, Response
 
 from rookery.trace import policy_name
 from rookery.v1 import reward_pb2, reward_pb2_grpc, verdict_pb2
+from tests.servers import one_token
 
 
 @dataclass
@@ -108,30 +109,15 @@ class Inference:
 
 
 class ScoringInference(Inference):
-    """Gives log-probabilities, too. Tokens of texts are their characters."""
+    """Gives log-probabilities, too."""
 
     def app(self) -> FastAPI:
         app = super().app()
 
         @app.post("/v1/completions")
-        async def one_token(request: Request) -> dict:
-            """The longer the text, the surer the first move."""
-            body = await request.json()
+        async def score(body: dict) -> dict:
             self.requests.append(body)
-            rows = [
-                {"index": i, "prompt_token_ids": list(map(ord, prompt))}
-                if isinstance(prompt, str)
-                else {
-                    "index": i,
-                    "logprobs": {
-                        "top_logprobs": [
-                            {f"token_id:{t}": -(t - 97) * len(prompt) / 50 for t in body["logprob_token_ids"]}
-                        ]
-                    },
-                }
-                for i, prompt in enumerate(body["prompt"])
-            ]
-            return {"choices": rows}
+            return one_token(body)
 
         return app
 
@@ -166,11 +152,9 @@ class Reward(reward_pb2_grpc.RewardServiceServicer):
         ]
         for place, (verdict, item) in enumerate(zip(verdicts, request.items, strict=True)):
             if self.influence:
-                verdict.move.uci, verdict.best.uci = "cd"[place % 2], "a"
-                verdict.regret, verdict.components["influence"] = (
-                    0.25,
-                    sum(e.regret for e in item.effects[1:]),
-                )
+                verdict.move.uci = "cd"[place % 2]
+                verdict.regret = (place % 2) / 4
+                verdict.components["influence"] = sum(effect.regret for effect in item.effects[1:])
                 verdict.reward += verdict.components["influence"]
                 sentence = verdict.sentences.add(start=0, end=4, read=True)
                 sentence.claims.add(concept="pin", start=0, end=3, true=True, weight=1.0)

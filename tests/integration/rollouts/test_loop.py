@@ -51,10 +51,10 @@ async def test_the_influence_of_sentences_is_measured_by_the_version_that_wrote_
             scoring.requests.clear()
 
     def expected_regret(beginning: str) -> float:
-        # The prompt has two tokens, the lead one for each character; a, c and d are the moves.
+        # The prompt has two tokens, the lead one for each character; c and d are the moves.
         length = 2 + len(beginning) + len("\\boxed{")
-        weights = [math.exp(-place * length / 50) for place in (0, 2, 3)]
-        return 0.25 * (weights[1] + weights[2]) / sum(weights)
+        weights = [math.exp(-place * length / 50) for place in (2, 3)]
+        return 0.25 * weights[1] / sum(weights)
 
     whole, without, none = map(expected_regret, ("Pin. Fork.", "Fork.", ""))
     first, second = groups(house.streams)
