@@ -200,8 +200,8 @@ async def test_a_model_that_reasons_is_asked_not_to_with_its_own_empty_marks(
 
 
 async def test_the_influence_of_a_candidate_is_that_of_a_plain_softmax_over_legal_moves(settings) -> None:
-    """The only candidate is the move itself, so without it there is nothing left. Another position's text is as
-    long, so the placebo changes nothing."""
+    """The only candidate is the move itself, so without it there is nothing left. Another position's text is
+    as long, so the placebo changes nothing."""
     settings = changed(settings, count=5, sections="influence")
     report = await run(settings, console=QUIET)
     section = report["sections"]["influence"]

@@ -24,6 +24,7 @@ from rookery.trace import (
     Turn,
     Verdict,
 )
+from tests.builders import changed
 
 uint32 = st.integers(0, 2**32 - 1)
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -209,6 +210,17 @@ GROUP = TraceGroup(
     reward_s=0.125,
 )
 """A group in which every field of version 1 of the wire is set at least once."""
+
+_VERDICT = GROUP.traces[0].verdict
+_UNMEASURED = replace(_VERDICT.sentences[0], effect=None, influence=None)
+TRUTH_GROUP = replace(
+    GROUP,
+    traces=(
+        changed(GROUP.traces[0], verdict=replace(_VERDICT, sentences=(_UNMEASURED,))),
+        *GROUP.traces[1:],
+    ),
+)
+"""As it was before sentences had effects."""
 
 _ASKED, _ANSWERED = (trace.turns[0] for trace in GROUP.traces)
 EPISODES = replace(

@@ -22,7 +22,15 @@ from rookery.errors import WireError
 from rookery.trace import Claim, Outcome, Phase, Position, Sentence, Trace, TraceGroup, Verdict
 from rookery.v1 import position_pb2, trace_pb2, verdict_pb2
 from tests.builders import changed
-from tests.unit.rookery.records import EPISODES, GROUP, POSITION, groups, positions, verdicts
+from tests.unit.rookery.records import (
+    EPISODES,
+    GROUP,
+    POSITION,
+    TRUTH_GROUP,
+    groups,
+    positions,
+    verdicts,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -55,15 +63,6 @@ TARGET_GROUP = replace(
 """As it was before verdicts had process rewards."""
 TARGET_POSITION = replace(POSITION, episode="")
 """As it was before positions had episodes."""
-_UNMEASURED = replace(GROUP.traces[0].verdict.sentences[0], effect=None, influence=None)
-TRUTH_GROUP = replace(
-    GROUP,
-    traces=(
-        changed(GROUP.traces[0], verdict=replace(GROUP.traces[0].verdict, sentences=(_UNMEASURED,))),
-        *GROUP.traces[1:],
-    ),
-)
-"""As it was before sentences had effects."""
 VERSION_1_GROUP = replace(TRUTH_GROUP, position=TARGET_POSITION)
 TASK_POSITION = replace(TARGET_POSITION, target="")
 """As it was before positions had targets."""
