@@ -26,6 +26,7 @@ from arena.sections.against import against, published
 from arena.sections.brittleness import Brittleness
 from arena.sections.chessqa import ChessQA
 from arena.sections.contamination import contamination_sections
+from arena.sections.influence import Influence
 from arena.sections.matches import match_sections
 from arena.sections.positions import MOVE, UNREASONED, Positions
 from arena.sections.puzzles import Puzzles
@@ -43,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 REWARD_TIMEOUT_S = 120.0
 
-Source: TypeAlias = Positions | Brittleness | Puzzles | Suite | ChessQA
+Source: TypeAlias = Positions | Influence | Brittleness | Puzzles | Suite | ChessQA
 """What asks a player questions."""
 
 
@@ -144,6 +145,8 @@ def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
         sources.append(
             Positions(chosen.positions, settings.samples, settings.styles, seed, unreasoned=unreasoned)
         )
+    if chosen and "influence" in asks:
+        sources.append(Influence(chosen.positions, settings.samples, seed))
     if chosen and "brittleness" in asks:
         sources.append(Brittleness(chosen.positions, seed))
     for path in settings.puzzles if "puzzles" in asks else ():
@@ -162,7 +165,7 @@ def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
 
 def _check(sources: Sequence[Source]) -> None:
     for source in sources:
-        if not isinstance(source, Positions | Brittleness):
+        if not isinstance(source, Positions | Influence | Brittleness):
             _log_report(source.name, source.report)
     names = [source.name for source in sources]
     if len(set(names)) < len(names):

@@ -229,11 +229,11 @@ def _check_together(plan: Plan, *, evaluate_every: int) -> None:
             f"the trainer's adapters have rank {trainer.lora_rank}, and the server accepts "
             f"{server.max_lora_rank} at most (--set trainer.lora_rank, inference.max_lora_rank)"
         )
-    in_text = {"wins_named", "truth"}
+    in_text = {"wins_named", "truth", "influence"}
     if trainer.process_rewards and not reward.schemes and in_text.isdisjoint(find_scheme(reward.scheme).uses):
         raise SetupError(
-            f"trainer.process_rewards needs a scheme with candidates or truth, not {reward.scheme!r}: "
-            "--set reward.scheme=delta+0.2*candidates"
+            "trainer.process_rewards needs a scheme with candidates, truth or influence, "
+            f"not {reward.scheme!r}: --set reward.scheme=delta+0.2*candidates"
         )
 
 

@@ -158,6 +158,23 @@ def before_answer(response: str) -> str:
     return response if "<think>" in response else ""
 
 
+def empty_reasoning(response: str) -> str:
+    r"""The beginning of `response` with nothing between its marks of reasoning: that of an answer without
+    reasoning. Empty if it does not begin with such a mark, or the reasoning does not end.
+
+    >>> empty_reasoning("<think>\nWhy?\n</think>\n\nSo \\boxed{e4}"), empty_reasoning("So \\boxed{e4}")
+    ('<think>\n\n</think>\n\n', '')
+    """
+    tagged = with_think_tags(response)
+    inside = tagged.removeprefix("<think>")
+    thought, end, rest = inside.partition("</think>")
+    if inside == tagged or not end:
+        return ""
+    first, last = len(thought) - len(thought.lstrip()), len(thought.rstrip())
+    kept = thought[:first] + thought[max(first, last) :]
+    return f"<think>{kept}</think>{rest[: len(rest) - len(rest.lstrip())]}"
+
+
 def text_to_read(response: str, uci: str, *, chars: int) -> str:
     r"""The text before the last box, at most `chars` of it, with the chosen move in a box again.
 

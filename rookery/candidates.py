@@ -1,9 +1,10 @@
-"""Finds the moves that an answer names besides its own.
+"""Finds the moves that an answer names besides its own, and how it evaluates them.
 
 The candidates are the moves in the text before the box (see `notation.named_moves`), or the `M:` field of a
 `P:` line.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,8 @@ import chess
 
 from rookery.answers import before_answer
 from rookery.notation import named_moves
-from rookery.rookworld import read_policy_answer
+from rookery.rookworld import from_pawns, read_policy_answer
+from rookery.trace import Evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +50,62 @@ def distinct(candidates: Sequence[Candidate]) -> dict[str, float]:
     for candidate in candidates:
         scores.setdefault(candidate.move, candidate.score)
     return scores
+
+
+_STATED_CHARS = 10_000
+
+_STATED = re.compile(
+    r"(?<![\w.#])(?:(?P<percent>\d{1,3}(?:\.\d{1,3})?)\s?%"
+    r"|(?P<cp>[+-]?\d{1,4})\s?(?:cp|centipawns?)(?!\w)"
+    r"|(?P<pawns>[+-]\d{1,2}\.\d{1,2})(?!\w|\.\d|%)"
+    r"|(?P<mate>[+-]?(?:#|M)-?\d{1,2})(?!\w))"
+)
+_CHANCE = re.compile(r"win|chance|probab|expect|scor|eval", re.IGNORECASE)
+_SIDE = re.compile(r"White|Black")
+_CLAUSE = re.compile(r"[\n;]|[.!?](?=\s)")
+
+
+def stated_evaluations(text: str, board: chess.Board) -> dict[str, Evaluation | float]:
+    """What an answer says a move is worth to the side to move: by UCI, or by "" for the position itself.
+
+    An evaluation belongs to the first legal move of its clause, which a line of moves may follow, or, without
+    one, to the position. Percent are win probabilities, in [0, 1] here: they count after a move or beside a
+    word such as "chance", and are the mover's unless the clause names the other side alone. Signed pawns,
+    centipawns and mates are White's, as in PGN. What is said first of a move counts. In a `P:` line, the
+    evaluations are those of its moves.
+
+    >>> text = "e2e4 e7e5 g1f3 55%; d4: +0.30. a3 (-20 cp)\\nWhite has a 53% chance. \\\\boxed{e4}"
+    >>> {move: getattr(value, "cp", value) for move, value in stated_evaluations(text, chess.Board()).items()}
+    {'e2e4': 0.55, 'd2d4': 30, 'a2a3': -20, '': 0.53}
+    """
+    line = read_policy_answer(text)
+    if line is not None:
+        return {m: from_pawns(pawns) for m, pawns in zip(line.moves, line.evals, strict=True)}
+    text = before_answer(text)[:_STATED_CHARS]
+    moves = [(named.start, named.uci) for named in named_moves(text, board) if named.move]
+    stated: dict[str, Evaluation | float] = {}
+    begin = 0
+    for match in _STATED.finditer(text):
+        breaks = [begin, *(b.end() for b in _CLAUSE.finditer(text, begin, match.start()))]
+        clause = text[breaks[-1] : match.end() + 40]
+        named = [uci for start, uci in moves if breaks[-1] <= start < match.start()]
+        sides = set(_SIDE.findall(_CLAUSE.split(clause, maxsplit=1)[0]))
+        begin = match.end()
+        value = _read_stated(match, board, sides=sides)
+        if match["percent"] and not (named or _CHANCE.search(clause)):
+            continue
+        if value is not None:
+            stated.setdefault(named[0] if named else "", value)
+    return stated
+
+
+def _read_stated(match: re.Match[str], board: chess.Board, *, sides: set[str]) -> Evaluation | float | None:
+    if match["percent"]:
+        share = float(match["percent"]) / 100
+        other = sides == {"Black" if board.turn else "White"}
+        return None if share > 1 else 1 - share if other else share
+    sign = 1 if board.turn else -1
+    if match["mate"]:
+        return Evaluation(mate=sign * int(match["mate"].replace("#", "").replace("M", "")))
+    cp = int(match["cp"]) if match["cp"] else round(100 * float(match["pawns"]))
+    return Evaluation(cp=sign * cp)

@@ -2,9 +2,9 @@ r"""The schemes, which turn a judged answer into a reward.
 
 A scheme is a weighted sum of terms. At least one term says how good the move is; `mate` adds what win
 probabilities hardly show, `format` and `length` look at the text around the move, `candidates` at the moves
-that the reasoning names, `truth` at what it says about the board. Only a legal move earns terms. Without one,
-the reward is below that of the worst legal move, by a margin in proportion to the scheme's range, so no text
-makes up for a missing move.
+that the reasoning names, `truth` at what it says about the board, `influence` at what that changes. Only a
+legal move earns terms. Without one, the reward is below that of the worst legal move, by a margin in
+proportion to the scheme's range, so no text makes up for a missing move.
 """
 
 import math
@@ -56,7 +56,9 @@ MAX_CANDIDATES = 10
 """Each candidate takes a search."""
 
 
-Source = Literal["regret", "win_worst", "score", "model", "custom", "response", "wins_named", "truth"]
+Source = Literal[
+    "regret", "win_worst", "score", "model", "custom", "response", "wins_named", "truth", "influence"
+]
 """An attribute of `Evidence`."""
 
 _OF_THE_MOVE = frozenset[Source]({"regret", "win_worst", "model", "custom"})
@@ -99,6 +101,11 @@ class Evidence:
     @property
     def truth(self) -> float:
         """The value of what the reasoning says about the board, in [-1, 1]."""
+        raise NotImplementedError
+
+    @property
+    def influence(self) -> float:
+        """What true sentences save of the expected regret, in [-1, 1]; 0 if nobody has measured it."""
         raise NotImplementedError
 
     @property
@@ -268,6 +275,7 @@ TERMS: Mapping[str, Term] = MappingProxyType(
             Term("mate", 1, low=0.0, high=1.0, value=_mate, uses="score"),
             Term("format", 1, low=0.0, high=1.0, value=_format, uses="response"),
             Term("truth", 1, low=-1.0, high=1.0, value=attrgetter("truth"), uses="truth"),
+            Term("influence", 1, low=-1.0, high=1.0, value=attrgetter("influence"), uses="influence"),
         )
     }
 )

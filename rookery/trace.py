@@ -150,6 +150,19 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+class Effect:
+    """What a part of a response changes in the choice of the move (`rookery.influence`)."""
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    start: int
+    end: int
+    """The part is `response[start:end]`; all of the reasoning if both are 0."""
+    regret: float
+    """The expected regret without it less the one with it, in [-1, 1]."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScoreItem:
     """A position, what a model answered, and what it was asked."""
 
@@ -170,6 +183,8 @@ class ScoreItem:
     """Task `A` only: the move that the model was asked about, in UCI."""
     target: str = ""
     """Tasks `P` and `A` only: the right answer, to judge by it instead of by the engine and the rules."""
+    effects: tuple[Effect, ...] = ()
+    """Of sentences and of all of the reasoning, for the term `influence`, which is 0 without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +242,10 @@ class Sentence:
     read: bool
     """Whether all of it was understood."""
     claims: tuple[Claim, ...] = ()
+    effect: float | None = None
+    """The expected regret that it saves, if the caller has measured it."""
+    influence: float | None = None
+    """What it earns for that in the term `influence`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +284,8 @@ class Verdict:
     """The weighted terms of the scheme."""
     engine: EngineStamp | None = None
     sentences: tuple[Sentence, ...] = ()
-    """What the text before the answer says. Empty unless the scheme has `truth` and the answer is legal."""
+    """What the text before the answer says. Empty unless the scheme has `truth` or `influence` and the answer
+    is legal."""
     process_rewards: tuple[ProcessReward, ...] = ()
     """Those of the moves named before the answer; `reward` does not contain them. Empty unless the scheme has
     `candidates` and the answer is legal."""

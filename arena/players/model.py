@@ -110,6 +110,22 @@ class ModelPlayer:
         )
         return generation.completions
 
+    async def prompt_tokens(self, prompt: Prompt) -> tuple[int, ...]:
+        """The prompt as the server tokenises it, which must be vLLM. Raises as `play` does."""
+        generation = await retry(
+            lambda: self.client.complete(
+                prompt,
+                model=self.model,
+                count=1,
+                sampling=Sampling(max_tokens=1),
+                seed=0,
+                thinking=self.thinking,
+            ),
+            on=PeerFault,
+            pauses_s=_PAUSES_S,
+        )
+        return generation.prompt_token_ids
+
     async def close(self) -> None:
         await self.client.close()
 

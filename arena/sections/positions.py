@@ -32,6 +32,7 @@ from arena.pieces import BEST, RANDOM, piece_table
 from arena.players.player import Player
 from arena.stats import Ratio
 from arena.tables import METRICS, Metric, Section, Table, compared
+from rookery.answers import empty_reasoning
 from rookery.formats import FORMATS
 from rookery.prompt import LINES, STATE_TASK, mirrored_move, render
 from rookery.trace import Position
@@ -39,7 +40,8 @@ from rookery.trace import Position
 MOVE, LISTED, UNLISTED, MIRRORED, STATE = "move", "listed", "unlisted", "mirrored", "A"
 UNREASONED = "unreasoned"
 """Names of variants. `listed` and `unlisted` have or lack the legal moves; one equals `move`. Answers to
-`unreasoned` begin with the box."""
+`unreasoned` begin with the box, after empty marks of reasoning if the model writes such marks: else it may
+reason in the box."""
 
 AnswersByVariant = Mapping[str, Sequence[Answers]]
 """The answers of one player by variant."""
@@ -66,10 +68,13 @@ class Positions:
 
     async def ask(self, asker: Asker, player: Player) -> dict[str, list[Answers]]:
         """The player's answers by variant. See `Asker.positions` for the errors."""
-        answers = {}
+        answers = dict[str, list[Answers]]()
         for variant, positions in self._questions(player):
-            if variant.begin and not await asker.continues(player):
-                continue
+            if variant.begin:
+                if not await asker.continues(player):
+                    continue
+                begin = next(filter(None, (empty_reasoning(a.greedy.text) for a in answers[MOVE])), "")
+                variant = replace(variant, begin=begin + variant.begin)
             answers[variant.name] = await asker.positions(player, positions, variant)
         answers.setdefault(MIRRORED, answers[MOVE])
         if {LISTED, UNLISTED} & answers.keys():

@@ -5,7 +5,10 @@ It sends no requests: it reads the answers to the positions, with and without re
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
+
+import chess
 
 from arena.answers import Answer, Answers, read_claims
 from arena.measures import greedy, legal, mean, regret, sampled
@@ -13,13 +16,20 @@ from arena.stats import Ratio
 from arena.tables import METRICS, Section, Table, compared
 from commentary import Reading
 from rookery.answers import reasoning_of
-from rookery.candidates import distinct
+from rookery.candidates import distinct, stated_evaluations
 from rookery.rookworld import read_policy_answer
+from rookery.winprob import win_probability
 
 _NOTE = (
     "Over greedy and sampled answers together, but for distinct candidates. Candidates are the moves "
     "that the text before the box names, or those of a P: line. The move follows from the text if it is one "
     "of them. Claims about the board are checked in the sentences that the commentary library understands."
+)
+
+_STATED_NOTE = (
+    "Of greedy answers, as Verifiable Process Supervision (arXiv 2605.12519) judges reasoning: the "
+    "difference between the win probability that the text states and the engine's, and whether the move in "
+    "the box is the best by the values in the text."
 )
 
 _GAIN_NOTE = (
@@ -72,13 +82,67 @@ def reasoning_section(
         (metrics[key], {name: _weighted_mean(regrets, weights) for name, regrets in gains.items()})
         for key, weights in _GAINS.items()
     ]
+    stated = {name: [_stated_wins(answers) for answers in side] for name, side in sides.items()}
+    stated_rows = [
+        (metrics[key], {name: _sums(value, side) for name, side in stated.items()})
+        for key, value in _STATED_METRICS.items()
+    ]
     tables = [
         Table("metrics", "Reasoning", compared(rows, players=players, seed=seed)),
         Table(
             "gain", "Does the reasoning help?", compared(gain_rows, players=players, seed=seed), _GAIN_NOTE
         ),
+        Table(
+            "stated",
+            "Evaluations in the text",
+            compared(stated_rows, players=players, seed=seed),
+            _STATED_NOTE,
+        ),
     ]
     return Section("reasoning", "Reasoning", _NOTE, [table for table in tables if table.rows])
+
+
+@dataclass(frozen=True, slots=True)
+class _Stated:
+    """The win probabilities that an answer states and those of the engine, by move or "" for the position.
+    `best` are the moves that it calls the best, and `move` is the one in the box."""
+
+    pairs: Mapping[str, tuple[float, float | None]]
+    best: frozenset[str]
+    move: str
+
+
+def _stated_wins(answers: Answers) -> _Stated | None:
+    """What the greedy answer states; None if it has no legal move or no evaluation."""
+    answer, verdict = answers.greedy, answers.greedy.verdict
+    values = stated_evaluations(answer.text, chess.Board(answers.fen)) if legal(answer) else {}
+    if not values or verdict.move is None:
+        return None
+    wins = {move: v if isinstance(v, float) else win_probability(v) for move, v in values.items()}
+    true_wins = {**answer.wins, "": verdict.win_before}
+    most = max((win for move, win in wins.items() if move), default=0.0)
+    return _Stated(
+        {move: (win, true_wins.get(move)) for move, win in wins.items()},
+        frozenset(move for move, win in wins.items() if move and win == most),
+        verdict.move.uci,
+    )
+
+
+def _sums(value: Callable[[_Stated | None], list[float]], side: Sequence[_Stated | None]) -> Ratio:
+    values = [value(stated) for stated in side]
+    return Ratio.of([sum(row) for row in values], [len(row) for row in values])
+
+
+_STATED_METRICS: Mapping[str, Callable[[_Stated | None], list[float]]] = {
+    "stated": lambda stated: [float(len(stated.pairs)) if stated else 0.0],
+    "stated_error": lambda stated: [
+        abs(said - true) for said, true in (stated.pairs.values() if stated else ()) if true is not None
+    ],
+    "consistent": lambda stated: (
+        [float(stated.move in stated.best)] if stated and len(stated.pairs.keys() - {""}) > 1 else []
+    ),
+}
+"""Each metric with the values of an answer that it is the mean of."""
 
 
 def _regrets(answers: Answers, without: Answers) -> tuple[float, float, float] | None:

@@ -5,6 +5,7 @@ trainer may also divide it by a positive number, which changes no sign.
 """
 
 import math
+import re
 from array import array
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
@@ -49,7 +50,11 @@ async def rescored(
 ) -> AsyncGenerator[tuple[TraceGroup, list[Verdict]]]:
     """Yields each group with the new verdicts of its turns, in order. At most `in_flight` answers are scored
     at once. Raises `InvalidInput` if the service refuses an answer, for example because the scheme does not
-    exist; `PeerFault` if the service does not answer."""
+    exist, or if the scheme has `influence`; `PeerFault` if the service does not answer."""
+    if re.search(r"\binfluence\b", scheme):
+        raise InvalidInput(
+            f"scheme {scheme!r}: influence is measured while the policy that answered is served"
+        )
     requests = (((number, group), list(_items(group, task))) for number, group in enumerate(groups))
     early: dict[int, tuple[TraceGroup, list[Verdict]]] = {}
     due = 0

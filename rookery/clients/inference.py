@@ -1,9 +1,13 @@
 """HTTP client of one inference server: completions, the served policy, reloads."""
 
 import logging
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
+from os.path import commonprefix
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -29,6 +33,11 @@ from rookery.prompt import LINES
 from rookery.trace import Adapter, Completion, PolicyVersion, Prompt, Sampling
 
 logger = logging.getLogger(__name__)
+
+_Tokens = tuple[int, ...]
+
+_PREFIXES, _NEXT_TOKENS = 512, 128
+"""Most prompts of a request for log-probabilities, and most tokens that it asks about: vLLM's own limit."""
 
 _TAIL_TOKENS = 8
 """More tokens than a mark of reasoning has, with the white space behind it."""
@@ -163,7 +172,7 @@ class InferenceClient:
             if "messages" in request and "continue_final_message" not in request:
                 opening = self.opening or ""
                 if tokens and self.opening is None:
-                    opening = await self._opening_of(body, thinking=thinking)
+                    opening = await self._opening_of(body["prompt_token_ids"], thinking=thinking)
             choices = sorted(body["choices"], key=lambda choice: int(choice["index"]))
             indices = [int(choice["index"]) for choice in choices]
             if indices != list(range(count)):
@@ -175,10 +184,88 @@ class InferenceClient:
                 ),
             )
 
-    async def _opening_of(self, body: dict[str, Any], *, thinking: bool | None) -> str:
+    async def ending_logprobs(
+        self,
+        prompt_token_ids: Sequence[int],
+        beginnings: Sequence[str],
+        endings: Sequence[str],
+        *,
+        lead: str,
+        model: str,
+    ) -> list[list[float]]:
+        """log p(ending | prompt, beginning, lead) of a model on vLLM: a row for each beginning of an answer,
+        a column for each ending. Beginnings are tokenised by themselves, the lead together with each ending.
+
+        The server is asked for the next token after each different prefix, so endings that begin alike share
+        the work. (`prompt_logprobs` would need one prompt for each ending, and vLLM's CPU build mixes up its
+        rows if adapters are served.) Raises as `complete` does.
+        """
+        texts = [*dict.fromkeys(beginnings), lead, *(lead + ending for ending in endings)]
+        tokens = dict(zip(texts, await self._token_ids(texts, model=model), strict=True))
+        ends = [tokens[lead + ending] for ending in endings]
+        given = len(commonprefix([tokens[lead], *ends]))  # noqa: RUF071 -- of lists of tokens
+        steps = [[(end[:place], end[place]) for place in range(given, len(end))] for end in ends]
+        starts = [tuple(prompt_token_ids) + tokens[beginning] for beginning in beginnings]
+        following: dict[_Tokens, set[int]] = {}
+        for start in starts:
+            for prefix, token in chain.from_iterable(steps):
+                following.setdefault(start + prefix, set()).add(token)
+        logprobs = await self._next_logprobs(following, model=model)
+        return [
+            [math.fsum(logprobs[start + prefix, token] for prefix, token in path) for path in steps]
+            for start in starts
+        ]
+
+    async def opening_of(self, prompt_token_ids: Sequence[int], *, thinking: bool | None = None) -> str:
+        """The mark of reasoning with which a chat prompt ends; empty if it has none."""
+        if self.opening is not None:
+            return self.opening
+        return await self._opening_of(prompt_token_ids, thinking=thinking)
+
+    async def _token_ids(self, texts: Sequence[str], *, model: str) -> list[_Tokens]:
+        """The tokens of texts. vLLM takes no empty one."""
+        full = [text for text in texts if text]
+        request = {"prompt": full, "add_special_tokens": False, "return_token_ids": True}
+        choices = iter(await self._one_token(request, model=model, count=len(full)))
+        return [tuple(next(choices)["prompt_token_ids"]) if text else () for text in texts]
+
+    async def _next_logprobs(
+        self, following: Mapping[_Tokens, set[int]], *, model: str
+    ) -> dict[tuple[_Tokens, int], float]:
+        """log p(token | prefix) of each prefix and the tokens `following` it."""
+        logprobs, left = dict[tuple[_Tokens, int], float](), list(following)
+        while left:
+            ids, prefixes = set[int](), list[_Tokens]()
+            # A request has one list of tokens for all its prompts.
+            while left and len(prefixes) < _PREFIXES and len(ids | following[left[-1]]) <= _NEXT_TOKENS:
+                prefixes.append(left.pop())
+                ids |= following[prefixes[-1]]
+            request = {
+                "prompt": list(map(list, prefixes)),
+                "logprobs": 0,
+                "logprob_token_ids": sorted(ids),
+                "return_tokens_as_token_ids": True,
+            }
+            choices = await self._one_token(request, model=model, count=len(prefixes))
+            for prefix, choice in zip(prefixes, choices, strict=True):
+                (row,) = choice["logprobs"]["top_logprobs"]
+                logprobs |= {(prefix, token): float(row[f"token_id:{token}"]) for token in following[prefix]}
+        return logprobs
+
+    async def _one_token(self, request: dict[str, Any], *, model: str, count: int) -> list[dict[str, Any]]:
+        """The choices of a request for one more token after each of `count` texts."""
+        request |= {"model": model, "max_tokens": 1, "temperature": 1.0, "top_p": 1.0, "top_k": -1, "seed": 0}
+        response = await self._request("POST", LINE.path, request)
+        with _parsing(response):
+            choices: list[dict[str, Any]] = sorted(_body(response)["choices"], key=itemgetter("index"))
+            if len(choices) != count:
+                raise ValueError(f"{len(choices)} choices instead of {count}")
+            return choices
+
+    async def _opening_of(self, prompt_token_ids: Sequence[int], *, thinking: bool | None) -> str:
         """The mark of reasoning at the end of the prompt, which a chat template ends alike every time."""
         if thinking not in self._openings:
-            tail = list(body["prompt_token_ids"][-_TAIL_TOKENS:])
+            tail = list(prompt_token_ids[-_TAIL_TOKENS:])
             response = await self._request("POST", "/detokenize", {"tokens": tail})
             text = ""
             if response.status_code in (404, 405):

@@ -48,8 +48,8 @@ class EvaluationSettings(PositionSettings):
     players: CliPositionalArg[Specs]
     """The players, such as model:models/rook-tiny run:demo@42 stockfish,nodes=100."""
     sections: str = "positions,reasoning"
-    """Which ones, separated by commas: positions, reasoning, brittleness, puzzles, suites, chessqa, matches,
-    contamination; or all for which there is what they need, such as --chessqa."""
+    """Which ones, separated by commas: positions, reasoning, influence, brittleness, puzzles, suites,
+    chessqa, matches, contamination; or all for which there is what they need, such as --chessqa."""
     styles: bool = False
     """Ask language models in each of the seven position formats too."""
     puzzles: tuple[ShippedPath, ...] = ()
@@ -112,7 +112,7 @@ class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_E
         return self
 
 
-ASKS_POSITIONS = frozenset({"positions", "reasoning", "brittleness"})
+ASKS_POSITIONS = frozenset({"positions", "reasoning", "influence", "brittleness"})
 """The sections that ask about `--positions`."""
 
 SECTIONS = ASKS_POSITIONS | {"puzzles", "suites", "chessqa", "matches", "contamination"}

@@ -25,25 +25,27 @@ _sym_db = _symbol_database.Default()
 from rookery.v1 import verdict_pb2 as rookery_dot_v1_dot_verdict__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17rookery/v1/reward.proto\x12\nrookery.v1\x1a\x18rookery/v1/verdict.proto\"|\n\x0cScoreRequest\x12\x0b\n\x03\x66\x65n\x18\x01 \x01(\t\x12\x10\n\x08response\x18\x02 \x01(\t\x12\x0c\n\x04task\x18\x03 \x01(\t\x12\x0e\n\x06scheme\x18\x04 \x01(\t\x12\x11\n\ttruncated\x18\x05 \x01(\x08\x12\x0c\n\x04move\x18\x06 \x01(\t\x12\x0e\n\x06target\x18\x07 \x01(\t\"5\n\rScoreResponse\x12$\n\x07verdict\x18\x01 \x01(\x0b\x32\x13.rookery.v1.Verdict\"<\n\x11ScoreBatchRequest\x12\'\n\x05items\x18\x01 \x03(\x0b\x32\x18.rookery.v1.ScoreRequest\"F\n\x07Problem\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0e\n\x06status\x18\x03 \x01(\r\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"j\n\x0eScoreBatchItem\x12&\n\x07verdict\x18\x01 \x01(\x0b\x32\x13.rookery.v1.VerdictH\x00\x12&\n\x07problem\x18\x02 \x01(\x0b\x32\x13.rookery.v1.ProblemH\x00\x42\x08\n\x06result\"?\n\x12ScoreBatchResponse\x12)\n\x05items\x18\x01 \x03(\x0b\x32\x1a.rookery.v1.ScoreBatchItem2\x9a\x01\n\rRewardService\x12<\n\x05Score\x12\x18.rookery.v1.ScoreRequest\x1a\x19.rookery.v1.ScoreResponse\x12K\n\nScoreBatch\x12\x1d.rookery.v1.ScoreBatchRequest\x1a\x1e.rookery.v1.ScoreBatchResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17rookery/v1/reward.proto\x12\nrookery.v1\x1a\x18rookery/v1/verdict.proto\"\xa1\x01\n\x0cScoreRequest\x12\x0b\n\x03\x66\x65n\x18\x01 \x01(\t\x12\x10\n\x08response\x18\x02 \x01(\t\x12\x0c\n\x04task\x18\x03 \x01(\t\x12\x0e\n\x06scheme\x18\x04 \x01(\t\x12\x11\n\ttruncated\x18\x05 \x01(\x08\x12\x0c\n\x04move\x18\x06 \x01(\t\x12\x0e\n\x06target\x18\x07 \x01(\t\x12#\n\x07\x65\x66\x66\x65\x63ts\x18\x08 \x03(\x0b\x32\x12.rookery.v1.Effect\"4\n\x06\x45\x66\x66\x65\x63t\x12\r\n\x05start\x18\x01 \x01(\r\x12\x0b\n\x03\x65nd\x18\x02 \x01(\r\x12\x0e\n\x06regret\x18\x03 \x01(\x01\"5\n\rScoreResponse\x12$\n\x07verdict\x18\x01 \x01(\x0b\x32\x13.rookery.v1.Verdict\"<\n\x11ScoreBatchRequest\x12\'\n\x05items\x18\x01 \x03(\x0b\x32\x18.rookery.v1.ScoreRequest\"F\n\x07Problem\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0e\n\x06status\x18\x03 \x01(\r\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"j\n\x0eScoreBatchItem\x12&\n\x07verdict\x18\x01 \x01(\x0b\x32\x13.rookery.v1.VerdictH\x00\x12&\n\x07problem\x18\x02 \x01(\x0b\x32\x13.rookery.v1.ProblemH\x00\x42\x08\n\x06result\"?\n\x12ScoreBatchResponse\x12)\n\x05items\x18\x01 \x03(\x0b\x32\x1a.rookery.v1.ScoreBatchItem2\x9a\x01\n\rRewardService\x12<\n\x05Score\x12\x18.rookery.v1.ScoreRequest\x1a\x19.rookery.v1.ScoreResponse\x12K\n\nScoreBatch\x12\x1d.rookery.v1.ScoreBatchRequest\x1a\x1e.rookery.v1.ScoreBatchResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rookery.v1.reward_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SCOREREQUEST']._serialized_start=65
-  _globals['_SCOREREQUEST']._serialized_end=189
-  _globals['_SCORERESPONSE']._serialized_start=191
-  _globals['_SCORERESPONSE']._serialized_end=244
-  _globals['_SCOREBATCHREQUEST']._serialized_start=246
-  _globals['_SCOREBATCHREQUEST']._serialized_end=306
-  _globals['_PROBLEM']._serialized_start=308
-  _globals['_PROBLEM']._serialized_end=378
-  _globals['_SCOREBATCHITEM']._serialized_start=380
-  _globals['_SCOREBATCHITEM']._serialized_end=486
-  _globals['_SCOREBATCHRESPONSE']._serialized_start=488
-  _globals['_SCOREBATCHRESPONSE']._serialized_end=551
-  _globals['_REWARDSERVICE']._serialized_start=554
-  _globals['_REWARDSERVICE']._serialized_end=708
+  _globals['_SCOREREQUEST']._serialized_start=66
+  _globals['_SCOREREQUEST']._serialized_end=227
+  _globals['_EFFECT']._serialized_start=229
+  _globals['_EFFECT']._serialized_end=281
+  _globals['_SCORERESPONSE']._serialized_start=283
+  _globals['_SCORERESPONSE']._serialized_end=336
+  _globals['_SCOREBATCHREQUEST']._serialized_start=338
+  _globals['_SCOREBATCHREQUEST']._serialized_end=398
+  _globals['_PROBLEM']._serialized_start=400
+  _globals['_PROBLEM']._serialized_end=470
+  _globals['_SCOREBATCHITEM']._serialized_start=472
+  _globals['_SCOREBATCHITEM']._serialized_end=578
+  _globals['_SCOREBATCHRESPONSE']._serialized_start=580
+  _globals['_SCOREBATCHRESPONSE']._serialized_end=643
+  _globals['_REWARDSERVICE']._serialized_start=646
+  _globals['_REWARDSERVICE']._serialized_end=800
 # @@protoc_insertion_point(module_scope)

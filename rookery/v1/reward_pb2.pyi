@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ScoreRequest(_message.Message):
-    __slots__ = ("fen", "response", "task", "scheme", "truncated", "move", "target")
+    __slots__ = ("fen", "response", "task", "scheme", "truncated", "move", "target", "effects")
     FEN_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class ScoreRequest(_message.Message):
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     MOVE_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
+    EFFECTS_FIELD_NUMBER: _ClassVar[int]
     fen: str
     response: str
     task: str
@@ -23,7 +24,18 @@ class ScoreRequest(_message.Message):
     truncated: bool
     move: str
     target: str
-    def __init__(self, fen: _Optional[str] = ..., response: _Optional[str] = ..., task: _Optional[str] = ..., scheme: _Optional[str] = ..., truncated: bool = ..., move: _Optional[str] = ..., target: _Optional[str] = ...) -> None: ...
+    effects: _containers.RepeatedCompositeFieldContainer[Effect]
+    def __init__(self, fen: _Optional[str] = ..., response: _Optional[str] = ..., task: _Optional[str] = ..., scheme: _Optional[str] = ..., truncated: bool = ..., move: _Optional[str] = ..., target: _Optional[str] = ..., effects: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ...) -> None: ...
+
+class Effect(_message.Message):
+    __slots__ = ("start", "end", "regret")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    REGRET_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    regret: float
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., regret: _Optional[float] = ...) -> None: ...
 
 class ScoreResponse(_message.Message):
     __slots__ = ("verdict",)

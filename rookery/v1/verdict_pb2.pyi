@@ -69,16 +69,20 @@ class Claim(_message.Message):
     def __init__(self, concept: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., true: bool = ..., weight: _Optional[float] = ...) -> None: ...
 
 class Sentence(_message.Message):
-    __slots__ = ("start", "end", "read", "claims")
+    __slots__ = ("start", "end", "read", "claims", "effect", "influence")
     START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     READ_FIELD_NUMBER: _ClassVar[int]
     CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    EFFECT_FIELD_NUMBER: _ClassVar[int]
+    INFLUENCE_FIELD_NUMBER: _ClassVar[int]
     start: int
     end: int
     read: bool
     claims: _containers.RepeatedCompositeFieldContainer[Claim]
-    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., read: bool = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ...) -> None: ...
+    effect: float
+    influence: float
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., read: bool = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., effect: _Optional[float] = ..., influence: _Optional[float] = ...) -> None: ...
 
 class ProcessReward(_message.Message):
     __slots__ = ("start", "end", "reward")

@@ -93,7 +93,8 @@ def _score_one(scorer: LocalScorer, options: ScoreSettings) -> int:
 
 def _fields(options: ScoreSettings) -> dict[str, Any]:
     """The fields of an item, besides the two, that the command line sets."""
-    return {field.name: getattr(options, field.name) for field in fields(ScoreItem) if field.kw_only}
+    settable = ScoreSettings.model_fields
+    return {f.name: getattr(options, f.name) for f in fields(ScoreItem) if f.kw_only and f.name in settable}
 
 
 def _score_file(scorer: LocalScorer, options: ScoreSettings) -> int:

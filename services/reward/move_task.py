@@ -7,6 +7,7 @@ function is fetched before, once for all answers to a position.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -29,7 +30,7 @@ from services.reward.custom_schemes import CustomTerm
 from services.reward.position import JudgedPosition
 from services.reward.reward_model import ModelScores, RewardModel
 from services.reward.searches import Result, Searches, Values
-from services.reward.truth import read_reasoning, reader_id, sentences_of, truth_of
+from services.reward.truth import Influences, influence_of, read_reasoning, reader_id, sentences_of, truth_of
 
 REASONING_CHARS = 10_000
 """Characters of the reasoning in which candidates are looked for, so that a long text does not take long."""
@@ -40,7 +41,8 @@ class MoveAnswer:
     """An answer with a legal move.
 
     `named` are the moves that the scheme looks at in the reasoning, `candidates` the different legal ones.
-    `reading` is what the reasoning says about the board, if the scheme needs it.
+    `reading` is what the reasoning says about the board, if the scheme needs it, and `influences` what its
+    sentences earn for their effects.
     """
 
     item: ScoreItem
@@ -51,6 +53,7 @@ class MoveAnswer:
     named: tuple[NamedMove, ...]
     candidates: tuple[chess.Move, ...]
     reading: Reading
+    influences: Influences
 
 
 class EngineEvidence(Evidence):
@@ -95,6 +98,10 @@ class MoveEvidence(EngineEvidence):
     @property
     def truth(self) -> float:
         return truth_of(self._answer.reading)
+
+    @property
+    def influence(self) -> float:
+        return max(-1.0, math.fsum(self._answer.influences.values()))
 
     @property
     def custom(self) -> Mapping[str, float]:
@@ -151,8 +158,9 @@ class MoveTask:
             named = tuple(islice(named_moves(reasoning, position.board), scheme.candidates))
         candidates = dict.fromkeys(candidate.move for candidate in named if candidate.move is not None)
         claims = Reading(())
-        if "truth" in scheme.uses:  # may take a second: not for the event loop
+        if not scheme.uses.isdisjoint(_OF_TEXT):  # may take a second: not for the event loop
             claims = await asyncio.to_thread(read_reasoning, position.board.fen(), item.response, move.uci())
+        effects = item.effects if "influence" in scheme.uses else ()
         return MoveAnswer(
             item,
             position,
@@ -162,12 +170,13 @@ class MoveTask:
             named=named,
             candidates=tuple(candidates),
             reading=claims,
+            influences=influence_of(claims, effects, place=f"answer to {item.fen!r}"),
         )
 
     def _version(self, scheme: Scheme) -> str:
         """The `reward_version` under `scheme`: names everything that a reward depends on besides the item."""
         version = f"{scheme.id}/parser-{notation.VERSION}/{self._searches.version}"
-        if "truth" in scheme.uses:
+        if not scheme.uses.isdisjoint(_OF_TEXT):
             version += f"/{reader_id()}"
         if "model" in scheme.uses:
             if self._reward_model is None:
@@ -208,7 +217,7 @@ class MoveTask:
                 Outcome.LEGAL,
                 answer.reward_version,
                 components=components,
-                sentences=sentences_of(answer.reading) if answer.reading.sentences else (),
+                sentences=sentences_of(answer.reading, answer.item.effects, answer.influences),
                 process_rewards=_process_rewards(answer, values) if answer.named else (),
                 **self._searches.compare(values, answer.move, moves),
             )
@@ -216,6 +225,9 @@ class MoveTask:
             free_frames(error)
             return error
 
+
+_OF_TEXT = frozenset[Source]({"truth", "influence"})
+"""The reader is asked."""
 
 _MANY_SEARCHES = frozenset[Source]({"win_worst", "wins_named"})
 

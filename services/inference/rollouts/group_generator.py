@@ -1,7 +1,9 @@
 """Makes one group: position -> prompt -> completions -> verdicts, and on with the turns of its episodes.
 
 The first answers of a group are made and scored together. From then on, no episode waits for another one, and
-each turn is stored before the next one. A fault is raised as an exception and never becomes a reward.
+each turn is stored before the next one. If the scheme has `influence`, the version that wrote the answers of
+some of the groups is asked what their sentences change, and they are judged again with that. A fault is
+raised as an exception and never becomes a reward.
 """
 
 import asyncio
@@ -20,10 +22,12 @@ from rookery.episodes import Environment, Step, environment
 from rookery.errors import (
     ContextExceeded,
     InvalidInput,
+    NotFound,
     PeerFault,
     RookeryError,
 )
 from rookery.failpoints import reach
+from rookery.influence import effects_of
 from rookery.metrics import (
     ROLLOUT_EPISODES,
     ROLLOUT_GENERATION_S,
@@ -33,10 +37,10 @@ from rookery.metrics import (
 )
 from rookery.prompt import STATE_TASK, target_of, task_of
 from rookery.streams import Entry, Positions
-from rookery.trace import Position, Prompt, Sampling, Trace, TraceGroup, Turn, Verdict
+from rookery.trace import Outcome, Position, Prompt, Sampling, Trace, TraceGroup, Turn, Verdict
 from services.inference.rollouts.admission import Playing
 from services.inference.rollouts.opponents import GroupOpponents, Players
-from services.inference.rollouts.peers import Peers
+from services.inference.rollouts.peers import InferenceServer, Peers
 from services.inference.rollouts.turns import load_of, messages_before, paid, tokens_of, with_turns
 
 logger = logging.getLogger(__name__)
@@ -108,10 +112,12 @@ class GroupGenerator:
         else:
             own = await _begun(position, episodes, [None] * len(episodes))
             began = time.monotonic()
-            group, new = await self._first_turns(group_id, position, prompts[0], own, seed=seed)
+            group, server, new = await self._first_turns(group_id, position, prompts[0], own, seed=seed)
             opponents.version = group.policy.number
             times.generation_s = time.monotonic() - began
-            new, steps = await self._taken(group, episodes, new, times)
+            new, steps = await self._taken(
+                group, episodes, new, times, server=None if position.episode else server
+            )
             group = with_turns(group, new)
             if any(step.prompt for step in steps.values()):
                 store.first = await store.turns(group)
@@ -212,11 +218,15 @@ class GroupGenerator:
         episodes: _Episodes,
         new: Mapping[int, Turn],
         times: _Times,
+        server: InferenceServer | None = None,
     ) -> tuple[dict[int, Turn], dict[int, Step]]:
-        """The turns with what comes of them, by slot, and the steps."""
+        """The turns with what comes of them, by slot, and the steps. `server` is asked for the
+        effects of their sentences."""
         began = time.monotonic()
         ROLLOUT_TOKENS.inc(sum(len(turn.completion.token_ids) for turn in new.values()))
         turns = await self._judged(group, new, episodes)
+        if server:
+            turns = await self._with_effects(group, turns, server)
         steps = await _steps(group.position, episodes, turns)
         for slot, step in steps.items():
             turns[slot] = replace(turns[slot], observation=step.observation, rewards=step.rewards)
@@ -239,12 +249,14 @@ class GroupGenerator:
 
     async def _first_turns(
         self, group_id: str, position: Position, prompt: Prompt, own: Mapping[int, Prompt], *, seed: int
-    ) -> tuple[TraceGroup, dict[int, Turn]]:
-        """A group without turns, and the first turn of each of its episodes, by slot. `own` are the prompts
-        of slots that do not begin with `prompt`."""
+    ) -> tuple[TraceGroup, InferenceServer, dict[int, Turn]]:
+        """A group without turns, its server, and the first turn of each of its episodes, by slot. `own` are
+        the prompts of slots that do not begin with `prompt`."""
         settings, sampling = self.settings, self._sampling(position)
         shared = [slot for slot in range(settings.group_size) if slot not in own]
-        adapter, generation = await self.peers.complete(prompt, sampling, seed=seed, count=len(shared))
+        server, adapter, generation = await self.peers.complete(
+            prompt, sampling, seed=seed, count=len(shared)
+        )
         group = TraceGroup(
             id=group_id,
             run=settings.run,
@@ -264,7 +276,7 @@ class GroupGenerator:
         others = await asyncio.gather(
             *(self._turn(group, group.traces[slot], prompt) for slot, prompt in own.items())
         )
-        return group, {**turns, **dict(zip(own, others, strict=True))}
+        return group, server, {**turns, **dict(zip(own, others, strict=True))}
 
     def _sampling(self, position: Position) -> Sampling:
         sampling = self.settings.sampling
@@ -275,7 +287,7 @@ class GroupGenerator:
     async def _turn(self, group: TraceGroup, trace: Trace, prompt: Prompt) -> Turn:
         """The next turn of an episode, by the newest version."""
         seed = seed_of(self.settings.seed, f"{trace.id}.{len(trace.turns)}")
-        adapter, generation = await self.peers.complete(prompt, group.sampling, seed=seed, count=1)
+        _, adapter, generation = await self.peers.complete(prompt, group.sampling, seed=seed, count=1)
         (completion,) = generation.completions
         if trace.turns and completion.truncated and len(completion.token_ids) < group.sampling.max_tokens:
             # vLLM cuts an answer at the end of the context, whatever it was allowed.
@@ -307,6 +319,28 @@ class GroupGenerator:
             slot: replace(turn, verdict=verdicts.get(slot), role=episodes[slot].role)
             for slot, turn in turns.items()
         }
+
+    async def _with_effects(
+        self, group: TraceGroup, turns: Mapping[int, Turn], server: InferenceServer
+    ) -> dict[int, Turn]:
+        """The turns, judged again with the effects of their sentences, if this group is one of those in which
+        they are measured. If the server no longer has the version, they stay as they are."""
+        legal = {s: t.verdict for s, t in turns.items() if t.verdict and t.verdict.outcome is Outcome.LEGAL}
+        measured = seed_of(0, f"influence/{group.id}") < self.settings.influence_share * 2**48
+        if not measured or not any("influence" in verdict.components for verdict in legal.values()):
+            return dict(turns)
+        answers = {slot: (turns[slot].completion.text, verdict) for slot, verdict in legal.items()}
+        try:
+            async with server.one_more_in_flight():
+                effects = await effects_of(
+                    server.client, group.prompt_token_ids, answers, model=group.policy.name
+                )
+        except NotFound:
+            logger.info("%s has retired %s: no influence", server.client.url, group.policy.name)
+            return dict(turns)
+        items = [replace(_item(group, turns[slot]), effects=effects[slot]) for slot in legal]
+        verdicts = dict(zip(legal, await self.peers.verdicts(items), strict=True))
+        return {slot: replace(turn, verdict=verdicts.get(slot, turn.verdict)) for slot, turn in turns.items()}
 
     async def _judge(self, fen: str, response: str) -> Verdict:
         (verdict,) = await self.peers.verdicts([ScoreItem(fen, response)])

@@ -99,9 +99,9 @@ class Peers:
 
     async def complete(
         self, prompt: Prompt, sampling: Sampling, *, seed: int, count: int
-    ) -> tuple[Adapter, Generation]:
-        """Completions of the newest version, by the least busy server. Raises as `InferenceClient.complete`
-        does, but for `NotFound`; `Unavailable` if no server is ready."""
+    ) -> tuple[InferenceServer, Adapter, Generation]:
+        """Completions of the newest version, by the least busy server, and this server. Raises as
+        `InferenceClient.complete` does, but for `NotFound`; `Unavailable` if no server is ready."""
         for _ in range(MAX_RETIRED_TRIES):
             server, adapter = self.pick()
             name = adapter.version.name
@@ -119,7 +119,7 @@ class Peers:
                 if server.adapter is None:
                     raise Unavailable(f"{error}, and is unavailable now: {server.reason}") from error
                 raise
-            return adapter, generation
+            return server, adapter, generation
         raise PeerFault(
             f"{server.client.url} reports {name} but does not serve it, {MAX_RETIRED_TRIES} times"
         )

@@ -5,7 +5,8 @@ whatever the baseline of the answers is. They are divided by their standard devi
 are the k-th sentences. A sentence's reward is the mean of its claims': a false one has -1, a true one weight
 / n, where the weight is that of the term `truth`, 0 for what is given, and n sentences of the group truly
 claim something of its kind (fitness sharing, Goldberg and Richardson 1987). Otherwise the policy would soon
-say only what is easy to say truly.
+say only what is easy to say truly. Of an answer whose sentences' influence is known, a sentence's reward is
+what it earns for that instead: if above 0, shared with the most frequent of its claims.
 
 The tokens of a move get its advantage, other tokens of a sentence that of the sentence, and all others that
 of the answer. This is the process supervision of DeepSeekMath (arXiv 2402.03300, section 4.1.3), which also
@@ -147,14 +148,22 @@ def _sentence_rewards(
     bishop", the move was chosen before the claim about it: its tokens are left out.
     """
     rewards = list[ProcessReward | None]()
+    measured = any(sentence.influence is not None for sentence in verdict.sentences)
     for sentence in verdict.sentences:
-        values = [
-            (1.0 if claim.weight is None else claim.weight) / true_claims[claim.concept]
-            if claim.true
-            else -1.0
-            for claim in sentence.claims
-            if claim.true is not None
-        ]
+        shared = max((true_claims[claim.concept] for claim in sentence.claims if claim.true), default=1)
+        earned = sentence.influence
+        values = [] if earned is None else [earned / shared if earned > 0 else earned]
+        values = (
+            values
+            if measured
+            else [
+                (1.0 if claim.weight is None else claim.weight) / true_claims[claim.concept]
+                if claim.true
+                else -1.0
+                for claim in sentence.claims
+                if claim.true is not None
+            ]
+        )
         start, move = sentence.start, verdict.move
         for name in (move.uci, move.san) if move else ():
             if completion.text.startswith(name, start):

@@ -146,7 +146,7 @@ def rows(first_cell: str) -> list[list[str]]:
 
 
 def test_the_tables() -> None:
-    fields = [row[0].strip("`") for row in rows("`[a-z]+` \\| (string|boolean)")]
+    fields = [row[0].strip("`") for row in rows("`[a-z]+` \\| (string|boolean|array)")]
     assert fields == [field.name for field in dataclasses.fields(ScoreItem)]
     prices = {row[0].strip("`"): row[1] for row in rows("`[a-z_]+` \\| -1\\.\\d")}
     assert prices == {

@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import chess
+import numpy as np
 import pytest
 from fastapi import FastAPI, HTTPException, Request
 from rich.console import Console
 
 from arena.pieces import BEST, RANDOM
+from arena.positions import read_jsonl
 from arena.session import run
 from chess_datasets.pgn.collection import GameCollection
 from chess_datasets.positions.numbered import PositionOrder
 from chess_datasets.positions.recipe import Shares
+from rookery.clients import RewardClient, ScoreItem
 from rookery.config.arena import EvaluateSettings
 from rookery.config.reward import RewardSettings
 from rookery.errors import InvalidInput, NotFound, PeerFault, RookeryError
@@ -30,7 +33,7 @@ from services.reward.scorer import Scorer
 from services.reward.servicer import RewardServicer
 from tests.boards import random_boards
 from tests.format_readers import READERS
-from tests.servers import serve_http, serve_reward
+from tests.servers import one_token, serve_http, serve_reward
 
 BEFORE, AFTER = "policy-v000000", "policy-v000001"
 QUIET = Console(quiet=True)
@@ -49,7 +52,12 @@ class PolicyServer:
         app = FastAPI()
         app.get("/v1/models")(self.models)
         app.post("/v1/chat/completions")(self.complete)
+        app.post("/v1/completions")(self.score)
         return app
+
+    async def score(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.requests.append(body)
+        return one_token(body)
 
     async def models(self) -> dict[str, Any]:
         return {"data": [{"id": name, "owned_by": "vllm"} for name in (BEFORE, AFTER)]}
@@ -222,6 +230,48 @@ async def test_the_same_evaluation_gives_the_same_report(settings, tmp_path: Pat
     for costs in (report["cost"].values() for report in reports):
         assert all(cost.pop("seconds_a_question") > 0 for cost in costs)
     assert reports[0] == reports[1]
+
+
+async def test_a_model_that_reasons_is_asked_not_to_with_its_own_empty_marks(
+    settings, policy_server: PolicyServer
+) -> None:
+    """Else it may reason in the box: after `\\boxed{` alone, rook-small goes on as after `<think>`."""
+    await run(changed(settings, count=5), console=QUIET)
+    begun = {
+        body["messages"][-1]["content"]
+        for body in policy_server.requests
+        if body.get("continue_final_message")
+    }
+    assert begun == {"<think></think>\\boxed{"}
+
+
+async def test_the_influence_of_a_candidate_is_that_of_a_plain_softmax_over_legal_moves(settings) -> None:
+    """The only candidate is the move itself, so without it there is nothing left. Another position's text is
+    as long, so the placebo changes nothing."""
+    settings = changed(settings, count=5, sections="influence")
+    report = await run(settings, console=QUIET)
+    section = report["sections"]["influence"]
+    metrics = {name: cells[AFTER]["mean"] for name, cells in section["metrics"].items()}
+    assert metrics["parts"] == 1.0
+    assert metrics["gain_over_placebo"] == pytest.approx(0.0)
+    for answer in section["answers"][AFTER]:
+        assert [part["regret"] for part in answer["parts"]] == pytest.approx([answer["gain_over_none"]])
+
+    positions = {p.id: p for p in read_jsonl(settings.positions)}
+    async with judging() as target, RewardClient(f"dns:///{target}") as reward:
+        told = section["answers"][AFTER][0]
+        fen = positions[told["position"]].fen
+        moves = [move.uci() for move in chess.Board(fen).legal_moves]
+        verdicts = await reward.score([ScoreItem(fen, f"\\boxed{{{move}}}") for move in moves])
+
+    def expected_regret(beginning: str) -> float:
+        length = 2 + len(beginning) + len("\\boxed{")
+        costs = np.array([sum((ord(c) - 97) * (length + i) for i, c in enumerate(m)) for m in moves])
+        weights = np.exp(-(costs - costs.min()) / 50)
+        return float(weights @ [verdict.regret for verdict in verdicts] / weights.sum())
+
+    gain = expected_regret("<think></think>") - expected_regret("<think>a1a1</think>")
+    assert told["gain_over_none"] == pytest.approx(gain)
 
 
 async def test_a_second_evaluation_asks_nothing_again(settings, policy_server: PolicyServer) -> None:

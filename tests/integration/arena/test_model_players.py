@@ -17,13 +17,14 @@ import chess.engine
 import psutil
 import pytest
 
-from arena.players.model import ModelPlayer
+from arena.players.model import ModelPlayer, position_of
 from arena.players.spec import make_player
 from bench.noise_adapter import write_adapter
 from rookery.clients import InferenceClient
 from rookery.engines.player import Reply
 from rookery.errors import InvalidInput, NotFound, PeerFault
 from rookery.hub import identity
+from rookery.prompt import render
 from rookery.trace import Outcome, Sampling
 from tests.conftest import ROOT
 
@@ -111,6 +112,40 @@ async def test_a_mirrored_position_has_the_mirrored_move(players: Players) -> No
         for reply in there
     ]
     assert [reply.move for reply in here] == mirrored
+
+
+async def test_log_probabilities_of_endings_are_those_of_a_plain_forward_pass(players: Players) -> None:
+    """Of the base model, and other ones of an adapter; with endings that share tokens, and a lead."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    prompt = render(position_of(chess.Board()), style="mover-squares")
+    beginnings, endings = ["<think>e2e4 d2d4</think>", "<think>e2e4</think>", ""], ["e2e4}", "e2e3}", "d2d4}"]
+    rows = []
+    for spec in (players.base, players.last):
+        player = make_player(spec)
+        assert isinstance(player, ModelPlayer)
+        prompt_ids = await player.prompt_tokens(prompt)
+        rows.append(
+            await player.client.ending_logprobs(
+                prompt_ids, beginnings, endings, lead="\\boxed{", model=player.model
+            )
+        )
+        await player.close()
+
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(ROOT / TINY),
+        AutoModelForCausalLM.from_pretrained(ROOT / TINY, dtype=torch.float32),
+    )
+    for beginning, row in zip(beginnings, rows[0], strict=True):
+        before = list(prompt_ids) + tokenizer.encode(f"{beginning}\\boxed{{", add_special_tokens=False)
+        for ending, logprob in zip(endings, row, strict=True):
+            after = tokenizer.encode(ending, add_special_tokens=False)
+            with torch.no_grad():
+                logits = model(torch.tensor([before + after])).logits[0, len(before) - 1 : -1].float()
+            expected = logits.log_softmax(-1)[range(len(after)), after].sum()
+            assert logprob == pytest.approx(float(expected), abs=1e-4)
+    assert all(a != b for a, b in zip(rows[0][0], rows[1][0], strict=True))
 
 
 async def test_sampled_answers_depend_on_the_seed_alone(players: Players) -> None:

@@ -65,6 +65,7 @@ class House:
     staleness: int = 0
     max_inflight: int = 8
     just_in_time: bool = False
+    influence_share: float = 0.1
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     @contextlib.asynccontextmanager
@@ -73,7 +74,10 @@ class House:
         stopping, changed = asyncio.Event(), asyncio.Event()
         reward = RewardClient(self.reward_target)
         peers = Peers(",".join(self.urls), reward, changed=changed)
-        generator = GroupGenerator(RolloutsSettings(run="test", group_size=GROUP_SIZE, seed=7), peers)
+        settings = RolloutsSettings(
+            run="test", group_size=GROUP_SIZE, seed=7, influence_share=self.influence_share
+        )
+        generator = GroupGenerator(settings, peers)
         lead = Lead(BATCH_GROUPS, self.staleness, just_in_time=self.just_in_time)
         loop = Loop(
             self.streams,

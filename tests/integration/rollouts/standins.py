@@ -14,6 +14,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from rookery.games import random_move
 from rookery.trace import policy_name
 from rookery.v1 import reward_pb2, reward_pb2_grpc, verdict_pb2
+from tests.servers import one_token
 
 
 @dataclass
@@ -156,6 +157,20 @@ def playing(inference: Inference) -> FastAPI:
     return app
 
 
+class ScoringInference(Inference):
+    """Gives log-probabilities, too."""
+
+    def app(self) -> FastAPI:
+        app = super().app()
+
+        @app.post("/v1/completions")
+        async def score(body: dict) -> dict:
+            self.requests.append(body)
+            return one_token(body)
+
+        return app
+
+
 class Reward(reward_pb2_grpc.RewardServiceServicer):
     """Scores every answer the same, or fails as told."""
 
@@ -164,8 +179,12 @@ class Reward(reward_pb2_grpc.RewardServiceServicer):
     """One for each verdict in turn."""
     problem_status = 0
     wants_token = False
+    influence = False
+    """Its verdicts have a sentence, and the term, which is the effect of this sentence."""
+    requests: list[reward_pb2.ScoreRequest]
 
     def __init__(self) -> None:
+        self.requests = []
         self.truncated: set[bool] = set()
         """Whether answers were cut."""
 
@@ -173,6 +192,7 @@ class Reward(reward_pb2_grpc.RewardServiceServicer):
         self.truncated |= {item.truncated for item in request.items}
         if self.wants_token:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "needs the token")
+        self.requests += request.items
         if self.problem_status:
             problem = reward_pb2.Problem(title="Told to", status=self.problem_status, detail="so")
             return reward_pb2.ScoreBatchResponse(
@@ -182,6 +202,14 @@ class Reward(reward_pb2_grpc.RewardServiceServicer):
             verdict_pb2.Verdict(reward=self.reward, outcome=verdict_pb2.OUTCOME_LEGAL, reward_version=version)
             for _, version in zip(request.items, itertools.cycle(self.versions))
         ]
+        for place, (verdict, item) in enumerate(zip(verdicts, request.items, strict=True)):
+            if self.influence:
+                verdict.move.uci = "cd"[place % 2]
+                verdict.regret = (place % 2) / 4
+                verdict.components["influence"] = sum(effect.regret for effect in item.effects[1:])
+                verdict.reward += verdict.components["influence"]
+                sentence = verdict.sentences.add(start=0, end=4, read=True)
+                sentence.claims.add(concept="pin", start=0, end=3, true=True, weight=1.0)
         return reward_pb2.ScoreBatchResponse(
             items=[reward_pb2.ScoreBatchItem(verdict=verdict) for verdict in verdicts]
         )

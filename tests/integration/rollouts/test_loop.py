@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import math
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ from services.inference.rollouts.admission import Playing
 from services.inference.rollouts.group_generator import seed_of
 from tests.builders import feed, numbered_position
 from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, groups, settle
-from tests.integration.rollouts.standins import Inference
+from tests.integration.rollouts.standins import Inference, ScoringInference
 from tests.servers import serve_http
 from tests.waiting import eventually
 
@@ -36,6 +37,35 @@ async def test_a_position_becomes_a_group_stamped_with_its_policy(house: House) 
     assert [t.completion.seed for t in group.traces] == [first, first + 1]
     assert [t.completion.text.split()[-1] for t in group.traces] == [str(first), str(first + 1)]
     assert house.streams.positions.length() == 0
+
+
+async def test_the_influence_of_sentences_is_measured_by_the_version_that_wrote_them(house: House) -> None:
+    """The answers are judged again with the effects: those of a plain softmax over the judged moves."""
+    scoring = ScoringInference(texts=("Pin. Fork.\\boxed{c}",))
+    house.reward.influence = True
+    models = []
+    async with serve_http(scoring.app()) as url:
+        house.urls = [url]
+        for number, house.influence_share in enumerate((1.0, 0.0), start=1):
+            feed(house.streams, 1)
+            await house.makes(number)
+            models.append({body["model"] for body in scoring.requests if "logprob_token_ids" in body})
+            scoring.requests.clear()
+
+    def expected_regret(beginning: str) -> float:
+        # The prompt has two tokens, the lead one for each character; c and d are the moves.
+        length = 2 + len(beginning) + len("\\boxed{")
+        weights = [math.exp(-place * length / 50) for place in (2, 3)]
+        return 0.25 * weights[1] / sum(weights)
+
+    whole, without, none = map(expected_regret, ("Pin. Fork.", "Fork.", ""))
+    first, second = groups(house.streams)
+    assert models == [{"policy-v000000"}, set()]
+    assert first.rewards == pytest.approx([-0.25 + without - whole] * GROUP_SIZE)
+    assert second.rewards == (-0.25,) * GROUP_SIZE
+    effects = [[(e.start, e.end, e.regret) for e in item.effects] for item in house.reward.requests]
+    measured = [(0, 0, pytest.approx(none - whole)), (0, 4, pytest.approx(without - whole))]
+    assert effects == [[], [], measured, measured, [], []]
 
 
 @pytest.mark.parametrize("staleness", [0, 2])

@@ -6,7 +6,8 @@ import chess
 import pytest
 
 from arena.measures import argsort_tau, kendall_tau
-from rookery.candidates import candidates_of
+from rookery.candidates import candidates_of, stated_evaluations
+from rookery.trace import Evaluation
 
 
 @pytest.mark.parametrize(
@@ -48,3 +49,39 @@ def test_tau_of_argsorts_is_that_of_the_sorting_permutations() -> None:
     for second in itertools.permutations([0.1, 0.2, 0.3, 0.4]):
         order = sorted(range(4), key=lambda i: second[i])
         assert argsort_tau([0, 1, 2, 3], second) == pytest.approx(kendall_tau([0, 1, 2, 3], order))
+
+
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [
+        ("Nf6 is solid (+0.31).", {"g8f6": -31}),  # White's view, and Black is to move
+        ("After e5 Nf3 Nc6 the evaluation is -25 cp; a6 loses 3 tempi.", {"e7e5": 25}),
+        ("Black wins 40% here. White has a 70% chance.", {"": 0.4}),
+        ("c5 gives White winning chances of 55%.", {"c7c5": 1 - 0.55}),
+        ("Half of games, 50%, are drawn. e6 is fine.", {}),  # a share of what?
+        ("d5 M-3, c6: #2", {"d7d5": "M3", "c7c6": "M-2"}),
+        ("e5 (+0.2.1), a6 150%, b6 (+0.10)", {"b7b6": -10}),  # the first two are no values
+        ("e5 +0.20 and again e5 +0.90", {"e7e5": -20}),
+        ("\n".join("+9.99 1% #3 M7" for _ in range(20_000)), {"": -999}),
+    ],
+)
+def test_evaluations_that_a_text_states(text: str, stated: dict[str, float | str]) -> None:
+    board = chess.Board("rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1")
+    found = stated_evaluations(f"<think>{text}</think>\\boxed{{e5}}", board)
+    expected = {
+        move: value
+        if isinstance(value, float)
+        else Evaluation(cp=value)
+        if isinstance(value, int)
+        else Evaluation(mate=int(value[1:]))
+        for move, value in stated.items()
+    }
+    assert found == expected
+
+
+def test_a_line_states_its_evaluations() -> None:
+    board = chess.Board()
+    assert stated_evaluations("M: e2e4 d2d4 E: -0.1 0.3 B: d2d4", board) == {
+        "e2e4": Evaluation(cp=-10),
+        "d2d4": Evaluation(cp=30),
+    }

@@ -3,12 +3,15 @@
 import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from arena.measures import READABLE, both_legal, move_metrics, parts_of, pass_at
 from arena.pieces import RANDOM, piece_distance, piece_table
+from arena.sections.influence import Influence, Influences, Part, next_text
 from arena.sections.positions import Positions, mirror
 from arena.sections.reasoning import reasoning_section
+from rookery.influence import Choice, expected_regret
 from rookery.trace import Outcome
 
 
@@ -144,6 +147,62 @@ def test_what_the_reasoning_saves_by_hand(judged, answering) -> None:
             "gain_over_first": 0.15, "gain_over_none": 0.25,
         }
     )  # fmt: skip
+
+
+def test_stated_evaluations_against_the_engine_by_hand(judged, answering) -> None:
+    """The error is in win probability, of moves and of the position; the box must be the best by the text."""
+
+    def stating(thought: str, outcome: Outcome = Outcome.LEGAL):
+        text = f"<think>{thought}</think>\\boxed{{e2e4}}"
+        answer = judged(outcome, text=text, wins={"e2e4": 0.5, "d2d4": 0.6})
+        return [replace(answer, verdict=replace(answer.verdict, win_before=0.65))]
+
+    sides = [
+        stating("e2e4 e7e5 60%\nd2d4 d7d5 55%"),
+        stating("d4: 70%. White has a win chance of 60%."),  # one move: nothing to be consistent with
+        stating("a3 +0.00, d4 +1.00"),  # the engine was not asked about a3
+        stating("e2e4 is a fine move.", Outcome.LEGAL),
+    ]
+    section = reasoning_section({"a": answering(sides)}, players=["a"], seed=0)
+    table = next(table for table in section.tables if table.name == "stated")
+    means = {row.metric.name: row.cells["a"].estimate.mean for row in table.rows}
+    pawn = 1 / (1 + np.exp(-0.368208))
+    errors = [0.1, 0.05, 0.1, 0.05, abs(pawn - 0.6)]
+    assert means == pytest.approx({"stated": 6 / 4, "stated_error": np.mean(errors), "consistent": 1 / 2})
+
+
+def test_influence_by_hand() -> None:
+    """Expected regrets are a softmax over the judged moves, here by numpy; parts are of three kinds."""
+    logprobs, regrets = np.log([0.3, 0.1, 0.05]), np.array([0.0, 0.4, 0.1])
+    weights = np.exp(logprobs) / np.exp(logprobs).sum()
+    assert expected_regret(list(logprobs), list(regrets)) == pytest.approx(weights @ regrets)
+
+    def choice(regret: float, logprob: float) -> Choice:
+        return Choice((logprob, -1.0), regret)
+
+    parts = (
+        Part((0, 9), True, choice(0.10, -2.0)),
+        Part((10, 19), False, choice(0.02, -0.5)),
+        Part((20, 24), None, choice(0.055, -1.0)),
+    )
+    one = Influences("p", 0, choice(0.05, -1.0), choice(0.20, -3.0), choice(0.15, -1.5), parts)
+    section = Influence([], samples=0, seed=0).section({"a": [one, None], "random": []}, players=["a"])
+    means = {row.metric.name: row.cells["a"].estimate.mean for row in section.tables[0].rows}
+    assert means == pytest.approx(
+        {
+            "regret_whole": 0.05, "regret_placebo": 0.15, "regret_none": 0.2, "parts": 3,
+            "gain_over_none": 0.15, "gain_over_placebo": 0.1,
+            "logprob_over_none": 2, "logprob_over_placebo": 0.5,
+            "matter": 2 / 3, "help": 1 / 3, "true_and_matter": 1 / 2,
+        }
+    )  # fmt: skip
+    (told,) = section.facts["answers"]["a"]
+    assert [round(part["regret"], 3) for part in told["parts"]] == [0.05, -0.03, 0.005]
+
+
+def test_the_placebo_is_the_next_text_that_differs() -> None:
+    assert [next_text(["a", "", "a", "b"], place) for place in range(4)] == ["b", "a", "b", "a"]
+    assert next_text(["a"], 0) == ""
 
 
 def test_consistency_compares_the_move_on_the_mirrored_board(judged, positions, answering) -> None:

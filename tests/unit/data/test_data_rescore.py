@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chess_datasets.traces.rescore import SchemeComparison, rescored_rows
+from chess_datasets.traces.rescore import SchemeComparison, rescored, rescored_rows
 from rookery.advantages import group_advantages
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome, TraceGroup, Verdict
@@ -100,3 +100,8 @@ def test_advantages_add_up_to_nothing(values: list[float]) -> None:
 def test_a_reward_that_is_no_number_is_named(reward: float) -> None:
     with pytest.raises(InvalidInput, match=f"reward {reward} of trace 't1' is not finite"):
         compared(([0.0, reward], [1.0, 0.0]))
+
+
+async def test_what_only_the_policy_can_tell_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="influence is measured while the policy"):
+        await anext(rescored([GROUP], None, scheme="delta+0.5*influence"))

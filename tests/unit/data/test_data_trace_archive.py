@@ -14,7 +14,7 @@ from chess_datasets.store.parquet import describe, read_records
 from chess_datasets.traces.archive import ARCHIVED, GROUPS, TraceArchive, stream_id
 from rookery.errors import InvalidInput
 from rookery.trace import TraceGroup
-from tests.unit.rookery.records import GROUP, groups
+from tests.unit.rookery.records import GROUP, TRUTH_GROUP, groups
 
 GOLDEN = Path(__file__).parents[1] / "rookery" / "golden"
 DAY = 1763721014000
@@ -64,7 +64,7 @@ def test_files_of_version_1_are_read(archive: TraceArchive) -> None:
     place = Path(archive.folder.place("")) / "run=r1" / "date=2025-11-21" / f"{DAY}-0_{DAY}-0.parquet"
     place.parent.mkdir(parents=True)
     shutil.copy(GOLDEN / "archive_v1.parquet", place)
-    assert list(archive.groups()) == [replace(GROUP, position=replace(GROUP.position, episode=""))]
+    assert list(archive.groups()) == [replace(TRUTH_GROUP, position=replace(GROUP.position, episode=""))]
     keep(archive, [0, 5])  # which overlaps it
     assert ids(archive) == ["g1", "g5"]
 

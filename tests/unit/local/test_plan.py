@@ -500,7 +500,10 @@ def test_overrides_reach_their_service(house: Path) -> None:
             ["--model", ROOK_TINY, "--set", "trainer.lora_targets=q_proj,c_attn"],
             "rook-tiny has no layer 'c_attn'",
         ),
-        (["--set", "trainer.process_rewards=true"], "needs a scheme with candidates or truth, not 'delta'"),
+        (
+            ["--set", "trainer.process_rewards=true"],
+            "needs a scheme with candidates, truth or influence, not 'delta'",
+        ),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(house: Path, argv: list[str], said: str) -> None:

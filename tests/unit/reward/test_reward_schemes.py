@@ -46,6 +46,7 @@ class Known(Evidence):
     wins_named: Sequence[float] = ()
     legal_moves: int = 20
     truth: float = 0.0
+    influence: float = 0.0
     model: float = 0.0
 
 

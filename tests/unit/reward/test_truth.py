@@ -2,15 +2,26 @@
 
 import random
 import time
+from collections.abc import Sequence
 
 import chess
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from commentary.concept import CONCEPTS
 from rookery.errors import InvalidInput
-from services.reward.truth import GIVEN, READ_CHARS, read_reasoning, reader_id, sentences_of, truth_of
+from rookery.trace import Effect
+from services.reward.truth import (
+    GIVEN,
+    READ_CHARS,
+    influence_of,
+    read_reasoning,
+    reader_id,
+    sentences_of,
+    truth_of,
+)
 
 FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"
 TRUE = (  # in falling order of their weights in the reward
@@ -143,3 +154,65 @@ def test_what_says_little_earns_little() -> None:
     assert all(earned(said, fen=fen, box="b1b4") < 0.1 for said in vague)
     assert earned("White has a passed pawn on b5.", fen=fen, box="b1b4") == pytest.approx(0.25)
     assert earned("White's king is attacked no times.", fen=fen, box="b1b4") == 0.0
+
+
+GIVEN_SENTENCE = "White is to move."
+
+
+def influences(sentences: Sequence[str], effects: Sequence[float], *, gain: float) -> list[float]:
+    """What each sentence earns for its effect, if the whole reasoning saves `gain`."""
+    response = f"<think>{' '.join(sentences)}</think> \\boxed{{f3g5}}"
+    reading = read_reasoning(FEN, response, "f3g5")
+    spans = [(sentence.start, sentence.end) for sentence in reading.sentences]
+    assert len(spans) == len(sentences)
+    measured = [Effect(*span, effect) for span, effect in zip(spans, effects, strict=True)]
+    earned = influence_of(reading, [Effect(0, 0, gain), *measured], place="here")
+    return [earned.get(span, 0.0) for span in spans]
+
+
+def test_a_sentence_earns_truth_times_its_effect() -> None:
+    """0.8 is the weight of an attack; false sentences only lose; what is given or not read earns nothing."""
+    sentences = (TRUE[1], FALSE[0], FALSE[1], GIVEN_SENTENCE, UNREAD[0], TRUE[0])
+    earned = influences(sentences, [0.1, 0.1, -0.1, 0.2, 0.2, -0.05], gain=0.5)
+    assert earned == pytest.approx([0.08, -0.1, -0.1, 0.0, 0.0, -0.05])
+    assert influences(TRUE[:2], [0.3, 0.25], gain=0.1) == pytest.approx([0.06, 0.04]), "scaled to the gain"
+    assert influences(TRUE[:2], [0.3, -0.1], gain=-0.2) == pytest.approx([0.0, -0.08])
+
+
+@pytest.mark.parametrize(
+    "effects", [[Effect(0, 0, 1.5)], [Effect(0, 0, float("nan"))], [Effect(0, 1, 0)] * 257]
+)
+def test_effects_that_no_regret_can_have_are_refused(effects: list[Effect]) -> None:
+    with pytest.raises(InvalidInput, match="here: effects must be at most 256, of a regret in"):
+        influence_of(read_reasoning(FEN, TRUE[0], "f3g5"), effects, place="here")
+
+
+def test_the_best_hack_of_influence_earns_what_the_reasoning_saves() -> None:
+    """A search over policies: what each chooses after the whole text, none, and the text without a sentence.
+
+    It climbs the term alone. So it finds policies that play worse without a sentence, or with none, but
+    together their sentences never earn more than the regret that the whole text saves against none: at most
+    the regret of the worst move. With false or given sentences alone there is nothing to earn.
+    """
+    rng, regrets = np.random.default_rng(0), np.array([0.0, 0.1, 0.6])
+
+    def term(logits: np.ndarray, sentences: Sequence[str]) -> tuple[float, float]:
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        none, whole, *without = (weights / weights.sum(axis=1, keepdims=True)) @ regrets
+        effects = [float(regret - whole) for regret in without]
+        return sum(influences(sentences, effects, gain=float(none - whole))), float(none - whole)
+
+    def best(sentences: Sequence[str]) -> float:
+        logits = rng.normal(size=(2 + len(sentences), 3))
+        earned = -1.0
+        for _ in range(150):
+            tried = logits + rng.normal(size=logits.shape) * rng.choice([0.3, 3.0])
+            value, gain = term(tried, sentences)
+            assert value <= max(0.0, gain) + 1e-12
+            if value > earned:
+                logits, earned = tried, value
+        return earned
+
+    assert 0.55 < best(TRUE) <= 0.6 + 1e-9
+    assert best((TRUE[0], FALSE[0])) <= 0.6 + 1e-9
+    assert -0.05 < best((FALSE[0], GIVEN_SENTENCE, FALSE[1])) <= 0.0

@@ -24,6 +24,7 @@ from rookery.trace import (
     Turn,
     Verdict,
 )
+from tests.builders import changed
 
 uint32 = st.integers(0, 2**32 - 1)
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -53,7 +54,13 @@ claims = st.builds(
     Claim, concept=texts, start=uint32, end=uint32, true=st.none() | st.booleans(), weight=st.none() | finite
 )
 sentences = st.builds(
-    Sentence, start=uint32, end=uint32, read=st.booleans(), claims=st.lists(claims, max_size=2).map(tuple)
+    Sentence,
+    start=uint32,
+    end=uint32,
+    read=st.booleans(),
+    claims=st.lists(claims, max_size=2).map(tuple),
+    effect=st.none() | finite,
+    influence=st.none() | finite,
 )
 process_rewards = st.builds(ProcessReward, start=uint32, end=uint32, reward=finite)
 verdicts = st.builds(
@@ -176,7 +183,14 @@ GROUP = TraceGroup(
                         engine=EngineStamp("Stockfish 17", 2000),
                         process_rewards=(ProcessReward(3, 7, -0.25),),
                         sentences=(
-                            Sentence(1, 18, True, (Claim("loose piece", 1, 17, true=False, weight=0.5),)),
+                            Sentence(
+                                1,
+                                18,
+                                True,
+                                (Claim("loose piece", 1, 17, true=False, weight=0.5),),
+                                effect=0.25,
+                                influence=-0.25,
+                            ),
                         ),
                     ),
                 ),
@@ -197,6 +211,17 @@ GROUP = TraceGroup(
     reward_s=0.125,
 )
 """A group in which every field of version 1 of the wire is set at least once."""
+
+_VERDICT = GROUP.traces[0].verdict
+_UNMEASURED = replace(_VERDICT.sentences[0], effect=None, influence=None)
+TRUTH_GROUP = replace(
+    GROUP,
+    traces=(
+        changed(GROUP.traces[0], verdict=replace(_VERDICT, sentences=(_UNMEASURED,))),
+        *GROUP.traces[1:],
+    ),
+)
+"""As it was before sentences had effects."""
 
 _ASKED, _ANSWERED = (trace.turns[0] for trace in GROUP.traces)
 EPISODES = replace(

@@ -22,7 +22,15 @@ from rookery.errors import WireError
 from rookery.trace import Claim, Outcome, Phase, Position, Sentence, Trace, TraceGroup, Verdict
 from rookery.v1 import position_pb2, trace_pb2, verdict_pb2
 from tests.builders import changed
-from tests.unit.rookery.records import EPISODES, GROUP, POSITION, groups, positions, verdicts
+from tests.unit.rookery.records import (
+    EPISODES,
+    GROUP,
+    POSITION,
+    TRUTH_GROUP,
+    groups,
+    positions,
+    verdicts,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -55,7 +63,7 @@ TARGET_GROUP = replace(
 """As it was before verdicts had process rewards."""
 TARGET_POSITION = replace(POSITION, episode="")
 """As it was before positions had episodes."""
-VERSION_1_GROUP = replace(GROUP, position=TARGET_POSITION)
+VERSION_1_GROUP = replace(TRUTH_GROUP, position=TARGET_POSITION)
 TASK_POSITION = replace(TARGET_POSITION, target="")
 """As it was before positions had targets."""
 PLAIN_POSITION = replace(TASK_POSITION, task="", move="")
@@ -99,17 +107,18 @@ def test_the_bytes_do_not_change(name: str, data: bytes, version: int) -> None:
 @pytest.mark.parametrize(
     ("name", "group"),
     [
-        ("trace_group", PLAIN_GROUP),
-        ("trace_group_task", TASK_GROUP),
-        ("trace_group_draw", TASK_GROUP),  # with the field 14, which is reserved
-        ("trace_group_sentences", SENTENCES_GROUP),
-        ("trace_group_target", TARGET_GROUP),
-        ("trace_group_process", PROCESS_GROUP),
-        ("trace_group_weight", VERSION_1_GROUP),
+        ("trace_group_v1", PLAIN_GROUP),
+        ("trace_group_task_v1", TASK_GROUP),
+        ("trace_group_draw_v1", TASK_GROUP),  # with the field 14, which is reserved
+        ("trace_group_sentences_v1", SENTENCES_GROUP),
+        ("trace_group_target_v1", TARGET_GROUP),
+        ("trace_group_process_v1", PROCESS_GROUP),
+        ("trace_group_weight_v1", VERSION_1_GROUP),
+        ("trace_group_truth_v2", TRUTH_GROUP),
     ],
 )
 def test_old_bytes_read_as_they_were_meant(name: str, group: TraceGroup) -> None:
-    assert decode_group(bytes.fromhex((GOLDEN / f"{name}_v1.hex").read_text())) == group
+    assert decode_group(bytes.fromhex((GOLDEN / f"{name}.hex").read_text())) == group
 
 
 def test_the_golden_group_sets_every_field_of_the_wire() -> None:

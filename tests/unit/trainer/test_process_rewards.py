@@ -26,6 +26,7 @@ from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.process_rewards import token_spans, tokenizer_of
 from services.trainer.batches.rows import prepare_batch
 from services.trainer.records.describe import describe
+from tests.builders import changed
 from tests.conftest import ROOT
 from tests.unit.rookery.records import GROUP
 
@@ -152,6 +153,25 @@ def test_answers_that_say_the_same_share_its_reward() -> None:
     twice = said("a", 0.0, [("king shelter", True)], [("king shelter", True)])
     made = group(twice, said("b", 0.0, [("pin", True)], [("fork", True)]))
     assert advantages(made, normalise=False)[0][1] == pytest.approx(-0.25)
+
+
+def test_a_sentence_with_a_known_influence_earns_that_instead_and_shares_it() -> None:
+    """0.3 shared by two sentences that truly claim a pin; what is below 0 is not shared."""
+
+    def measured(made: Trace, *earned: float | None) -> Trace:
+        pairs = zip(made.verdict.sentences, earned, strict=True)
+        sentences = tuple(replace(sentence, influence=value) for sentence, value in pairs)
+        return changed(made, verdict=replace(made.verdict, sentences=sentences))
+
+    pin, attack = [("pin", True)], [("attack", True)]
+    made = group(
+        measured(said("a", 0.0, pin, attack), 0.3, -0.1),
+        measured(said("b", 0.0, pin, attack), 0.1, -0.3),
+        measured(said("c", 0.0, [("fork", False)], [("attack", None)]), -0.2, None),
+    )
+    first, second, third = advantages(made, normalise=False)
+    assert [row[1] for row in (first, second, third)] == pytest.approx([0.15, 0.05, -0.2])
+    assert [row[7] for row in (first, second, third)] == pytest.approx([0.1, -0.1, 0.0])
 
 
 def test_a_true_claim_earns_what_the_term_truth_counts_it_for() -> None:
