@@ -101,7 +101,7 @@ class Inference:
         room = self.context - len(asked)
         if self.refuses or room <= 0:
             said = f"This model's maximum context length is {self.context} tokens. However, your prompt ..."
-            return Response("no such field" if self.refuses else said, status_code=400)
+            return Response("max_tokens is too large" if self.refuses else said, status_code=400)
         number = int(body["model"].removeprefix("policy-v"))
         if number in self.retired or number > self.version:
             return Response("no such model", status_code=404)
