@@ -46,6 +46,7 @@ def extent(index: Index, run: str) -> Row:
     """How much of a run is indexed: counts, versions, the style of its prompts, names of components."""
     (counts,) = index.query(
         "SELECT count(*) AS groups, count(step) AS trained, sum(size) AS answers, "
+        "list_sort(list_distinct(list(kind))) AS kinds, "
         "min(version) AS first_version, max(version) AS last_version, any_value(style) AS style "
         "FROM groups WHERE run = ?",
         [run],
@@ -87,7 +88,7 @@ def with_answers(index: Index, groups: list[Row], passes: Condition) -> list[Row
         return []
     answers_by_group: dict[int, list[Row]] = {group["g"]: [] for group in groups}
     answers = index.query(
-        f"SELECT a.g, i, reward, advantage, outcome, regret, length, surprise, san, "
+        f"SELECT a.g, i, episode, turn, result, reward, advantage, outcome, regret, length, surprise, san, "
         f"({passes.sql}) AS matched "
         f"FROM answers a WHERE a.g IN ({', '.join(map(str, answers_by_group))}) ORDER BY a.g, i",
         passes.values,

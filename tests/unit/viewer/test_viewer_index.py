@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from types import SimpleNamespace
 
+import chess
 import pytest
 
 from rookery.errors import InvalidInput, NotFound
@@ -25,7 +26,7 @@ from services.viewer.rescoring import rescore
 from services.viewer.runs import RunFolder, Runs
 from tests.builders import changed
 from tests.unit.rookery.records import EPISODES
-from tests.viewed_runs import BATCH, SIZE, START_MS, STEPS, add_file, groups, write_run
+from tests.viewed_runs import BATCH, SIZE, START_MS, STEPS, add_file, game_group, groups, write_run
 
 GOLDEN = Path(__file__).parents[1] / "rookery" / "golden"
 
@@ -452,3 +453,35 @@ def test_queries_at_the_same_time(viewed: SimpleNamespace) -> None:
 
     found = asyncio.run(many())
     assert found == [found[0]] * 16
+
+
+@pytest.mark.parametrize("side", ["w", "b"])
+def test_a_game_is_shown_as_it_was_played(tmp_path: Path, side: str) -> None:
+    """The prompts of this style mirror the board if Black moves: the game is shown unmirrored."""
+    fen = f"rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R {side} KQkq - 0 3"
+    made = game_group("one", fen=fen)
+    add_file(tmp_path, "one", [made, *groups("one", seed=0, count=1)], first=0)
+    run, index = Runs(tmp_path).find("one"), Index(tmp_path / "index.duckdb")
+    index.refresh(run)
+    assert queries.extent(index, "one")["kinds"] == ["game", "move"]
+    shown = whole_group(index, run, "games")["traces"]
+    assert [trace["turn"] for trace in shown] == [*range(6), *range(3)]
+    assert [trace["result"] for trace in shown] == ["drawn"] * 6 + ["lost"] * 3
+    board = chess.Board(fen)
+    for trace in shown[:6]:
+        assert trace["real_fen"] == board.fen()
+        assert trace["mirrored"] == (side == "b")
+        for move in trace["played"]:
+            board.push_uci(move["uci"])
+            assert move["fen"] == board.fen()
+    assert len(board.move_stack) == 12
+    assert shown[8]["played"] == []
+    chosen = {
+        "kind": Filter(episode=["game"]),
+        "result": Filter(result=["lost"]),
+        "turn": Filter(turn_min=5),
+        "nothing": Filter(result=["won"]),
+    }
+    answers = {name: queries.summary(index, "one", which)["answers"] for name, which in chosen.items()}
+    assert answers == {"kind": 9, "result": 3, "turn": 2, "nothing": 0}
+    index.close()

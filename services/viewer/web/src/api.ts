@@ -2,6 +2,9 @@
 
 export interface Answer {
   i: number;
+  episode: number;
+  turn: number;
+  result: string | null;
   reward: number;
   advantage: number | null;
   outcome: string;
@@ -18,6 +21,7 @@ export interface Group {
   position: string;
   fen: string;
   phase: string;
+  kind: string;
   version: number;
   reward_mean: number | null;
   reward_std: number | null;
@@ -58,6 +62,7 @@ export interface Overview {
     first_version: number | null;
     last_version: number | null;
     style: string | null;
+    kinds: string[] | null;
     components: string[];
   };
   settings: Record<string, unknown>;
@@ -114,6 +119,17 @@ export interface Claim {
 
 export interface Trace {
   id: string;
+  episode: number;
+  turn: number;
+  /** Of its game, for the policy. */
+  result: string | null;
+  /** The board of the prompt, which may be mirrored, and that of the game. */
+  fen: string;
+  real_fen: string;
+  mirrored: boolean;
+  /** The policy's move and its opponent's, each with the position after it. */
+  played: (Move & { fen: string })[];
+  observation: string;
   completion: { text: string; logprobs: number[]; finish_reason: string; seed: number };
   verdict: Verdict;
   no_loss: boolean;
@@ -128,7 +144,7 @@ export interface Trace {
 
 export interface WholeGroup {
   id: string;
-  position: { id: string; fen: string; ply: number; phase: string; last_moves: string[]; task: string };
+  position: { id: string; fen: string; ply: number; phase: string; last_moves: string[]; task: string; episode: string };
   prompt: { style: string; messages: { role: string; content: string }[]; fen: string };
   prompt_tokens: number;
   policy: { number: number; sha256: string };

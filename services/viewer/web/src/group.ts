@@ -3,8 +3,9 @@
 import { get, type Trace, type Verdict, type WholeGroup } from "./api";
 import { arrow, board, mover, type Brush, type DrawShape } from "./board";
 import { LAST_LIST } from "./answers";
+import { chart } from "./chart";
 import { fixed, h, type Mark, modelText, percent, short, signed, visible, words } from "./dom";
-import { grade } from "./parts";
+import { episodes, grade } from "./parts";
 import { changed, go, path, type Route } from "./route";
 
 const MODES: [string, string][] = [
@@ -17,28 +18,34 @@ const MODES: [string, string][] = [
 export async function group(route: Route, signal: AbortSignal): Promise<HTMLElement> {
   const data = await get<WholeGroup>(`runs/${route.run}/groups/${encodeURIComponent(route.id)}`, signal);
   const mode = route.query.get("show") ?? "";
-  const chosen = Number(route.query.get("answer") ?? -1);
-  const shown = board(data.prompt.fen, { coordinates: true });
-  const best = data.traces.find((trace) => trace.verdict.best)?.verdict.best ?? null;
+  const played = data.traces.some(({ turn }) => turn);
+  const chosen = Number(route.query.get("answer") ?? (played ? 0 : -1));
+  const turn = played ? data.traces[chosen] ?? data.traces[0] ?? null : null;
+  // Of an episode of several turns, one is on the board; of answers to one position, all are.
+  const group = turn ? [turn] : data.traces;
+  const shown = board(turn?.fen ?? data.prompt.fen, { coordinates: true });
+  const best = group.find((trace) => trace.verdict.best)?.verdict.best ?? null;
   const show = (traces: Trace[]): void => shown.draw(shapes(traces, best?.uci ?? null));
-  const pick = (trace: Trace | null): void => show(trace ? [trace] : data.traces);
+  const pick = (trace: Trace | null): void => show(trace ? [trace] : group);
   pick(data.traces[chosen] ?? null);
   const cards = data.traces.map((trace, index) => {
     const element = card(trace, data, index, route, mode, index === chosen);
+    if (turn) return element;
     element.addEventListener("pointerenter", () => pick(trace));
     element.addEventListener("pointerleave", () => pick(data.traces[chosen] ?? null));
     return element;
-  });
-  const win = data.traces.find((trace) => trace.verdict.win_before !== null)?.verdict;
+  }).filter((_, index) => !turn || data.traces[index]?.episode === turn.episode);
+  const win = group.find((trace) => trace.verdict.win_before !== null)?.verdict;
   return h("div", { class: "group-view" },
     h("div", { class: "title" }, h("h1", {}, "Group ", h("code", {}, data.id)), neighbours(route)),
     h("p", { class: "fate" }, data.fate),
+    turn ? game(data, turn, route) : null,
     h("div", { class: "group-columns" },
       h("aside", { class: "board-side" },
         h("div", { class: "board-frame" }, bar(win?.win_before ?? null), shown.element),
-        h("p", { class: "under-board" }, h("b", {}, mover(data.prompt.fen)),
+        h("p", { class: "under-board" }, h("b", {}, mover(turn?.fen ?? data.prompt.fen)),
           best ? [", best ", h("b", {}, best.san), ` (${evaluation(win)})`] : null,
-          data.prompt.fen !== data.position.fen ? h("span", { class: "muted" }, " · mirrored, as the model sees it")
+          (turn ? turn.mirrored : data.prompt.fen !== data.position.fen) ? h("span", { class: "muted" }, " · mirrored, as the model sees it")
             : null),
         h("ul", { class: "key arrows" },
           [["best", "engine's best"], ["played", "played"], ["bad", "played, regret 0.3 or more"],
@@ -82,6 +89,7 @@ function card(trace: Trace, data: WholeGroup, index: number, route: Route, mode:
   const change = verdict.win_before !== null && verdict.win_after !== null;
   return h("article", { class: `card answer ${chosen ? "chosen" : ""}`, id: `answer-${index}`,
     "aria-label": `Answer ${index + 1}` },
+    trace.turn || data.traces[index + 1]?.turn ? h("p", { class: "muted turn" }, `Turn ${trace.turn + 1}`) : null,
     h("header", {},
       h("a", { class: "row-link number", href, "aria-label": `Answer ${index + 1}` }, index + 1),
       h("b", { class: `move ${grade(verdict.outcome, verdict.regret)}` }, verdict.move?.san ?? words(verdict.outcome)),
@@ -94,6 +102,7 @@ function card(trace: Trace, data: WholeGroup, index: number, route: Route, mode:
         h("span", {}, percent(verdict.win_after))) : null,
     mode === "ratio" && !trace.ratios ? h("p", { class: "notice" }, withoutRatios(trace, data)) : null,
     mode && (mode !== "ratio" || trace.ratios) ? tokens(trace, mode) : modelText(completion.text, mode ? [] : marks(trace)),
+    trace.observation ? h("div", { class: "observation" }, h("small", {}, "then"), modelText(trace.observation)) : null,
     h("footer", {},
       h("span", {}, `${completion.logprobs.length} tokens`),
       h("span", { title: "Mean negative log-probability, nats a token" }, `surprise ${short(trace.surprise)}`),
@@ -116,6 +125,40 @@ function marks(trace: Trace): Mark[] {
     return { start: sentence.start, end: sentence.end, class: `claim ${name}`,
       title: said ? `${name} (${said})` : name };
   });
+}
+
+/** An episode of several turns as one plays through it: its moves, its evaluations, and the other episodes. */
+function game(data: WholeGroup, turn: Trace, route: Route): HTMLElement {
+  const at = (trace: Trace | undefined): string => path(route.run, "groups", route.id,
+    changed(route.query, { answer: String(data.traces.indexOf(trace ?? turn)) }));
+  const all = episodes(data.traces);
+  const turns = all[turn.episode] ?? [];
+  const reward = (list: Trace[]): number => list.reduce((sum, each) => sum + each.verdict.reward, 0);
+  const plies = turns.flatMap((each) => each.played.map((move, index) => ({ each, move, index })));
+  const ply = turns.map((each) => each.turn + 1);
+  const step = (by: number, label: string, key: string): HTMLElement => {
+    const next = turns[turns.indexOf(turn) + by];
+    return next ? h("a", { href: at(next), "data-key": key }, label) : h("span", { class: "off" }, label);
+  };
+  const series = (name: string, label: string, value: (trace: Trace) => number | null) =>
+    ({ key: name, label, dotted: name === "regret", x: ply, y: turns.map(value) });
+  return h("section", { class: "card game" },
+    h("nav", { class: "facets", "aria-label": "Episodes" }, all.map((each, index) => h("a",
+      { class: "switch", href: at(each[0]), "aria-current": index === turn.episode ? "true" : null },
+      `Episode ${index + 1}: ${each[0]?.result ?? `${each.length} turn${each.length > 1 ? "s" : ""}`}, ${signed(reward(each))}`))),
+    h("p", {}, h("b", {}, `${data.position.episode}: `),
+      `the policy plays ${data.position.fen.split(" ")[1] === "b" ? "Black" : "White"}, ${turns.length} turns`,
+      turn.result ? `, ${turn.result}${turns.at(-1)?.observation.replace(/^[^:]*:/, ":") ?? ""}` : ""),
+    plies.length ? h("ol", { class: "moves", "aria-label": "Moves" }, plies.map(({ each, move, index }) =>
+      h("li", {}, index ? h("span", { class: "muted" }, move.san)
+        : h("a", { href: at(each), class: `move ${grade(each.verdict.outcome, each.verdict.regret)}`,
+          "aria-current": each === turn ? "true" : null }, move.san)))) : null,
+    h("nav", { class: "pager", "aria-label": "Turns" }, step(-1, "← Turn before", "ArrowLeft"),
+      h("span", {}, `Turn ${turn.turn + 1} of ${turns.length}`), step(1, "Turn after →", "ArrowRight")),
+    turns.some(({ verdict }) => verdict.win_after !== null) ? chart({ title: "Win probability after each move, and regret, by turn",
+      low: 0, high: 1, series: [series("win", "win probability", (trace) => trace.verdict.win_after),
+        series("regret", "regret", (trace) => trace.verdict.regret)] },
+      (x) => go(at(turns[x - 1]), true)) : null);
 }
 
 /** Why an answer has no importance ratios. */

@@ -45,7 +45,8 @@ function shell(): void {
   const keys = h("button",
     { class: "icon", title: "Keys (key: ?)", "aria-label": "Keys", onclick: () => help.showModal() }, "?");
   const rows: [string, string][] = [["g then o a t c r p d", "go to a view"], ["j k", "next, previous row or answer"],
-    ["Enter", "open it"], ["1 to 9", "choose an answer of a group"], ["[ ]", "previous, next group"], ["/", "search"],
+    ["Enter", "open it"], ["1 to 9", "choose an answer of a group"], ["[ ]", "previous, next group"],
+    ["← →", "previous, next turn of a game"], ["/", "search"],
     ["l", "light or dark"], ["?", "these keys"]];
   help.append(h("h2", {}, "Keys"),
     h("dl", {}, rows.map(([key, meaning]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, meaning)])),
@@ -150,7 +151,7 @@ function onKey(event: KeyboardEvent): void {
   else if (key === "?") help.showModal();
   else if (key === "l") flip();
   else if (key === "j" || key === "k") step(key === "j" ? 1 : -1);
-  else if (key === "[" || key === "]") (document.querySelector(`[data-key="${key}"]`) as HTMLElement | null)?.click();
+  else if (["[", "]", "ArrowLeft", "ArrowRight"].includes(key) && document.querySelector(`[data-key="${key}"]`)) (document.querySelector(`[data-key="${key}"]`) as HTMLElement | null)?.click();
   else if (route.view === "groups" && /^[1-9]$/.test(key)) choose(route, Number(key) - 1);
   else if (key !== "g") return void (going = false);
   going = key === "g";
