@@ -158,7 +158,14 @@ def collapse(index: Index, run: str) -> dict[str, Any]:
     """Signs of collapse over versions: shares of equal answers and rewards, surprise, moves by piece."""
     (ends,) = index.query("SELECT min(version) AS low, max(version) AS high FROM groups WHERE run = ?", [run])
     if ends["low"] is None:
-        return {"versions": [], "series": {}, "pieces": {}, "best_pieces": {}}
+        return {
+            "versions": [],
+            "series": {},
+            "quantiles": {},
+            "outcomes": {},
+            "pieces": {},
+            "best_pieces": {},
+        }
     width = math.ceil((ends["high"] - ends["low"] + 1) / BUCKETS)
     bucket = f"(version - {ends['low']}) // {width}"
     rows = index.query(
@@ -170,6 +177,24 @@ def collapse(index: Index, run: str) -> dict[str, Any]:
     )
     names = ("zero_variance", "distinct_answers", "distinct_moves", "surprise")
     buckets = [row["bucket"] for row in rows]
+    measures = ("reward", "advantage", "length", "surprise")
+    quantiles = {
+        row["bucket"]: row
+        for row in index.query(
+            f"SELECT {bucket} AS bucket, "
+            + ", ".join(f"quantile_cont({name}, [0.1, 0.5, 0.9]) AS {name}" for name in measures)
+            + " FROM answers WHERE run = ? GROUP BY 1",
+            [run],
+        )
+    }
+    outcomes = index.query(
+        f"SELECT {bucket} AS bucket, outcome, count(*) AS count FROM answers WHERE run = ? GROUP BY 1, 2",
+        [run],
+    )
+    answers = Counter[int]()
+    for row in outcomes:
+        answers[row["bucket"]] += row["count"]
+    of_outcome = {(row["outcome"], row["bucket"]): row["count"] for row in outcomes}
 
     def shares(san: str, table: str) -> dict[str, list[float | None]]:
         return _shares(
@@ -184,6 +209,16 @@ def collapse(index: Index, run: str) -> dict[str, Any]:
     return {
         "versions": [row["version"] for row in rows],
         "series": {name: [row[name] for row in rows] for name in names},
+        "quantiles": {
+            name: [
+                [(quantiles.get(b, {}).get(name) or [None] * 3)[place] for b in buckets] for place in range(3)
+            ]
+            for name in measures
+        },
+        "outcomes": {
+            outcome: [of_outcome.get((outcome, b), 0) / answers[b] if answers[b] else None for b in buckets]
+            for outcome in sorted({row["outcome"] for row in outcomes})
+        },
         "pieces": shares("san", "answers"),
         "best_pieces": shares("best", "groups"),
     }

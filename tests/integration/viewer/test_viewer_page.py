@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import chess.pgn
 import httpx
 import pytest
 
@@ -22,7 +23,7 @@ from rookery.streams import RunStreams
 from tests import builders
 from tests.conftest import ROOT, RedisServer, require
 from tests.processes import serving
-from tests.viewed_runs import BATCH, STEPS, hostile_group, write_run
+from tests.viewed_runs import BATCH, STEPS, game_group, hostile_group, write_run
 from tests.waiting import until
 
 pytestmark = pytest.mark.chromium
@@ -84,7 +85,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, stockfish_path: str) -> Itera
     folder = tmp_path_factory.mktemp("viewer")
     runs, shots = folder / "runs", Path(os.environ.get("ROOKERY_SCREENSHOTS", folder / "screenshots"))
     write_run(runs, "one", seed=0, more=(hostile_group("one"),))
-    write_run(runs, "two", seed=1)
+    black = "rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq - 0 3"
+    write_run(runs, "two", seed=1, more=(game_group("two", fen=black),))
     server = RedisServer(tmp_path_factory.mktemp("redis"))
     server.start()
     _leave_dead_letter(server.url)
@@ -204,11 +206,50 @@ def test_the_views_of_a_group(site: Site) -> None:
     site.check_accessibility()
 
 
+def test_a_game_as_one_plays_through_it(site: Site) -> None:
+    until(lambda: site.open("/runs/two/answers", "Answers").locator(".facets a", has_text="game").count())
+    page = site.page
+    page.locator(".facets a", has_text="lost").click()
+    page.wait_for_url("**result=lost")
+    site.shown()
+    assert page.locator(".group-row").count() == 1
+    page.locator(".chip:not(.faded)").first.click()
+    site.at("Group games")
+    assert page.locator(".game .switch[aria-current]").inner_text().startswith("Episode 2: lost")
+    page.locator(".game .switch").first.click()
+    site.shown()
+    moves = page.locator(".game .moves a.move").all_inner_texts()
+    page.get_by_text("Black to move").wait_for()
+    for turn in (1, 2):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_url(f"**answer={turn}*")
+        site.shown()
+    assert page.locator(".game .moves [aria-current]").inner_text() == moves[2]
+    assert page.locator(".answer.chosen .move").inner_text() == moves[2]
+    assert page.locator(".answer").count() == len(moves) == 6
+    with page.expect_download() as download:
+        page.get_by_role("link", name="PGN").click()
+    first = chess.pgn.read_game(download.value.path().open())
+    assert (len(list(first.mainline_moves())), first.headers["Result"], first.errors) == (12, "1/2-1/2", [])
+    site.shot("game")
+    site.check_accessibility()
+
+
 def test_training_compare_and_rescore(site: Site) -> None:
     page = site.open("/runs/one/training", "Training")
     page.locator(".plot canvas").nth(8).wait_for()
     site.shot("training")
     site.check_accessibility()
+    page.get_by_label("Another run over it").select_option("two")
+    page.wait_for_url("**with=two")
+    site.shown()
+    page.get_by_label("Smoothing").select_option("5")
+    page.wait_for_url("**smooth=5")
+    site.shown()
+    with page.expect_download() as download:
+        page.locator("figure", has_text="two: reward").get_by_role("button", name="CSV").click()
+    head, *rows = Path(download.value.path()).read_text().splitlines()
+    assert (head.split(",")[0], '"two: ' in head, len(rows)) == ("x", True, STEPS)
     # The index reads the settings of a run before its archive: from a pipe, it waits for who writes them.
     settings = site.runs / "two" / "trainer.toml"
     text = settings.read_text()
@@ -233,6 +274,10 @@ def test_training_compare_and_rescore(site: Site) -> None:
     page.locator(".tile", has_text="the other sign").wait_for()
     site.shot("rescore")
     site.check_accessibility()
+    page.get_by_label("Scheme").fill("nonsense")
+    page.get_by_role("button", name="Rescore").click()
+    page.get_by_role("alert", name="").filter(has_text="nonsense").wait_for()
+    assert page.get_by_label("Scheme").input_value() == "nonsense"
 
 
 def test_hostile_texts_stay_texts(site: Site) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, pstdev
+from statistics import fmean, median, pstdev
 from types import SimpleNamespace
 
 import chess
@@ -255,6 +255,50 @@ def test_every_trained_group_has_its_step(viewed: SimpleNamespace) -> None:
     rows = viewed.index.query("SELECT id, step, age, version FROM groups WHERE run = 'one' ORDER BY g")
     assert [row["step"] for row in rows] == [n // BATCH + 1 for n in range(BATCH * STEPS)] + [None] * BATCH
     assert all(row["age"] == row["step"] - 1 - row["version"] for row in rows if row["step"])
+
+
+def test_a_run_says_how_far_it_came_and_how_to_go_on(tmp_path: Path) -> None:
+    write_run(tmp_path, "one", seed=0)
+    run, folder = Runs(tmp_path).find("one"), tmp_path / "one"
+    first, *_, last = run.metrics()
+    assert (run.course()["state"], run.course()["change"]["reward"]) == (
+        "interrupted",
+        [first["reward"], last["reward"]],
+    )
+    for goal, state, steps in ((STEPS, "ended", 2 * STEPS), (STEPS + 2, "interrupted", STEPS + 2)):
+        (folder / "settings.json").write_text(json.dumps({"steps": goal, "eval_positions": 5}))
+        course = run.course()
+        assert (course["state"], course["step"], course["goal"]) == (state, STEPS, goal)
+        assert course["go_on"] == f"rookery demo --run one --runs-dir {tmp_path} --steps {steps}"
+    with locked(folder):
+        assert (run.course()["state"], run.course()["go_on"]) == ("running", "")
+    (folder / "settings").mkdir()
+    (folder / "settings" / "reward.toml").write_text('[reward]\nscheme = "delta+0.5*mate"\n')
+    assert run.scheme() == "delta+0.5*mate"
+    (folder / "settings.json").unlink()
+    assert run.course()["state"] == "unknown"
+
+
+def test_a_renamed_run_keeps_its_name_in_redis(tmp_path: Path) -> None:
+    write_run(tmp_path, "one", seed=0)
+    (tmp_path / "one" / "endpoints.json").write_text('{"run": "one"}')
+    (tmp_path / "one").rename(tmp_path / "two")
+    assert Runs(tmp_path).find("two").streams_name == "one"
+    (tmp_path / "two" / "endpoints.json").write_text('{"run": "../one"}')
+    assert Runs(tmp_path).find("two").streams_name == "two"
+
+
+def test_distributions_and_outcomes_are_counted_by_version(viewed: SimpleNamespace) -> None:
+    found = queries.collapse(viewed.index, "one")
+    for place, version in enumerate(found["versions"]):
+        traces = [t for g in viewed.groups if g.policy.number == version for t in g.traces]
+        lengths = [length(trace) for trace in traces]
+        assert found["quantiles"]["length"][1][place] == median(lengths)
+        low, high = (found["quantiles"]["length"][n][place] for n in (0, 2))
+        assert min(lengths) <= low <= median(lengths) <= high <= max(lengths)
+        legal = fmean(trace.verdict.outcome is Outcome.LEGAL for trace in traces)
+        assert found["outcomes"]["legal"][place] == pytest.approx(legal)
+        assert sum(shares[place] for shares in found["outcomes"].values()) == pytest.approx(1.0)
 
 
 def test_collapse_is_counted_by_version(viewed: SimpleNamespace) -> None:

@@ -67,6 +67,7 @@ export async function answers(route: Route, signal: AbortSignal): Promise<HTMLEl
         tile("groups", count(summary.groups)),
         tile("mean reward", signed(summary.reward, 3)),
         tile("legal moves", percent(summary.legal, 1)))),
+    key(),
     facets(summary, overview, query, to),
     form(route, overview),
     active(route, to),
@@ -74,8 +75,7 @@ export async function answers(route: Route, signal: AbortSignal): Promise<HTMLEl
       ? h("ol", { class: "groups" }, page.groups.map((group) => groupRow(group)))
       : empty("No answer passes these filters", "Remove one of them, or start again with all answers."),
     last ? pager(number, number < last, `Page ${count(number + 1)} of ${count(last + 1)}`, (next) =>
-      to({ page: String(next || "") })) : null,
-    key());
+      to({ page: String(next || "") })) : null);
 }
 
 /** Outcomes, phases, and kinds of episode as switches. */

@@ -66,6 +66,18 @@ export interface Overview {
     components: string[];
   };
   settings: Record<string, unknown>;
+  trainer: Record<string, unknown>;
+  scheme: string;
+  course: {
+    state: string;
+    step: number;
+    goal: number | null;
+    first_step_at: number | null;
+    go_on: string;
+    averaged: number;
+    change: Record<string, [number | null, number | null]>;
+    last_steps: Step[];
+  };
   evaluation: Record<string, Record<string, Estimate>>;
   account: {
     counts: {
@@ -174,6 +186,8 @@ export interface Curves {
 }
 
 export interface Collapse {
+  quantiles: Record<string, (number | null)[][]>;
+  outcomes: Record<string, (number | null)[]>;
   versions: number[];
   series: Record<string, (number | null)[]>;
   pieces: Record<string, (number | null)[]>;
@@ -202,6 +216,7 @@ export interface Comparison {
 }
 
 export interface Rescored {
+  scheme: string;
   groups: number;
   left_out: number;
   answers: number;

@@ -1,7 +1,7 @@
 // The same positions in other versions and runs, and the same answers under another reward.
 
 import { filterOf } from "./answers";
-import { type Comparison, get, type Group, type Rescored } from "./api";
+import { type Comparison, get, type Group, Problem, type Rescored } from "./api";
 import { board } from "./board";
 import { chart } from "./chart";
 import { count, empty, h, percent, short, signed, visible, words } from "./dom";
@@ -74,8 +74,8 @@ export async function compare({ run, query }: Route, signal: AbortSignal): Promi
 const CHANGES: Record<string, string> = {
   kept: "the same sign",
   flipped: "the other sign",
-  silenced: "none any more",
-  awakened: "a sign only now",
+  silenced: "no effect any more",
+  awakened: "an effect only now",
 };
 const SCHEMES = ["delta", "best", "accuracy", "delta+0.1*format", "delta+0.2*length(200)"];
 
@@ -96,12 +96,20 @@ export async function rescore({ run, query }: Route, signal: AbortSignal): Promi
     h("p", { class: "muted" },
       `The newest 2,000 groups${filter.size ? ` of the view “${decodeURIComponent(filter.toString()).replaceAll("&", ", ")}”` : ""}, by the win probabilities in the archive. `, h("a", { href: path(run, "answers", "", filter) }, "Choose other answers")),
   ];
-  const data = await get<Rescored>(`runs/${run}/rescore?${changed(filter, { scheme })}`, signal);
+  let data: Rescored;
+  try {
+    data = await get<Rescored>(`runs/${run}/rescore?${changed(filter, { scheme })}`, signal);
+  } catch (error) {
+    if (signal.aborted || !(error instanceof Problem)) throw error;
+    return h("div", {}, head, h("p", { class: "notice", role: "alert" }, error.message));
+  }
   return h("div", {}, head,
     h("div", { class: "tiles wide" }, tile("answers", count(data.answers)),
       Object.entries(CHANGES).map(([name, meaning]) =>
       tile(`advantages with ${meaning}`, data.answers ? percent(data.signs[name as "kept"] / data.answers, 1) : "–",
         count(data.signs[name as "kept"])))),
+    data.answers ? h("p", {}, `Under ${data.scheme}, ${count(data.answers - data.signs.kept)} of ${count(data.answers)} advantages in ${count(data.groups)} groups change. ${
+      data.rows.length ? "The groups with the most changes:" : ""}`) : null,
     data.left_out ? h("p", { class: "notice" },
       `${count(data.left_out)} groups are left out: the archive has no win probabilities of them.`) : null,
     data.rows.length
@@ -116,6 +124,6 @@ export async function rescore({ run, query }: Route, signal: AbortSignal): Promi
               h("a", { class: `chip ${answer.change === "kept" ? "faded " : ""}${grade(answer.outcome, -answer.reward)}`, href: path(run, "groups", row.id, { answer: String(answer.i) }), title: `advantage with ${CHANGES[answer.change]}` },
                 h("span", {}, answer.san ?? words(answer.outcome)),
                   h("small", {}, `${signed(answer.reward)} → ${signed(answer.rescored)}`),
-                  answer.change === "kept" ? null : h("em", {}, answer.change))))))))
+                  answer.change === "kept" ? null : h("em", {}, CHANGES[answer.change] ?? ""))))))))
       : empty("No advantage changes its sign", "On these answers, both schemes teach the same."));
 }

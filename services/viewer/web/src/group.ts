@@ -23,9 +23,9 @@ export async function group(route: Route, signal: AbortSignal): Promise<HTMLElem
   const turn = played ? data.traces[chosen] ?? data.traces[0] ?? null : null;
   // Of an episode of several turns, one is on the board; of answers to one position, all are.
   const group = turn ? [turn] : data.traces;
-  const shown = board(turn?.fen ?? data.prompt.fen, { coordinates: true });
+  const shown = board(turn?.real_fen ?? data.prompt.fen, { coordinates: true });
   const best = group.find((trace) => trace.verdict.best)?.verdict.best ?? null;
-  const show = (traces: Trace[]): void => shown.draw(shapes(traces, best?.uci ?? null));
+  const show = (traces: Trace[]): void => shown.draw(shapes(traces, best?.uci ?? null, !!turn?.mirrored));
   const pick = (trace: Trace | null): void => show(trace ? [trace] : group);
   pick(data.traces[chosen] ?? null);
   const cards = data.traces.map((trace, index) => {
@@ -39,13 +39,12 @@ export async function group(route: Route, signal: AbortSignal): Promise<HTMLElem
   return h("div", { class: "group-view" },
     h("div", { class: "title" }, h("h1", {}, "Group ", h("code", {}, data.id)), neighbours(route)),
     h("p", { class: "fate" }, data.fate),
-    turn ? game(data, turn, route) : null,
     h("div", { class: "group-columns" },
       h("aside", { class: "board-side" },
         h("div", { class: "board-frame" }, bar(win?.win_before ?? null), shown.element),
-        h("p", { class: "under-board" }, h("b", {}, mover(turn?.fen ?? data.prompt.fen)),
-          best ? [", best ", h("b", {}, best.san), ` (${evaluation(win)})`] : null,
-          (turn ? turn.mirrored : data.prompt.fen !== data.position.fen) ? h("span", { class: "muted" }, " · mirrored, as the model sees it")
+        h("p", { class: "under-board" }, h("b", {}, mover(turn?.real_fen ?? data.prompt.fen)),
+          best && !turn?.mirrored ? [", best ", h("b", {}, best.san), ` (${evaluation(win)})`] : null,
+          (turn ? turn.mirrored : data.prompt.fen !== data.position.fen) ? h("span", { class: "muted" }, turn ? " · the model sees it mirrored, with White to move" : " · mirrored, as the model sees it")
             : null),
         h("ul", { class: "key arrows" },
           [["best", "engine's best"], ["played", "played"], ["bad", "played, regret 0.3 or more"],
@@ -53,6 +52,7 @@ export async function group(route: Route, signal: AbortSignal): Promise<HTMLElem
             h("li", {}, h("i", { class: `swatch arrow-${name}` }), label ?? ""))),
         facts(data, route)),
       h("div", {},
+        turn ? game(data, turn, route) : null,
         h("nav", { class: "modes", "aria-label": "What the text shows" }, MODES.map(([value, label]) =>
           h("a", { href: path(route.run, "groups", route.id, changed(route.query, { show: value })),
             "aria-current": value === mode ? "true" : null }, label))),
@@ -60,14 +60,18 @@ export async function group(route: Route, signal: AbortSignal): Promise<HTMLElem
         h("div", { class: "cards" }, cards))));
 }
 
-function shapes(traces: Trace[], best: string | null): DrawShape[] {
+/** A move on the board of the game, of one on a mirrored board. */
+const unmirrored = (uci: string): string => uci.replace(/[1-8]/g, (rank) => String(9 - Number(rank)));
+
+function shapes(traces: Trace[], best: string | null, mirrored: boolean): DrawShape[] {
   const drawn = new Map<string, Brush>();
   for (const trace of traces) for (const { uci } of trace.candidates) drawn.set(uci, "named");
   for (const { verdict } of traces)
     if (verdict.move) drawn.set(verdict.move.uci, (verdict.regret ?? 0) >= 0.3 ? "bad" : "played");
   if (best) drawn.set(best, "best");
   const order: Brush[] = ["named", "bad", "played", "best"];
-  return [...drawn].sort((x, y) => order.indexOf(x[1]) - order.indexOf(y[1])).map(([uci, name]) => arrow(uci, name));
+  return [...drawn].sort((x, y) => order.indexOf(x[1]) - order.indexOf(y[1]))
+    .map(([uci, name]) => arrow(mirrored ? unmirrored(uci) : uci, name));
 }
 
 /** Win probability of the side to move, as a bar beside the board. */
@@ -92,7 +96,7 @@ function card(trace: Trace, data: WholeGroup, index: number, route: Route, mode:
     trace.turn || data.traces[index + 1]?.turn ? h("p", { class: "muted turn" }, `Turn ${trace.turn + 1}`) : null,
     h("header", {},
       h("a", { class: "row-link number", href, "aria-label": `Answer ${index + 1}` }, index + 1),
-      h("b", { class: `move ${grade(verdict.outcome, verdict.regret)}` }, verdict.move?.san ?? words(verdict.outcome)),
+      h("b", { class: `move ${grade(verdict.outcome, verdict.regret)}` }, (trace.mirrored && trace.turn + Number(!!data.traces[index + 1]?.turn) ? trace.played[0]?.san : null) ?? verdict.move?.san ?? words(verdict.outcome)),
       h("span", { class: "reward", title: "Reward" }, signed(verdict.reward, 3)),
       h("span", { class: `advantage ${advantage < 0 ? "minus" : advantage > 0 ? "plus" : ""}`, title: "Advantage of the answer" },
         trace.no_loss ? "no loss" : trace.advantage === null ? "A not known" : `A ${signed(advantage)}`)),
@@ -126,6 +130,16 @@ function marks(trace: Trace): Mark[] {
       title: said ? `${name} (${said})` : name };
   });
 }
+
+/** The games of a group. */
+const pgn = (data: WholeGroup): string => episodes(data.traces).map((turns, index) => {
+  const [, side, , , , number] = data.position.fen.split(" ");
+  const first = 2 * (Number(number) - 1) + (side === "b" ? 1 : 0);
+  const result = /: (1-0|0-1|1\/2-1\/2), /.exec(turns.at(-1)?.observation ?? "")?.[1] ?? "*";
+  const moves = turns.flatMap(({ played }) => played).map(({ san }, ply) => (first + ply) % 2 ? (ply ? san
+    : `${Math.ceil((first + ply) / 2)}... ${san}`) : `${(first + ply) / 2 + 1}. ${san}`);
+  return `[Event "Episode ${index + 1}"]\n[Result "${result}"]\n[SetUp "1"]\n[FEN "${data.position.fen}"]\n\n${moves.join(" ")} ${result}\n`;
+}).join("\n");
 
 /** An episode of several turns as one plays through it: its moves, its evaluations, and the other episodes. */
 function game(data: WholeGroup, turn: Trace, route: Route): HTMLElement {
@@ -231,6 +245,10 @@ function facts(data: WholeGroup, route: Route): HTMLElement {
     h("p", { class: "actions" },
       h("a", { href: path(route.run, "position", "", { position: data.position.id, fen: data.prompt.fen }) },
         "Follow this position"),
+      h("a", { href: `https://lichess.org/analysis/${data.position.fen.replaceAll(" ", "_")}`, rel: "noreferrer", target: "_blank" }, "Lichess"),
+      h("button", { class: "link", onclick: () => void navigator.clipboard.writeText(data.position.fen) }, "Copy FEN"),
+      h("a", { href: `/api/runs/${encodeURIComponent(route.run)}/groups/${encodeURIComponent(route.id)}`, download: `${data.id}.json` }, "JSON"),
+      data.traces.some(({ turn }) => turn) ? h("a", { href: URL.createObjectURL(new Blob([pgn(data)], { type: "application/x-chess-pgn" })), download: `${data.id}.pgn` }, "PGN") : null,
       h("a", { href: path(route.run, "play", "", { fen: data.position.fen }) }, "Play from here")),
     h("details", {}, h("summary", {}, `Prompt, ${data.prompt_tokens} tokens, style ${data.prompt.style}`),
       data.prompt.messages.map((message) => h("div", {}, h("h3", {}, message.role), modelText(message.content)))));

@@ -169,7 +169,7 @@ function step(by: number): void {
 
 function onClick(event: MouseEvent): void {
   const link = (event.target as Element).closest("a");
-  if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || link.origin !== location.origin || link.hash) return;
+  if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || link.origin !== location.origin || link.hash || link.download) return;
   event.preventDefault();
   const before = location.pathname;
   go(link.href);
