@@ -34,7 +34,7 @@ class ViewSettings(AccessSettings, env_prefix="VIEW_"):
     runs_dir: FolderOrUrl = "runs"
     """Folder with one folder for each run, or its URL."""
     inference_url: str = ""
-    """Server of the policy, for Play, as of `rookery serve players`. Default: that of the run while it is up."""
+    """Server of the policy, for Play, as of `rookery serve players`. Default: that of the run, while up."""
     reward_url: str = ""
     """Reward service, for verdicts in Play. Default: that of the run while it is up."""
     port: Port | None = None
