@@ -6,6 +6,7 @@ The layout is in page.html. Every text from a model, a file or a flag is escaped
 import base64
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -39,7 +40,10 @@ def render_examples(sides: Mapping[str, Sequence[Answers]]) -> str:
         _example({name: side[index * total // count] for name, side in sides.items()})
         for index in range(count)
     ]
-    return f'<h2>Examples</h2><p class="soft">{_NOTE}</p>{"".join(cards)}'
+    return (
+        f'<h2>Examples</h2><p class="soft">{_NOTE}</p>{cards[0]}<details><summary>{count - 1} more</summary>'
+        f"{''.join(cards[1:])}</details>"
+    )
 
 
 def _example(sides: Mapping[str, Answers]) -> str:
@@ -110,6 +114,9 @@ def _picture(board: chess.Board, sides: Mapping[str, Answers], best: chess.Move 
 _SETTINGS = ("players", "positions", "settings", "interval", "reward_version", "engine", "versions")
 """The fields of report.json that the page shows at its end."""
 
+_ELO = ("elo", "strict_elo")
+_CONCLUSIONS = 6
+"""The most differences of each kind that the first lines name."""
 _WHISKERS_PX = 140
 _INTRODUCTION = (
     "Brackets are 95% intervals. A second line is the difference from the first player, paired on the same "
@@ -126,7 +133,8 @@ def render_page(
     """The page of an evaluation. `answers` are those to the positions, by player and reference; some are
     shown. `report` is the content of report.json, `curves` has PNGs by theme."""
     players = list(report["players"])
-    parts = [
+    parts = [_conclusion(sections, players)]
+    parts += [
         f'<h2>{escape(section.title)}</h2><p class="soft">{escape(section.note)}</p>'
         + "".join(_table(table, players) for table in section.tables)
         for section in sections
@@ -144,6 +152,65 @@ def render_page(
             for name in _SETTINGS
         ),
     )
+
+
+def _conclusion(sections: Sequence[Section], players: Sequence[str]) -> str:
+    """Who is better than the first player, in what and how surely: the differences of which the interval lies
+    on one side of zero, the surest first."""
+    rows = [row for section in sections for table in section.tables for row in table.rows]
+    items = []
+    for number, player in enumerate(players[1:], 1):
+        by_judgement: dict[str, list[tuple[float, str]]] = {"better": [], "worse": [], "unclear": []}
+        for row in rows:
+            cell = row.cells.get(player)
+            if not (cell and cell.difference and cell.difference.ci95) or row.metric.better == "neither":
+                continue
+            difference, (low, high) = cell.difference, cell.difference.ci95
+            words = (
+                f"{escape(row.metric.title.lower())} {figure(row.metric, difference.mean, signed=True)} "
+                f"{interval(row.metric, difference, signed=True)}"
+            )
+            sureness = abs(low + high) / ((high - low) or 1e-9)
+            by_judgement[judgement(row.metric, difference)].append((-sureness, words))
+        parts = [
+            f'<span class="{name}">{name}</span> in '
+            + ", ".join(words for _, words in sorted(by_judgement[name])[:_CONCLUSIONS])
+            + (f" and {more} more" if (more := len(by_judgement[name]) - _CONCLUSIONS) > 0 else "")
+            for name in ("better", "worse")
+            if by_judgement[name]
+        ]
+        if chance := len(by_judgement["unclear"]):
+            parts.append(f"{chance} other{'s' * (chance > 1)} may be chance")
+        if parts:
+            items.append(
+                f'<li><strong class="{_class_of(number)}">{escape(player)}</strong>: {"; ".join(parts)}.</li>'
+            )
+    elo = [row for row in rows if row.metric.name in _ELO]
+    encounters = dict.fromkeys(name for row in elo for name in row.cells)
+    for name in list(encounters)[:_CONCLUSIONS]:
+        estimates = [(row.metric, row.cells[name].estimate) for row in elo if name in row.cells]
+        figures = [
+            f'{escape(metric.title)} <span class="{judgement(replace(metric, better="higher"), estimate)}">'
+            f"{figure(metric, estimate.mean, signed=True)} {interval(metric, estimate, signed=True)}</span>"
+            for metric, estimate in estimates
+        ]
+        items.append(f"<li><strong>{escape(name)}</strong>: {', '.join(figures)}.</li>")
+    if not items:
+        return ""
+    legend = " ".join(
+        f'<span class="{_class_of(place)}">&#9679;</span> {escape(player)}'
+        for place, player in enumerate(players)
+    )
+    return (
+        f"<p>Compared with <strong>{escape(players[0])}</strong>:</p>"
+        f'<ul class="conclusion">{"".join(items)}</ul>'
+        f'<p class="soft">In the plots, from the top: {legend}</p>'
+    )
+
+
+def _class_of(place: int) -> str:
+    """How the player at a place is coloured: the first one in grey."""
+    return "after" if place else "before"
 
 
 def _table(table: Table, players: Sequence[str]) -> str:
@@ -197,7 +264,7 @@ def _whiskers(estimates: Sequence[Estimate]) -> str:
         x0, x, x1 = (6 + (_WHISKERS_PX - 12) * (value - low) / span for value in (ci[0], mean, ci[1]))
         y = 9 + 14 * place
         marks.append(
-            f'<g class="{"before" if place == 0 else "after"}" stroke="currentColor" fill="currentColor">'
+            f'<g class="{_class_of(place)}" stroke="currentColor" fill="currentColor">'
             f'<line x1="{x0:.1f}" x2="{x1:.1f}" y1="{y}" y2="{y}" stroke-width="2" stroke-linecap="round"/>'
             f'<circle cx="{x:.1f}" cy="{y}" r="3.4"/></g>'
         )

@@ -88,7 +88,7 @@ def _play(board: chess.Board, verdict: Row, observation: str, *, mirrored: bool)
     the position after it. Nothing follows a move that is not legal there."""
     uci = (verdict["move"] or {}).get("uci", "")
     reply = _REPLY.match(observation)
-    played = []
+    played: list[Row] = []
     for move in (mirrored_move(uci) if mirrored and uci else uci, reply[1] if reply else ""):
         try:
             parsed = board.parse_uci(move) if not played else board.parse_san(move)

@@ -1,13 +1,16 @@
 """The files of a report: what they promise, that the page is self-contained and escapes everything."""
 
 import json
+import re
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from arena.page import render_examples
+from arena.page import _conclusion, render_examples
 from arena.pieces import BEST, RANDOM
 from arena.positions import Chosen
 from arena.report import EvaluationResult, learning_curve, replace_file, write
@@ -45,6 +48,32 @@ def evaluation(positions, judged, answering, tmp_path: Path) -> EvaluationResult
         ],
         answers=sides,
     )
+
+
+def test_the_first_lines_say_who_is_better_and_how_surely() -> None:
+    def row(name: str, mean: float, ci95: tuple[float, float], **of_metric: Any) -> Row:
+        difference = Cell(Estimate(0.5, (0.4, 0.6)), Estimate(mean, ci95))
+        cells = {"one": Cell(Estimate(0.5, (0.4, 0.6))), "<two>": difference}
+        return Row(Metric(name, name.title(), unit="number", **of_metric), cells)
+
+    rows = (
+        row("regret", -0.2, (-0.3, -0.1), better="lower"),
+        row("points", -0.2, (-0.3, -0.1)),
+        row("mates", 0.1, (-0.1, 0.3)),
+        row("length", 9.0, (8.0, 10.0), better="neither"),
+        Row(Metric("elo", "Elo", unit="whole"), {"<two> against one": Cell(Estimate(90.0, (50.0, 130.0)))}),
+    )
+    section = Section("s", "Section", "", (Table("t", "", rows),))
+    text = _conclusion([section], ["one", "<two>"])
+    assert "&lt;two&gt;" in text
+    shown = re.sub("<[^>]*>", "", text)
+    assert re.search(r"better in regret .{1,40}; worse in points .{1,40}; 1 other may be chance\.", shown), (
+        shown
+    )
+    assert re.search(r"<two> against one: Elo \+90 .{1,20}\.", unescape(shown)), shown
+    assert "length" not in shown
+    alone = Section("s", "Section", "", (Table("t", "", rows[:-1]),))
+    assert _conclusion([alone], ["one"]) == ""
 
 
 def test_report_has_every_player_s_figures_and_the_differences_from_the_first(
