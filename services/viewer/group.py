@@ -52,7 +52,6 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
         board = chess.Board((trace.pop("prompt", None) or row["prompt"])["fen"])
         if not computed["turn"]:
             real.set_fen(row["position"]["fen"])
-        legal = {move.uci(): board.san(move) for move in board.legal_moves}
         text = completion["text"]
         verdict = verdict | {"reward": computed.pop("reward")}
         verdict["components"] = dict(verdict["components"]) | dict(trace.pop("rewards"))
@@ -67,10 +66,8 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
         trace["played"] = _play(real, verdict, trace["observation"], mirrored=trace["mirrored"])
         trace["ratios"] = figures["ratios"][number]
         trace["token_advantages"] = figures["advantages"][number]
-        trace["candidates"] = [
-            {"uci": uci, "san": legal[uci]} for uci in distinct(candidates_of(text, board)) if uci in legal
-        ]
-        trace["sentences"] = verdict.pop("sentences", None) or _sentences(
+        trace["candidates"] = legal_candidates(text, board)
+        trace["sentences"] = verdict.pop("sentences", None) or sentences_of(
             board.fen(), text, (verdict["move"] or {}).get("uci", "")
         )
         trace["tokens"] = _token_texts(tokenizer, completion.pop("token_ids"))
@@ -114,7 +111,13 @@ def _fate(run: RunFolder, row: Row, version: int | None) -> str:
     return f"not in a batch: waiting or dropped{total}"
 
 
-def _sentences(fen: str, text: str, uci: str) -> list[Row]:
+def legal_candidates(text: str, board: chess.Board) -> list[Row]:
+    """The legal moves that a text names before its answer, each once."""
+    legal = {move.uci(): board.san(move) for move in board.legal_moves}
+    return [{"uci": uci, "san": legal[uci]} for uci in distinct(candidates_of(text, board)) if uci in legal]
+
+
+def sentences_of(fen: str, text: str, uci: str) -> list[Row]:
     """The claims of a text that chose the move `uci`, read here. Moves alone are not sentences."""
     try:
         reading = commentary.read(fen, text_to_read(text, uci, chars=READ_CHARS))

@@ -266,6 +266,16 @@ def compare(index: Index, first: str, second: str, *, number: int) -> dict[str, 
         f"ORDER BY abs(y.reward - x.reward) DESC, position LIMIT {PAGE} OFFSET ?",
         [first, second, number * PAGE],
     )
+    places = {(first, row["first_id"]): row for row in rows} | {
+        (second, row["second_id"]): row for row in rows
+    }
+    groups = index.query(
+        "SELECT * FROM groups WHERE list_contains(?, run) AND list_contains(?, id)",
+        [[first, second], [id for _, id in places]],
+    )
+    for group in with_answers(index, groups, Condition("true", ())):
+        if row := places.get((group["run"], group["id"])):
+            row["first_answers" if group["id"] == row["first_id"] else "second_answers"] = group["answers"]
     deviation, count = totals.pop("deviation"), totals["positions"]
     indexed_runs = {row["run"] for row in index.query("SELECT DISTINCT run FROM groups")}
     return {

@@ -265,6 +265,7 @@ def test_training_compare_and_rescore(site: Site) -> None:
         pipe.write(text)
     page.locator(".tile", has_text="difference").wait_for()
     assert page.locator(".group-row").count() == BATCH * (STEPS + 1)
+    assert page.locator(".group-row").first.locator(".chip").count() == 2 * (1 + 4)
     site.shot("compare")
     site.check_accessibility()
     site.open("/runs/one/rescore?outcome=legal", "Rescore")

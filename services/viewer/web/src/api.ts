@@ -129,6 +129,13 @@ export interface Claim {
   true: boolean | null;
 }
 
+export interface Sentence {
+  start: number;
+  end: number;
+  read: boolean;
+  claims: Claim[];
+}
+
 export interface Trace {
   id: string;
   episode: number;
@@ -148,7 +155,7 @@ export interface Trace {
   advantage: number | null;
   surprise: number | null;
   candidates: Move[];
-  sentences: { start: number; end: number; read: boolean; claims: Claim[] }[];
+  sentences: Sentence[];
   tokens: string[];
   ratios: number[] | null;
   token_advantages: number[] | null;
@@ -212,6 +219,8 @@ export interface Comparison {
     second_id: string;
     first_version: number;
     second_version: number;
+    first_answers?: Answer[];
+    second_answers?: Answer[];
   }[];
 }
 
@@ -260,6 +269,8 @@ export interface Reply {
   best?: Move | null;
   text?: string;
   prompt?: string;
+  candidates?: Move[];
+  sentences?: Sentence[];
   verdict?: Verdict | null;
   problem?: string;
   win?: number;

@@ -5,7 +5,7 @@ import { type Comparison, get, type Group, Problem, type Rescored } from "./api"
 import { board } from "./board";
 import { chart } from "./chart";
 import { count, empty, h, percent, short, signed, visible, words } from "./dom";
-import { grade, groupRow, indexing, pager, tile } from "./parts";
+import { chip, grade, groupRow, key, indexing, pager, tile } from "./parts";
 import { changed, go, path, type Route } from "./route";
 
 export async function position({ run, query }: Route, signal: AbortSignal): Promise<HTMLElement> {
@@ -56,7 +56,9 @@ export async function compare({ run, query }: Route, signal: AbortSignal): Promi
       tile("difference", `${signed(data.difference, 3)} ± ${short(data.margin)}`, "95% interval over positions")),
     h("p", { class: "muted" },
       sure ? "The interval does not contain 0. " : "The interval contains 0: this is no difference yet. ",
-      "Rewards compare only under the same scheme, and versions differ from row to row."),
+      "Rewards compare only under the same scheme, and versions differ from row to row. ",
+      h("a", { href: path(run, "training", "", { with: other }) }, "Their curves")),
+    key(),
     h("ol", { class: "groups" }, data.rows.map((row) => h("li", { class: "group-row" },
       h("a", { href: path(run, "position", "", { position: row.position, fen: row.fen }), class: "mini",
         "aria-label": `Position ${row.position}` }, board(row.fen).element),
@@ -65,8 +67,11 @@ export async function compare({ run, query }: Route, signal: AbortSignal): Promi
         h("div", { class: "chips" },
           h("a", { class: "chip plain row-link", href: path(run, "groups", row.first_id) },
             h("span", {}, `${run} v${row.first_version}`), h("small", {}, signed(row.first))),
+          (row.first_answers ?? []).map((answer) => chip(run, row.first_id, answer))),
+        h("div", { class: "chips" },
           h("a", { class: "chip plain", href: path(other, "groups", row.second_id) },
-            h("span", {}, `${other} v${row.second_version}`), h("small", {}, signed(row.second)))))))),
+            h("span", {}, `${other} v${row.second_version}`), h("small", {}, signed(row.second))),
+          (row.second_answers ?? []).map((answer) => chip(other, row.second_id, answer))))))),
     pager(page, (page + 1) * data.page_size < data.positions, "", (number) =>
       path(run, "compare", "", changed(query, { page: String(number || "") }))));
 }

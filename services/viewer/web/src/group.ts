@@ -1,6 +1,6 @@
 // One group: the board with its arrows, and all answers side by side.
 
-import { get, type Trace, type Verdict, type WholeGroup } from "./api";
+import { get, type Sentence, type Trace, type Verdict, type WholeGroup } from "./api";
 import { arrow, board, mover, type Brush, type DrawShape } from "./board";
 import { LAST_LIST } from "./answers";
 import { chart } from "./chart";
@@ -97,22 +97,22 @@ function card(trace: Trace, data: WholeGroup, index: number, route: Route, mode:
     h("header", {},
       h("a", { class: "row-link number", href, "aria-label": `Answer ${index + 1}` }, index + 1),
       h("b", { class: `move ${grade(verdict.outcome, verdict.regret)}` }, (trace.mirrored && trace.turn + Number(!!data.traces[index + 1]?.turn) ? trace.played[0]?.san : null) ?? verdict.move?.san ?? words(verdict.outcome)),
-      h("span", { class: "reward", title: "Reward" }, signed(verdict.reward, 3)),
-      h("span", { class: `advantage ${advantage < 0 ? "minus" : advantage > 0 ? "plus" : ""}`, title: "Advantage of the answer" },
+      h("span", { class: "reward", title: "Reward: the sum of its terms, below" }, signed(verdict.reward, 3)),
+      h("span", { class: `advantage ${advantage < 0 ? "minus" : advantage > 0 ? "plus" : ""}`, title: "Advantage: the reward beside those of its group, by the trainer's settings; above 0, the answer is made more probable" },
         trace.no_loss ? "no loss" : trace.advantage === null ? "A not known" : `A ${signed(advantage)}`)),
     change ? h("div", { class: "win-change", title: "Win probability before and after the move" },
       h("span", {}, percent(verdict.win_before)),
         h("i", { "--from": verdict.win_before ?? 0, "--to": verdict.win_after ?? 0 }),
         h("span", {}, percent(verdict.win_after))) : null,
     mode === "ratio" && !trace.ratios ? h("p", { class: "notice" }, withoutRatios(trace, data)) : null,
-    mode && (mode !== "ratio" || trace.ratios) ? tokens(trace, mode) : modelText(completion.text, mode ? [] : marks(trace)),
+    mode && (mode !== "ratio" || trace.ratios) ? tokens(trace, mode) : modelText(completion.text, mode ? [] : marks(trace.sentences)),
     trace.observation ? h("div", { class: "observation" }, h("small", {}, "then"), modelText(trace.observation)) : null,
     h("footer", {},
       h("span", {}, `${completion.logprobs.length} tokens`),
       h("span", { title: "Mean negative log-probability, nats a token" }, `surprise ${short(trace.surprise)}`),
       completion.finish_reason !== "stop" ? h("span", {}, `finished: ${completion.finish_reason}`) : null,
-      verdict.regret !== null ? h("span", {}, `regret ${short(verdict.regret)}`) : null,
-      Object.entries(verdict.components).map(([name, value]) => h("span", {}, `${words(name)} ${signed(value, 3)}`)),
+      verdict.regret !== null ? h("span", { title: "Win probability of the best move less that of this one" }, `regret ${short(verdict.regret)}`) : null,
+      Object.entries(verdict.components).map(([name, value]) => h("span", { title: "A term of the reward" }, `${words(name)} ${signed(value, 3)}`)),
       trace.candidates.length ? h("span", {}, `candidates ${trace.candidates.map((move) => move.san).join(" ")}`)
         : null));
 }
@@ -121,8 +121,8 @@ function card(trace: Trace, data: WholeGroup, index: number, route: Route, mode:
 const learned = (trace: Trace): number => trace.no_loss ? 0 : trace.advantage ?? 0;
 
 /** Sentences by the truth of their claims. */
-function marks(trace: Trace): Mark[] {
-  return trace.sentences.map((sentence) => {
+export function marks(sentences: Sentence[]): Mark[] {
+  return sentences.map((sentence) => {
     const truths = sentence.claims.map((claim) => claim.true);
     const name = !sentence.read ? "unread" : truths.includes(false) ? "false" : truths.includes(true) ? "true" : "open";
     const said = sentence.claims.map((claim) => `${claim.concept}: ${claim.true ?? "open"}`).join(", ");
