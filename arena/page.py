@@ -5,8 +5,8 @@ The layout is in page.html. Every text from a model, a file or a flag is escaped
 
 import base64
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -17,7 +17,7 @@ import chess.svg
 
 from arena.answers import Answer, Answers, read_claims
 from arena.stats import Estimate
-from arena.tables import Cell, Metric, Row, Section, Table, figure, interval, judgement
+from arena.tables import Cell, Metric, Row, Section, Table, change, figure, interval, judgement
 from rookery.plots.picture import Theme
 from rookery.prompt import mirrored_move
 
@@ -111,16 +111,18 @@ def _picture(board: chess.Board, sides: Mapping[str, Answers], best: chess.Move 
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
-_SETTINGS = ("players", "positions", "settings", "interval", "reward_version", "engine", "versions")
+_SETTINGS = (
+    "players", "positions", "settings", "files", "prompts", "cost", "interval", "reward_version", "engine",
+    "versions",
+)  # fmt: skip
 """The fields of report.json that the page shows at its end."""
 
-_ELO = ("elo", "strict_elo")
-_CONCLUSIONS = 6
-"""The most differences of each kind that the first lines name."""
 _WHISKERS_PX = 140
 _INTRODUCTION = (
-    "Brackets are 95% intervals. A second line is the difference from the first player, paired on the same "
-    "questions: green if it is better, red if it is worse, grey if it may be chance."
+    "Brackets are 95% intervals. Plots have those of the players downwards, the first one's in grey. A "
+    "second line is the difference from the first player, paired on the same questions: green if it is better, "
+    "red if it is worse, grey if it may be chance. Of twenty comparisons of equal players, one is green or red "
+    "by chance. Grey columns are references."
 )
 
 
@@ -133,8 +135,7 @@ def render_page(
     """The page of an evaluation. `answers` are those to the positions, by player and reference; some are
     shown. `report` is the content of report.json, `curves` has PNGs by theme."""
     players = list(report["players"])
-    parts = [_conclusion(sections, players)]
-    parts += [
+    parts = [
         f'<h2>{escape(section.title)}</h2><p class="soft">{escape(section.note)}</p>'
         + "".join(_table(table, players) for table in section.tables)
         for section in sections
@@ -146,6 +147,7 @@ def render_page(
     return Template(files(__package__).joinpath("page.html").read_text()).substitute(
         title=escape(" and ".join(players)),
         introduction=_INTRODUCTION,
+        summary="".join(f"<li>{escape(line)}</li>" for line in report["summary"]),
         parts="\n".join(parts),
         settings="".join(
             f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_plain(report[name]))}</dd>"
@@ -154,63 +156,33 @@ def render_page(
     )
 
 
-def _conclusion(sections: Sequence[Section], players: Sequence[str]) -> str:
-    """Who is better than the first player, in what and how surely: the differences of which the interval lies
-    on one side of zero, the surest first."""
-    rows = [row for section in sections for table in section.tables for row in table.rows]
-    items = []
-    for number, player in enumerate(players[1:], 1):
-        by_judgement: dict[str, list[tuple[float, str]]] = {"better": [], "worse": [], "unclear": []}
-        for row in rows:
-            cell = row.cells.get(player)
-            if not (cell and cell.difference and cell.difference.ci95) or row.metric.better == "neither":
-                continue
-            difference, (low, high) = cell.difference, cell.difference.ci95
-            words = (
-                f"{escape(row.metric.title.lower())} {figure(row.metric, difference.mean, signed=True)} "
-                f"{interval(row.metric, difference, signed=True)}"
-            )
-            sureness = abs(low + high) / ((high - low) or 1e-9)
-            by_judgement[judgement(row.metric, difference)].append((-sureness, words))
-        parts = [
-            f'<span class="{name}">{name}</span> in '
-            + ", ".join(words for _, words in sorted(by_judgement[name])[:_CONCLUSIONS])
-            + (f" and {more} more" if (more := len(by_judgement[name]) - _CONCLUSIONS) > 0 else "")
-            for name in ("better", "worse")
-            if by_judgement[name]
+def markdown(sections: Sequence[Section], report: Mapping[str, Any]) -> str:
+    """The summary, and the first table of each section, as tables of Markdown."""
+    lines = [f"- {_cell_text(line)}" for line in report["summary"]]
+    for section in (section for section in sections if section.tables):
+        table = section.tables[0]
+        names = list(dict.fromkeys(name for row in table.rows for name in row.cells))
+        heads = " | ".join(map(_cell_text, names))
+        lines += ["", f"## {_cell_text(f'{section.title}: {table.title}')}", ""]
+        lines += [f"| | {heads} |", f"|---|{'---|' * len(names)}"]
+        lines += [
+            f"| {_cell_text(row.metric.title)} | {' | '.join(_plain_cell(row, name) for name in names)} |"
+            for row in table.rows
         ]
-        if chance := len(by_judgement["unclear"]):
-            parts.append(f"{chance} other{'s' * (chance > 1)} may be chance")
-        if parts:
-            items.append(
-                f'<li><strong class="{_class_of(number)}">{escape(player)}</strong>: {"; ".join(parts)}.</li>'
-            )
-    elo = [row for row in rows if row.metric.name in _ELO]
-    encounters = dict.fromkeys(name for row in elo for name in row.cells)
-    for name in list(encounters)[:_CONCLUSIONS]:
-        estimates = [(row.metric, row.cells[name].estimate) for row in elo if name in row.cells]
-        figures = [
-            f'{escape(metric.title)} <span class="{judgement(replace(metric, better="higher"), estimate)}">'
-            f"{figure(metric, estimate.mean, signed=True)} {interval(metric, estimate, signed=True)}</span>"
-            for metric, estimate in estimates
-        ]
-        items.append(f"<li><strong>{escape(name)}</strong>: {', '.join(figures)}.</li>")
-    if not items:
+    return "\n".join(lines) + "\n"
+
+
+def _plain_cell(row: Row, name: str) -> str:
+    cell, metric = row.cells.get(name), row.metric
+    if cell is None:
         return ""
-    legend = " ".join(
-        f'<span class="{_class_of(place)}">&#9679;</span> {escape(player)}'
-        for place, player in enumerate(players)
-    )
-    return (
-        f"<p>Compared with <strong>{escape(players[0])}</strong>:</p>"
-        f'<ul class="conclusion">{"".join(items)}</ul>'
-        f'<p class="soft">In the plots, from the top: {legend}</p>'
-    )
+    text = f"{figure(metric, cell.estimate.mean)} {interval(metric, cell.estimate)}".strip()
+    return text if cell.difference is None else f"{text}; {change(metric, cell.difference)}"
 
 
-def _class_of(place: int) -> str:
-    """How the player at a place is coloured: the first one in grey."""
-    return "after" if place else "before"
+def _cell_text(text: str) -> str:
+    """A text of others in a line of Markdown."""
+    return re.sub(r"([\\`*_\[\]<>|&])", r"\\\1", " ".join(text.split()))
 
 
 def _table(table: Table, players: Sequence[str]) -> str:
@@ -243,9 +215,8 @@ def _cell(metric: Metric, cell: Cell | None) -> str:
     text = f'{figure(metric, cell.estimate.mean)} <span class="ci">{interval(metric, cell.estimate)}</span>'
     if cell.difference is None:
         return text
-    difference = cell.difference
-    words = f"{figure(metric, difference.mean, signed=True)} {interval(metric, difference, signed=True)}"
-    return f'{text}<br><span class="ci {judgement(metric, difference)}">{words}</span>'
+    words, kind = change(metric, cell.difference), judgement(metric, cell.difference)
+    return f'{text}<br><span class="ci {kind}">{words}</span>'
 
 
 def _whiskers(estimates: Sequence[Estimate]) -> str:
@@ -264,7 +235,7 @@ def _whiskers(estimates: Sequence[Estimate]) -> str:
         x0, x, x1 = (6 + (_WHISKERS_PX - 12) * (value - low) / span for value in (ci[0], mean, ci[1]))
         y = 9 + 14 * place
         marks.append(
-            f'<g class="{_class_of(place)}" stroke="currentColor" fill="currentColor">'
+            f'<g class="{"before" if place == 0 else "after"}" stroke="currentColor" fill="currentColor">'
             f'<line x1="{x0:.1f}" x2="{x1:.1f}" y1="{y}" y2="{y}" stroke-width="2" stroke-linecap="round"/>'
             f'<circle cx="{x:.1f}" cy="{y}" r="3.4"/></g>'
         )
