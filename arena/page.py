@@ -120,9 +120,9 @@ _SETTINGS = (
 _WHISKERS_PX = 140
 _INTRODUCTION = (
     "Brackets are 95% intervals. Plots have those of the players downwards, the first one's in grey. A "
-    "second line is the difference from the first player, paired on the same questions: green if it is better, "
-    "red if it is worse, grey if it may be chance. Of twenty comparisons of equal players, one is green or red "
-    "by chance. Grey columns are references."
+    "second line is the difference from the first player, paired on the same questions: green if it is "
+    "better, red if it is worse, grey if it may be chance. Of twenty comparisons of equal players, one is "
+    "green or red by chance. Grey columns are references."
 )
 
 

@@ -130,7 +130,8 @@ def list_runs(viewer: Shared) -> Response:
 def overview(run: Run, viewer: Shared) -> Response:
     """Settings, evaluations and the account of a run, and how much of it is indexed."""
     files, of = viewer.index.progress(run.name)
-    positions = run.read_json("report.json").get("sections", {}).get("positions", {})
+    report = run.read_json("report.json")
+    positions = report.get("sections", {}).get("positions", {})
     settings = run.read_json("settings.json")
     return _json(
         {
@@ -146,6 +147,7 @@ def overview(run: Run, viewer: Shared) -> Response:
             },
             "scheme": run.scheme(),
             "course": run.course(),
+            "players": list(report.get("players", ())),  # without the references
             "evaluation": positions.get("metrics", {}),
             "account": account.account(run, _redis_url(run, viewer)),
             "dropped": run.dropped(),

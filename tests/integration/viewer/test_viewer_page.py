@@ -29,6 +29,20 @@ from tests.waiting import until
 pytestmark = pytest.mark.chromium
 
 TOKEN = "a-token-of-this-page"
+REPORT = {
+    "players": {"policy-v000000": {}, "policy-v000008": {}},
+    "sections": {
+        "positions": {
+            "metrics": {
+                "regret_legal_greedy": {
+                    "policy-v000000": {"mean": 0.3, "ci95": [0.25, 0.35]},
+                    "policy-v000008": {"mean": 0.2, "ci95": [0.15, 0.24]},
+                    "engine's best": {"mean": 0.0, "ci95": [0.0, 0.0]},
+                }
+            }
+        }
+    },
+}
 AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
@@ -87,6 +101,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, stockfish_path: str) -> Itera
     write_run(runs, "one", seed=0, more=(hostile_group("one"),))
     black = "rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq - 0 3"
     write_run(runs, "two", seed=1, more=(game_group("two", fen=black),))
+    (runs / "two" / "report.json").write_text(json.dumps(REPORT))
     server = RedisServer(tmp_path_factory.mktemp("redis"))
     server.start()
     _leave_dead_letter(server.url)
@@ -359,6 +374,8 @@ def test_keys_dark_mode_and_a_phone(site: Site) -> None:
 def test_it_shows_a_run_as_it_goes_on(site: Site) -> None:
     page = site.open("/runs/two", "two")
     page.locator(".live", has_text=f"step {STEPS}").wait_for()
+    verdict = page.locator(".verdict-line").inner_text()
+    assert "is 0.2 for policy-v000008 and 0.3 for policy-v000000: a lower regret" in verdict
     metrics = site.runs / "two" / "metrics.jsonl"
     last = json.loads(metrics.read_text().splitlines()[-1])
     with metrics.open("a") as file:

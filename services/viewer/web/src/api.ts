@@ -68,6 +68,7 @@ export interface Overview {
   settings: Record<string, unknown>;
   trainer: Record<string, unknown>;
   scheme: string;
+  players: string[];
   course: {
     state: string;
     step: number;

@@ -67,13 +67,11 @@ export async function overview({ run }: Route, signal: AbortSignal): Promise<HTM
 }
 
 /** How the run goes, in a sentence: by held-out positions if it was evaluated, else by its own steps. */
-function verdict({ course, evaluation: metrics }: Overview): string {
+function verdict({ course, players: names, evaluation: metrics }: Overview): string {
   const far = course.goal ? `${count(course.step)} of ${count(course.goal)} steps. ` : `${count(course.step)} steps. `;
   const players = metrics["regret_legal_greedy"] ?? {};
-  const [first, ...more] = Object.keys(players);
-  const last = more.at(-1);
-  const before = first ? players[first] : null;
-  const after = last ? players[last] : null;
+  const [first = "", last = ""] = [names[0], names.slice(1).at(-1)];
+  const [before, after] = [players[first], players[last]];
   if (before?.ci95 && after?.ci95) {
     const apart = Number(after.ci95[1]) < Number(before.ci95[0]) ? "a lower regret, and the 95% intervals are apart"
       : Number(after.ci95[0]) > Number(before.ci95[1]) ? "a higher regret, and the 95% intervals are apart"
