@@ -13,7 +13,7 @@ export async function dead({ run }: Route, signal: AbortSignal): Promise<HTMLEle
     if (signal.aborted || !(error instanceof Problem)) throw error;
     const { course } = await get<Overview>(`runs/${run}`, signal);
     return h("div", {}, h("h1", {}, "Dead letters"), empty("They are in the run's Redis, which cannot be asked",
-      `${error.message}${course.go_on ? ` Go on with the run to see them: \`${course.go_on}\`` : ""}`));
+      `${error.message}${course.go_on ? `. Go on with the run to see them: \`${course.go_on}\`` : ""}`));
   }
   const replay = (letter: DeadLetter): HTMLElement => {
     const said = h("span", { role: "status" });
