@@ -34,7 +34,7 @@ export async function group(route: Route, signal: AbortSignal): Promise<HTMLElem
     element.addEventListener("pointerenter", () => pick(trace));
     element.addEventListener("pointerleave", () => pick(data.traces[chosen] ?? null));
     return element;
-  }).filter((_, index) => !turn || data.traces[index]?.episode === turn.episode);
+  }).filter((_, index) => !turn || data.traces[index] === turn);
   const win = group.find((trace) => trace.verdict.win_before !== null)?.verdict;
   return h("div", { class: "group-view" },
     h("div", { class: "title" }, h("h1", {}, "Group ", h("code", {}, data.id)), neighbours(route)),

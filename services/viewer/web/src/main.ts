@@ -79,7 +79,8 @@ async function render(): Promise<void> {
     main.dataset["shown"] = address;
     failed = false;
     document.title = [element.querySelector("h1")?.textContent, route.run, "Rookery"].filter(Boolean).join(" · ");
-    if (route.view === "groups") document.getElementById(`answer-${route.query.get("answer")}`)?.scrollIntoView({ block: "nearest" });
+    // The turns of a game follow one another in their place.
+    if (route.view === "groups" && !element.querySelector(".game")) document.getElementById(`answer-${route.query.get("answer")}`)?.scrollIntoView({ block: "nearest" });
   } catch (error) {
     failed = true;
     if (!signal.aborted) main.replaceChildren(h("div", {}, h("h1", {}, "Not shown"),
