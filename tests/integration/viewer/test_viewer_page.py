@@ -387,7 +387,8 @@ def test_it_shows_a_run_as_it_goes_on(site: Site) -> None:
 def test_view_prints_an_address_that_opens(site: Site, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     write_run(runs, "mine", seed=0)
-    argv = [sys.executable, "-m", "launcher", "view", f"file://{runs}/mine"]
+    elsewhere = "http://127.0.0.1:1"
+    argv = [sys.executable, "-m", "launcher", "view", f"file://{runs}/mine", "--inference-url", elsewhere]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     with subprocess.Popen(
         argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -398,9 +399,11 @@ def test_view_prints_an_address_that_opens(site: Site, tmp_path: Path) -> None:
             site.page.goto(address)
             site.at("mine")
             site.page.locator("a.bar").first.wait_for()
+            players = httpx.get(f"{address.partition('/runs')[0]}/api/runs/mine/players").json()
             kept = site.page.evaluate("sessionStorage.getItem('rookery-token')")
         finally:
             server.terminate()
+    assert elsewhere in players["inference"]
     assert kept == address.partition("token=")[2] != ""
     with pytest.raises(httpx.ConnectError):  # the server ends with the command that started it
         for _ in range(100):
