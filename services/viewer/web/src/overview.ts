@@ -40,7 +40,8 @@ export async function overview({ run }: Route, signal: AbortSignal): Promise<HTM
     h("h1", {}, run),
     progress(data.indexed.files, data.indexed.of),
     problem(data.indexed.problem),
-    h("p", { class: "verdict-line" }, h("span", { class: `state ${data.course.state}` }, data.course.state), " ",
+    h("p", { class: "verdict-line" }, data.course.state === "unknown" ? null
+      : [h("span", { class: `state ${data.course.state}` }, data.course.state), " "],
       verdict(data)),
     data.course.go_on ? h("p", { class: "muted" }, "Go on with: ", h("code", {}, data.course.go_on)) : null,
     about(data),
