@@ -40,7 +40,10 @@ def render_examples(sides: Mapping[str, Sequence[Answers]]) -> str:
         _example({name: side[index * total // count] for name, side in sides.items()})
         for index in range(count)
     ]
-    return f'<h2>Examples</h2><p class="soft">{_NOTE}</p>{"".join(cards)}'
+    return (
+        f'<h2>Examples</h2><p class="soft">{_NOTE}</p>{cards[0]}<details><summary>{count - 1} more</summary>'
+        f"{''.join(cards[1:])}</details>"
+    )
 
 
 def _example(sides: Mapping[str, Answers]) -> str:
@@ -116,9 +119,10 @@ _SETTINGS = (
 
 _WHISKERS_PX = 140
 _INTRODUCTION = (
-    "Brackets are 95% intervals. A second line is the difference from the first player, paired on the same "
-    "questions: green if it is better, red if it is worse, grey if it may be chance. Of twenty comparisons "
-    "of equal players, one is green or red by chance. Grey columns are references."
+    "Brackets are 95% intervals. Plots have those of the players downwards, the first one's in grey. A "
+    "second line is the difference from the first player, paired on the same questions: green if it is "
+    "better, red if it is worse, grey if it may be chance. Of twenty comparisons of equal players, one is "
+    "green or red by chance. Grey columns are references."
 )
 
 

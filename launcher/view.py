@@ -33,6 +33,10 @@ class ViewSettings(AccessSettings, env_prefix="VIEW_"):
     """The run to open, by name, folder or URL, as s3://bucket/runs/my-run. Default: the one started last."""
     runs_dir: FolderOrUrl = "runs"
     """Folder with one folder for each run, or its URL."""
+    inference_url: str = ""
+    """Server of the policy, for Play, as of `rookery serve players`. Default: that of the run, while up."""
+    reward_url: str = ""
+    """Reward service, for verdicts in Play. Default: that of the run while it is up."""
     port: Port | None = None
     """Port of the page. Default: 8010, or any other if that is taken."""
     open: bool = False
@@ -54,6 +58,9 @@ def view(settings: ViewSettings, console: Console | None = None) -> int:
         run, place = folder.name, ["--runs-dir", str(folder.parent)]
     elif newest := latest_endpoints(Path(settings.runs_dir)):
         run = newest.parent.name
+    for name in ("inference_url", "reward_url"):
+        if url := getattr(settings, name):
+            place += [f"--{name.replace('_', '-')}", url]
     access = settings.access
     token = "" if access.token else secrets.token_urlsafe(16)
     with Ports(HOST) as ports, TemporaryDirectory(prefix="rookery-view-") as logs:

@@ -1,15 +1,19 @@
 """Runs on a disk as the viewer finds them: archive, by the archiver's own writer, metrics, commits."""
 
+import asyncio
 import gzip
 import json
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import chess
 
 from chess_datasets.store.folders import open_folder
 from chess_datasets.traces.archive import TraceArchive
+from rookery.episodes import environment
+from rookery.prompt import render
 from rookery.trace import (
     Completion,
     EngineStamp,
@@ -201,3 +205,42 @@ def _step(number: int, made: list[TraceGroup]) -> dict[str, float]:
         "zero_variance_share": 0.1,
         "step_s": 1.0,
     }
+
+
+def game_group(run: str, *, fen: str = chess.STARTING_FEN, plies: int = 12) -> TraceGroup:
+    """Two games of the policy, with real replies. Its moves are random, and the second game ends with an
+    illegal one."""
+    position = Position("game:2:0", fen, 0, Phase.OPENING, "game", episode=f"game,plies={plies}")
+    (like,) = groups(run, seed=9, count=1)
+    rng = random.Random(2)
+    games = [
+        asyncio.run(_game(position, rng, seed=seed, illegal_turn=illegal_turn))
+        for seed, illegal_turn in enumerate((None, 2))
+    ]
+    return replace(
+        like,
+        id="games",
+        position=position,
+        prompt=render(position, style="mover-squares"),
+        traces=tuple(Trace(f"games-{n}", turns) for n, turns in enumerate(games)),
+    )
+
+
+async def _game(
+    position: Position, rng: random.Random, *, seed: int, illegal_turn: int | None
+) -> tuple[Turn, ...]:
+    episode, turns = environment(position.episode), list[Turn]()
+    prompt: Prompt | None = episode.reset(position, style="mover-squares", seed=seed, judge=_no_judge)
+    while prompt:
+        answer = _trace("", chess.Board(prompt.fen), rng).turns[0]
+        while (answer.verdict is not None and answer.verdict.move is None) != (len(turns) == illegal_turn):
+            answer = _trace("", chess.Board(prompt.fen), rng).turns[0]
+        turn = replace(answer, prompt=prompt if turns else None)
+        step = await episode.step(turn)
+        turns.append(replace(turn, observation=step.observation, rewards=step.rewards))
+        prompt = step.prompt
+    return tuple(turns)
+
+
+async def _no_judge(fen: str, response: str) -> Verdict:
+    raise AssertionError("a random opponent asks no engine")

@@ -26,6 +26,8 @@ from grafana_foundation_sdk.models.dashboard import (
     DashboardLinkType,
     DataSourceRef,
     GridPos,
+    Threshold,
+    ThresholdsMode,
 )
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "dashboards"
@@ -47,6 +49,8 @@ class Panel:
     queries: tuple[tuple[str, str], ...]
     number: bool = False
     stacked: bool = False
+    red_from: float | None = None
+    """The value from which on a number is red; it is green below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,9 @@ def build(board: Board) -> dashboard.Dashboard:
 def _graph(spec: Panel) -> stat.Panel | timeseries.Panel:
     last = common.ReduceDataOptions().calcs(["lastNotNull"])
     graph = stat.Panel().reduce_options(last) if spec.number else _lines(stacked=spec.stacked)
+    if spec.red_from is not None:
+        steps = [Threshold(value=None, color="green"), Threshold(value=spec.red_from, color="red")]
+        graph.thresholds(dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps))
     graph.title(spec.title).description(spec.description).unit(spec.unit).datasource(SOURCE)
     for letter, (expression, legend) in zip("ABCDEFGH", spec.queries, strict=False):
         graph.with_target(

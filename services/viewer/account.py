@@ -17,7 +17,7 @@ def account(run: RunFolder, url: str) -> dict[str, Any] | None:
     """The account of a run; None if Redis is not up, or knows nothing of it."""
     if not url:
         return None
-    with closing(RunStreams(url, run.name, once=True)) as streams:
+    with closing(RunStreams(url, run.streams_name, once=True)) as streams:
         try:
             overview = streams.overview()
         except RookeryError:
@@ -57,4 +57,4 @@ def _item_id(letter: DeadLetter) -> str:
 def _streams(run: RunFolder, url: str) -> closing[RunStreams]:
     if not url:
         raise Unavailable(f"the Redis of run {run.name!r} is not known: start the viewer with --redis-url")
-    return closing(RunStreams(url, run.name, once=True))
+    return closing(RunStreams(url, run.streams_name, once=True))

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
 _ANSWER_COLUMNS = {
     **{name: f"a.{name}" for name in ("reward", "advantage", "regret", "length", "surprise")},
+    "turn": "(a.turn + 1)",
     "component": "a.components[?]",
 }
 _GROUP_COLUMNS = {"version": "g.version", "age": "g.age"}
@@ -31,6 +32,13 @@ class Filter(BaseModel, extra="forbid", use_attribute_docstrings=True):
     """Any of these outcomes."""
     phase: list[str] = []
     """Any of opening, middlegame, endgame."""
+    episode: list[str] = []
+    """Any of these kinds of episode: move, tools, game, or one of another package."""
+    result: list[Literal["won", "drawn", "lost"]] = []
+    """Of its game, for the policy."""
+    turn_min: int | None = None
+    """Its place in its episode, counted from 1."""
+    turn_max: int | None = None
     text: str = Field(default="", max_length=200)
     """What the answer's text contains, in any case."""
     component: str = Field(default="", max_length=100)
@@ -60,7 +68,12 @@ class Filter(BaseModel, extra="forbid", use_attribute_docstrings=True):
 
     def of_groups(self, run: str) -> Condition:
         """The conditions on the group `g`, without those on its answers."""
-        return Condition("g.run = ?", (run,)) & self._ranges(_GROUP_COLUMNS) & _one_of("g.phase", self.phase)
+        return (
+            Condition("g.run = ?", (run,))
+            & self._ranges(_GROUP_COLUMNS)
+            & _one_of("g.phase", self.phase)
+            & _one_of("g.kind", self.episode)
+        )
 
     def of_answers(self, run: str) -> Condition:
         """The conditions on the answer `a`, without those on its group."""
@@ -69,6 +82,7 @@ class Filter(BaseModel, extra="forbid", use_attribute_docstrings=True):
             Condition("a.run = ?", (run,))
             & self._ranges(_ANSWER_COLUMNS)
             & _one_of("a.outcome", self.outcome)
+            & _one_of("a.result", self.result)
             & Condition("contains(lower(a.text), lower(?))" if text else "true", text)
         )
 

@@ -1,6 +1,7 @@
 """One group as the page shows it: the archive's record, with candidates, tokens and claims."""
 
 import functools
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -14,6 +15,7 @@ import commentary
 from rookery.answers import text_to_read
 from rookery.candidates import candidates_of, distinct
 from rookery.hub import cached
+from rookery.prompt import mirrored_move
 from rookery.trace import Verdict
 from services.viewer.index import Index, Row
 from services.viewer.runs import RunFolder
@@ -22,6 +24,8 @@ READ_CHARS = 4000
 """Characters of reasoning that are read for claims. The slowest text known of this length takes a second."""
 
 
+_REPLY = re.compile(r"([a-hKQRBNO][\w+#=-]{1,11})(:|$)")
+"""A game's observation: the opponent's move, then the result if it has ended."""
 _NO_VERDICT: Row = {field.name: None for field in fields(Verdict)} | {"outcome": "call", "components": {}}
 
 
@@ -30,7 +34,7 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
     Raises `NotFound` if the run has no such group."""
     row = index.whole(run.name, id)
     advantages = index.query(
-        "SELECT episode, turn, reward, advantage, surprise FROM answers WHERE g = ? ORDER BY i",
+        "SELECT episode, turn, result, reward, advantage, surprise FROM answers WHERE g = ? ORDER BY i",
         [row.pop("number")],
     )
     settings = run.trainer_settings()
@@ -41,26 +45,29 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
     version = row["step"] or run.trained_in_vain().get(id)
     figures = run.token_figures(version, id, answers=len(advantages))
     trace_ids = [trace["id"] for trace in row["traces"]]
+    real = chess.Board(row["position"]["fen"])  # the prompts may mirror it
     row["traces"] = row.pop("turns")
     for number, (trace, computed) in enumerate(zip(row["traces"], advantages, strict=True)):
         completion, verdict = trace["completion"], trace["verdict"] or _NO_VERDICT
         board = chess.Board((trace.pop("prompt", None) or row["prompt"])["fen"])
-        legal = {move.uci(): board.san(move) for move in board.legal_moves}
+        if not computed["turn"]:
+            real.set_fen(row["position"]["fen"])
         text = completion["text"]
         verdict = verdict | {"reward": computed.pop("reward")}
         verdict["components"] = dict(verdict["components"]) | dict(trace.pop("rewards"))
         trace |= computed | {
             "id": trace_ids[computed["episode"]],
             "fen": board.fen(),
+            "real_fen": real.fen(),
+            "mirrored": real.turn != board.turn,
             "verdict": verdict,
             "no_loss": bool(masked and completion["finish_reason"] == "length"),
         }
+        trace["played"] = _play(real, verdict, trace["observation"], mirrored=trace["mirrored"])
         trace["ratios"] = figures["ratios"][number]
         trace["token_advantages"] = figures["advantages"][number]
-        trace["candidates"] = [
-            {"uci": uci, "san": legal[uci]} for uci in distinct(candidates_of(text, board)) if uci in legal
-        ]
-        trace["sentences"] = verdict.pop("sentences", None) or _sentences(
+        trace["candidates"] = legal_candidates(text, board)
+        trace["sentences"] = verdict.pop("sentences", None) or sentences_of(
             board.fen(), text, (verdict["move"] or {}).get("uci", "")
         )
         trace["tokens"] = _token_texts(tokenizer, completion.pop("token_ids"))
@@ -68,9 +75,24 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
             trace.pop(unused, None)
     row["prompt_tokens"] = len(row.pop("prompt_token_ids"))
     row["trained"], row["fate"] = version, _fate(run, row, version)
-    for unused in ("file_row_number", "rewards", "places"):
+    for unused in ("file_row_number", "rewards", "places", "results"):
         row.pop(unused)
     return row
+
+
+def _play(board: chess.Board, verdict: Row, observation: str, *, mirrored: bool) -> list[Row]:
+    """Makes the policy's move of a turn and its opponent's reply on the board, and returns them, each with
+    the position after it. Nothing follows a move that is not legal there."""
+    uci = (verdict["move"] or {}).get("uci", "")
+    reply = _REPLY.match(observation)
+    played: list[Row] = []
+    for move in (mirrored_move(uci) if mirrored and uci else uci, reply[1] if reply else ""):
+        try:
+            parsed = board.parse_uci(move) if not played else board.parse_san(move)
+        except ValueError:
+            break
+        played.append({"uci": parsed.uci(), "san": board.san_and_push(parsed), "fen": board.fen()})
+    return played
 
 
 def _fate(run: RunFolder, row: Row, version: int | None) -> str:
@@ -89,7 +111,13 @@ def _fate(run: RunFolder, row: Row, version: int | None) -> str:
     return f"not in a batch: waiting or dropped{total}"
 
 
-def _sentences(fen: str, text: str, uci: str) -> list[Row]:
+def legal_candidates(text: str, board: chess.Board) -> list[Row]:
+    """The legal moves that a text names before its answer, each once."""
+    legal = {move.uci(): board.san(move) for move in board.legal_moves}
+    return [{"uci": uci, "san": legal[uci]} for uci in distinct(candidates_of(text, board)) if uci in legal]
+
+
+def sentences_of(fen: str, text: str, uci: str) -> list[Row]:
     """The claims of a text that chose the move `uci`, read here. Moves alone are not sentences."""
     try:
         reading = commentary.read(fen, text_to_read(text, uci, chars=READ_CHARS))

@@ -41,11 +41,11 @@ CREATE TABLE groups (
     version INTEGER, created_at DOUBLE, size INTEGER, reward_mean DOUBLE, reward_std DOUBLE,
     reward_min DOUBLE, reward_max DOUBLE, regret_max DOUBLE, length_max INTEGER, surprise_max DOUBLE,
     legal DOUBLE, tokens INTEGER, logprob DOUBLE, distinct_texts INTEGER, distinct_moves INTEGER,
-    win_before DOUBLE, best VARCHAR, step INTEGER, age INTEGER
+    win_before DOUBLE, best VARCHAR, kind VARCHAR, step INTEGER, age INTEGER
 );
 CREATE TABLE answers (
     g BIGINT, run VARCHAR, version INTEGER, i INTEGER, episode INTEGER, turn INTEGER, reward DOUBLE,
-    advantage DOUBLE, outcome VARCHAR,
+    advantage DOUBLE, outcome VARCHAR, result VARCHAR,
     regret DOUBLE, win_after DOUBLE, length INTEGER, surprise DOUBLE, uci VARCHAR, san VARCHAR,
     components MAP(VARCHAR, DOUBLE), text VARCHAR
 );
@@ -56,7 +56,7 @@ CREATE MACRO finite(x) AS CASE WHEN isfinite(x) THEN x END;
 _OF_VERSION_1 = """REPLACE ([
     {'id': t.id, 'turns': [{'completion': t.completion, 'verdict': t.verdict, 'prompt': NULL,
         'policy': NULL::STRUCT(number UBIGINT), 'observation': '', 'rewards': MAP {}::MAP(VARCHAR, DOUBLE)}]}
-    FOR t IN traces] AS traces)"""
+    FOR t IN traces] AS traces, struct_insert(position, episode := '') AS position)"""
 """A trace was one turn."""
 
 _FILE = """
@@ -64,7 +64,8 @@ _FILE = """
     [[coalesce(t.verdict.reward, 0) + coalesce(list_sum(map_values(t.rewards)), 0) FOR t IN e.turns]
      FOR e IN traces] AS rewards,
     flatten([[{{'episode': e, 'turn': t}} FOR t IN range(len(traces[e + 1].turns))]
-             FOR e IN range(len(traces))]) AS places
+             FOR e IN range(len(traces))]) AS places,
+    [regexp_extract(e.turns[-1].observation, ': (1-0|0-1|1/2-1/2), ', 1) FOR e IN traces] AS results
  FROM (SELECT * {replace} FROM read_parquet($path, file_row_number = true, hive_partitioning = false)))
 """
 
@@ -83,7 +84,8 @@ SELECT $base + file_row_number, $run, id, position.id, prompt.fen, position.phas
     list_unique([t.completion.text FOR t IN turns]),
     list_unique([t.verdict.move.uci FOR t IN turns]),
     list_max([finite(t.verdict.win_before) FOR t IN turns]),
-    list_max([t.verdict.best.san FOR t IN turns]), NULL, NULL
+    list_max([t.verdict.best.san FOR t IN turns]),
+    coalesce(nullif(trim(split_part(position.episode, ',', 1)), ''), 'move'), NULL, NULL
 FROM (SELECT *, [list_sum(e) FOR e IN rewards IF isfinite(list_sum(e))] AS returns FROM {file})
 """
 
@@ -91,10 +93,13 @@ _ADD_ANSWERS = """
 INSERT INTO answers
 SELECT $base + place, $run, coalesce(t.policy.number, version), i, place_of.episode, place_of.turn,
     finite(reward), $advantages[place + 1][i + 1], coalesce(t.verdict.outcome, 'call'),
+    CASE results[place_of.episode + 1] WHEN '' THEN NULL WHEN '1/2-1/2' THEN 'drawn'
+        WHEN CASE WHEN white THEN '1-0' ELSE '0-1' END THEN 'won' ELSE 'lost' END,
     finite(t.verdict.regret), finite(t.verdict.win_after), len(t.completion.token_ids),
     finite(-list_avg(t.completion.logprobs)), t.verdict.move.uci, t.verdict.move.san,
     map_concat(t.verdict.components, t.rewards), t.completion.text
-FROM (SELECT file_row_number AS place, policy.number AS version, unnest(turns) AS t,
+FROM (SELECT file_row_number AS place, policy.number AS version, results,
+             contains(position.fen, ' w ') AS white, unnest(turns) AS t,
              unnest(flatten(rewards)) AS reward, unnest(places) AS place_of,
              generate_subscripts(turns, 1) - 1 AS i
       FROM {file})

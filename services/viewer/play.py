@@ -1,5 +1,6 @@
 """Asks the policy and the engine about a position, by the run's inference server and reward service."""
 
+import asyncio
 import re
 from dataclasses import dataclass
 from itertools import islice
@@ -18,6 +19,7 @@ from rookery.pgn.reader import read_game
 from rookery.pgn.splitter import split
 from rookery.prompt import STYLES, mirrored_move, render, task_of
 from rookery.trace import Completion, Phase, Position, Sampling
+from services.viewer.group import legal_candidates, sentences_of
 
 TIMEOUT_S = 120.0
 ENGINE = "engine"
@@ -141,14 +143,26 @@ class RunServices:
         )
         prompt, task = render(position, style=question.style), task_of(position, style=question.style)
         completion = await self._complete(prompt, question)
-        reply = {"text": completion.text, "prompt": prompt.messages[-1].content}
+        seen = chess.Board(prompt.fen)
+        mirrored = seen.turn != board.turn
+        reply: dict[str, Any] = {
+            "text": completion.text,
+            "prompt": prompt.messages[-1].content,
+            "candidates": [
+                _unmirrored(move, board, mirrored=mirrored)
+                for move in await asyncio.to_thread(legal_candidates, completion.text, seen)
+            ],
+            "sentences": [],
+        }
         try:
             verdict = await self._verdict(
                 prompt.fen, completion.text, truncated=completion.truncated, task=task
             )
         except Unavailable as error:
             return {**reply, "move": None, "best": None, "verdict": None, "problem": str(error)}
-        mirrored = chess.Board(prompt.fen).turn != board.turn
+        reply["sentences"] = await asyncio.to_thread(
+            sentences_of, prompt.fen, completion.text, (verdict["move"] or {}).get("uci", "")
+        )
         verdict_moves = {
             name: _unmirrored(verdict[name], board, mirrored=mirrored) for name in ("move", "best")
         }

@@ -46,6 +46,7 @@ def extent(index: Index, run: str) -> Row:
     """How much of a run is indexed: counts, versions, the style of its prompts, names of components."""
     (counts,) = index.query(
         "SELECT count(*) AS groups, count(step) AS trained, sum(size) AS answers, "
+        "list_sort(list_distinct(list(kind))) AS kinds, "
         "min(version) AS first_version, max(version) AS last_version, any_value(style) AS style "
         "FROM groups WHERE run = ?",
         [run],
@@ -87,7 +88,7 @@ def with_answers(index: Index, groups: list[Row], passes: Condition) -> list[Row
         return []
     answers_by_group: dict[int, list[Row]] = {group["g"]: [] for group in groups}
     answers = index.query(
-        f"SELECT a.g, i, reward, advantage, outcome, regret, length, surprise, san, "
+        f"SELECT a.g, i, episode, turn, result, reward, advantage, outcome, regret, length, surprise, san, "
         f"({passes.sql}) AS matched "
         f"FROM answers a WHERE a.g IN ({', '.join(map(str, answers_by_group))}) ORDER BY a.g, i",
         passes.values,
@@ -157,7 +158,14 @@ def collapse(index: Index, run: str) -> dict[str, Any]:
     """Signs of collapse over versions: shares of equal answers and rewards, surprise, moves by piece."""
     (ends,) = index.query("SELECT min(version) AS low, max(version) AS high FROM groups WHERE run = ?", [run])
     if ends["low"] is None:
-        return {"versions": [], "series": {}, "pieces": {}, "best_pieces": {}}
+        return {
+            "versions": [],
+            "series": {},
+            "quantiles": {},
+            "outcomes": {},
+            "pieces": {},
+            "best_pieces": {},
+        }
     width = math.ceil((ends["high"] - ends["low"] + 1) / BUCKETS)
     bucket = f"(version - {ends['low']}) // {width}"
     rows = index.query(
@@ -169,6 +177,24 @@ def collapse(index: Index, run: str) -> dict[str, Any]:
     )
     names = ("zero_variance", "distinct_answers", "distinct_moves", "surprise")
     buckets = [row["bucket"] for row in rows]
+    measures = ("reward", "advantage", "length", "surprise")
+    quantiles = {
+        row["bucket"]: row
+        for row in index.query(
+            f"SELECT {bucket} AS bucket, "
+            + ", ".join(f"quantile_cont({name}, [0.1, 0.5, 0.9]) AS {name}" for name in measures)
+            + " FROM answers WHERE run = ? GROUP BY 1",
+            [run],
+        )
+    }
+    outcomes = index.query(
+        f"SELECT {bucket} AS bucket, outcome, count(*) AS count FROM answers WHERE run = ? GROUP BY 1, 2",
+        [run],
+    )
+    answers = Counter[int]()
+    for row in outcomes:
+        answers[row["bucket"]] += row["count"]
+    of_outcome = {(row["outcome"], row["bucket"]): row["count"] for row in outcomes}
 
     def shares(san: str, table: str) -> dict[str, list[float | None]]:
         return _shares(
@@ -183,6 +209,16 @@ def collapse(index: Index, run: str) -> dict[str, Any]:
     return {
         "versions": [row["version"] for row in rows],
         "series": {name: [row[name] for row in rows] for name in names},
+        "quantiles": {
+            name: [
+                [(quantiles.get(b, {}).get(name) or [None] * 3)[place] for b in buckets] for place in range(3)
+            ]
+            for name in measures
+        },
+        "outcomes": {
+            outcome: [of_outcome.get((outcome, b), 0) / answers[b] if answers[b] else None for b in buckets]
+            for outcome in sorted({row["outcome"] for row in outcomes})
+        },
         "pieces": shares("san", "answers"),
         "best_pieces": shares("best", "groups"),
     }
@@ -230,6 +266,16 @@ def compare(index: Index, first: str, second: str, *, number: int) -> dict[str, 
         f"ORDER BY abs(y.reward - x.reward) DESC, position LIMIT {PAGE} OFFSET ?",
         [first, second, number * PAGE],
     )
+    places = {(first, row["first_id"]): row for row in rows} | {
+        (second, row["second_id"]): row for row in rows
+    }
+    groups = index.query(
+        "SELECT * FROM groups WHERE list_contains(?, run) AND list_contains(?, id)",
+        [[first, second], [id for _, id in places]],
+    )
+    for group in with_answers(index, groups, Condition("true", ())):
+        if row := places.get((group["run"], group["id"])):
+            row["first_answers" if group["id"] == row["first_id"] else "second_answers"] = group["answers"]
     deviation, count = totals.pop("deviation"), totals["positions"]
     indexed_runs = {row["run"] for row in index.query("SELECT DISTINCT run FROM groups")}
     return {

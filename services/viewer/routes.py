@@ -33,6 +33,8 @@ READERS = 2
 
 _SETTINGS = (
     "model",
+    "preset",
+    "source",
     "task",
     "style",
     "group_size",
@@ -42,6 +44,8 @@ _SETTINGS = (
     "nodes",
     "seed",
 )
+
+_TRAINER_SETTINGS = ("objective", "baseline", "lr", "kl", "kl_coefficient", "lora_rank")
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     404: {"description": "No such run or group, named"},
@@ -126,7 +130,8 @@ def list_runs(viewer: Shared) -> Response:
 def overview(run: Run, viewer: Shared) -> Response:
     """Settings, evaluations and the account of a run, and how much of it is indexed."""
     files, of = viewer.index.progress(run.name)
-    positions = run.read_json("report.json").get("sections", {}).get("positions", {})
+    report = run.read_json("report.json")
+    positions = report.get("sections", {}).get("positions", {})
     settings = run.read_json("settings.json")
     return _json(
         {
@@ -135,6 +140,14 @@ def overview(run: Run, viewer: Shared) -> Response:
             "archive": queries.extent(viewer.index, run.name),
             # Others may hold a password: `redis_url`, `set`.
             "settings": {name: settings[name] for name in _SETTINGS if name in settings},
+            "trainer": {
+                name: value
+                for name, value in (run.trainer_settings() or {}).items()
+                if name in _TRAINER_SETTINGS
+            },
+            "scheme": run.scheme(),
+            "course": run.course(),
+            "players": list(report.get("players", ())),  # without the references
             "evaluation": positions.get("metrics", {}),
             "account": account.account(run, _redis_url(run, viewer)),
             "dropped": run.dropped(),

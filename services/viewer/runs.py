@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import tomllib
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,10 +30,13 @@ _MILESTONE = 100
 """The trainer keeps every hundredth version. A ledger has 8,192 groups, so these and the newest have all
 groups, unless a step takes more than 81."""
 
+_CHANGES = ("reward", "legal_rate", "regret", "entropy", "zero_variance_share")
+"""Figures of a step of which an overview says how they changed."""
+
 _TAIL_BYTES = 1 << 16
 """Many times the length of a step's line."""
 
-_COPIED_AT_ONCE = re.compile(r"[^/]+\.(json|jsonl|toml)|adapters/[^/]+/state\.json")
+_COPIED_AT_ONCE = re.compile(r"[^/]+\.(json|jsonl|toml)|settings/reward\.toml|adapters/[^/]+/state\.json")
 """The files of a run's folder that are copied from a store at once. Archive and ratios follow one by one."""
 
 _UNREADABLE = (RookeryError, OSError, EOFError, ValueError, TypeError, zlib.error)
@@ -66,6 +70,35 @@ class RunFolder:
         except (OSError, ValueError):
             return {}
 
+    def course(self) -> dict[str, Any]:
+        """Whether the run trains, how far it came, the change from its first steps to its last ones, and the
+        command that goes on with it: the newest step's `state` is running, ended, interrupted or unknown."""
+        steps, settings = self.metrics(), self.read_json("settings.json")
+        goal = settings.get("steps")
+        goal = goal if isinstance(goal, int) and goal > 0 else None
+        done = int(steps[-1].get("step", 0)) if steps else 0
+        ended = goal is not None and done >= goal
+        local = bool(settings) and not self.store
+        running = local and is_locked(self.path)
+        command = ""
+        if local and not running:
+            command = f"rookery {'demo' if 'eval_positions' in settings else 'up'} --run {self.name}"
+            if self.path.parent != Path("runs"):
+                command += f" --runs-dir {shlex.quote(str(self.path.parent.resolve()))}"
+            if goal:
+                command += f" --steps {2 * goal if ended else goal}"
+        share = max(1, len(steps) // 10)
+        return {
+            "state": "running" if running else "ended" if ended else "interrupted" if local else "unknown",
+            "step": done,
+            "goal": goal,
+            "first_step_at": steps[0].get("time") if steps else None,
+            "go_on": command,
+            "averaged": share,
+            "change": {key: [_mean(steps[:share], key), _mean(steps[-share:], key)] for key in _CHANGES},
+            "last_steps": steps[:-6:-1],
+        }
+
     def curves(self, *, all: bool = False) -> dict[str, Any]:
         """The panels of `rookery plot`: of training, `all` or the main ones, and of versions' strength."""
         return {
@@ -77,13 +110,19 @@ class RunFolder:
         """A JSON file of the folder; empty if there is none, or half of one."""
         return _json_object(self.path / name)
 
+    @property
+    def streams_name(self) -> str:
+        """Its name in Redis: that which it had when it was started, also if its folder was renamed."""
+        recorded = self.read_json("endpoints.json").get("run")
+        return recorded if isinstance(recorded, str) and _NAME.fullmatch(recorded) else self.name
+
     def trainer_settings(self) -> dict[str, Any] | None:
         """What the trainer was started with; None if unknown, as of an archive without its run."""
-        try:
-            settings = tomllib.loads((self.path / "trainer.toml").read_text())
-        except (OSError, ValueError, RecursionError):
-            return None
-        return dict(settings.get("trainer", {}))
+        return _toml_table(self.path / "trainer.toml", "trainer")
+
+    def scheme(self) -> str:
+        """That of the reward; empty if unknown."""
+        return str((_toml_table(self.path / "settings" / "reward.toml", "reward") or {}).get("scheme", ""))
 
     def service_url(self, name: str) -> str:
         """The address of a service, as `rookery up` chose it; empty unless the run is up. The ports of a run
@@ -268,12 +307,25 @@ class Runs:
         )
 
 
+def _mean(steps: Sequence[Step], key: str) -> float | None:
+    values = [step[key] for step in steps if key in step]
+    return sum(values) / len(values) if values else None
+
+
 def _json_object(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _toml_table(path: Path, name: str) -> dict[str, Any] | None:
+    """A table of a TOML file; None if it cannot be read."""
+    try:
+        return dict(tomllib.loads(path.read_text()).get(name, {}))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
 
 
 def _panels(steps: list[Step], panels: Sequence[Panel]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import chess.pgn
 import httpx
 import pytest
 
@@ -22,12 +23,26 @@ from rookery.streams import RunStreams
 from tests import builders
 from tests.conftest import ROOT, RedisServer, require
 from tests.processes import serving
-from tests.viewed_runs import BATCH, STEPS, hostile_group, write_run
+from tests.viewed_runs import BATCH, STEPS, game_group, hostile_group, write_run
 from tests.waiting import until
 
 pytestmark = pytest.mark.chromium
 
 TOKEN = "a-token-of-this-page"
+REPORT = {
+    "players": {"policy-v000000": {}, "policy-v000008": {}},
+    "sections": {
+        "positions": {
+            "metrics": {
+                "regret_legal_greedy": {
+                    "policy-v000000": {"mean": 0.3, "ci95": [0.25, 0.35]},
+                    "policy-v000008": {"mean": 0.2, "ci95": [0.15, 0.24]},
+                    "engine's best": {"mean": 0.0, "ci95": [0.0, 0.0]},
+                }
+            }
+        }
+    },
+}
 AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
@@ -84,7 +99,10 @@ def site(tmp_path_factory: pytest.TempPathFactory, stockfish_path: str) -> Itera
     folder = tmp_path_factory.mktemp("viewer")
     runs, shots = folder / "runs", Path(os.environ.get("ROOKERY_SCREENSHOTS", folder / "screenshots"))
     write_run(runs, "one", seed=0, more=(hostile_group("one"),))
-    write_run(runs, "two", seed=1)
+    black = "rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq - 0 3"
+    write_run(runs, "two", seed=1)  # opened by a test that sees it being indexed
+    write_run(runs, "three", seed=1, more=(game_group("three", fen=black),))
+    (runs / "two" / "report.json").write_text(json.dumps(REPORT))
     server = RedisServer(tmp_path_factory.mktemp("redis"))
     server.start()
     _leave_dead_letter(server.url)
@@ -204,11 +222,50 @@ def test_the_views_of_a_group(site: Site) -> None:
     site.check_accessibility()
 
 
+def test_a_game_as_one_plays_through_it(site: Site) -> None:
+    until(lambda: site.open("/runs/three/answers", "Answers").locator(".facets a", has_text="game").count())
+    page = site.page
+    page.locator(".facets a", has_text="lost").click()
+    page.wait_for_url("**result=lost")
+    site.shown()
+    assert page.locator(".group-row").count() == 1
+    page.locator(".chip:not(.faded)").first.click()
+    site.at("Group games")
+    assert page.locator(".game .switch[aria-current]").inner_text().startswith("Episode 2: lost")
+    page.locator(".game .switch").first.click()
+    site.shown()
+    moves = page.locator(".game .moves a.move").all_inner_texts()
+    page.get_by_text("Black to move").wait_for()
+    for turn in (1, 2):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_url(f"**answer={turn}*")
+        site.shown()
+    assert page.locator(".game .moves [aria-current]").inner_text() == moves[2]
+    assert page.locator(".answer.chosen .move").inner_text() == moves[2]
+    assert (len(moves), page.locator(".answer").count()) == (6, 1), "a turn at a time"
+    with page.expect_download() as download:
+        page.get_by_role("link", name="PGN").click()
+    first = chess.pgn.read_game(download.value.path().open())
+    assert (len(list(first.mainline_moves())), first.headers["Result"], first.errors) == (12, "1/2-1/2", [])
+    site.shot("game")
+    site.check_accessibility()
+
+
 def test_training_compare_and_rescore(site: Site) -> None:
     page = site.open("/runs/one/training", "Training")
     page.locator(".plot canvas").nth(8).wait_for()
     site.shot("training")
     site.check_accessibility()
+    page.get_by_label("Another run over it").select_option("three")
+    page.wait_for_url("**with=three")
+    site.shown()
+    page.get_by_label("Smoothing").select_option("5")
+    page.wait_for_url("**smooth=5")
+    site.shown()
+    with page.expect_download() as download:
+        page.locator("figure", has_text="three: reward").get_by_role("button", name="CSV").click()
+    head, *rows = Path(download.value.path()).read_text().splitlines()
+    assert (head.split(",")[0], '"three: ' in head, len(rows)) == ("x", True, STEPS)
     # The index reads the settings of a run before its archive: from a pipe, it waits for who writes them.
     settings = site.runs / "two" / "trainer.toml"
     text = settings.read_text()
@@ -224,6 +281,7 @@ def test_training_compare_and_rescore(site: Site) -> None:
         pipe.write(text)
     page.locator(".tile", has_text="difference").wait_for()
     assert page.locator(".group-row").count() == BATCH * (STEPS + 1)
+    assert page.locator(".group-row").first.locator(".chip").count() == 2 * (1 + 4)
     site.shot("compare")
     site.check_accessibility()
     site.open("/runs/one/rescore?outcome=legal", "Rescore")
@@ -233,6 +291,10 @@ def test_training_compare_and_rescore(site: Site) -> None:
     page.locator(".tile", has_text="the other sign").wait_for()
     site.shot("rescore")
     site.check_accessibility()
+    page.get_by_label("Scheme").fill("nonsense")
+    page.get_by_role("button", name="Rescore").click()
+    page.get_by_role("alert", name="").filter(has_text="nonsense").wait_for()
+    assert page.get_by_label("Scheme").input_value() == "nonsense"
 
 
 def test_hostile_texts_stay_texts(site: Site) -> None:
@@ -313,6 +375,8 @@ def test_keys_dark_mode_and_a_phone(site: Site) -> None:
 def test_it_shows_a_run_as_it_goes_on(site: Site) -> None:
     page = site.open("/runs/two", "two")
     page.locator(".live", has_text=f"step {STEPS}").wait_for()
+    verdict = page.locator(".verdict-line").inner_text()
+    assert "is 0.2 for policy-v000008 and 0.3 for policy-v000000: a lower regret" in verdict
     metrics = site.runs / "two" / "metrics.jsonl"
     last = json.loads(metrics.read_text().splitlines()[-1])
     with metrics.open("a") as file:
@@ -323,7 +387,8 @@ def test_it_shows_a_run_as_it_goes_on(site: Site) -> None:
 def test_view_prints_an_address_that_opens(site: Site, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     write_run(runs, "mine", seed=0)
-    argv = [sys.executable, "-m", "launcher", "view", f"file://{runs}/mine"]
+    elsewhere = "http://127.0.0.1:1"
+    argv = [sys.executable, "-m", "launcher", "view", f"file://{runs}/mine", "--inference-url", elsewhere]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     with subprocess.Popen(
         argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -334,9 +399,11 @@ def test_view_prints_an_address_that_opens(site: Site, tmp_path: Path) -> None:
             site.page.goto(address)
             site.at("mine")
             site.page.locator("a.bar").first.wait_for()
+            players = httpx.get(f"{address.partition('/runs')[0]}/api/runs/mine/players").json()
             kept = site.page.evaluate("sessionStorage.getItem('rookery-token')")
         finally:
             server.terminate()
+    assert elsewhere in players["inference"]
     assert kept == address.partition("token=")[2] != ""
     with pytest.raises(httpx.ConnectError):  # the server ends with the command that started it
         for _ in range(100):

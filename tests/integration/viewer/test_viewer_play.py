@@ -49,3 +49,5 @@ def test_an_answer_is_judged_by_the_task_of_its_style(style: str, said: str, out
     reply = asyncio.run(ask())
     move = {"uci": "e7e5", "san": "e5"} if outcome == "legal" else None
     assert (reply["verdict"]["outcome"], reply["move"]) == (outcome, move)
+    named = ["e7e5", "c7c5", "g8f6"] if style == "rookworld" else []
+    assert [candidate["uci"] for candidate in reply["candidates"]] == named

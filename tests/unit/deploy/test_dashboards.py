@@ -1,13 +1,15 @@
 """The dashboards say what they show, show all there is, and never a version."""
 
+import json
 import re
 
 import pytest
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from prometheus_client import Counter, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from rookery import metrics
-from scripts.dashboards.__main__ import BOARDS, FOLDER, Board, Panel, texts
+from scripts.dashboards.__main__ import BOARDS, FOLDER, Board, Panel, _graph, texts
 
 PANELS = [
     pytest.param(board, panel, id=f"{board.name}-{panel.title}")
@@ -38,6 +40,16 @@ def test_a_panel_says_what_it_shows(board: Board, panel: Panel) -> None:
     assert panel.queries
     for _, legend in panel.queries:
         assert legend
+
+
+def test_lost_groups_are_red() -> None:
+    (astray,) = (
+        panel for board in BOARDS for _, row in board.rows for panel in row if panel.title == "Groups astray"
+    )
+    thresholds = json.loads(JSONEncoder().encode(_graph(astray).build()))["fieldConfig"]["defaults"][
+        "thresholds"
+    ]
+    assert [(step["value"], step["color"]) for step in thresholds["steps"]] == [(None, "green"), (1, "red")]
 
 
 def test_titles_are_unique_within_a_board() -> None:

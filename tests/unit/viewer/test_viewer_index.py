@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, pstdev
+from statistics import fmean, median, pstdev
 from types import SimpleNamespace
 
+import chess
 import pytest
 
 from rookery.errors import InvalidInput, NotFound
@@ -25,7 +26,7 @@ from services.viewer.rescoring import rescore
 from services.viewer.runs import RunFolder, Runs
 from tests.builders import changed
 from tests.unit.rookery.records import EPISODES
-from tests.viewed_runs import BATCH, SIZE, START_MS, STEPS, add_file, groups, write_run
+from tests.viewed_runs import BATCH, SIZE, START_MS, STEPS, add_file, game_group, groups, write_run
 
 GOLDEN = Path(__file__).parents[1] / "rookery" / "golden"
 
@@ -256,6 +257,50 @@ def test_every_trained_group_has_its_step(viewed: SimpleNamespace) -> None:
     assert all(row["age"] == row["step"] - 1 - row["version"] for row in rows if row["step"])
 
 
+def test_a_run_says_how_far_it_came_and_how_to_go_on(tmp_path: Path) -> None:
+    write_run(tmp_path, "one", seed=0)
+    run, folder = Runs(tmp_path).find("one"), tmp_path / "one"
+    first, *_, last = run.metrics()
+    assert (run.course()["state"], run.course()["change"]["reward"]) == (
+        "interrupted",
+        [first["reward"], last["reward"]],
+    )
+    for goal, state, steps in ((STEPS, "ended", 2 * STEPS), (STEPS + 2, "interrupted", STEPS + 2)):
+        (folder / "settings.json").write_text(json.dumps({"steps": goal, "eval_positions": 5}))
+        course = run.course()
+        assert (course["state"], course["step"], course["goal"]) == (state, STEPS, goal)
+        assert course["go_on"] == f"rookery demo --run one --runs-dir {tmp_path} --steps {steps}"
+    with locked(folder):
+        assert (run.course()["state"], run.course()["go_on"]) == ("running", "")
+    (folder / "settings").mkdir()
+    (folder / "settings" / "reward.toml").write_text('[reward]\nscheme = "delta+0.5*mate"\n')
+    assert run.scheme() == "delta+0.5*mate"
+    (folder / "settings.json").unlink()
+    assert run.course()["state"] == "unknown"
+
+
+def test_a_renamed_run_keeps_its_name_in_redis(tmp_path: Path) -> None:
+    write_run(tmp_path, "one", seed=0)
+    (tmp_path / "one" / "endpoints.json").write_text('{"run": "one"}')
+    (tmp_path / "one").rename(tmp_path / "two")
+    assert Runs(tmp_path).find("two").streams_name == "one"
+    (tmp_path / "two" / "endpoints.json").write_text('{"run": "../one"}')
+    assert Runs(tmp_path).find("two").streams_name == "two"
+
+
+def test_distributions_and_outcomes_are_counted_by_version(viewed: SimpleNamespace) -> None:
+    found = queries.collapse(viewed.index, "one")
+    for place, version in enumerate(found["versions"]):
+        traces = [t for g in viewed.groups if g.policy.number == version for t in g.traces]
+        lengths = [length(trace) for trace in traces]
+        assert found["quantiles"]["length"][1][place] == median(lengths)
+        low, high = (found["quantiles"]["length"][n][place] for n in (0, 2))
+        assert min(lengths) <= low <= median(lengths) <= high <= max(lengths)
+        legal = fmean(trace.verdict.outcome is Outcome.LEGAL for trace in traces)
+        assert found["outcomes"]["legal"][place] == pytest.approx(legal)
+        assert sum(shares[place] for shares in found["outcomes"].values()) == pytest.approx(1.0)
+
+
 def test_collapse_is_counted_by_version(viewed: SimpleNamespace) -> None:
     found = queries.collapse(viewed.index, "one")
     assert found["versions"] == sorted({group.policy.number for group in viewed.groups})
@@ -452,3 +497,35 @@ def test_queries_at_the_same_time(viewed: SimpleNamespace) -> None:
 
     found = asyncio.run(many())
     assert found == [found[0]] * 16
+
+
+@pytest.mark.parametrize("side", ["w", "b"])
+def test_a_game_is_shown_as_it_was_played(tmp_path: Path, side: str) -> None:
+    """The prompts of this style mirror the board if Black moves: the game is shown unmirrored."""
+    fen = f"rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R {side} KQkq - 0 3"
+    made = game_group("one", fen=fen)
+    add_file(tmp_path, "one", [made, *groups("one", seed=0, count=1)], first=0)
+    run, index = Runs(tmp_path).find("one"), Index(tmp_path / "index.duckdb")
+    index.refresh(run)
+    assert queries.extent(index, "one")["kinds"] == ["game", "move"]
+    shown = whole_group(index, run, "games")["traces"]
+    assert [trace["turn"] for trace in shown] == [*range(6), *range(3)]
+    assert [trace["result"] for trace in shown] == ["drawn"] * 6 + ["lost"] * 3
+    board = chess.Board(fen)
+    for trace in shown[:6]:
+        assert trace["real_fen"] == board.fen()
+        assert trace["mirrored"] == (side == "b")
+        for move in trace["played"]:
+            board.push_uci(move["uci"])
+            assert move["fen"] == board.fen()
+    assert len(board.move_stack) == 12
+    assert shown[8]["played"] == []
+    chosen = {
+        "kind": Filter(episode=["game"]),
+        "result": Filter(result=["lost"]),
+        "turn": Filter(turn_min=5),
+        "nothing": Filter(result=["won"]),
+    }
+    answers = {name: queries.summary(index, "one", which)["answers"] for name, which in chosen.items()}
+    assert answers == {"kind": 9, "result": 3, "turn": 2, "nothing": 0}
+    index.close()

@@ -10,6 +10,7 @@ const RANGES: [string, string, string][] = [
   ["reward", "Reward", "0.01"],
   ["advantage", "Advantage", "0.01"],
   ["regret", "Regret", "0.01"],
+  ["turn", "Turn of its episode", "1"],
   ["version", "Version", "1"],
   ["age", "Age, versions", "1"],
   ["length", "Length, tokens", "1"],
@@ -29,6 +30,7 @@ const SORTS: [string, string][] = [
   ["component", "component"],
 ];
 const PHASES = ["opening", "middlegame", "endgame"];
+const RESULTS = ["won", "drawn", "lost"];
 const ORDER = ["sort", "descending", "page"];
 export const LAST_LIST = "rookery-list";
 
@@ -65,19 +67,20 @@ export async function answers(route: Route, signal: AbortSignal): Promise<HTMLEl
         tile("groups", count(summary.groups)),
         tile("mean reward", signed(summary.reward, 3)),
         tile("legal moves", percent(summary.legal, 1)))),
-    facets(summary, query, to),
+    key(),
+    facets(summary, overview, query, to),
     form(route, overview),
     active(route, to),
     page.groups.length
       ? h("ol", { class: "groups" }, page.groups.map((group) => groupRow(group)))
       : empty("No answer passes these filters", "Remove one of them, or start again with all answers."),
     last ? pager(number, number < last, `Page ${count(number + 1)} of ${count(last + 1)}`, (next) =>
-      to({ page: String(next || "") })) : null,
-    key());
+      to({ page: String(next || "") })) : null);
 }
 
-/** Outcomes and phases as switches. */
-function facets(summary: Summary, query: URLSearchParams, to: (v: Record<string, string[]>) => string): HTMLElement {
+/** Outcomes, phases, and kinds of episode as switches. */
+function facets(summary: Summary, overview: Overview, query: URLSearchParams, 
+  to: (v: Record<string, string[]>) => string): HTMLElement {
   const flip = (name: string, value: string, label: string): HTMLElement => {
     const on = query.getAll(name);
     const next = on.includes(value) ? on.filter((each) => each !== value) : [...on, value];
@@ -86,10 +89,13 @@ function facets(summary: Summary, query: URLSearchParams, to: (v: Record<string,
   };
   const chosen = query.getAll("outcome").filter((name) => !summary.outcomes.some((each) => each.outcome === name));
   const outcomes = [...summary.outcomes, ...chosen.map((outcome) => ({ outcome, count: 0 }))];
-  return h("nav", { class: "facets", "aria-label": "Outcomes and phases" },
+  const kinds = overview.archive.kinds ?? [];
+  return h("nav", { class: "facets", "aria-label": "Outcomes, phases and episodes" },
     outcomes.map((each) => flip("outcome", each.outcome, `${words(each.outcome)} ${count(each.count)}`)),
     h("span", { class: "gap" }),
-    PHASES.map((phase) => flip("phase", phase, phase)));
+    PHASES.map((phase) => flip("phase", phase, phase)),
+    kinds.some((kind) => kind !== "move") ? [h("span", { class: "gap" }), kinds.map((kind) => flip("episode", kind, kind)),
+      RESULTS.map((result) => flip("result", result, result))] : null);
 }
 
 function form(route: Route, overview: Overview): HTMLElement {
@@ -136,7 +142,7 @@ function form(route: Route, overview: Overview): HTMLElement {
 
 /** The filters that are on, each with a way to remove it. */
 function active({ run, query }: Route, to: (v: Record<string, string>) => string): HTMLElement {
-  const names = [...filterOf(query).keys()].filter((name) => !["outcome", "phase"].includes(name));
+  const names = [...filterOf(query).keys()].filter((name) => !["outcome", "phase", "episode", "result"].includes(name));
   return h("p", { class: "active" },
     names.map((name) => h("a", { href: to({ [name]: "" }), class: "remove", "aria-label": `Remove ${words(name)}` },
       `${words(name)} ${Number.isNaN(Number(query.get(name))) ? query.get(name) : Number(Number(query.get(name)).toFixed(3))}`, h("span", { "aria-hidden": "true" }, " ×"))),

@@ -2,6 +2,9 @@
 
 export interface Answer {
   i: number;
+  episode: number;
+  turn: number;
+  result: string | null;
   reward: number;
   advantage: number | null;
   outcome: string;
@@ -18,6 +21,7 @@ export interface Group {
   position: string;
   fen: string;
   phase: string;
+  kind: string;
   version: number;
   reward_mean: number | null;
   reward_std: number | null;
@@ -58,9 +62,23 @@ export interface Overview {
     first_version: number | null;
     last_version: number | null;
     style: string | null;
+    kinds: string[] | null;
     components: string[];
   };
   settings: Record<string, unknown>;
+  trainer: Record<string, unknown>;
+  scheme: string;
+  players: string[];
+  course: {
+    state: string;
+    step: number;
+    goal: number | null;
+    first_step_at: number | null;
+    go_on: string;
+    averaged: number;
+    change: Record<string, [number | null, number | null]>;
+    last_steps: Step[];
+  };
   evaluation: Record<string, Record<string, Estimate>>;
   account: {
     counts: {
@@ -112,15 +130,33 @@ export interface Claim {
   true: boolean | null;
 }
 
+export interface Sentence {
+  start: number;
+  end: number;
+  read: boolean;
+  claims: Claim[];
+}
+
 export interface Trace {
   id: string;
+  episode: number;
+  turn: number;
+  /** Of its game, for the policy. */
+  result: string | null;
+  /** The board of the prompt, which may be mirrored, and that of the game. */
+  fen: string;
+  real_fen: string;
+  mirrored: boolean;
+  /** The policy's move and its opponent's, each with the position after it. */
+  played: (Move & { fen: string })[];
+  observation: string;
   completion: { text: string; logprobs: number[]; finish_reason: string; seed: number };
   verdict: Verdict;
   no_loss: boolean;
   advantage: number | null;
   surprise: number | null;
   candidates: Move[];
-  sentences: { start: number; end: number; read: boolean; claims: Claim[] }[];
+  sentences: Sentence[];
   tokens: string[];
   ratios: number[] | null;
   token_advantages: number[] | null;
@@ -128,7 +164,7 @@ export interface Trace {
 
 export interface WholeGroup {
   id: string;
-  position: { id: string; fen: string; ply: number; phase: string; last_moves: string[]; task: string };
+  position: { id: string; fen: string; ply: number; phase: string; last_moves: string[]; task: string; episode: string };
   prompt: { style: string; messages: { role: string; content: string }[]; fen: string };
   prompt_tokens: number;
   policy: { number: number; sha256: string };
@@ -158,6 +194,8 @@ export interface Curves {
 }
 
 export interface Collapse {
+  quantiles: Record<string, (number | null)[][]>;
+  outcomes: Record<string, (number | null)[]>;
   versions: number[];
   series: Record<string, (number | null)[]>;
   pieces: Record<string, (number | null)[]>;
@@ -182,10 +220,13 @@ export interface Comparison {
     second_id: string;
     first_version: number;
     second_version: number;
+    first_answers?: Answer[];
+    second_answers?: Answer[];
   }[];
 }
 
 export interface Rescored {
+  scheme: string;
   groups: number;
   left_out: number;
   answers: number;
@@ -229,6 +270,8 @@ export interface Reply {
   best?: Move | null;
   text?: string;
   prompt?: string;
+  candidates?: Move[];
+  sentences?: Sentence[];
   verdict?: Verdict | null;
   problem?: string;
   win?: number;

@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import type { Panel, Summary } from "./api";
-import { count, fixed, h, short } from "./dom";
+import { count, fixed, h, short, signed } from "./dom";
 
 // Okabe and Ito's colours, which the colour-blind tell apart, darkened or lightened for contrast with the page.
 const COLOURS = {
@@ -16,13 +16,13 @@ export const theme = (): "light" | "dark" =>
 const HEIGHT = 168;
 
 /** A panel as a figure: title, legend with the newest values, lines. */
-export function chart(panel: Panel, onclick?: (x: number) => void): HTMLElement {
+export function chart(panel: Panel, onclick?: (x: number) => void, { smooth = 1, log = false } = {}): HTMLElement {
   const colours = COLOURS[theme()];
   const xs = [...new Set(panel.series.flatMap((series) => series.x))].sort((a, b) => a - b);
   const place = new Map(xs.map((x, index) => [x, index]));
   const rows = panel.series.map((series) => {
     const row: (number | null)[] = Array(xs.length).fill(null);
-    series.x.forEach((x, index) => (row[place.get(x) ?? 0] = series.y[index] ?? null));
+    smoothed(series.y, smooth).forEach((y, index) => (row[place.get(series.x[index] ?? 0) ?? 0] = log && y !== null && y <= 0 ? null : y));
     return row;
   });
   const plain = panel.series.filter((series) => !series.dotted).length || 1;
@@ -31,6 +31,15 @@ export function chart(panel: Panel, onclick?: (x: number) => void): HTMLElement 
   const legend = panel.series.map((series, index) =>
     h("li", { "--colour": colour(index), class: series.dotted ? "dotted" : "" },
       series.label, " ", h("b", {}, short(series.y.at(-1)))));
+  const where = h("span", { class: "muted" });
+  const save = (url: string, kind: string): void =>
+    (h("a", { href: url, download: `${panel.title}.${kind}` }) as HTMLAnchorElement).click();
+  const table = (): string => [["x", ...panel.series.map(({ label }) => `"${label.replaceAll('"', '""')}"`)],
+    ...xs.map((x, index) => [x, ...rows.map((row) => row[index] ?? "")])].map((line) => line.join(",")).join("\n");
+  const downloads = h("span", { class: "downloads" },
+    h("button", { class: "link", title: "The figures of this chart", onclick: () => save(URL.createObjectURL(new Blob([`${table()}\n`], { type: "text/csv" })), "csv") }, "CSV"), " ",
+    h("button", { class: "link", title: "The picture of this chart",
+      onclick: () => save((canvas.querySelector("canvas") as HTMLCanvasElement).toDataURL(), "png") }, "PNG"));
   const canvas = h("div", { class: "plot", role: "img", "aria-label": `${panel.title}: ${spoken(panel)}` });
   const ink = getComputedStyle(document.documentElement).getPropertyValue("--muted").trim() || "#777";
   const grid = getComputedStyle(document.documentElement).getPropertyValue("--line").trim() || "#ddd";
@@ -40,9 +49,10 @@ export function chart(panel: Panel, onclick?: (x: number) => void): HTMLElement 
     height: HEIGHT,
     legend: { show: false },
     cursor: { sync: { key: "steps" }, drag: { x: true, y: false }, points: { size: 6 } },
-    scales: { x: { time: false }, y: { range: (_, low, high) => limits(panel, low, high) } },
+    scales: { x: { time: false }, y: log ? { distr: 3 } : { range: (_, low, high) => limits(panel, low, high) } },
     axes: [
-      { stroke: ink, font, grid: { show: false }, ticks: { stroke: grid, size: 4 }, size: 26 },
+      { stroke: ink, font, grid: { show: false }, ticks: { stroke: grid, size: 4 }, size: 26,
+        incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 1000000] },
       { stroke: ink, font, grid: { stroke: grid, width: 1 }, ticks: { show: false }, size: 44,
         values: (_, v) => v.map(short) },
     ],
@@ -60,6 +70,7 @@ export function chart(panel: Panel, onclick?: (x: number) => void): HTMLElement 
     hooks: {
       setCursor: [(plot) => {
         const at = plot.cursor.idx;
+        where.replaceChildren(at === null || at === undefined ? "" : ` at ${count(xs[at])}`);
         legend.forEach((item, index) => {
           const value = at === null || at === undefined ? panel.series[index]?.y.at(-1) : rows[index]?.[at];
           item.querySelector("b")?.replaceChildren(short(value));
@@ -79,8 +90,17 @@ export function chart(panel: Panel, onclick?: (x: number) => void): HTMLElement 
     const at = plot?.cursor.idx;
     if (at !== null && at !== undefined) onclick(xs[at] ?? 0);
   });
-  return h("figure", { class: "card chart" }, h("figcaption", {}, h("h3", {}, panel.title), h("ul", {}, legend)),
+  return h("figure", { class: "card chart" }, h("figcaption", {}, h("h3", {}, panel.title, where), downloads, h("ul", {}, legend)),
     canvas);
+}
+
+/** Running means over `width` values, those before and at each. */
+function smoothed(values: (number | null)[], width: number): (number | null)[] {
+  if (width < 2) return values;
+  return values.map((value, index) => {
+    const near = values.slice(Math.max(0, index - width + 1), index + 1).filter((each) => each !== null);
+    return value === null ? null : near.reduce((sum, each) => sum + each, 0) / near.length;
+  });
 }
 
 function limits(panel: Panel, low: number, high: number): [number, number] {
@@ -109,8 +129,18 @@ export function histogram(summary: Summary, chosen: (low: string, below: string)
     }, h("i", { class: "other" }), h("i", { class: "legal" }));
   });
   const [first, last] = [summary.bins[0], summary.bins.at(-1)];
+  const [low, high] = [first?.low ?? 0, last?.high ?? 0];
+  const mark = (value: number | null, name: string): HTMLElement | null =>
+    value === null || high <= low || value < low || value > high ? null
+      : h("span", { class: `mark ${name}`, "--at": (value - low) / (high - low), title: `${name} ${signed(value, 3)}` },
+        name === "mean" ? `mean ${signed(value, 2)}` : "0");
   return h("div", { class: "histogram" },
-    h("div", { class: "bars", role: "group", "aria-label": "Histogram of rewards" }, bars),
+    h("ul", { class: "key", "aria-label": "Colours of the bars" },
+      h("li", {}, h("i", { class: "swatch good" }), "legal moves"),
+      h("li", {}, h("i", { class: "swatch illegal" }), "no legal move"),
+      h("li", {}, `highest bar: ${count(most)} answers`)),
+    h("div", { class: "bars", role: "group", "aria-label": "Histogram of rewards" }, bars, mark(summary.reward, "mean"),
+      low < 0 && high > 0 ? mark(0, "zero") : null),
     h("div", { class: "axis" }, h("span", {}, short(first?.low)), h("span", {}, "reward"),
       h("span", {}, short(last?.high))));
 }

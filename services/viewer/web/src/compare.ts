@@ -1,11 +1,11 @@
 // The same positions in other versions and runs, and the same answers under another reward.
 
 import { filterOf } from "./answers";
-import { type Comparison, get, type Group, type Rescored } from "./api";
+import { type Comparison, get, type Group, Problem, type Rescored } from "./api";
 import { board } from "./board";
 import { chart } from "./chart";
 import { count, empty, h, percent, short, signed, visible, words } from "./dom";
-import { grade, groupRow, indexing, pager, tile } from "./parts";
+import { chip, grade, groupRow, key, indexing, pager, tile } from "./parts";
 import { changed, go, path, type Route } from "./route";
 
 export async function position({ run, query }: Route, signal: AbortSignal): Promise<HTMLElement> {
@@ -56,7 +56,9 @@ export async function compare({ run, query }: Route, signal: AbortSignal): Promi
       tile("difference", `${signed(data.difference, 3)} ± ${short(data.margin)}`, "95% interval over positions")),
     h("p", { class: "muted" },
       sure ? "The interval does not contain 0. " : "The interval contains 0: this is no difference yet. ",
-      "Rewards compare only under the same scheme, and versions differ from row to row."),
+      "Rewards compare only under the same scheme, and versions differ from row to row. ",
+      h("a", { href: path(run, "training", "", { with: other }) }, "Their curves")),
+    key(),
     h("ol", { class: "groups" }, data.rows.map((row) => h("li", { class: "group-row" },
       h("a", { href: path(run, "position", "", { position: row.position, fen: row.fen }), class: "mini",
         "aria-label": `Position ${row.position}` }, board(row.fen).element),
@@ -65,8 +67,11 @@ export async function compare({ run, query }: Route, signal: AbortSignal): Promi
         h("div", { class: "chips" },
           h("a", { class: "chip plain row-link", href: path(run, "groups", row.first_id) },
             h("span", {}, `${run} v${row.first_version}`), h("small", {}, signed(row.first))),
+          (row.first_answers ?? []).map((answer) => chip(run, row.first_id, answer))),
+        h("div", { class: "chips" },
           h("a", { class: "chip plain", href: path(other, "groups", row.second_id) },
-            h("span", {}, `${other} v${row.second_version}`), h("small", {}, signed(row.second)))))))),
+            h("span", {}, `${other} v${row.second_version}`), h("small", {}, signed(row.second))),
+          (row.second_answers ?? []).map((answer) => chip(other, row.second_id, answer))))))),
     pager(page, (page + 1) * data.page_size < data.positions, "", (number) =>
       path(run, "compare", "", changed(query, { page: String(number || "") }))));
 }
@@ -74,8 +79,8 @@ export async function compare({ run, query }: Route, signal: AbortSignal): Promi
 const CHANGES: Record<string, string> = {
   kept: "the same sign",
   flipped: "the other sign",
-  silenced: "none any more",
-  awakened: "a sign only now",
+  silenced: "no effect any more",
+  awakened: "an effect only now",
 };
 const SCHEMES = ["delta", "best", "accuracy", "delta+0.1*format", "delta+0.2*length(200)"];
 
@@ -96,12 +101,20 @@ export async function rescore({ run, query }: Route, signal: AbortSignal): Promi
     h("p", { class: "muted" },
       `The newest 2,000 groups${filter.size ? ` of the view “${decodeURIComponent(filter.toString()).replaceAll("&", ", ")}”` : ""}, by the win probabilities in the archive. `, h("a", { href: path(run, "answers", "", filter) }, "Choose other answers")),
   ];
-  const data = await get<Rescored>(`runs/${run}/rescore?${changed(filter, { scheme })}`, signal);
+  let data: Rescored;
+  try {
+    data = await get<Rescored>(`runs/${run}/rescore?${changed(filter, { scheme })}`, signal);
+  } catch (error) {
+    if (signal.aborted || !(error instanceof Problem)) throw error;
+    return h("div", {}, head, h("p", { class: "notice", role: "alert" }, error.message));
+  }
   return h("div", {}, head,
     h("div", { class: "tiles wide" }, tile("answers", count(data.answers)),
       Object.entries(CHANGES).map(([name, meaning]) =>
       tile(`advantages with ${meaning}`, data.answers ? percent(data.signs[name as "kept"] / data.answers, 1) : "–",
         count(data.signs[name as "kept"])))),
+    data.answers ? h("p", {}, `Under ${data.scheme}, ${count(data.answers - data.signs.kept)} of ${count(data.answers)} advantages in ${count(data.groups)} groups change. ${
+      data.rows.length ? "The groups with the most changes:" : ""}`) : null,
     data.left_out ? h("p", { class: "notice" },
       `${count(data.left_out)} groups are left out: the archive has no win probabilities of them.`) : null,
     data.rows.length
@@ -116,6 +129,6 @@ export async function rescore({ run, query }: Route, signal: AbortSignal): Promi
               h("a", { class: `chip ${answer.change === "kept" ? "faded " : ""}${grade(answer.outcome, -answer.reward)}`, href: path(run, "groups", row.id, { answer: String(answer.i) }), title: `advantage with ${CHANGES[answer.change]}` },
                 h("span", {}, answer.san ?? words(answer.outcome)),
                   h("small", {}, `${signed(answer.reward)} → ${signed(answer.rescored)}`),
-                  answer.change === "kept" ? null : h("em", {}, answer.change))))))))
+                  answer.change === "kept" ? null : h("em", {}, CHANGES[answer.change] ?? ""))))))))
       : empty("No advantage changes its sign", "On these answers, both schemes teach the same."));
 }

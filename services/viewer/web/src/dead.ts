@@ -1,12 +1,20 @@
 // The dead letters of a run.
 
-import { type DeadLetter, get, post } from "./api";
+import { type DeadLetter, get, type Overview, post, Problem } from "./api";
 import { empty, h, visible } from "./dom";
 import { table, tokenField } from "./parts";
 import type { Route } from "./route";
 
 export async function dead({ run }: Route, signal: AbortSignal): Promise<HTMLElement> {
-  const letters = await get<DeadLetter[]>(`runs/${run}/dead`, signal);
+  let letters: DeadLetter[];
+  try {
+    letters = await get<DeadLetter[]>(`runs/${run}/dead`, signal);
+  } catch (error) {
+    if (signal.aborted || !(error instanceof Problem)) throw error;
+    const { course } = await get<Overview>(`runs/${run}`, signal);
+    return h("div", {}, h("h1", {}, "Dead letters"), empty("They are in the run's Redis, which cannot be asked",
+      `${error.message}${course.go_on ? `. Go on with the run to see them: \`${course.go_on}\`` : ""}`));
+  }
   const replay = (letter: DeadLetter): HTMLElement => {
     const said = h("span", { role: "status" });
     const button = h("button", { onclick: async () => {

@@ -54,7 +54,7 @@ const LINES = 60;
 /** A text of a model in a `pre`, with `marks` (places in code points) underlined. Long ones are cut until asked for. */
 export function modelText(text: string, marks: Mark[] = []): HTMLElement {
   const shown = cut(text);
-  const box = h("pre", { class: "model-text", dir: "ltr" }, marked(shown, marks));
+  const box = h("pre", { class: marks.length ? "model-text prose" : "model-text", dir: "ltr" }, marked(shown, marks));
   if (shown.length < text.length) {
     const all = h("button", {
       class: "link",

@@ -1,10 +1,11 @@
 // One group: the board with its arrows, and all answers side by side.
 
-import { get, type Trace, type Verdict, type WholeGroup } from "./api";
+import { get, type Sentence, type Trace, type Verdict, type WholeGroup } from "./api";
 import { arrow, board, mover, type Brush, type DrawShape } from "./board";
 import { LAST_LIST } from "./answers";
+import { chart } from "./chart";
 import { fixed, h, type Mark, modelText, percent, short, signed, visible, words } from "./dom";
-import { grade } from "./parts";
+import { episodes, grade } from "./parts";
 import { changed, go, path, type Route } from "./route";
 
 const MODES: [string, string][] = [
@@ -17,28 +18,33 @@ const MODES: [string, string][] = [
 export async function group(route: Route, signal: AbortSignal): Promise<HTMLElement> {
   const data = await get<WholeGroup>(`runs/${route.run}/groups/${encodeURIComponent(route.id)}`, signal);
   const mode = route.query.get("show") ?? "";
-  const chosen = Number(route.query.get("answer") ?? -1);
-  const shown = board(data.prompt.fen, { coordinates: true });
-  const best = data.traces.find((trace) => trace.verdict.best)?.verdict.best ?? null;
-  const show = (traces: Trace[]): void => shown.draw(shapes(traces, best?.uci ?? null));
-  const pick = (trace: Trace | null): void => show(trace ? [trace] : data.traces);
+  const played = data.traces.some(({ turn }) => turn);
+  const chosen = Number(route.query.get("answer") ?? (played ? 0 : -1));
+  const turn = played ? data.traces[chosen] ?? data.traces[0] ?? null : null;
+  // Of an episode of several turns, one is on the board; of answers to one position, all are.
+  const group = turn ? [turn] : data.traces;
+  const shown = board(turn?.real_fen ?? data.prompt.fen, { coordinates: true });
+  const best = group.find((trace) => trace.verdict.best)?.verdict.best ?? null;
+  const show = (traces: Trace[]): void => shown.draw(shapes(traces, best?.uci ?? null, !!turn?.mirrored));
+  const pick = (trace: Trace | null): void => show(trace ? [trace] : group);
   pick(data.traces[chosen] ?? null);
   const cards = data.traces.map((trace, index) => {
     const element = card(trace, data, index, route, mode, index === chosen);
+    if (turn) return element;
     element.addEventListener("pointerenter", () => pick(trace));
     element.addEventListener("pointerleave", () => pick(data.traces[chosen] ?? null));
     return element;
-  });
-  const win = data.traces.find((trace) => trace.verdict.win_before !== null)?.verdict;
+  }).filter((_, index) => !turn || data.traces[index] === turn);
+  const win = group.find((trace) => trace.verdict.win_before !== null)?.verdict;
   return h("div", { class: "group-view" },
     h("div", { class: "title" }, h("h1", {}, "Group ", h("code", {}, data.id)), neighbours(route)),
     h("p", { class: "fate" }, data.fate),
     h("div", { class: "group-columns" },
       h("aside", { class: "board-side" },
         h("div", { class: "board-frame" }, bar(win?.win_before ?? null), shown.element),
-        h("p", { class: "under-board" }, h("b", {}, mover(data.prompt.fen)),
-          best ? [", best ", h("b", {}, best.san), ` (${evaluation(win)})`] : null,
-          data.prompt.fen !== data.position.fen ? h("span", { class: "muted" }, " · mirrored, as the model sees it")
+        h("p", { class: "under-board" }, h("b", {}, mover(turn?.real_fen ?? data.prompt.fen)),
+          best && !turn?.mirrored ? [", best ", h("b", {}, best.san), ` (${evaluation(win)})`] : null,
+          (turn ? turn.mirrored : data.prompt.fen !== data.position.fen) ? h("span", { class: "muted" }, turn ? " · the model sees it mirrored, with White to move" : " · mirrored, as the model sees it")
             : null),
         h("ul", { class: "key arrows" },
           [["best", "engine's best"], ["played", "played"], ["bad", "played, regret 0.3 or more"],
@@ -46,6 +52,7 @@ export async function group(route: Route, signal: AbortSignal): Promise<HTMLElem
             h("li", {}, h("i", { class: `swatch arrow-${name}` }), label ?? ""))),
         facts(data, route)),
       h("div", {},
+        turn ? game(data, turn, route) : null,
         h("nav", { class: "modes", "aria-label": "What the text shows" }, MODES.map(([value, label]) =>
           h("a", { href: path(route.run, "groups", route.id, changed(route.query, { show: value })),
             "aria-current": value === mode ? "true" : null }, label))),
@@ -53,14 +60,18 @@ export async function group(route: Route, signal: AbortSignal): Promise<HTMLElem
         h("div", { class: "cards" }, cards))));
 }
 
-function shapes(traces: Trace[], best: string | null): DrawShape[] {
+/** A move on the board of the game, of one on a mirrored board. */
+const unmirrored = (uci: string): string => uci.replace(/[1-8]/g, (rank) => String(9 - Number(rank)));
+
+function shapes(traces: Trace[], best: string | null, mirrored: boolean): DrawShape[] {
   const drawn = new Map<string, Brush>();
   for (const trace of traces) for (const { uci } of trace.candidates) drawn.set(uci, "named");
   for (const { verdict } of traces)
     if (verdict.move) drawn.set(verdict.move.uci, (verdict.regret ?? 0) >= 0.3 ? "bad" : "played");
   if (best) drawn.set(best, "best");
   const order: Brush[] = ["named", "bad", "played", "best"];
-  return [...drawn].sort((x, y) => order.indexOf(x[1]) - order.indexOf(y[1])).map(([uci, name]) => arrow(uci, name));
+  return [...drawn].sort((x, y) => order.indexOf(x[1]) - order.indexOf(y[1]))
+    .map(([uci, name]) => arrow(mirrored ? unmirrored(uci) : uci, name));
 }
 
 /** Win probability of the side to move, as a bar beside the board. */
@@ -82,24 +93,26 @@ function card(trace: Trace, data: WholeGroup, index: number, route: Route, mode:
   const change = verdict.win_before !== null && verdict.win_after !== null;
   return h("article", { class: `card answer ${chosen ? "chosen" : ""}`, id: `answer-${index}`,
     "aria-label": `Answer ${index + 1}` },
+    trace.turn || data.traces[index + 1]?.turn ? h("p", { class: "muted turn" }, `Turn ${trace.turn + 1}`) : null,
     h("header", {},
       h("a", { class: "row-link number", href, "aria-label": `Answer ${index + 1}` }, index + 1),
-      h("b", { class: `move ${grade(verdict.outcome, verdict.regret)}` }, verdict.move?.san ?? words(verdict.outcome)),
-      h("span", { class: "reward", title: "Reward" }, signed(verdict.reward, 3)),
-      h("span", { class: `advantage ${advantage < 0 ? "minus" : advantage > 0 ? "plus" : ""}`, title: "Advantage of the answer" },
+      h("b", { class: `move ${grade(verdict.outcome, verdict.regret)}` }, (trace.mirrored && trace.turn + Number(!!data.traces[index + 1]?.turn) ? trace.played[0]?.san : null) ?? verdict.move?.san ?? words(verdict.outcome)),
+      h("span", { class: "reward", title: "Reward: the sum of its terms, below" }, signed(verdict.reward, 3)),
+      h("span", { class: `advantage ${advantage < 0 ? "minus" : advantage > 0 ? "plus" : ""}`, title: "Advantage: the reward beside those of its group, by the trainer's settings; above 0, the answer is made more probable" },
         trace.no_loss ? "no loss" : trace.advantage === null ? "A not known" : `A ${signed(advantage)}`)),
     change ? h("div", { class: "win-change", title: "Win probability before and after the move" },
       h("span", {}, percent(verdict.win_before)),
         h("i", { "--from": verdict.win_before ?? 0, "--to": verdict.win_after ?? 0 }),
         h("span", {}, percent(verdict.win_after))) : null,
     mode === "ratio" && !trace.ratios ? h("p", { class: "notice" }, withoutRatios(trace, data)) : null,
-    mode && (mode !== "ratio" || trace.ratios) ? tokens(trace, mode) : modelText(completion.text, mode ? [] : marks(trace)),
+    mode && (mode !== "ratio" || trace.ratios) ? tokens(trace, mode) : modelText(completion.text, mode ? [] : marks(trace.sentences)),
+    trace.observation ? h("div", { class: "observation" }, h("small", {}, "then"), modelText(trace.observation)) : null,
     h("footer", {},
       h("span", {}, `${completion.logprobs.length} tokens`),
       h("span", { title: "Mean negative log-probability, nats a token" }, `surprise ${short(trace.surprise)}`),
       completion.finish_reason !== "stop" ? h("span", {}, `finished: ${completion.finish_reason}`) : null,
-      verdict.regret !== null ? h("span", {}, `regret ${short(verdict.regret)}`) : null,
-      Object.entries(verdict.components).map(([name, value]) => h("span", {}, `${words(name)} ${signed(value, 3)}`)),
+      verdict.regret !== null ? h("span", { title: "Win probability of the best move less that of this one" }, `regret ${short(verdict.regret)}`) : null,
+      Object.entries(verdict.components).map(([name, value]) => h("span", { title: "A term of the reward" }, `${words(name)} ${signed(value, 3)}`)),
       trace.candidates.length ? h("span", {}, `candidates ${trace.candidates.map((move) => move.san).join(" ")}`)
         : null));
 }
@@ -108,14 +121,58 @@ function card(trace: Trace, data: WholeGroup, index: number, route: Route, mode:
 const learned = (trace: Trace): number => trace.no_loss ? 0 : trace.advantage ?? 0;
 
 /** Sentences by the truth of their claims. */
-function marks(trace: Trace): Mark[] {
-  return trace.sentences.map((sentence) => {
+export function marks(sentences: Sentence[]): Mark[] {
+  return sentences.map((sentence) => {
     const truths = sentence.claims.map((claim) => claim.true);
     const name = !sentence.read ? "unread" : truths.includes(false) ? "false" : truths.includes(true) ? "true" : "open";
     const said = sentence.claims.map((claim) => `${claim.concept}: ${claim.true ?? "open"}`).join(", ");
     return { start: sentence.start, end: sentence.end, class: `claim ${name}`,
       title: said ? `${name} (${said})` : name };
   });
+}
+
+/** The games of a group. */
+const pgn = (data: WholeGroup): string => episodes(data.traces).map((turns, index) => {
+  const [, side, , , , number] = data.position.fen.split(" ");
+  const first = 2 * (Number(number) - 1) + (side === "b" ? 1 : 0);
+  const result = /: (1-0|0-1|1\/2-1\/2), /.exec(turns.at(-1)?.observation ?? "")?.[1] ?? "*";
+  const moves = turns.flatMap(({ played }) => played).map(({ san }, ply) => (first + ply) % 2 ? (ply ? san
+    : `${Math.ceil((first + ply) / 2)}... ${san}`) : `${(first + ply) / 2 + 1}. ${san}`);
+  return `[Event "Episode ${index + 1}"]\n[Result "${result}"]\n[SetUp "1"]\n[FEN "${data.position.fen}"]\n\n${moves.join(" ")} ${result}\n`;
+}).join("\n");
+
+/** An episode of several turns as one plays through it: its moves, its evaluations, and the other episodes. */
+function game(data: WholeGroup, turn: Trace, route: Route): HTMLElement {
+  const at = (trace: Trace | undefined): string => path(route.run, "groups", route.id,
+    changed(route.query, { answer: String(data.traces.indexOf(trace ?? turn)) }));
+  const all = episodes(data.traces);
+  const turns = all[turn.episode] ?? [];
+  const reward = (list: Trace[]): number => list.reduce((sum, each) => sum + each.verdict.reward, 0);
+  const plies = turns.flatMap((each) => each.played.map((move, index) => ({ each, move, index })));
+  const ply = turns.map((each) => each.turn + 1);
+  const step = (by: number, label: string, key: string): HTMLElement => {
+    const next = turns[turns.indexOf(turn) + by];
+    return next ? h("a", { href: at(next), "data-key": key }, label) : h("span", { class: "off" }, label);
+  };
+  const series = (name: string, label: string, value: (trace: Trace) => number | null) =>
+    ({ key: name, label, dotted: name === "regret", x: ply, y: turns.map(value) });
+  return h("section", { class: "card game" },
+    h("nav", { class: "facets", "aria-label": "Episodes" }, all.map((each, index) => h("a",
+      { class: "switch", href: at(each[0]), "aria-current": index === turn.episode ? "true" : null },
+      `Episode ${index + 1}: ${each[0]?.result ?? `${each.length} turn${each.length > 1 ? "s" : ""}`}, ${signed(reward(each))}`))),
+    h("p", {}, h("b", {}, `${data.position.episode}: `),
+      `the policy plays ${data.position.fen.split(" ")[1] === "b" ? "Black" : "White"}, ${turns.length} turns`,
+      turn.result ? `, ${turn.result}${turns.at(-1)?.observation.replace(/^[^:]*:/, ":") ?? ""}` : ""),
+    plies.length ? h("ol", { class: "moves", "aria-label": "Moves" }, plies.map(({ each, move, index }) =>
+      h("li", {}, index ? h("span", { class: "muted" }, move.san)
+        : h("a", { href: at(each), class: `move ${grade(each.verdict.outcome, each.verdict.regret)}`,
+          "aria-current": each === turn ? "true" : null }, move.san)))) : null,
+    h("nav", { class: "pager", "aria-label": "Turns" }, step(-1, "← Turn before", "ArrowLeft"),
+      h("span", {}, `Turn ${turn.turn + 1} of ${turns.length}`), step(1, "Turn after →", "ArrowRight")),
+    turns.some(({ verdict }) => verdict.win_after !== null) ? chart({ title: "Win probability after each move, and regret, by turn",
+      low: 0, high: 1, series: [series("win", "win probability", (trace) => trace.verdict.win_after),
+        series("regret", "regret", (trace) => trace.verdict.regret)] },
+      (x) => go(at(turns[x - 1]), true)) : null);
 }
 
 /** Why an answer has no importance ratios. */
@@ -188,6 +245,10 @@ function facts(data: WholeGroup, route: Route): HTMLElement {
     h("p", { class: "actions" },
       h("a", { href: path(route.run, "position", "", { position: data.position.id, fen: data.prompt.fen }) },
         "Follow this position"),
+      h("a", { href: `https://lichess.org/analysis/${data.position.fen.replaceAll(" ", "_")}`, rel: "noreferrer", target: "_blank" }, "Lichess"),
+      h("button", { class: "link", onclick: () => void navigator.clipboard.writeText(data.position.fen) }, "Copy FEN"),
+      h("a", { href: `/api/runs/${encodeURIComponent(route.run)}/groups/${encodeURIComponent(route.id)}`, download: `${data.id}.json` }, "JSON"),
+      data.traces.some(({ turn }) => turn) ? h("a", { href: URL.createObjectURL(new Blob([pgn(data)], { type: "application/x-chess-pgn" })), download: `${data.id}.pgn` }, "PGN") : null,
       h("a", { href: path(route.run, "play", "", { fen: data.position.fen }) }, "Play from here")),
     h("details", {}, h("summary", {}, `Prompt, ${data.prompt_tokens} tokens, style ${data.prompt.style}`),
       data.prompt.messages.map((message) => h("div", {}, h("h3", {}, message.role), modelText(message.content)))));

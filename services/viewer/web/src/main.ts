@@ -45,7 +45,8 @@ function shell(): void {
   const keys = h("button",
     { class: "icon", title: "Keys (key: ?)", "aria-label": "Keys", onclick: () => help.showModal() }, "?");
   const rows: [string, string][] = [["g then o a t c r p d", "go to a view"], ["j k", "next, previous row or answer"],
-    ["Enter", "open it"], ["1 to 9", "choose an answer of a group"], ["[ ]", "previous, next group"], ["/", "search"],
+    ["Enter", "open it"], ["1 to 9", "choose an answer of a group"], ["[ ]", "previous, next group"],
+    ["← →", "previous, next turn of a game"], ["/", "search"],
     ["l", "light or dark"], ["?", "these keys"]];
   help.append(h("h2", {}, "Keys"),
     h("dl", {}, rows.map(([key, meaning]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, meaning)])),
@@ -78,7 +79,8 @@ async function render(): Promise<void> {
     main.dataset["shown"] = address;
     failed = false;
     document.title = [element.querySelector("h1")?.textContent, route.run, "Rookery"].filter(Boolean).join(" · ");
-    if (route.view === "groups") document.getElementById(`answer-${route.query.get("answer")}`)?.scrollIntoView({ block: "nearest" });
+    // The turns of a game follow one another in their place.
+    if (route.view === "groups" && !element.querySelector(".game")) document.getElementById(`answer-${route.query.get("answer")}`)?.scrollIntoView({ block: "nearest" });
   } catch (error) {
     failed = true;
     if (!signal.aborted) main.replaceChildren(h("div", {}, h("h1", {}, "Not shown"),
@@ -150,7 +152,7 @@ function onKey(event: KeyboardEvent): void {
   else if (key === "?") help.showModal();
   else if (key === "l") flip();
   else if (key === "j" || key === "k") step(key === "j" ? 1 : -1);
-  else if (key === "[" || key === "]") (document.querySelector(`[data-key="${key}"]`) as HTMLElement | null)?.click();
+  else if (["[", "]", "ArrowLeft", "ArrowRight"].includes(key) && document.querySelector(`[data-key="${key}"]`)) (document.querySelector(`[data-key="${key}"]`) as HTMLElement | null)?.click();
   else if (route.view === "groups" && /^[1-9]$/.test(key)) choose(route, Number(key) - 1);
   else if (key !== "g") return void (going = false);
   going = key === "g";
@@ -168,7 +170,7 @@ function step(by: number): void {
 
 function onClick(event: MouseEvent): void {
   const link = (event.target as Element).closest("a");
-  if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || link.origin !== location.origin || link.hash) return;
+  if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || link.origin !== location.origin || link.hash || link.download) return;
   event.preventDefault();
   const before = location.pathname;
   go(link.href);

@@ -2,7 +2,7 @@
 
 import { type Curves, get, type Overview, type Step, type Summary } from "./api";
 import { chart, histogram } from "./chart";
-import { count, empty, h, percent, short, signed, words } from "./dom";
+import { count, empty, h, percent, short, signed, visible, words } from "./dom";
 import { problem, progress, section, table, tile } from "./parts";
 import { changed, path, type Route } from "./route";
 
@@ -40,6 +40,11 @@ export async function overview({ run }: Route, signal: AbortSignal): Promise<HTM
     h("h1", {}, run),
     progress(data.indexed.files, data.indexed.of),
     problem(data.indexed.problem),
+    h("p", { class: "verdict-line" }, data.course.state === "unknown" ? null
+      : [h("span", { class: `state ${data.course.state}` }, data.course.state), " "],
+      verdict(data)),
+    data.course.go_on ? h("p", { class: "muted" }, "Go on with: ", h("code", {}, data.course.go_on)) : null,
+    about(data),
     h("div", { class: "tiles wide" },
       tile("step", count(step["step"] ?? 0)),
       tile("reward", signed(step["reward"], 3)),
@@ -57,8 +62,57 @@ export async function overview({ run }: Route, signal: AbortSignal): Promise<HTM
       ? section("Training",
       h("div", { class: "charts narrow" },
       curves.training.filter((panel) => wanted.includes(panel.title)).map((panel) => chart(panel)))) : null,
-    account(data),
-    evaluation(data));
+    evaluation(data),
+    lastVersions(data),
+    account(data));
+}
+
+/** How the run goes, in a sentence: by held-out positions if it was evaluated, else by its own steps. */
+function verdict({ course, players: names, evaluation: metrics }: Overview): string {
+  const far = course.goal ? `${count(course.step)} of ${count(course.goal)} steps. ` : `${count(course.step)} steps. `;
+  const players = metrics["regret_legal_greedy"] ?? {};
+  const [first = "", last = ""] = [names[0], names.slice(1).at(-1)];
+  const [before, after] = [players[first], players[last]];
+  if (before?.ci95 && after?.ci95) {
+    const apart = Number(after.ci95[1]) < Number(before.ci95[0]) ? "a lower regret, and the 95% intervals are apart"
+      : Number(after.ci95[0]) > Number(before.ci95[1]) ? "a higher regret, and the 95% intervals are apart"
+      : "no sure difference: the 95% intervals overlap";
+    return `${far}On held-out positions, the regret of greedy legal moves is ${short(after.mean)} for ${last} and ${short(before.mean)} for ${first}: ${apart}.`;
+  }
+  const change = (key: string, name: string, text: (value: number | null) => string): string | null => {
+    const [from, to] = course.change[key] ?? [null, null];
+    return to === null ? null : from === to ? `${name} ${text(to)}` : `${name} ${text(from)} to ${text(to)}`;
+  };
+  const changes = [change("reward", "reward", (value) => signed(value, 3)),
+    change("legal_rate", "legal moves", (value) => percent(value, 1)), change("regret", "regret", short),
+    change("entropy", "entropy", short)].filter((text) => text !== null);
+  const still = course.change["zero_variance_share"]?.[1] ?? 0;
+  return !changes.length ? `${far}No step has been made yet.`
+    : `${far}From the first to the last ${course.averaged > 1 ? `${course.averaged} steps` : "step"}: ${changes.join(", ")}.${
+      still > 0.5 ? ` ${percent(still)} of the last groups have equal rewards, so there is little to learn from.` : ""}`;
+}
+
+/** What the run is: the settings that matter. */
+function about({ settings, trainer, scheme, course, archive }: Overview): HTMLElement | null {
+  const time = course.first_step_at === null ? null : `${new Date(course.first_step_at * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+  const kl = trainer["kl"] ? `${words(String(trainer["kl"]))}, ${trainer["kl_coefficient"] ?? 0}` : null;
+  const rows = [["model", settings["model"]], ["preset", settings["preset"]], ["scheme", scheme],
+    ["objective", [trainer["objective"], trainer["baseline"]].filter(Boolean).join(", ")], ["learning rate", trainer["lr"]], ["KL", kl],
+    ["LoRA rank", trainer["lora_rank"]], ["style", settings["style"] ?? archive.style],
+    ["groups a step", settings["batch_groups"] && `${settings["batch_groups"]} of ${settings["group_size"]} answers`],
+    ["games", settings["source"]], ["seed", settings["seed"]], ["first step", time]]
+    .filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return rows.length ? h("dl", { class: "about" },
+    rows.map(([name, value]) => h("div", {}, h("dt", {}, String(name)), h("dd", {}, visible(String(value)))))) : null;
+}
+
+function lastVersions({ name, course }: Overview): HTMLElement | null {
+  if (!course.last_steps.length) return null;
+  return section("Last versions", table(["version", "reward", "legal moves", "regret", "entropy", "seconds a step"],
+    course.last_steps.map((step) => [
+      h("a", { href: path(name, "answers", "", { version_min: String(step["version"] ?? 0), version_max: String(step["version"] ?? 0) }) }, `v${step["version"] ?? "–"}`),
+      signed(step["reward"], 3), percent(step["legal_rate"], 1), short(step["regret"]), short(step["entropy"]), short(step["step_s"]),
+    ]), "Last versions"));
 }
 
 function account({ account: known, archive, dropped }: Overview): HTMLElement {

@@ -45,13 +45,21 @@ export const key = (): HTMLElement =>
     GRADES.map(([name, meaning]) => h("li", {}, h("i", { class: `swatch ${name}` }), meaning)));
 
 export function chip(run: string, group: string, answer: Pick<Answer,
-  "i" | "outcome" | "regret" | "reward" | "san" | "matched">): HTMLElement {
+  "i" | "turn" | "outcome" | "regret" | "reward" | "san" | "matched">): HTMLElement {
   const what = answer.san ?? words(answer.outcome);
   return h("a", {
     class: `chip ${grade(answer.outcome, answer.regret)} ${answer.matched ? "" : "faded"}`,
     href: path(run, "groups", group, { answer: String(answer.i) }),
-    title: `Answer ${answer.i + 1}: ${what}, reward ${signed(answer.reward, 3)}`,
+    title: `Answer ${answer.i + 1}${answer.turn ? `, turn ${answer.turn + 1}` : ""}: ${what}, reward ${signed(answer.reward, 3)}`,
   }, h("span", {}, what), h("small", {}, signed(answer.reward)));
+}
+
+/** The answers by episode; those of one turn together. */
+export function episodes<A extends { episode: number; turn: number }>(answers: A[]): A[][] {
+  if (!answers.some(({ turn }) => turn)) return [answers];
+  const list: A[][] = [];
+  for (const answer of answers) (list[answer.episode] ??= []).push(answer);
+  return list;
 }
 
 /** A group in a list: its board, what is known of it, its answers; `named` by its run. */
@@ -65,11 +73,14 @@ export function groupRow(group: Group, named = false): HTMLElement {
         named && h("b", {}, run),
         h("a", { href, class: "strong row-link" }, `v${group.version}`),
         h("span", {}, group.phase),
+        group.kind !== "move" && h("span", {}, group.kind),
         group.best && h("span", {}, "best ", h("b", {}, group.best)),
         group.win_before !== null && h("span", {}, `win ${percent(group.win_before)}`),
         h("span", {}, group.age === null ? "not trained" : `step ${group.step}, age ${group.age}`),
         h("span", { class: "spread" }, `mean ${signed(group.reward_mean)}, spread ${fixed(group.reward_std, 2)}`)),
-      h("div", { class: "chips" }, group.answers.map((answer) => chip(run, group.id, answer)))));
+      episodes(group.answers).map((turns) => h("div", { class: "chips" },
+        turns[0]?.result && h("b", { class: "result" }, turns[0].result),
+        turns.map((answer) => chip(run, group.id, answer))))));
 }
 
 /** Links to the page before and after, with a text between them. */

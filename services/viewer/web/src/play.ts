@@ -2,6 +2,7 @@
 
 import { get, type Line, type Overview, type Players, post, type Reply } from "./api";
 import { arrow, type Board, board, type Key } from "./board";
+import { marks } from "./group";
 import { h, modelText, percent, short, signed } from "./dom";
 import { tokenField } from "./parts";
 import { changed, go, path, type Route } from "./route";
@@ -56,7 +57,7 @@ export async function play(route: Route, signal: AbortSignal): Promise<HTMLEleme
   if (opponent && !line.over && line.turn !== (query.get("side") ?? "white")) void ask(opponent, true);
   return h("div", { class: "play" },
     h("h1", {}, "Play"),
-    missing(players, about.writable),
+    missing(players, about),
     h("div", { class: "group-columns" },
       h("aside", { class: "board-side" }, h("div", { class: "board-frame" }, shown.element),
         h("p", { class: "under-board" },
@@ -82,8 +83,8 @@ const destinations = (line: Line): Map<Key, Key[]> =>
 const full = (line: Line, from: string, target: string): string =>
   (line.dests[from] ?? []).find((uci) => uci === from + target || uci === `${from}${target}q`) ?? from + target;
 
-function missing(players: Players, writable: boolean): HTMLElement | null {
-  const said = [players.inference && `The policy cannot be asked: ${players.inference}`,
+function missing(players: Players, { name, writable }: Overview): HTMLElement | null {
+  const said = [players.inference && `The policy cannot be asked: ${players.inference}. A version of a run that is down is served by “rookery serve players run:${name}@VERSION”, whose address “rookery view --inference-url” takes.`,
     players.reward && `The engine cannot be asked: ${players.reward}`,
     writable ? "" : "This viewer is read-only: set ROOKERY_TOKEN, or start it by `rookery view`."].filter(Boolean);
   return said.length ? h("div", { class: "notice" }, said.map((each) => h("p", {}, each))) : null;
@@ -115,12 +116,13 @@ function controls(players: Players, style: string, ask: (player: string, then: b
 
 function show(reply: Reply, player: string, place: HTMLElement, shown: Board): void {
   const verdict = reply.verdict;
-  const drawn = [reply.best ? arrow(reply.best.uci, "best") : null,
+  const drawn = [...(reply.candidates ?? []).map(({ uci }) => arrow(uci, "named")), reply.best ? arrow(reply.best.uci, "best") : null,
     reply.move ? arrow(reply.move.uci, "played") : null];
   shown.draw(drawn.filter((shape) => shape !== null));
   place.replaceChildren(h("article", { class: "card" },
     h("h2", {}, `${player}: ${reply.move?.san ?? "no legal move"}`),
-    reply.text !== undefined ? modelText(reply.text) : null,
+    reply.text !== undefined ? modelText(reply.text, marks(reply.sentences ?? [])) : null,
+    reply.candidates?.length ? h("p", {}, `Candidates ${reply.candidates.map(({ san }) => san).join(" ")}`) : null,
     reply.problem ? h("p", { class: "notice" }, reply.problem) : null,
     verdict ? h("p", {}, `Reward ${signed(verdict.reward, 3)}, ${verdict.outcome}; best ${reply.best?.san ?? "–"}; win ${percent(verdict.win_before)} to ${percent(verdict.win_after)}; regret ${short(verdict.regret)}`) : null,
     reply.win !== undefined ? h("p", {}, `Win probability ${percent(reply.win, 1)}`) : null,
