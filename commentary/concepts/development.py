@@ -65,8 +65,12 @@ def _opens_file(step: Step) -> Iterator[Values]:
         yield {"file": file}
 
 
-@move_concept("opens a file", detect=_opens_file, weight=2.0).says("~open {file}( up)?", "~clear {file}")
-def _is_opening(context: Context, file: int) -> bool:
+@move_concept("opens a file", detect=_opens_file, weight=2.0).says(
+    "~open {file}( up)?", "~clear {file}", "||~(open|clear) {file}( up)? for {friend:piece}"
+)
+def _is_opening(context: Context, file: int, friend: int | None = None) -> bool:
+    if friend is not None and context.board.color_at(friend) != context.before.turn:
+        return False
     return predicates.is_open(context.board, file) and not predicates.is_open(context.before, file)
 
 
