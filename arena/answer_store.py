@@ -38,9 +38,15 @@ class AnswerStore:
     def __init__(self, file: BinaryIO, records: dict[str, dict[str, Any]]) -> None:
         self._file = file
         self._records = records
+        self.tokens = sum(map(tokens_of, records.values()))
+        """Those of all answers."""
 
     def get(self, key: str) -> dict[str, Any] | None:
         return self._records.get(key)
+
+    def of(self, player: str) -> list[Mapping[str, Any]]:
+        """The records of a player, by its name."""
+        return [record for record in self._records.values() if record.get("player") == player]
 
     def add(self, key: str, record: Mapping[str, Any]) -> dict[str, Any]:
         """Appends a record, which must be JSON, and returns it as a later `get` does."""
@@ -48,6 +54,7 @@ class AnswerStore:
         self._file.write(line.encode() + b"\n")
         self._file.flush()
         self._records[key] = json.loads(line)
+        self.tokens += tokens_of(record)
         return self._records[key]
 
 
@@ -64,6 +71,11 @@ def open_answers(path: Path) -> Iterator[AnswerStore]:
             except (ValueError, KeyError, TypeError) as error:
                 raise InvalidInput(f"{path}:{number}: not an answer: {line[:120]!r}") from error
         yield AnswerStore(file, records)
+
+
+def tokens_of(record: Mapping[str, Any]) -> int:
+    """The tokens of all answers to a question. Older records lack them."""
+    return int(record.get("tokens") or sum(answer["tokens"] for answer in record.get("answers", ())))
 
 
 def key_of(question: Mapping[str, Any]) -> str:

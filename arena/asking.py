@@ -7,6 +7,7 @@ request fails for good, the evaluation stops: no answer is made up, and no posit
 import asyncio
 import hashlib
 import math
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -17,11 +18,12 @@ import chess
 from arena.answer_store import AnswerStore, key_of
 from arena.answers import Answer, Answers, answer_from_json
 from arena.players.model import ModelPlayer
-from arena.players.player import Player, Reply
+from arena.players.player import Player
 from rookery.candidates import candidates_of, distinct
 from rookery.clients import RewardClient, ScoreItem
-from rookery.errors import WireError
-from rookery.prompt import GAME_TASK, POLICY_TASK, STATE_TASK, render, task_of
+from rookery.engines.player import Reply
+from rookery.errors import RookeryError, WireError
+from rookery.prompt import GAME_TASK, LINES, POLICY_TASK, STATE_TASK, render, task_of
 from rookery.rookworld import read_policy_answer
 from rookery.trace import Message, Outcome, Position, Verdict
 
@@ -56,6 +58,14 @@ def style_of(player: Player) -> str | None:
     return player.style if isinstance(player, ModelPlayer) else None
 
 
+def reads_prose(player: Player) -> bool:
+    """Whether the player is a language model that can be asked in sentences. Those of plain text continue a
+    game, and models of this project that read the `mover` styles have a vocabulary of their own."""
+    if not isinstance(player, ModelPlayer) or player.style in LINES:
+        return False
+    return not (player.source and player.style.startswith("mover-"))
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A way to ask about positions. `style` is None for players that read no prompt."""
@@ -67,6 +77,8 @@ class Variant:
     """Whether the moves that the greedy answer names are judged too."""
     begin: str = ""
     """The beginning of the answer, which the player continues."""
+    remark: Callable[[Position], str] | None = None
+    """A sentence about the position, which the question ends with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +91,26 @@ class _Text:
 
 
 @dataclass(slots=True)
+class Budget:
+    """How long to ask, and how many tokens all answers may have. None is no limit."""
+
+    seconds: float | None = None
+    tokens: int | None = None
+    started: float = field(default_factory=time.monotonic)
+
+    def check(self, store: AnswerStore) -> None:
+        """Raises `RookeryError` if it is spent."""
+        if self.seconds is not None and time.monotonic() - self.started > self.seconds:
+            raise RookeryError(
+                f"the budget of {self.seconds / 60:g} minutes is spent: the same command continues"
+            )
+        if self.tokens is not None and store.tokens >= self.tokens:
+            raise RookeryError(
+                f"the budget of {self.tokens:,} tokens is spent: the answers have {store.tokens:,}"
+            )
+
+
+@dataclass(slots=True)
 class Asker:
     """Asks and judges with one set of settings.
 
@@ -86,6 +118,7 @@ class Asker:
         reward_version: that of the reward service; part of the key of every judged answer.
         temperature: that of the sampled answers.
         answered: called after each question.
+        records: the records of all questions, by player and by the hash of the question.
     """
 
     store: AnswerStore
@@ -95,6 +128,8 @@ class Asker:
     seed: int
     concurrency: int
     answered: Callable[[], None] = field(default=lambda: None)
+    budget: Budget = field(default_factory=Budget)
+    records: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
 
     async def positions(
         self, player: Player, positions: Sequence[Position], variant: Variant
@@ -115,6 +150,7 @@ class Asker:
                 "temperature": self.temperature,
                 "seed": self.seed,
                 "reward_version": self.reward_version,
+                **({"remark": variant.remark(position)} if variant.remark else {}),
             }
 
             async def ask() -> dict[str, Any]:
@@ -142,7 +178,11 @@ class Asker:
         key = key_of({"player": dict(player.describe()), "question": question})
         record = self.store.get(key)
         if record is None:
-            record = self.store.add(key, {"player": player.name, "question": name, **await ask()})
+            self.budget.check(self.store)
+            started = time.monotonic()
+            record = {"player": player.name, "question": name, **await ask()}
+            record = self.store.add(key, {**record, "seconds": round(time.monotonic() - started, 3)})
+        self.records.setdefault(player.name, {})[key_of(question)] = record
         return record
 
     async def continues(self, player: Player) -> bool:
@@ -184,6 +224,10 @@ class Asker:
             texts = [_Text(f"\\boxed{{{reply.move}}}") for reply in replies]
             return position.fen, await self._judge(position, position.fen, texts, variant)
         prompt = render(position, style=variant.style)
+        if variant.remark:
+            *before, last = prompt.messages
+            text = f"{last.content}\n{variant.remark(position)}"
+            prompt = replace(prompt, messages=(*before, replace(last, content=text)))
         beginning = (Message("assistant", variant.begin),) if variant.begin else ()
         request = replace(prompt, messages=(*prompt.messages, *beginning))
         completions = await player.at(0.0).complete(request, count=1, seed=seed)

@@ -5,6 +5,7 @@ The layout is in page.html. Every text from a model, a file or a flag is escaped
 
 import base64
 import math
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -16,7 +17,7 @@ import chess.svg
 
 from arena.answers import Answer, Answers, read_claims
 from arena.stats import Estimate
-from arena.tables import Cell, Metric, Row, Section, Table, figure, interval, judgement
+from arena.tables import Cell, Metric, Row, Section, Table, change, figure, interval, judgement
 from rookery.plots.picture import Theme
 from rookery.prompt import mirrored_move
 
@@ -107,13 +108,17 @@ def _picture(board: chess.Board, sides: Mapping[str, Answers], best: chess.Move 
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
-_SETTINGS = ("players", "positions", "settings", "interval", "reward_version", "engine", "versions")
+_SETTINGS = (
+    "players", "positions", "settings", "files", "prompts", "cost", "interval", "reward_version", "engine",
+    "versions",
+)  # fmt: skip
 """The fields of report.json that the page shows at its end."""
 
 _WHISKERS_PX = 140
 _INTRODUCTION = (
     "Brackets are 95% intervals. A second line is the difference from the first player, paired on the same "
-    "questions: green if it is better, red if it is worse, grey if it may be chance."
+    "questions: green if it is better, red if it is worse, grey if it may be chance. Of twenty comparisons "
+    "of equal players, one is green or red by chance. Grey columns are references."
 )
 
 
@@ -138,12 +143,42 @@ def render_page(
     return Template(files(__package__).joinpath("page.html").read_text()).substitute(
         title=escape(" and ".join(players)),
         introduction=_INTRODUCTION,
+        summary="".join(f"<li>{escape(line)}</li>" for line in report["summary"]),
         parts="\n".join(parts),
         settings="".join(
             f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_plain(report[name]))}</dd>"
             for name in _SETTINGS
         ),
     )
+
+
+def markdown(sections: Sequence[Section], report: Mapping[str, Any]) -> str:
+    """The summary, and the first table of each section, as tables of Markdown."""
+    lines = [f"- {_cell_text(line)}" for line in report["summary"]]
+    for section in (section for section in sections if section.tables):
+        table = section.tables[0]
+        names = list(dict.fromkeys(name for row in table.rows for name in row.cells))
+        heads = " | ".join(map(_cell_text, names))
+        lines += ["", f"## {_cell_text(f'{section.title}: {table.title}')}", ""]
+        lines += [f"| | {heads} |", f"|---|{'---|' * len(names)}"]
+        lines += [
+            f"| {_cell_text(row.metric.title)} | {' | '.join(_plain_cell(row, name) for name in names)} |"
+            for row in table.rows
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _plain_cell(row: Row, name: str) -> str:
+    cell, metric = row.cells.get(name), row.metric
+    if cell is None:
+        return ""
+    text = f"{figure(metric, cell.estimate.mean)} {interval(metric, cell.estimate)}".strip()
+    return text if cell.difference is None else f"{text}; {change(metric, cell.difference)}"
+
+
+def _cell_text(text: str) -> str:
+    """A text of others in a line of Markdown."""
+    return re.sub(r"([\\`*_\[\]<>|&])", r"\\\1", " ".join(text.split()))
 
 
 def _table(table: Table, players: Sequence[str]) -> str:
@@ -176,9 +211,8 @@ def _cell(metric: Metric, cell: Cell | None) -> str:
     text = f'{figure(metric, cell.estimate.mean)} <span class="ci">{interval(metric, cell.estimate)}</span>'
     if cell.difference is None:
         return text
-    difference = cell.difference
-    words = f"{figure(metric, difference.mean, signed=True)} {interval(metric, difference, signed=True)}"
-    return f'{text}<br><span class="ci {judgement(metric, difference)}">{words}</span>'
+    words, kind = change(metric, cell.difference), judgement(metric, cell.difference)
+    return f'{text}<br><span class="ci {kind}">{words}</span>'
 
 
 def _whiskers(estimates: Sequence[Estimate]) -> str:

@@ -1,39 +1,52 @@
-"""Writes an evaluation to a folder: report.json, report.html and learning_curve.png.
+"""Writes an evaluation to a folder: report.json, report.html, report.md and learning_curve.png.
 
 Each file is replaced atomically, so that nobody reads an incomplete one. The answers are in the answer store.
 """
 
+import hashlib
 import importlib.metadata
 import json
 import logging
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import chess
+
+from arena.answer_store import tokens_of
 from arena.answers import Answers
-from arena.page import render_page
+from arena.page import markdown, render_page
 from arena.pieces import RANDOM
 from arena.positions import Chosen, fens_sha256
 from arena.stats import LEVEL, RESAMPLES
-from arena.tables import Section, section_json
+from arena.tables import Section, section_json, summary
 from rookery import __version__
 from rookery.config.arena import CurveSettings, EvaluateSettings
 from rookery.errors import InvalidInput, NotFound
 from rookery.plots.picture import Theme, overview
 from rookery.plots.steps import METRICS_FILE, read_metrics, strength_steps
+from rookery.prompt import render
 from rookery.remote import find_run
+from rookery.trace import Phase, Position
 
 logger = logging.getLogger(__name__)
 
 REPORT_FILE = "report.json"
 PAGE_FILE = "report.html"
+MARKDOWN_FILE = "report.md"
 CURVE_FILE = "learning_curve.png"
 
 _PACKAGES = ("chess", "matplotlib", "numpy")
-_SHOWN = ("seed", "samples", "temperature", "styles", "puzzle_count")
+_SHOWN = (
+    "seed", "samples", "temperature", "styles", "puzzle_count", "chessqa_count", "chessqa_context",
+    "chessqa_protocol",
+)  # fmt: skip
+_FILES = ("positions", "exclude", "puzzles", "suites", "chessqa")
+_START = Position("start", chess.STARTING_FEN, 0, Phase.OPENING, "start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +60,8 @@ class EvaluationResult:
     reward_version: str
     sections: Sequence[Section]
     answers: Mapping[str, Sequence[Answers]]
+    records: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """The records of all questions in the store, by player and by the hash of the question."""
 
 
 def report_json(evaluation: EvaluationResult) -> dict[str, Any]:
@@ -63,11 +78,24 @@ def report_json(evaluation: EvaluationResult) -> dict[str, Any]:
     engines = {
         a.greedy.verdict.engine.id for s in evaluation.answers.values() for a in s if a.greedy.verdict.engine
     }
+    settings, players = evaluation.settings, list(evaluation.players)
+    given = [getattr(settings, name) for name in _FILES]
+    files = [
+        path
+        for value in given
+        for path in (value if isinstance(value, tuple) else [value])
+        if path and path.is_file()
+    ]
+    styles = {str(player["style"]) for player in evaluation.players.values() if "style" in player}
     return {
+        "summary": summary(evaluation.sections, players=players),
         "players": evaluation.players,
         "sections": {section.name: section_json(section) for section in evaluation.sections},
         "positions": positions,
-        "settings": {name: getattr(evaluation.settings, name) for name in _SHOWN},
+        "settings": {name: getattr(settings, name) for name in _SHOWN},
+        "files": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
+        "prompts": {style: _digest(render(_START, style=style).messages) for style in sorted(styles)},
+        "cost": {name: _cost(records) for name, records in evaluation.records.items()},
         "interval": {
             "level": LEVEL,
             "method": "percentile bootstrap over positions, paired; Wilson's of shares with one answer to a "
@@ -84,6 +112,21 @@ def report_json(evaluation: EvaluationResult) -> dict[str, Any]:
     }
 
 
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()
+
+
+def _cost(records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What the answers of a player cost, and a digest of the questions."""
+    seconds = [record["seconds"] for record in records.values() if "seconds" in record]
+    return {
+        "questions": len(records),
+        "tokens": sum(map(tokens_of, records.values())),
+        "seconds_a_question": round(fmean(seconds), 3) if seconds else None,
+        "questions_sha256": _digest(sorted(records)),
+    }
+
+
 def write(evaluation: EvaluationResult, folder: Path) -> dict[str, Any]:
     """Writes every file of the report into `folder` and returns the content of report.json."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,6 +136,7 @@ def write(evaluation: EvaluationResult, folder: Path) -> dict[str, Any]:
         replace_file(folder / CURVE_FILE, curves["light"])
     page = render_page(evaluation.sections, evaluation.answers, report, curves)
     replace_file(folder / PAGE_FILE, page.encode())
+    replace_file(folder / MARKDOWN_FILE, markdown(evaluation.sections, report).encode())
     replace_file(folder / REPORT_FILE, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())
     return report
 

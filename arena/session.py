@@ -4,21 +4,28 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
+from statistics import fmean
 from typing import Any, TypeAlias
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table as RichTable
 
-from arena.answer_store import ANSWERS_FILE, open_answers
-from arena.asking import Asker, BestMover, reward_version_of, style_of
+from arena.answer_store import ANSWERS_FILE, AnswerStore, open_answers, tokens_of
+from arena.asking import Asker, BestMover, Budget, reward_version_of, style_of
 from arena.pieces import BEST, RANDOM
 from arena.players.model import GUESS, GuessingPlayer, ModelPlayer
 from arena.players.player import Player, RandomPlayer
 from arena.players.spec import make_player
 from arena.positions import Chosen, choose, fetch, read_jsonl, same_question
-from arena.report import PAGE_FILE, EvaluationResult, write
+from arena.report import PAGE_FILE, EvaluationResult, report_json, write
+from arena.sections.against import against, published
+from arena.sections.brittleness import Brittleness
 from arena.sections.chessqa import ChessQA
+from arena.sections.contamination import contamination_sections
 from arena.sections.matches import match_sections
 from arena.sections.positions import MOVE, UNREASONED, Positions
 from arena.sections.puzzles import Puzzles
@@ -26,7 +33,7 @@ from arena.sections.reasoning import reasoning_section
 from arena.sections.suites import Suite
 from arena.tables import Section, terminal_table
 from rookery.clients import RewardClient
-from rookery.config.arena import EvaluateSettings, QuestionSettings
+from rookery.config.arena import ASKS_POSITIONS, EvaluateSettings, QuestionSettings
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
 from rookery.masking import mask_setting
@@ -36,17 +43,18 @@ logger = logging.getLogger(__name__)
 
 REWARD_TIMEOUT_S = 120.0
 
-Source: TypeAlias = Positions | Puzzles | Suite | ChessQA
+Source: TypeAlias = Positions | Brittleness | Puzzles | Suite | ChessQA
 """What asks a player questions."""
 
 
 async def run(settings: EvaluateSettings, *, console: Console | None = None) -> dict[str, Any]:
-    """Evaluates, writes the report and returns the content of report.json; {} if it only asks. Raises
-    `InvalidInput` if a player, the positions, the puzzles or the suites cannot be used; further ones as
-    `choose` and `Asker.positions`."""
+    """Evaluates, writes the report and returns the content of report.json; {} if it only asks, or is a dry
+    run. Raises `InvalidInput` if a player, the positions, the puzzles or the suites cannot be used; further
+    ones as `choose`, `Asker.positions` and `Budget.check`."""
     console = console or SafeConsole()
-    chosen = await held_out(settings) if settings.asks & {"positions", "reasoning"} else None
+    chosen = await held_out(settings) if settings.asks & ASKS_POSITIONS else None
     sources = _sources(settings, chosen)
+    references = [published(path) for path in settings.against]
     players = [make_player(spec) for spec in settings.players]
     if len({player.name for player in players}) < len(players):
         raise InvalidInput(
@@ -56,6 +64,9 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
         for player in players:
             stack.push_async_callback(player.close)
         store = stack.enter_context(open_answers(settings.out / ANSWERS_FILE))
+        if settings.dry_run:
+            console.print(_plan(settings, sources, players, store))
+            return {}
         reward = await stack.enter_async_context(
             RewardClient(settings.reward_target, access=settings.access, timeout_s=REWARD_TIMEOUT_S)
         )
@@ -66,6 +77,7 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
             temperature=settings.temperature,
             seed=settings.seed,
             concurrency=settings.concurrency,
+            budget=Budget(settings.budget_minutes and 60 * settings.budget_minutes, settings.budget_tokens),
         )
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         with Progress(*columns, console=console) as progress:
@@ -74,17 +86,24 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
         return {}
     with console.status("resampling"):
         sections = _section_list(settings, list(zip(sources, answers, strict=True)), players)
-    by_variant = answers[0] if chosen else {}
+    by_variant = answers[0] if sources and isinstance(sources[0], Positions) else {}
     evaluation = EvaluationResult(
         settings=settings,
         chosen=chosen,
         players={player.name: player.describe() for player in players},
         reward_version=asker.reward_version,
+        records=asker.records,
         sections=sections,
         answers={name: variants[MOVE] for name, variants in by_variant.items()},
     )
+    if references:
+        facts = report_json(evaluation)
+        others = [against(reference, sections, report=facts) for reference in references]
+        evaluation = replace(evaluation, sections=[*sections, *others])
     report = write(evaluation, settings.out)
-    for section in sections:
+    for line in report["summary"]:
+        console.print(line, highlight=False)
+    for section in filter(lambda section: section.tables, evaluation.sections):
         console.print(
             terminal_table(section, players=[player.name for player in players], width=console.width)
         )
@@ -119,32 +138,61 @@ def _log_report(name: str, report: FenReport) -> None:
 
 
 def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
-    sources: list[Source] = []
-    if chosen:
+    asks, seed, sources = settings.asks, settings.seed, list[Source]()
+    if chosen and asks & {"positions", "reasoning"}:
+        unreasoned = "reasoning" in asks
         sources.append(
-            Positions(
-                chosen.positions,
-                settings.samples,
-                settings.styles,
-                settings.seed,
-                unreasoned="reasoning" in settings.asks,
-            )
+            Positions(chosen.positions, settings.samples, settings.styles, seed, unreasoned=unreasoned)
         )
-    if "puzzles" in settings.asks:
-        count, seed = settings.puzzle_count, settings.seed
-        sources += [Puzzles.read(path, count=count, seed=seed) for path in settings.puzzles]
-    if "suites" in settings.asks:
-        sources += [Suite.read(path, seed=settings.seed) for path in settings.suites]
-    if "chessqa" in settings.asks:
+    if chosen and "brittleness" in asks:
+        sources.append(Brittleness(chosen.positions, seed))
+    for path in settings.puzzles if "puzzles" in asks else ():
+        sources.append(Puzzles.read(path, count=settings.puzzle_count, seed=seed))
+    for path in settings.suites if "suites" in asks else ():
+        sources.append(Suite.read(path, seed=seed))
+    if "chessqa" in asks:
         count, context = settings.chessqa_count, settings.chessqa_context
-        sources.append(ChessQA.read(settings.chessqa, count=count, context=context, seed=settings.seed))
+        protocol = settings.chessqa_protocol
+        sources.append(
+            ChessQA.read(settings.chessqa, count=count, context=context, seed=seed, protocol=protocol)
+        )
+    _check(sources)
+    return sources
+
+
+def _check(sources: Sequence[Source]) -> None:
     for source in sources:
-        if not isinstance(source, Positions):
+        if not isinstance(source, Positions | Brittleness):
             _log_report(source.name, source.report)
     names = [source.name for source in sources]
     if len(set(names)) < len(names):
         raise InvalidInput(f"two files have the same name: {', '.join(names)}")
-    return sources
+
+
+def _plan(
+    settings: EvaluateSettings, sources: Sequence[Source], players: Sequence[Player], store: AnswerStore
+) -> RichTable:
+    """What each player would be asked. Tokens and time are those of its answers in the folder, for as many
+    questions; without answers, tokens are the most that there may be."""
+    columns = ("questions", "answered", "tokens", "time")
+    table = RichTable(
+        "", *columns, title="The questions of this evaluation", box=SIMPLE_HEAD, title_justify="left"
+    )
+    for player in players:
+        questions, records = sum(source.count(player) for source in sources), store.of(player.name)
+        left = max(0, questions - len(records))
+        if records:
+            tokens = f"{left * sum(map(tokens_of, records)) / len(records):,.0f}"
+            seconds = fmean(record.get("seconds", 0.0) for record in records)
+            time = f"{left * seconds / settings.concurrency / 60:.1f} min"
+        else:
+            most = player.sampling.max_tokens if isinstance(player, ModelPlayer) else 0
+            samples = settings.samples * len(
+                next((s.chosen for s in sources if isinstance(s, Positions)), ())
+            )
+            tokens, time = f"at most {most * (questions + samples):,}", "unknown"
+        table.add_row(player.name, f"{questions:,}", f"{len(records):,}", tokens, time)
+    return table
 
 
 async def _ask(source: Source, asker: Asker, players: Sequence[Player], progress: Progress) -> dict[str, Any]:
@@ -153,7 +201,7 @@ async def _ask(source: Source, asker: Asker, players: Sequence[Player], progress
     references: list[Player] = [RandomPlayer(RANDOM), BestMover(BEST, asker.reward)]
     lines = [p for p in players if isinstance(p, ModelPlayer) and p.style == "rookworld"]
     references += [GuessingPlayer(**{**vars(p), "name": GUESS, "source": GUESS}) for p in lines[:1]]
-    for player in [*players, *(references if isinstance(source, Positions) else [])]:
+    for player in [*players, *(references if isinstance(source, Positions | Brittleness) else [])]:
         bar = progress.add_task(f"{source.name}: {player.name}", total=source.count(player))
         asker.answered = partial(progress.advance, bar)
         answers[player.name] = await source.ask(asker, player)
@@ -179,4 +227,6 @@ def _section_list(
             )
     if "matches" in settings.asks:
         sections += match_sections(settings.out)
+    if "contamination" in settings.asks:
+        sections += contamination_sections(settings.out)
     return [section for section in sections if section.tables]

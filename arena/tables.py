@@ -26,6 +26,8 @@ class Metric:
     explanation: str = ""
     unit: Literal["share", "number", "count", "whole"] = "share"
     better: Literal["higher", "lower", "neither"] = "higher"
+    signed: bool = False
+    """Whether it is a change, which has a sign."""
 
 
 METRICS: Mapping[str, Mapping[str, Metric]] = {
@@ -46,6 +48,7 @@ def figure(metric: Metric, value: float | None, *, signed: bool = False) -> str:
     """
     if value is None:
         return "-"
+    signed = signed or metric.signed
     unit = (" pts" if signed else "%") if metric.unit == "share" else ""
     return _number(metric, value, signed=signed) + unit
 
@@ -60,7 +63,7 @@ def interval(metric: Metric, estimate: Estimate, *, signed: bool = False) -> str
     """
     if estimate.ci95 is None:
         return "no interval" if metric.unit in ("share", "number") else ""
-    low, high = (_number(metric, bound, signed=signed) for bound in estimate.ci95)
+    low, high = (_number(metric, bound, signed=signed or metric.signed) for bound in estimate.ci95)
     if math.isinf(estimate.ci95[0]):
         return f"below {high}"
     return f"above {low}" if math.isinf(estimate.ci95[1]) else f"[{low}, {high}]"
@@ -73,6 +76,11 @@ def _number(metric: Metric, value: float, *, signed: bool) -> str:
     scale, digits = _SCALES[metric.unit]
     # "z" prints a negative value that rounds to zero without its minus.
     return f"{scale * value:{'+' if signed else ''}z.{digits}f}"
+
+
+def change(metric: Metric, difference: Estimate) -> str:
+    """A difference with its interval, as text."""
+    return f"{figure(metric, difference.mean, signed=True)} {interval(metric, difference, signed=True)}"
 
 
 def judgement(metric: Metric, difference: Estimate) -> str:
@@ -142,6 +150,36 @@ def compared(
     ]
 
 
+_HEADLINES = frozenset(
+    {
+        "legal_rate", "legal_rate_greedy", "action_accuracy_greedy", "regret_legal_greedy",
+        "regret_both_legal", "solved", "right", "legal_change", "regret_change",
+    }
+)  # fmt: skip
+"""The metrics that decide who is better."""
+
+
+def summary(sections: Sequence[Section], *, players: Sequence[str]) -> list[str]:
+    """A line for each player but the first: in what it is surely better or worse than the first, and by how
+    much. A line for each pair that has played."""
+    lines = []
+    for name in players[1:]:
+        words: dict[str, list[str]] = {"better": [], "worse": [], "unclear": []}
+        for section in sections:
+            for row in section.tables[0].rows if section.tables else ():
+                cell, metric = row.cells.get(name), row.metric
+                if metric.name.rpartition("/")[2] in _HEADLINES and cell and cell.difference:
+                    text = f"{section.title}: {metric.title} {change(metric, cell.difference)}"
+                    words[judgement(metric, cell.difference)].append(text)
+        parts = [f"{kind} in {'; '.join(words[kind])}" for kind in ("better", "worse") if words[kind]]
+        parts += [f"{len(words['unclear'])} other differences may be chance"] * bool(words["unclear"])
+        lines.append(f"{name} against {players[0]}: {'. '.join(parts) or 'nothing compares them'}.")
+    for row in (row for section in sections for table in section.tables for row in table.rows):
+        if row.metric.name == "elo":
+            lines += [f"{pair}: {change(row.metric, cell.estimate)} Elo." for pair, cell in row.cells.items()]
+    return lines
+
+
 def section_json(section: Section) -> dict[str, Any]:
     """The section's part of report.json: tables by name, metrics by name, then players by name."""
     return {
@@ -206,8 +244,5 @@ def _words(row: Row, cell: Cell | None) -> Text:
     metric, difference = row.metric, cell.difference
     text = Text.assemble(figure(metric, cell.estimate.mean), " ", (interval(metric, cell.estimate), "dim"))
     if difference is not None:
-        words = (
-            f"\n{figure(metric, difference.mean, signed=True)} {interval(metric, difference, signed=True)}"
-        )
-        text.append(words, _COLOURS[judgement(metric, difference)])
+        text.append(f"\n{change(metric, difference)}", _COLOURS[judgement(metric, difference)])
     return text

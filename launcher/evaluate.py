@@ -4,35 +4,42 @@ Models and versions of runs are served during the evaluation. If one server cann
 served one after the other; the arena keeps their answers.
 """
 
+import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 from rich.console import Console
 
 from launcher.plan import HOST
 from launcher.runs import HELD_OUT_FILE, write_held_out
-from launcher.serve_players import batches, serve
+from launcher.serve_players import batches, planned, read_endpoint, serve, training_folders
 from launcher.services import SERVICES, as_flags
 from launcher.supervisor import running
 from rookery.access import AccessSettings
-from rookery.config.arena import EvaluationSettings
+from rookery.config.arena import ASKS_POSITIONS, EvaluationSettings
 from rookery.config.data import SAMPLE
 from rookery.devices import Device
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command
 from rookery.processes.ports import Ports
-from rookery.remote import FolderPath, PathOrUrl, ShippedPath
+from rookery.prompt import LINES
+from rookery.remote import FolderPath, NamedPath, PathOrUrl, ShippedPath
+from rookery.settings import ReportSettings
 from rookery.terminal import SafeConsole
+from rookery.trackers import Trackers, check_trackers, means
 
+CONTAMINATION_FILE = "contamination.json"
 _SHARED = ("out", *(EvaluationSettings.model_fields.keys() - {"players", "positions"}))
 """The settings that the arena has under the same names."""
 
 
-class EvaluateSettings(EvaluationSettings, env_prefix="EVALUATE_"):
+class EvaluateSettings(EvaluationSettings, ReportSettings, env_prefix="EVALUATE_"):
     """Evaluate one or several players, and write one page about them: OUT/report.html.
 
     A player is model:DIR_OR_HUB_ID, run:RUN[@VERSION], http://HOST:PORT#MODEL, stockfish,nodes=N,
@@ -51,6 +58,13 @@ class EvaluateSettings(EvaluationSettings, env_prefix="EVALUATE_"):
     sprt: str | None = Field(default=None, pattern=r"^-?[\d.]+,-?[\d.]+$")
     """Stop the match of two players as soon as one is clear: the first is at most, or at least, so many Elo
     stronger. For example 0,20."""
+    llm_chess: NonNegativeInt = 0
+    """Games of each language model by the dialogue of LLM Chess, against each of --llm-chess-opponent."""
+    llm_chess_opponent: tuple[str, ...] = ("random",)
+    """Who plays White in them, such as random or stockfish,nodes=1. Repeatable."""
+    data: tuple[NamedPath, ...] = ()
+    """For contamination: NAME=FILE of data that the player of that name was trained on. Default: the archives
+    of runs, and the files that the manifests of models name. Repeatable."""
     nodes: PositiveInt = 1000
     """Stockfish nodes per search of the reward service."""
     device: Device = "auto"
@@ -59,36 +73,121 @@ class EvaluateSettings(EvaluationSettings, env_prefix="EVALUATE_"):
     """Folder of the answers and the report."""
 
 
+class BatterySettings(EvaluateSettings, env_prefix="BATTERY_"):
+    """Evaluate players in every section: `rookery evaluate --sections all`, on one page with a summary.
+
+    positions, reasoning, brittleness, puzzles, matches, contamination, and suites and chessqa if --suites and
+    --chessqa name files. The first player is the baseline. A battery that was killed, or whose budget is
+    spent, continues if it is started again.
+    """
+
+    sections: str = "all"
+    """Which ones, separated by commas; all: those for which there is what they need."""
+    out: FolderPath = Path("runs/battery")
+    """Folder of the answers and the report."""
+
+
 def evaluate(settings: EvaluateSettings, console: Console | None = None) -> int:
     """Evaluates, and writes the report. Returns the exit status. Raises `SetupError` if a player or the
     positions cannot be found, or a service does not start; `RookeryError` if the arena failed (it has said
     why)."""
     console = console or SafeConsole()
-    groups, served = batches(settings.players), dict[str, str]()
-    asked = set(settings.sections.split(","))
+    check_trackers(settings.trackers)
+    groups, started = batches(settings.players), time.monotonic()
+    asked = settings.asks
+    if settings.sections == "all" and len(settings.players) < 2:
+        asked -= {"matches"}
     if "matches" in asked and len(settings.players) < 2:
         raise SetupError("a match needs two players: name another one, or leave out `matches` of --sections")
     settings.out.mkdir(parents=True, exist_ok=True)
     flags = {name: getattr(settings, name) for name in _SHARED}
+    if asked & ASKS_POSITIONS:
+        flags["positions"] = settings.positions or write_held_out(
+            settings.out / HELD_OUT_FILE, source=settings.source, count=settings.count, seed=settings.seed
+        )
+    if settings.dry_run:
+        arena("evaluate", *planned(settings.players), flags=flags)
+        return 0
+    if "contamination" in asked:
+        _search_data(settings, flags)
     with ExitStack() as exits:
-        if asked & {"positions", "reasoning"}:
-            flags["positions"] = settings.positions or write_held_out(
-                settings.out / HELD_OUT_FILE, source=settings.source, count=settings.count, seed=settings.seed
-            )
+        if asked & ASKS_POSITIONS:
             console.print("starting the reward service")
             log = settings.out / "logs" / "reward.log"
             _, ports = exits.enter_context(reward_service(log, nodes=settings.nodes))
             flags["reward_target"] = f"dns:///{HOST}:{ports['grpc_port']}"
         if "matches" in asked:
             _play(settings)
-        for number, group in enumerate(groups, start=1):
-            with serve(group, device=settings.device, logs=settings.out / "logs") as resolved:
-                served |= dict(zip(group, resolved, strict=True))
-                if number < len(groups):
-                    arena("evaluate", *resolved, flags={**flags, "ask_only": True})
-                else:
-                    arena("evaluate", *(served[spec] for spec in settings.players), flags=flags)
+        _ask(settings, groups, flags, started=started)
+    _record(settings)
     return 0
+
+
+def battery(settings: BatterySettings, console: Console | None = None) -> int:
+    """Evaluates as `evaluate` does."""
+    return evaluate(settings, console)
+
+
+def _ask(
+    settings: EvaluateSettings, groups: Sequence[list[str]], flags: Mapping[str, object], *, started: float
+) -> None:
+    """Asks the players of one group after the other; the last time writes the report of all."""
+    served: dict[str, str] = {}
+    for number, group in enumerate(groups, start=1):
+        with serve(group, device=settings.device, logs=settings.out / "logs") as resolved:
+            served |= dict(zip(group, resolved, strict=True))
+            if settings.budget_minutes:
+                left = settings.budget_minutes - (time.monotonic() - started) / 60
+                flags = {**flags, "budget_minutes": max(left, 1e-6)}
+            _play_dialogues(settings, resolved)
+            if number < len(groups):
+                arena("evaluate", *resolved, flags={**flags, "ask_only": True})
+            else:
+                arena("evaluate", *(served[spec] for spec in settings.players), flags=flags)
+
+
+def _play_dialogues(settings: EvaluateSettings, resolved: Sequence[str]) -> None:
+    for spec in resolved if settings.llm_chess else ():
+        if spec.startswith(("http://", "https://")):
+            _, model, options = read_endpoint(spec)
+            style = options.get("style", "")
+            if style in LINES or ("source" in options and style.startswith("mover-")):
+                continue  # it reads no sentences
+            for opponent in settings.llm_chess_opponent:
+                folder = f"matches-{options.get('name', model)}-{opponent}".replace("/", "-")
+                flags = {"llm_chess": True, "pairs": settings.llm_chess, "seed": settings.seed}
+                arena(
+                    "match",
+                    f"{spec},dialogue=llm-chess",
+                    opponent,
+                    flags={**flags, "out": settings.out / folder},
+                )
+
+
+def _record(settings: EvaluateSettings) -> None:
+    """Sends the means of the report to the trackers."""
+    if settings.trackers:
+        report = json.loads((settings.out / "report.json").read_bytes())
+        trackers = Trackers(settings.trackers, settings.out, settings.model_dump(mode="json"))
+        trackers.log(dict(means(report["sections"])))
+        trackers.close()
+
+
+def _search_data(settings: EvaluateSettings, flags: Mapping[str, object]) -> None:
+    """Counts the positions of the exams in the data of the players. Raises `SetupError` if a file cannot be
+    read; the message quotes it."""
+    folders = training_folders(settings.players)
+    named = {text.partition("=")[0] for text in settings.data}
+    data = [*settings.data, *(f"{n}={folder}" for n, folder in folders.items() if n not in named)]
+    exams = [flags.get("positions"), *settings.puzzles, *settings.suites, *settings.chessqa]
+    if not data or not any(exams):
+        return
+    out = settings.out / CONTAMINATION_FILE
+    command = [sys.executable, "-m", "chess_datasets", "overlap", *map(str, filter(None, exams))]
+    command += [*chain.from_iterable(("--data", text) for text in data), "--out", str(out)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SetupError(f"contamination: {done.stderr.strip().removeprefix('error: ')}")
 
 
 def _play(settings: EvaluateSettings) -> None:

@@ -108,6 +108,22 @@ def batches(specs: Sequence[str]) -> list[list[str]]:
     return [serverless, *served] if serverless else served
 
 
+def planned(specs: Sequence[str]) -> list[str]:
+    """The specs as `serve` gives them, for servers that are not started."""
+    players = {player.spec: player for group in _groups(specs) for player in group}
+    url = f"http://{HOST}:{_FIRST_PORT}"
+    return [players[spec].at(url, "model", "cpu") if spec in players else spec for spec in specs]
+
+
+def training_folders(specs: Sequence[str]) -> dict[str, Path]:
+    """The folder of each run or model among the specs, by the player's name."""
+    return {
+        player.options["name"]: player.version.folder.parents[1] if player.version else player.folder
+        for group in _groups(specs)
+        for player in group
+    }
+
+
 @contextmanager
 def serve(specs: Sequence[str], *, device: str = "auto", logs: Path | None = None) -> Iterator[list[str]]:
     """The specs in the same order, those of models and runs replaced by that of their endpoint.

@@ -1,12 +1,14 @@
 """Advantages relative to a group: of GRPO (arXiv 2402.03300, section 4.1.2) and RLOO (2402.14740, eq. 8).
 
 Of episodes with several turns, the return from each turn on is compared with those of the other episodes from
-the turn of the same number on, or from their last one.
+the turn of the same number and role on, or from their last one.
 """
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate
+from dataclasses import dataclass
+from itertools import accumulate, count
+from typing import NamedTuple
 
 EPSILON = 1e-4
 """Added to the standard deviation, as in GRPO's implementations (DeepSeekMath, arXiv 2402.03300)."""
@@ -54,23 +56,78 @@ def zero_variance(rewards: Sequence[float]) -> bool:
     return min(rewards) == max(rewards)
 
 
-def returns_to_go(episodes: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Returns for each number of a turn the returns of all episodes from it on, or from their last turn on.
+class TurnReward(NamedTuple):
+    """What a turn is paid: by its verdict, and by the environment; and the role that it was played in."""
 
-    With the reward r_t of turn t, the return from t on is r_t + r_(t+1) + ... up to the last turn.
+    verdict: float
+    paid: float = 0.0
+    role: str = ""
 
-    >>> returns_to_go([[0.0, 1.0], [0.5]])
-    [[1.0, 0.5], [1.0, 0.5]]
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """The returns that are compared with each other: from the turn of one number and role on, of all episodes
+    that have the role. `turns` are their turns, counted through all episodes: None if the episode ended
+    before, so that its return is that of its last turn."""
+
+    role: str
+    returns: list[float]
+    turns: list[int | None]
+
+
+def peers_of(episodes: Sequence[Sequence[TurnReward]], *, mean: bool = False) -> list[Peers]:
+    """Returns the returns of a group's episodes, as they are compared.
+
+    The return from a turn on is the sum of what the role is paid from it on. With `mean`, it is the mean of
+    the verdicts and the sum of the payments of the environment, so that it does not grow with the number of
+    turns.
+
+    >>> white, black = (TurnReward(1.0, role="white"), TurnReward(0.5, paid=1.0, role="black"))
+    >>> [(peers.returns, peers.turns) for peers in peers_of([[white, black, white], [white, black]])]
+    [([2.0, 1.0], [0, 3]), ([1.0, 1.0], [2, None]), ([1.5, 1.5], [1, 4])]
+    >>> peers_of([[white, black, white]], mean=True)[0].returns
+    [1.0]
     """
-    returns = [list(accumulate(reversed(rewards)))[::-1] for rewards in episodes]
-    turns = range(max(map(len, returns)))
-    return [[episode[min(turn, len(episode) - 1)] for episode in returns] for turn in turns]
+    numbers = count()
+    by_role: dict[str, list[tuple[list[int], list[float]]]] = {}
+    for episode in episodes:
+        turns_by_role: dict[str, list[tuple[int, TurnReward]]] = {}
+        for turn in episode:
+            turns_by_role.setdefault(turn.role, []).append((next(numbers), turn))
+        for role, turns in turns_by_role.items():
+            returns = _returns([turn for _, turn in turns], mean=mean)
+            by_role.setdefault(role, []).append(([number for number, _ in turns], returns))
+    return [
+        Peers(
+            role,
+            [returns[min(turn, len(returns) - 1)] for _, returns in parts],
+            [turns[turn] if turn < len(turns) else None for turns, _ in parts],
+        )
+        for role, parts in by_role.items()
+        for turn in range(max(len(turns) for turns, _ in parts))
+    ]
 
 
-def in_order_of_turns(by_number: Sequence[Sequence[float]], lengths: Sequence[int]) -> list[float]:
-    """Returns values in the order of `returns_to_go` in that of the turns. `lengths` are the episodes'.
+def _returns(turns: Sequence[TurnReward], *, mean: bool) -> list[float]:
+    """Those from each turn on."""
+    verdicts = list(accumulate(turn.verdict for turn in reversed(turns)))
+    paid = accumulate(turn.paid for turn in reversed(turns))
+    if mean:
+        verdicts = [total / number for number, total in enumerate(verdicts, start=1)]
+    return [verdict + payment for verdict, payment in zip(verdicts, paid, strict=True)][::-1]
 
-    >>> in_order_of_turns([[1.0, 0.5], [2.0, 0.5]], [2, 1])
-    [1.0, 2.0, 0.5]
-    """
-    return [by_number[turn][episode] for episode, length in enumerate(lengths) for turn in range(length)]
+
+def in_order_of_turns(peers: Sequence[Peers], values: Sequence[Sequence[float]]) -> list[float]:
+    """Returns the values of the returns of `peers` in the order of the turns."""
+    by_turn = {
+        turn: value
+        for compared, of_peers in zip(peers, values, strict=True)
+        for turn, value in zip(compared.turns, of_peers, strict=True)
+        if turn is not None
+    }
+    return [by_turn[turn] for turn in sorted(by_turn)]
+
+
+def without_signal(episodes: Sequence[Sequence[TurnReward]], *, mean: bool = False) -> bool:
+    """Returns whether all returns of a group that are compared are equal, so that all advantages are 0."""
+    return all(zero_variance(peers.returns) for peers in peers_of(episodes, mean=mean))

@@ -100,7 +100,8 @@ def _check_turn(turn: trace_pb2.Turn, *, place: str) -> None:
     for reward in (turn.verdict.reward, *turn.rewards.values()):
         if not math.isfinite(reward):
             raise WireError(f"{place}: reward {reward!r} is not finite")
-    if turn.HasField("prompt") != bool(turn.prompt_token_ids):
+    # The next turn of a text that grows by moves alone adds nothing to it.
+    if turn.HasField("prompt") != bool(turn.prompt_token_ids or turn.continues):
         raise WireError(f"{place}: a prompt of {len(turn.prompt_token_ids)} tokens")
 
 

@@ -5,6 +5,7 @@ All slow imports are made inside the functions, so that `main` can handle Ctrl-C
 
 import importlib.util
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -115,12 +116,13 @@ def _guarded(command: Command, argv: list[str]) -> int:
         what = f"{error.name}, which is not installed here: an image has the parts of its own service"
         return fail(SetupError(f"rookery {command.name} needs {what}"))
     except BrokenPipeError:
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError:  # the reader of the output closed it, as `| head` does
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python can flush at exit
-            return 0
-        raise
+        output = select.poll()
+        output.register(sys.stdout, 0)
+        if not output.poll(0):  # another pipe
+            raise
+        # The reader of the output closed it, as `| head` does. Python flushes it again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         if error.filename is None:
             raise
@@ -147,6 +149,7 @@ def _execute(command: Command, argv: list[str]) -> int:
         import asyncio
 
         status = asyncio.run(status)
+    sys.stdout.flush()
     return status if isinstance(status, int) else 0
 
 

@@ -2,7 +2,7 @@
 
     move        answers once
     tools       may see the board, the legal moves, the board after a line, the engine's move; then answers
-    game        plays on against an opponent, to the end of the game or a limit
+    game        plays on against an opponent or itself, to the end of the game or a limit
 
 A text such as `game,opponent=engine,plies=40` names one with its options, and `0.7*move + 0.3*tools` a mix.
 Other packages add their own under the entry point group `rookery.episodes`. An environment keeps the state of
@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol, Self
 
 import chess
 from pydantic import (
@@ -27,6 +27,7 @@ from pydantic import (
     PositiveInt,
     PrivateAttr,
     ValidationError,
+    model_validator,
 )
 
 from rookery.errors import InvalidInput, validation_message
@@ -36,8 +37,35 @@ from rookery.trace import Evaluation, Message, Position, Prompt, Turn, Verdict
 
 MOVE = "move"
 
+CONTEXT_LIMIT = "context_limit"
+"""Termination of a game whose next prompt would not fit the model's context, beside those of `games`."""
+
 Judge = Callable[[str, str], Awaitable[Verdict]]
 """The verdict on an answer to a FEN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opponent:
+    """An engine with its limits, or a version of the policy: the newest one of at most that of the game's
+    first turn whose number is a multiple of `every`. `kind` is `stockfish`, `uci` or `policy`."""
+
+    kind: str
+    path: str = ""
+    nodes: int | None = None
+    depth: int | None = None
+    skill: int | None = None
+    elo: int | None = None
+    every: int = 25
+
+
+class Opponents(Protocol):
+    """Plays the other side of games."""
+
+    async def move(
+        self, opponent: Opponent, position: Position, board: chess.Board, *, style: str, seed: int
+    ) -> chess.Move | None:
+        """The move of an opponent on `board`, whose position has the moves before it. None if it gives no
+        legal one, as a model may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +75,8 @@ class Step:
     observation: str = ""
     rewards: Mapping[str, float] = field(default_factory=dict)
     prompt: Prompt | None = None
+    others: Mapping[str, float] = field(default_factory=dict)
+    """At the end, what the last turn of another role gets besides."""
 
 
 class Environment(BaseModel, ABC, extra="forbid"):
@@ -57,6 +87,8 @@ class Environment(BaseModel, ABC, extra="forbid"):
     _style: str = PrivateAttr()
     _seed: int = PrivateAttr()
     _judge: Judge = PrivateAttr()
+    _opponents: Opponents | None = PrivateAttr(default=None)
+    _slot: int = PrivateAttr(default=0)
 
     def reset(self, position: Position, *, style: str, seed: int, judge: Judge) -> Prompt:
         """Begins an episode and returns its first prompt, which does not depend on the seed: a group has one.
@@ -64,6 +96,16 @@ class Environment(BaseModel, ABC, extra="forbid"):
         self._position, self._style, self._seed, self._judge = position, style, seed, judge
         self._prompt = render(position, style=style)
         return self._prompt
+
+    async def begin(self, played: Prompt | None = None) -> Prompt | None:
+        """The first prompt of an episode that does not begin with that of its group, or else None. `played`
+        is the one that it began with before: it is the same."""
+        return None
+
+    @property
+    def role(self) -> str:
+        """Whose turn it is, if turns may be those of different players."""
+        return ""
 
     def answers(self, text: str) -> bool:
         """Whether a completion is an answer, which gets a verdict."""
@@ -74,6 +116,11 @@ class Environment(BaseModel, ABC, extra="forbid"):
         """Takes a turn to the last prompt. A turn with an observation was played before: the step is the same
         as then."""
 
+    def cut(self, turn: Turn) -> Step:
+        """Ends the episode after `turn`, the last that was taken, because the next prompt leaves no room for
+        an answer in the model's context."""
+        return Step(f"{turn.observation}: {CONTEXT_LIMIT.replace('_', ' ')}", turn.rewards)
+
 
 class _Move(Environment):
     async def step(self, turn: Turn) -> Step:
@@ -81,54 +128,125 @@ class _Move(Environment):
         return Step()
 
 
+_LIMITS = ("nodes", "depth")
+_OPPONENTS = {
+    "random": (),
+    "engine": (),
+    "stockfish": (*_LIMITS, "skill", "elo"),
+    "uci": _LIMITS,
+    "policy": ("every",),
+    "self": (),
+}
+"""The opponents of a game, with the options that they alone have."""
+
+
 class _Game(Environment):
-    opponent: Literal["random", "engine"] = "random"
-    """Who plays the other side: random moves, or the engine of the reward service with its nodes."""
+    opponent: str = "random"
+    """Who plays the other side: random moves; the engine of the reward service, with its nodes; `stockfish`,
+    or any engine as `uci:PATH`, with limits of their own; `policy`, an earlier version; or the policy, as
+    `self`, which then learns from the turns of both sides."""
+    nodes: PositiveInt | None = None
+    depth: PositiveInt | None = None
+    """Of stockfish and uci:PATH: what an engine searches for a move."""
+    skill: Annotated[int, Field(ge=0, le=20)] | None = None
+    elo: PositiveInt | None = None
+    """Of stockfish, which then draws its moves by the clock: a game that is played again differs."""
+    every: PositiveInt | None = None
+    """Of policy: its opponent is the newest version whose number is a multiple of this. Default: 25."""
     blunders: float = Field(default=0.0, ge=0.0, le=1.0)
-    """Share of the engine's moves that are random instead."""
+    """Share of the opponent's moves that are random instead."""
+    colours: Literal["mover", "both"] = "mover"
+    """Play the side to move, or in every second game of a group the other one."""
     plies: PositiveInt = 80
     """Moves of both sides, after which the game is a draw."""
     history: Literal["afresh", "growing"] = "afresh"
     """Show each position as the first one, or in a conversation that grows."""
     result: float = Field(default=1.0, ge=0.0, allow_inf_nan=False)
     """What a won game pays with its last turn; a draw pays half of it."""
+    moves_to_mate: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+    """What checkmate with the first move pays besides; each later move pays less, in equal parts, to 0."""
     win_cp: PositiveInt = 1300
     """A side has won that led by so much after three moves of the policy in a row. From ply 80 of the game
     on, it is a draw if neither led by more than 10 after three of them."""
     _board: chess.Board = PrivateAttr()
     _played: list[str] = PrivateAttr(default_factory=list)
     _scores: list[Evaluation] = PrivateAttr(default_factory=list)
+    _mover: chess.Color = PrivateAttr(default=chess.WHITE)
+
+    @model_validator(mode="after")
+    def _known_opponent(self) -> Self:
+        kind, colon, path = self.opponent.partition(":")
+        if kind not in _OPPONENTS or bool(colon) != (kind == "uci") or bool(path) != (kind == "uci"):
+            raise ValueError(
+                f"no opponent {self.opponent[:40]!r}: choose from random, engine, stockfish, uci:PATH, "
+                "policy, self"
+            )
+        given = [n for n in (*_LIMITS, "skill", "elo", "every") if getattr(self, n) is not None]
+        if wrong := [name for name in given if name not in _OPPONENTS[kind]]:
+            raise ValueError(f"opponent={kind} has no option {wrong[0]}={getattr(self, wrong[0])}")
+        if kind in ("stockfish", "uci") and not (self.nodes or self.depth):
+            raise ValueError(f"opponent={self.opponent[:40]} needs nodes= or depth=")
+        if self.skill is not None and self.elo is not None:
+            raise ValueError(f"skill={self.skill} and elo={self.elo} exclude each other")
+        if kind == "self" and (self.blunders or self.colours == "both"):
+            raise ValueError("opponent=self plays both colours, and has no blunders")
+        return self
 
     def reset(self, position: Position, *, style: str, seed: int, judge: Judge) -> Prompt:
         self._board = chess.Board(position.fen)
         return super().reset(position, style=style, seed=seed, judge=judge)
 
+    async def begin(self, played: Prompt | None = None) -> Prompt | None:
+        if self.colours == "mover" or self._slot % 2 == 0:
+            return None
+        board = self._board
+        if played:
+            reply = next(move for move in board.legal_moves if self._fen_after(move) == played.fen)
+        else:
+            reply = await self._reply()
+        self._push(reply.uci())
+        if self._ended():  # the opponent's first move ended it: the policy plays the side to move after all
+            board.pop()
+            self._played.clear()
+            return None
+        self._prompt = self._shown()
+        return self._prompt
+
+    def _fen_after(self, move: chess.Move) -> str:
+        self._push(move.uci())
+        fen = self._shown().fen
+        self._board.pop()
+        self._played.pop()
+        return fen
+
+    @property
+    def role(self) -> str:
+        return chess.COLOR_NAMES[self._board.turn]
+
     async def step(self, turn: Turn) -> Step:
         board, side = self._board, self._board.turn
+        self._mover = side
         mirrored = chess.Board(self._prompt.fen).turn != side
         if turn.verdict is None or turn.verdict.move is None:
-            return self._end("", "0-1" if side else "1-0", ILLEGAL_MOVE, side=side)
+            return self._end("", "0-1" if side else "1-0", ILLEGAL_MOVE)
         uci = turn.verdict.move.uci
         self._push(mirrored_move(uci) if mirrored else uci)
         if score := turn.verdict.eval_after:
             self._scores.append(score if side else Evaluation(_negative(score.cp), _negative(score.mate)))
         if end := self._ended():
-            return self._end("", *end, side=side)
-        played, _, _ = turn.observation.partition(":")
-        reply = board.parse_san(played) if played else await self._reply()
-        san = written = board.san(reply)
-        if mirrored:
-            written = board.mirror().san(chess.Move.from_uci(mirrored_move(reply.uci())))
-        self._push(reply.uci())
-        if end := self._ended():
-            return self._end(san, *end, side=side)
-        position = replace(
-            self._position,
-            fen=board.fen(),
-            ply=board.ply(),
-            last_moves=(*self._position.last_moves, *self._played),
-        )
-        prompt = render(position, style=self._style)
+            return self._end("", *end)
+        san, news = "", ""
+        if self.opponent != "self":
+            said, _, _ = turn.observation.partition(":")
+            reply = board.parse_san(said) if said else await self._reply()
+            san = written = board.san(reply)
+            if mirrored:
+                written = board.mirror().san(chess.Move.from_uci(mirrored_move(reply.uci())))
+            self._push(reply.uci())
+            if end := self._ended():
+                return self._end(san, *end)
+            news = f"Your opponent played {written}.\n"
+        prompt = self._shown()
         if self.history == "growing":
             question = prompt.messages[-1]
             prompt = replace(
@@ -136,11 +254,22 @@ class _Game(Environment):
                 messages=(
                     *self._prompt.messages,
                     Message("assistant", turn.completion.text),
-                    replace(question, content=f"Your opponent played {written}.\n{question.content}"),
+                    replace(question, content=f"{news}{question.content}"),
                 ),
             )
         self._prompt = prompt
         return Step(san, prompt=prompt)
+
+    def cut(self, turn: Turn) -> Step:
+        """As at the limit of plies."""
+        return self._end(turn.observation, "1/2-1/2", CONTEXT_LIMIT)
+
+    def _shown(self) -> Prompt:
+        return render(self._now(), style=self._style)
+
+    def _now(self) -> Position:
+        moves = (*self._position.last_moves, *self._played)
+        return replace(self._position, fen=self._board.fen(), ply=self._board.ply(), last_moves=moves)
 
     def _push(self, uci: str) -> None:
         self._board.push_uci(uci)
@@ -150,15 +279,33 @@ class _Game(Environment):
         rules = Rules(max_plies=self.plies, win_cp=self.win_cp, adjudicate_plies=3)
         return game_end(self._board, rules, scores=self._scores)
 
-    def _end(self, san: str, result: str, termination: str, *, side: chess.Color) -> Step:
-        score = SCORES[result] if side else 1.0 - SCORES[result]
-        return Step(f"{san}: {result}, {termination.replace('_', ' ')}", {"result": self.result * score})
+    def _end(self, san: str, result: str, termination: str) -> Step:
+        """The end of the game after a turn of `_mover`."""
+        score = SCORES[result] if self._mover else 1.0 - SCORES[result]
+        mover = {"result": self.result * score}
+        other = {"result": self.result * (1.0 - score)} if self.opponent == "self" else {}
+        if self.moves_to_mate and termination == "checkmate":
+            moves, most = (len(self._played) + 1) // 2, (self.plies + 1) // 2
+            winner = mover if score == 1.0 else other
+            if winner:
+                winner["moves_to_mate"] = self.moves_to_mate * (1.0 - (moves - 1) / most)
+        return Step(f"{san}: {result}, {termination.replace('_', ' ')}", mover, others=other)
 
     async def _reply(self) -> chess.Move:
         rng = random.Random(f"{self._seed}:{len(self._played)}")
         if self.opponent == "random" or rng.random() < self.blunders:
             return random_move(self._board, seed=rng.getrandbits(31))
-        return chess.Move.from_uci((await _engine_move(self._board, self._judge))[0].uci())
+        if self.opponent == "engine":
+            return chess.Move.from_uci((await _engine_move(self._board, self._judge))[0].uci())
+        kind, _, path = self.opponent.partition(":")
+        opponent = Opponent(
+            kind, path, self.nodes, self.depth, skill=self.skill, elo=self.elo, every=self.every or 25
+        )
+        if self._opponents is None:
+            raise InvalidInput(f"opponent={self.opponent[:40]}: nobody plays it here")
+        seed = rng.getrandbits(31)
+        move = await self._opponents.move(opponent, self._now(), self._board, style=self._style, seed=seed)
+        return move or random_move(self._board, seed=seed)
 
 
 class _Tools(Environment):
@@ -271,18 +418,20 @@ def _kinds() -> Mapping[str, Callable[..., Environment]]:
     return {point.name: point.load() for point in entry_points(group="rookery.episodes")} | built_in
 
 
-def environment(spec: str) -> Environment:
-    """A new environment as `spec` describes it; empty means `move`. Raises `InvalidInput` if there is no such
-    kind or option."""
+def environment(spec: str, *, opponents: Opponents | None = None, slot: int = 0) -> Environment:
+    """A new environment as `spec` describes it; empty means `move`. It is for episode `slot` of a group.
+    Raises `InvalidInput` if there is no such kind or option."""
     kind, *options = (part.strip() for part in (spec or MOVE).split(","))
     if kind not in _kinds():
         raise InvalidInput(f"episode {spec[:80]!r}: no kind {kind[:20]!r}: choose from {', '.join(_kinds())}")
     values: dict[str, Any] = dict(option.partition("=")[::2] for option in options)
     try:
-        return _kinds()[kind](**values)
+        made = _kinds()[kind](**values)
     except ValidationError as error:
         why = validation_message(error.errors(include_url=False)[:1], root=kind)
         raise InvalidInput(f"episode {spec[:80]!r}: {why}") from error
+    made._opponents, made._slot = opponents, slot
+    return made
 
 
 def parse_mix(text: str) -> list[tuple[float, str]]:

@@ -5,6 +5,7 @@ A bad completion is data (an `Outcome` in a `Verdict`), never an exception.
 * RookeryError                500, ERROR
   x InvalidInput              422, WARNING   the caller's FEN, PGN, adapter or request
     x Quarantined             422, ERROR     engines died on this position: do not retry
+    x ContextExceeded         422, WARNING   a prompt leaves no room for an answer in the model's context
   x Unauthorized              401, WARNING   a call without the token
   x ForeignHost               400, WARNING   a call by another name, of a service on loopback without a token
   x NotFound                  404, WARNING
@@ -72,6 +73,12 @@ class Quarantined(InvalidInput):
 
     log_level = logging.ERROR
     title = "Quarantined position"
+
+
+class ContextExceeded(InvalidInput):
+    """The prompt leaves no room for an answer in the model's context; the message has the sizes."""
+
+    title = "Context exceeded"
 
 
 class Unauthorized(RookeryError):

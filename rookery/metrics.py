@@ -73,6 +73,11 @@ ROLLOUT_TURNS = Counter(
     "Turns after the first, by the row that they are in",
     ["row"],
 )
+ROLLOUT_EPISODES = Counter(
+    "rookery_rollout_episodes_total",
+    "Games and dialogues that ended, by why: finished, or the next prompt exceeds the model's context",
+    ["end"],
+)
 ROLLOUT_GENERATION_S = Histogram(
     "rookery_rollout_generation_seconds", "One group of completions", buckets=_SLOW_S
 )

@@ -71,6 +71,14 @@ def _check_file(place: T) -> T:
     return place
 
 
+def _check_named(text: str) -> str:
+    _, _, place = text.partition("=")
+    _check(place or text)
+    if not place or text.startswith("="):
+        raise ValueError("write NAME=PATH")
+    return text
+
+
 # Types of settings. What lies below a file is refused before a command starts; no URL is asked, nothing is
 # created. `Settings` does this for the type `Path`.
 
@@ -80,6 +88,9 @@ PathOrUrl = Annotated[
     AfterValidator(_check),
 ]
 """A path, a pattern, or a URL. Not a `Path`, which would merge the slashes of a URL."""
+
+NamedPath = Annotated[str, AfterValidator(_check_named)]
+"""NAME=PATH."""
 
 PathsOrUrls = Annotated[str, AfterValidator(_check_each)]
 """Several of them, separated by commas."""

@@ -406,7 +406,26 @@ class RunSettings(Settings, help_group="run"):
     """Name of the run: the prefix of its Redis keys, and the name of its folder in `runs/`."""
 
 
+_TRACKER = "(mlflow|wandb|trackio|tensorboard)"
+
+
+class ReportSettings(Settings, help_group="trackers"):
+    """Where metrics are recorded."""
+
+    report_to: str = Field(default="", pattern=rf"^({_TRACKER}(,{_TRACKER}){{0,3}})?$")
+    """Trackers that get the metrics, separated by commas: mlflow, wandb, trackio, tensorboard.
+    ROOKERY_REPORT_TO sets it for all commands."""
+    mlflow: bool = False
+    """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the folder."""
+
+    @property
+    def trackers(self) -> frozenset[str]:
+        """The names of the trackers."""
+        return frozenset(filter(None, [*self.report_to.split(","), "mlflow" * self.mlflow]))
+
+
 SHARED = (
+    "report_to",
     "redis_url",
     "run",
     "token_file",

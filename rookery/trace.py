@@ -11,6 +11,8 @@ from typing import ClassVar, Literal, cast
 
 from pydantic import ConfigDict, StrictBool
 
+from rookery.advantages import TurnReward
+
 TRACE_VERSION = 2
 """Incremented with every incompatible change of `TraceGroup`. Readers refuse later versions. In version 1, a
 trace was a completion and a verdict: it is read as one turn."""
@@ -272,7 +274,7 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One completion of an episode, and what came of it. `prompt` and `policy` are None if they are those of
-    the group, as in every first turn."""
+    the group, as in most first turns."""
 
     completion: Completion
     verdict: Verdict | None
@@ -281,13 +283,15 @@ class Turn:
     prompt_token_ids: tuple[int, ...] = ()
     """The tokens of `prompt`; empty if it is the group's."""
     continues: bool = False
-    """The tokens of its prompt are those of the turn before it and more: `prompt_token_ids` are these alone,
+    """The tokens of its prompt begin with all those of the turn before it: `prompt_token_ids` are the others,
     and `prompt` has the messages after that turn's answer, or the whole text if it is one message."""
     policy: PolicyVersion | None = None
     observation: str = ""
     """What the environment said after it."""
     rewards: Mapping[str, float] = field(default_factory=dict)
     """What the environment paid for it besides the verdict, by name."""
+    role: str = ""
+    """Whose turn it was, if turns of an episode may be those of different players: white or black."""
 
     @property
     def reward(self) -> float:
@@ -368,9 +372,17 @@ class TraceGroup:
         return tuple(trace.reward for trace in self.traces)
 
     @property
-    def turn_rewards(self) -> list[list[float]]:
-        """The rewards of the turns, by trace."""
-        return [[turn.reward for turn in trace.turns] for trace in self.traces]
+    def turn_rewards(self) -> list[list[TurnReward]]:
+        """What the turns are paid, by trace."""
+        return [
+            [
+                TurnReward(
+                    turn.verdict.reward if turn.verdict else 0.0, sum(turn.rewards.values()), turn.role
+                )
+                for turn in trace.turns
+            ]
+            for trace in self.traces
+        ]
 
     @property
     def reward_versions(self) -> tuple[str, ...]:

@@ -34,7 +34,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TRAINER_PRECISION", "fp32")  # the same numbers on every CPU
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # and no other numbers where there are GPUs
 
-# The processes that tests start: each would compile what it imports of Rookery again.
+# Else this process and each that tests start would compile what they import of Rookery and the tests again.
+sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 _paths = [str(ROOT / "tests" / "forked"), str(ROOT), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _paths))
@@ -205,7 +206,6 @@ def pytest_collection_finish() -> None:
     # Imported modules are never freed. With torch and transformers, each full collection would scan a million
     # objects for nothing.
     gc.enable()
-    gc.collect()
     gc.freeze()
 
 

@@ -14,7 +14,8 @@ import chess
 import chess.engine
 
 from arena.matches.openings import Opening
-from arena.players.player import Player, Reply
+from arena.players.player import Player
+from rookery.engines.player import Reply
 from rookery.errors import Unavailable
 from rookery.games import ILLEGAL_MOVE, SCORES, Rules, game_end, random_move
 from rookery.retries import retry
@@ -140,7 +141,7 @@ async def _turn(board: chess.Board, player: Player, rules: Rules, *, seed: int, 
     while move is None and len(outcomes) < rules.tries:
         try_seed = derived_seed(seed, board.ply(), len(outcomes))
         reply = await _ask(player, board, seed=try_seed, backoff_s=backoff_s)
-        outcomes.append(str(reply.outcome))
+        outcomes += map(str, (*reply.failed, reply.outcome))
         tokens, seconds, move = tokens + reply.tokens, seconds + reply.seconds, reply.move
     if move is None and rules.illegal == "random":
         move = random_move(board, seed=derived_seed(seed, board.ply(), -1))

@@ -2,8 +2,9 @@
 
 A game has no opening, ends at 200 plies, and is lost with the third wrong answer in one turn. Draws are not
 claimed. Names and definitions of the counts are those of its tables
-(maxim-saplin/llm_chess, `llm_chess.py` and `_logs/aggregate_models_to_csv.py`). One thing differs: there, a
-model chooses actions in a dialogue (see the board, list the legal moves, move); here, it answers a prompt.
+(maxim-saplin/llm_chess, `llm_chess.py` and `_logs/aggregate_models_to_csv.py`). There, a model chooses
+actions in a dialogue (see the board, list the legal moves, move), as a player with `dialogue=llm-chess` does;
+others answer a prompt.
 """
 
 from collections.abc import Sequence
@@ -20,8 +21,9 @@ _WRONG_MOVES = frozenset({Outcome.ILLEGAL, Outcome.AMBIGUOUS, Outcome.NULL_MOVE}
 _VALUES = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9}
 
 
-def count(games: Sequence[Game]) -> dict[str, float] | None:
-    """The counts over `games`, in all of which the model is Black; None without games.
+def count(games: Sequence[Game], *, dialogue: bool = False) -> dict[str, float] | None:
+    """The counts over `games`, in all of which the model is Black; None without games. `dialogue`: it plays
+    by dialogues, of which `llm_max_turns` ended without a move.
 
     Moves are those of both sides; averages of material are weighted by them. `win_loss` is from 0 to 1.
     `game_duration` is the mean share of the 200 plies that the games lasted; 1 for those that reached them.
@@ -35,7 +37,8 @@ def count(games: Sequence[Game]) -> dict[str, float] | None:
         if outcome != Outcome.LEGAL
     ]  # fmt: skip
     wrong_moves = sum(outcome in _WRONG_MOVES for outcome in failed)
-    wrong_actions = len(failed) - wrong_moves
+    max_turns = sum(outcome == Outcome.TRUNCATED for outcome in failed) if dialogue else 0
+    wrong_actions = len(failed) - wrong_moves - max_turns
     wins, losses = (sum(game.result == result for game in games) for result in ("0-1", "1-0"))
     material = {
         colour: sum(_material(game, colour) * n for game, n in zip(games, moves, strict=True)) / total
@@ -55,6 +58,7 @@ def count(games: Sequence[Game]) -> dict[str, float] | None:
         "llm_total_moves": total,
         "llm_wrong_actions": wrong_actions,
         "llm_wrong_moves": wrong_moves,
+        "llm_max_turns": max_turns,
         "wrong_actions_per_100moves": 100 * wrong_actions / total,
         "wrong_moves_per_100moves": 100 * wrong_moves / total,
         "average_moves": total / len(games),

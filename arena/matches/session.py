@@ -4,7 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -79,16 +79,20 @@ async def run_match(settings: MatchSettings, *, console: Console | None = None) 
         player, opponent = cast[0]
         gate = Gate(_sprt(settings), player) if settings.sprt else None
         session = _Session(settings, specs, cast, console)
+        dialogue = "dialogue" in cast[0][player].describe()
         if settings.llm_chess:
             session.rules, session.openings = llm_chess.RULES, [START] * settings.pairs
+            if dialogue:  # which asks again itself
+                session.rules = replace(session.rules, illegal="forfeit")
             played = await session.play([(opponent, player)], both_colours=False)
         else:
             played = await session.play([(player, opponent)], enough=gate)
         report = session.report(
             played,
             schedule="llm_chess" if settings.llm_chess else "match",
+            ratings=rate(played.games, {}) if settings.llm_chess and played.games else None,
             sprt=gate.result if gate else None,
-            counts=llm_chess.count(played.games) if settings.llm_chess else None,
+            counts=llm_chess.count(played.games, dialogue=dialogue) if settings.llm_chess else None,
         )
     for encounter in report.encounters:
         console.print(encounter_text(encounter), soft_wrap=True, highlight=False)

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, fields, replace
 import chess
 import chess.engine
 
-from arena.players.player import Reply
 from rookery.answers import after_reasoning
 from rookery.chosen_move import chosen_move
 from rookery.clients import InferenceClient
+from rookery.engines.player import Reply
 from rookery.errors import PeerFault
 from rookery.masking import mask_setting
 from rookery.notation import Reading

@@ -6,31 +6,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import chess
-import chess.engine
 
+from rookery.engines.player import Reply
 from rookery.games import random_move
 from rookery.trace import Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A player's answer to one position of a game.
-
-    Attributes:
-        move: the move, legal in the position; None unless `outcome` is `Outcome.LEGAL`.
-        outcome: what the answer is, in the reward parser's terms. Engines always answer with a legal move.
-        text: what a model wrote, reasoning included; empty for the others.
-        tokens: the number of tokens that a model wrote; 0 if the endpoint does not tell.
-        score: the evaluation of the position by an engine, or by a model that writes one; else None.
-        seconds: how long the player took.
-    """
-
-    move: chess.Move | None
-    outcome: Outcome
-    text: str = ""
-    tokens: int = 0
-    score: chess.engine.PovScore | None = None
-    seconds: float = 0.0
 
 
 class Player(Protocol):

@@ -8,17 +8,25 @@ import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import chess.engine
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from arena.players.engines import FULL_SKILL, LICHESS_LEVELS, EnginePlayer, find_binary
+from arena.players.dialogue import DialoguePlayer
 from arena.players.model import ModelPlayer
 from arena.players.player import EpsilonRandomPlayer, FirstLegalPlayer, Player, RandomPlayer
 from arena.players.selection import Rule, SelectingPlayer
 from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
+from rookery.engines.player import (
+    FULL_SKILL,
+    LICHESS_LEVELS,
+    EnginePlayer,
+    find_binary,
+    stockfish_player,
+    uci_player,
+)
 from rookery.errors import QUOTED_CHARS, RookeryError, SetupError, validation_message
 from rookery.prompt import StyleName
 from rookery.settings import Settings
@@ -151,14 +159,14 @@ class _Stockfish(_Limited):
     def player(self) -> Player:
         if self.skill is not None and self.elo is not None:
             raise SetupError("skill= and elo= exclude each other: both set Stockfish's skill")
-        options: dict[str, chess.engine.ConfigValue] = {"Threads": 1, "Hash": self.hash}
-        if self.skill is not None:
-            options["Skill Level"] = self.skill
-        if self.elo is not None:
-            options |= {"UCI_LimitStrength": True, "UCI_Elo": self.elo}
-        full = self.elo is None and self.skill in (None, FULL_SKILL) and not self.movetime
-        binary = find_binary(self.path)
-        return EnginePlayer(self.player_name, binary, limit=self.limit, options=options, reproducible=full)
+        return stockfish_player(
+            self.player_name,
+            limit=self.limit,
+            skill=self.skill,
+            elo=self.elo,
+            hash_mb=self.hash,
+            path=self.path,
+        )
 
 
 class _Fairy(_Spec):
@@ -185,23 +193,14 @@ class _Uci(_Limited):
     option: dict[str, str] = Field(default_factory=dict)
 
     def player(self) -> Player:
-        binary = find_binary(Path(self.place), setting="uci:PATH")
-        single: dict[str, str | int] = {"Threads": 1} if "Threads" in binary.options else {}
-        options = single | self.option
-        return EnginePlayer(self.player_name, binary, limit=self.limit, options=options, reproducible=False)
+        return uci_player(self.player_name, Path(self.place), limit=self.limit, options=self.option)
 
 
 class _EpsilonRandom(_Limited):
     share: float = Field(ge=0, le=1)
 
     def player(self) -> Player:
-        engine = EnginePlayer(
-            f"{self.player_name}-engine",
-            find_binary(None),
-            limit=self.limit,
-            options={"Threads": 1, "Hash": 1},
-            reproducible=not self.movetime,
-        )
+        engine = stockfish_player(f"{self.player_name}-engine", limit=self.limit)
         return EpsilonRandomPlayer(engine, self.share, self.player_name)
 
 
@@ -224,6 +223,7 @@ class _Http(_Spec):
     vote: int | None = Field(default=None, ge=2, le=1024)
     verify: int | None = Field(default=None, ge=2, le=1024)
     best_of: int | None = Field(default=None, ge=2, le=1024)
+    dialogue: Literal["llm-chess"] | None = None
 
     @property
     def player_name(self) -> str:
@@ -252,8 +252,11 @@ class _Http(_Spec):
         )
         rules: dict[Rule, int | None] = {"vote": self.vote, "verify": self.verify, "best-of": self.best_of}
         given = {rule: answers for rule, answers in rules.items() if answers is not None}
-        if len(given) > 1:
-            raise SetupError(f"{'= and '.join(given)}= exclude each other")
+        if len(given) + bool(self.dialogue) > 1:
+            names = [*given, *(["dialogue"] if self.dialogue else [])]
+            raise SetupError(f"{'= and '.join(names)}= exclude each other")
+        if self.dialogue:
+            return DialoguePlayer(**vars(player), dialogue=self.dialogue)
         for rule, answers in given.items():
             if not self.temperature and "temperature" in self.model_fields_set:
                 raise SetupError(f"temperature=0 gives the same answer {answers} times: {rule}= needs more")

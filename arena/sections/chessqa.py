@@ -3,7 +3,11 @@
 The answer is the rest of the line after the last `FINAL ANSWER:`, without asterisks, or else the box of "The
 final answer is \\boxed{...}". A single answer must be the key's but for capitals; of several, separated by
 commas, the set must be. An answer that reaches 98% of its token limit counts as cut, whatever it says.
-Only language models are asked. The reference `rules` answers by the rules of chess and by material.
+Only language models that read sentences are asked. The reference `rules` answers by the rules of chess and by
+material.
+
+The protocol `c1` is that of CSSLab/C1 (arXiv 2603.20510): its prompt with pieces and legal moves, the short
+tactics alone, and the first `FINAL_ANSWER: ` with a move in UCI, which must be the key's. None counts as cut.
 """
 
 import re
@@ -19,7 +23,7 @@ import chess
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from arena.asking import Asker
+from arena.asking import Asker, reads_prose
 from arena.chessqa_rules import piece_title, rule_based_answer
 from arena.players.model import ModelPlayer
 from arena.players.player import Player
@@ -33,9 +37,11 @@ from rookery.trace import Message, Prompt
 
 RULES = "rules of chess and material"
 _CUT_SHARE = 0.98
+_MARK = "FINAL ANSWER:"
 _CONTEXT, _EXAMPLE = "CONTEXT_PLACEHOLDER", "FORMAT_EXAMPLE_PLACEHOLDER"
-_FINAL = re.compile(r"FINAL ANSWER:\s*+([^\n]+)", re.IGNORECASE)
-_FINAL_BOX = re.compile(r"[Tt]he\s{1,8}final\s{1,8}answer\s{1,8}is\s{1,8}\$?\\boxed\{([^}\n]{1,2000})\}")
+_FINAL = re.compile(rf"{_MARK}(?=[\s\S])\s*([^\n]*)", re.IGNORECASE)
+_FINAL_MOVE = re.compile(r"FINAL_ANSWER:\s*([a-h][1-8][a-h][1-8][qrbn]?)", re.IGNORECASE)
+_FINAL_BOX = re.compile(r"[Tt]he\s{1,8}final\s{1,8}answer\s{1,8}is\s{1,8}\$?\\boxed\{([^}]{1,2000})\}")
 _BOX = re.compile(r"\\boxed\{([^}\n]{1,2000})\}")
 _MOST_CHARS = 200_000
 """Of an answer, those at its end, and of a line of a file."""
@@ -43,6 +49,17 @@ _MOST_CHARS = 200_000
 Result = Literal["right", "wrong", "extra", "missing", "false", "no answer", "cut"]
 """Of several answers: `extra` has all of the key's and others, `missing` only some of the key's, `false`
 lacks some and has others."""
+
+
+_C1 = """\
+You are given a chess position in FEN: {fen}.
+Piece positions: {pieces}
+Legal moves: {moves}
+Find the best move for the side to play.
+Analyze step by step and explain your reasoning.
+Finish with a single line formatted EXACTLY as:
+FINAL_ANSWER: <answer>
+Use UCI notation (e.g., e2e4, c2b1q) for the final answer."""
 
 
 class Question(BaseModel, frozen=True):
@@ -69,6 +86,21 @@ class Question(BaseModel, frozen=True):
         text = self.text.replace(_CONTEXT, pieces_and_moves).replace(_EXAMPLE, example)
         return Prompt("chessqa", (Message("user", text),), board.fen())
 
+    def c1_prompt(self) -> Prompt:
+        """What C1 asks a model."""
+        fen = self.input.partition("|")[0].strip()
+        board = chess.Board(fen)
+        armies = [
+            f"{piece_title(chess.Piece(kind, colour))}: {sorted(map(chess.square_name, squares))}"
+            for colour in (chess.WHITE, chess.BLACK)
+            for kind in reversed(chess.PIECE_TYPES)
+            if (squares := board.pieces(kind, colour))
+        ]
+        text = _C1.format(
+            fen=fen, pieces=", ".join(armies), moves=", ".join(map(chess.Move.uci, board.legal_moves))
+        )
+        return Prompt("c1", (Message("user", text),), board.fen())
+
     def result(self, answer: str | None) -> Result:
         """How the answer compares with the key; None is one that was not found."""
         if answer is None:
@@ -91,7 +123,10 @@ def final_answer(text: str) -> str | None:
     """
     text = after_reasoning(text)[-_MOST_CHARS:]
     if lines := _FINAL.findall(text):
-        return str(lines[-1]).strip().strip("*").strip()
+        answer = str(lines[-1]).strip()
+        if answer[: len(_MARK)].upper() == _MARK:  # the mark twice in a line
+            answer = answer[len(_MARK) :].strip()
+        return answer.strip("*").strip()
     boxes = _FINAL_BOX.findall(text)
     return str(boxes[-1]).strip() if boxes else None
 
@@ -108,6 +143,24 @@ def _read(line: str, *, context: bool) -> Question:
     question.prompt(context=context)
     rule_based_answer(question.kind, question.input, question.metadata)
     return question
+
+
+def _questions_of(path: Path, report: FenReport, *, context: bool) -> list[Question]:
+    questions = []
+    try:
+        # Not splitlines: a string of JSON may hold the other characters that it splits at.
+        lines = StringIO(decode(path.read_bytes()), newline=None).readlines()
+    except OSError as error:
+        raise InvalidInput(f"ChessQA {str(path)!r}: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        try:
+            questions.append(_read(line, context=context))
+        except (TypeError, ValueError) as error:
+            report.skip(f"{path.name}:{number}", str(error)[:QUOTED_CHARS])
+    if not questions:
+        reasons = "; ".join(report.skipped[:3]) or "it is empty"
+        raise InvalidInput(f"no questions of ChessQA in {str(path)!r}: {reasons}")
+    return questions
 
 
 def _items(answer: str) -> set[str]:
@@ -142,44 +195,45 @@ class ChessQA:
     context: bool = False
     seed: int = 0
     report: FenReport = field(default_factory=FenReport)
+    protocol: Literal["chessqa", "c1"] = "chessqa"
     name: str = "chessqa"
 
     @classmethod
-    def read(cls, paths: Sequence[Path], *, count: int, context: bool, seed: int) -> "ChessQA":
-        """The first `count` questions of each type in the files. Raises `InvalidInput` if a file cannot be
-        read, or none of its lines is a question."""
-        questions, report, counts = [], FenReport(), Counter[str]()
-        for path in paths:
-            try:
-                # Not splitlines: a string of JSON may hold the other characters that it splits at.
-                lines = StringIO(decode(path.read_bytes()), newline=None).readlines()
-            except OSError as error:
-                raise InvalidInput(f"ChessQA {str(path)!r}: {error}") from error
-            before = counts.total()
-            for number, line in enumerate(lines, start=1):
-                try:
-                    question = _read(line, context=context)
-                except (TypeError, ValueError) as error:
-                    report.skip(f"{path.name}:{number}", str(error)[:QUOTED_CHARS])
-                else:
-                    counts[question.kind] += 1
-                    questions += [question] if counts[question.kind] <= count else []
-            if counts.total() == before:
-                reasons = "; ".join(report.skipped[:3]) or "it is empty"
-                raise InvalidInput(f"no questions of ChessQA in {str(path)!r}: {reasons}")
-        return cls(questions, context, seed, report)
+    def read(
+        cls,
+        paths: Sequence[Path],
+        *,
+        count: int,
+        context: bool,
+        seed: int,
+        protocol: Literal["chessqa", "c1"] = "chessqa",
+    ) -> "ChessQA":
+        """The first `count` questions of each type in the files that the protocol asks. Raises
+        `InvalidInput` if a file cannot be read, or none of its lines is a question."""
+        report = FenReport()
+        every = [question for path in paths for question in _questions_of(path, report, context=context)]
+        if protocol == "c1":
+            every = [question for question in every if question.kind.startswith("short_tactics")]
+        if not every:
+            raise InvalidInput(f"no short tactics, which c1 asks for, in {', '.join(map(str, paths))}")
+        counts, questions = Counter[str](), []
+        for question in every:
+            counts[question.kind] += 1
+            questions += [question] if counts[question.kind] <= count else []
+        return cls(questions, context, seed, report, protocol)
 
     def count(self, player: Player) -> int:
-        return len(self.questions) if isinstance(player, ModelPlayer) else 0
+        return len(self.questions) if reads_prose(player) else 0
 
     async def ask(self, asker: Asker, player: Player) -> list[Response]:
         """The player's responses, in the order of the questions; none if it is no language model. See
         `Asker.positions` for the errors."""
-        if not isinstance(player, ModelPlayer):
+        if not isinstance(player, ModelPlayer) or not reads_prose(player):
             return []
 
         async def ask_question(question: Question) -> Response:
-            prompt = question.prompt(context=self.context)
+            c1 = self.protocol == "c1"
+            prompt = question.c1_prompt() if c1 else question.prompt(context=self.context)
 
             async def complete() -> dict[str, Any]:
                 (completion,) = await player.complete(prompt, count=1, seed=asker.seed)
@@ -192,6 +246,10 @@ class ChessQA:
             key = {"chessqa": prompt.messages[0].content, "seed": asker.seed}
             record = await asker.recall(player, question.id, key, complete)
             text, cut = str(record["text"]), bool(record["cut"])
+            if c1:
+                move = _FINAL_MOVE.search(text[-_MOST_CHARS:])
+                result = question.result(move[1] if move else None)
+                return Response(result, result == "right", record["tokens"])
             result = "cut" if cut else question.result(final_answer(text))
             boxes = [] if cut else _BOX.findall(after_reasoning(text)[-_MOST_CHARS:])
             in_box = bool(boxes) and question.result(boxes[-1]) == "right"
@@ -241,11 +299,13 @@ class ChessQA:
                 for part, mask in parts
             ]  # fmt: skip
             tables.append(Table(key, title, compared(rows, players=names, seed=self.seed)))
+        form = "C1's prompt, which has" if self.protocol == "c1" else "With" if self.context else "Without"
         note = (
-            f"{'With' if self.context else 'Without'} the pieces and legal moves in the question. "
+            f"{form} the pieces and legal moves in the question. "
             "`rules` knows the rules of chess, and guesses the rest by material."
         )
-        return Section(self.name, "ChessQA", note, tables, {**self.report.facts, "context": self.context})
+        facts = {**self.report.facts, "context": self.context, "protocol": self.protocol}
+        return Section(self.name, "ChessQA", note, tables, facts)
 
     def _response_by_rules(self, question: Question) -> Response:
         answer = rule_based_answer(question.kind, question.input, question.metadata)

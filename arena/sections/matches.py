@@ -11,6 +11,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
+from arena.players.dialogue import MOST_TURNS
 from arena.stats import Estimate
 from arena.tables import Cell, Metric, Row, Section, Table
 from rookery.errors import InvalidInput
@@ -39,6 +40,10 @@ def _section(path: Path) -> Section:
             Table("encounters", "Results", [_row(metric, value, pairings) for metric, value in _RESULTS]),
             Table("players", "Players", [_row(metric, value, players) for metric, value in _PLAYERS]),
         ]
+        if counts := match.get("llm_chess"):
+            llm = {match["players"][0]["name"]: counts}
+            rows = [_row(metric, _count(metric.name), llm) for metric in _LLM_CHESS if metric.name in counts]
+            tables.append(Table("llm_chess", "As LLM Chess counts", rows))
         title = f"Matches: after an illegal move {match['rules']['illegal']}"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInput(f"not the report of a match: {str(path)!r}: {error!r}") from error
@@ -86,6 +91,17 @@ _RESULTS: Iterable[tuple[Metric, Callable[[Any], Estimate]]] = (
     *(
         (_whole(f"pairs_{points}", f"Pairs with {points}", "points"), _count("pairs", "counts", i))
         for i, points in enumerate(_PAIRS)
+    ),
+)
+
+_LLM_CHESS = (
+    Metric("win_loss", "Win or loss", "0 to 1: half of wins minus losses, plus a half", "number", "neither"),
+    Metric("wrong_actions_per_100moves", "Wrong actions", "per 100 moves of both sides", "count", "neither"),
+    Metric("wrong_moves_per_100moves", "Wrong moves", "per 100 moves of both sides", "count", "neither"),
+    _whole("llm_max_turns", "Dialogues without a move", f"after {MOST_TURNS} answers"),
+    Metric("average_moves", "Moves a game", "of both sides", "count", "neither"),
+    Metric(
+        "material_diff_llm_minus_rand", "Material", "more than the opponent's, at the end", "count", "neither"
     ),
 )
 

@@ -188,14 +188,19 @@ def _about_a_move(position: Position, *, seed: int) -> Position:
     rng, board = random.Random(f"{seed}:{position.id}:A"), chess.Board(position.fen)
     move = rng.choice(sorted(move.uci() for move in board.legal_moves))
     if rng.random() < _ILLEGAL_SHARE:
-        squares = [
-            chess.Move(a, b)
-            for a in chess.SQUARES
-            for b in chess.SQUARES
-            if a != b and board.color_at(a) == board.turn
-        ]
-        move = rng.choice([move.uci() for move in squares if not board.is_legal(move)])
+        move = illegal_move(board, rng)
     return replace(position, task=STATE_TASK, move=move)
+
+
+def illegal_move(board: chess.Board, rng: random.Random) -> str:
+    """A move in UCI from a piece of the side to move that is not legal."""
+    squares = [
+        chess.Move(a, b)
+        for a in chess.SQUARES
+        for b in chess.SQUARES
+        if a != b and board.color_at(a) == board.turn
+    ]
+    return rng.choice([move.uci() for move in squares if not board.is_legal(move)])
 
 
 def _lines(answers: Mapping[str, AnswersByVariant]) -> dict[str, dict[str, Sequence[Answers]]]:
@@ -220,14 +225,14 @@ def _answers_to(answers: Mapping[str, AnswersByVariant], variant: str) -> dict[s
 
 
 def _consistency(answers: AnswersByVariant) -> Ratio:
-    pairs = [(_mover_move(a), _mover_move(b)) for a, b in zip(answers[MOVE], answers[MIRRORED], strict=True)]
+    pairs = [(mover_move(a), mover_move(b)) for a, b in zip(answers[MOVE], answers[MIRRORED], strict=True)]
     return Ratio.of(
         [float(a == b and a is not None) for a, b in pairs],
         [float(a != b or a is not None) for a, b in pairs],
     )
 
 
-def _mover_move(answers: Answers) -> str | None:
+def mover_move(answers: Answers) -> str | None:
     """The greedy move as if White were to move; None if it is not legal."""
     move = answers.greedy.verdict.move
     if move is None:

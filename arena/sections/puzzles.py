@@ -202,6 +202,7 @@ def _part_rows(
 
 async def _attempt(player: Player, puzzle: Puzzle, *, seed: int) -> dict[str, Any]:
     moves: list[str | None] = []
+    tokens = 0
     for turn in puzzle.turns():
         board = chess.Board(puzzle.start)
         for played in turn.played:
@@ -209,11 +210,12 @@ async def _attempt(player: Player, puzzle: Puzzle, *, seed: int) -> dict[str, An
         reply = await player.play(board, seed=seed)
         move = reply.move.uci() if reply.move else None
         moves.append(move)
+        tokens += reply.tokens
         if move is None or not turn.is_right(move):
-            return {"moves": moves, "solved": False, "text": reply.text}
+            return {"moves": moves, "solved": False, "text": reply.text, "tokens": tokens}
         if move != turn.move:  # it mates
             break
-    return {"moves": moves, "solved": True}
+    return {"moves": moves, "solved": True, "tokens": tokens}
 
 
 def _rating_masks(puzzles: Sequence[Puzzle]) -> dict[str, list[bool]]:

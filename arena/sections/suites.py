@@ -77,7 +77,8 @@ class Suite:
             async def play() -> dict[str, Any]:
                 board = chess.Board(problem.fen)
                 reply = await player.play(board, seed=asker.seed)
-                return {"move": reply.move.uci() if reply.move else None, "text": reply.text}
+                return {"move": reply.move.uci() if reply.move else None, "text": reply.text,
+                        "tokens": reply.tokens}  # fmt: skip
 
             question = {"problem": problem.fen, "seed": asker.seed}
             move = (await asker.recall(player, problem.id, question, play))["move"]

@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 import chess
 import chess.engine
 
-from arena.players.player import Player, Reply
+from arena.players.player import Player
 from arena.uci.commands import DECLARATIONS, Options, UciSearch, parse_go, parse_option, parse_position
 from rookery import __version__
+from rookery.engines.player import Reply
 from rookery.errors import InvalidInput, RookeryError
 
 logger = logging.getLogger(__name__)

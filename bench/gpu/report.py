@@ -63,18 +63,26 @@ class Report:
 
     @classmethod
     def open(cls, suite: GpuSettings) -> Self:
-        """That of an earlier call goes on. Raises `SetupError` if it is of other GPUs or settings."""
+        """That of an earlier call goes on. Raises `SetupError` if it cannot be read, or is of other GPUs or
+        settings."""
         path = suite.out / REPORT
         if not path.exists():
             return cls(suite)
-        stored = json.loads(path.read_text())
+        try:
+            stored = json.loads(path.read_text())
+            settings, parts = dict(stored["suite"]), dict(stored["parts"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise SetupError(
+                f"{path} is not a report of this suite ({error!r}): give it another folder (--out), or "
+                "delete that one"
+            ) from error
         for name, value in suite.identity().items():
-            if (before := stored["suite"].get(name)) != value:
+            if (before := settings.get(name)) != value:
                 raise SetupError(
                     f"{path} is a report of {name}={before}, and this suite has {name}={value}: give it "
                     "another folder (--out), or delete that one"
                 )
-        return cls(suite, stored["parts"])
+        return cls(suite, parts)
 
     def add(
         self, part: str, *, seconds: float, figures: Mapping[str, Any], error: str = "", log: str = ""

@@ -1,7 +1,6 @@
 """`rookery data sample`: prints positions from games, or writes them as a data set with a manifest."""
 
 import json
-import os
 import random
 import sys
 from collections.abc import Iterable, Iterator
@@ -36,11 +35,7 @@ def sample(settings: SampleSettings) -> int:
         )
         _report(manifest, wanted=settings.count)
         return 0
-    try:
-        _print_positions(settings)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has closed the pipe, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout again at exit
+    _print_positions(settings)
     return 0
 
 

@@ -65,7 +65,7 @@ def read_evaluation_files(locations: Sequence[str]) -> tuple[PositionKeys, list[
     keys = array("Q")
     exams = []
     for location in locations:
-        file_keys = array("Q", map(position_key, _fens_of_file(location)))
+        file_keys = array("Q", map(position_key, fens_of_file(location)))
         if not file_keys:
             raise InvalidInput(f"{location!r} holds no position")
         exams.append(EvaluationFile(location, identify(location).sha256, len(file_keys)))
@@ -73,7 +73,9 @@ def read_evaluation_files(locations: Sequence[str]) -> tuple[PositionKeys, list[
     return PositionKeys(keys), exams
 
 
-def _fens_of_file(location: str) -> Iterator[str]:
+def fens_of_file(location: str) -> Iterator[str]:
+    """The positions of a file, and those after each move of its puzzles or games. Raises as
+    `read_evaluation_files`."""
     folder, name = open_file(location)
     form = format_of(folder, name)
     document = read_json(folder, name) if form is Format.JSON else None
@@ -87,6 +89,24 @@ def _fens_of_file(location: str) -> Iterator[str]:
             yield from _fens_of_item(
                 item, f"{location!r}, {'row' if form is Format.PARQUET else 'line'} {number}"
             )
+
+
+def positions_by_row(location: str) -> Iterator[list[str]]:
+    """The positions of each row, line, item or game of a file of data: none where there is none that can be
+    read. Raises `SetupError` if the file cannot be read, `InvalidInput` if a line is not JSON."""
+    folder, name = open_file(location)
+    form = format_of(folder, name)
+    document = read_json(folder, name) if form is Format.JSON else None
+    if form is Format.PGN or _is_list_of_games(document):
+        source = Source(location, 0, "")
+        for raws in batched(read_raw_games(location), _GAMES):
+            for played in read_games(raws, source, chess960=True):
+                replay = () if isinstance(played, SkippedGame) else played.game.replay()
+                yield [board.fen() for _, board, _ in replay]
+    elif form is Format.JSON:
+        yield from (list(_fens_in(item, None)) for item in _items_of(document))
+    else:
+        yield from (list(_fens_in(item, None)) for _, item in _rows_or_lines(folder, name, form))
 
 
 def _items_of(document: Any) -> list[Any]:

@@ -2,8 +2,7 @@
 
 import json
 import logging
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +19,7 @@ from rookery.mlflow_run import (
     experiment_id,
     source_tags,
 )
+from rookery.trackers import means
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class PipelineRun:
         self._client.log_metric(self._step_id, "seconds", record.seconds)
         if step.argv[0] == "evaluate" and record.status == "done":
             sections = json.loads((step.folder / "report.json").read_bytes())["sections"]
-            for name, value in _means(sections):
+            for name, value in means(sections):
                 self._client.log_metric(self._step_id, name, value)
         with suppress(FileNotFoundError):
             self._client.log_artifact(self._id, str(self._pipeline.out / STATE_FILE))
@@ -105,15 +105,3 @@ class PipelineRun:
 def _parameter(value: str) -> str:
     """A value as MLflow may have it: without passwords, and no longer than its limit."""
     return " ".join(str(mask_setting(word)) for word in value.split(" "))[:LONGEST_VALUE]
-
-
-def _means(node: Any, *path: str) -> Iterator[tuple[str, float]]:
-    """The means in sections of a report.json of `rookery evaluate`, named SECTION/TABLE/METRIC/PLAYER."""
-    if isinstance(node, dict) and isinstance(mean := node.get("mean"), int | float):
-        yield _NOT_IN_NAMES.sub("_", "/".join(path)), mean
-    elif isinstance(node, dict):
-        for name, below in node.items():
-            yield from _means(below, *path, name)
-
-
-_NOT_IN_NAMES = re.compile(r"[^\w\-. /]")

@@ -15,6 +15,7 @@ from rookery.answers import OPENINGS
 from rookery.clients.completions import CHAT, LINE, read_completion
 from rookery.errors import (
     Conflict,
+    ContextExceeded,
     InvalidInput,
     NotFound,
     PeerFault,
@@ -127,6 +128,7 @@ class InferenceClient:
 
         Raises:
             NotFound: the server no longer knows `model` (a retired version).
+            ContextExceeded: the prompt leaves no room for so many tokens.
             InvalidInput: it refuses the request.
             PeerFault: it did not answer, lost the request, or answered with anything but `count` whole
                 completions: fewer choices, a finish reason other than `stop` and `length`, log-probabilities
@@ -245,6 +247,10 @@ _ERRORS: dict[int, type[RookeryError]] = {
 }
 
 
+_CONTEXT_EXCEEDED = ("maximum context length is", "context_length_exceeded")
+"""What vLLM says, with the sizes, and the code of OpenAI's errors."""
+
+
 @contextmanager
 def _parsing(response: httpx.Response) -> Iterator[None]:
     """Turns errors from parsing an unexpected answer into a `PeerFault`."""
@@ -264,6 +270,8 @@ def _body(response: httpx.Response) -> dict[str, Any]:
             return body
     kind = _ERRORS.get(response.status_code, PeerFault)
     request, detail = response.request, response.text
+    if kind is InvalidInput and any(words in detail for words in _CONTEXT_EXCEEDED):
+        kind = ContextExceeded
     if key := request.headers.get("Authorization", "").removeprefix("Bearer "):
         detail = detail.replace(key, MASK)  # servers quote a wrong key
     remedy = f" ({REMEDY}; for a player, key-env or key-file)" if response.status_code == 401 else ""

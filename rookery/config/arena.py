@@ -48,7 +48,8 @@ class EvaluationSettings(PositionSettings):
     players: CliPositionalArg[Specs]
     """The players, such as model:models/rook-tiny run:demo@42 stockfish,nodes=100."""
     sections: str = "positions,reasoning"
-    """Which sections, separated by commas: positions, reasoning, puzzles, suites, chessqa, matches."""
+    """Which ones, separated by commas: positions, reasoning, brittleness, puzzles, suites, chessqa, matches,
+    contamination; or all for which there is what they need, such as --chessqa."""
     styles: bool = False
     """Ask language models in each of the seven position formats too."""
     puzzles: tuple[ShippedPath, ...] = ()
@@ -63,6 +64,23 @@ class EvaluationSettings(PositionSettings):
     """Maximum number of ChessQA's questions of each type."""
     chessqa_context: bool = False
     """Give ChessQA's questions the list of pieces and of legal moves."""
+    chessqa_protocol: Literal["chessqa", "c1"] = "chessqa"
+    """c1: ask the short tactics alone, with the prompt and the exact match of CSSLab/C1."""
+    against: tuple[Path, ...] = ()
+    """Figures to show beside these: another report.json, or JSON of published ones. Repeatable."""
+    dry_run: bool = False
+    """Count the questions and estimate tokens and time, and ask nothing."""
+    budget_minutes: float | None = Field(default=None, gt=0)
+    """Stop after so many minutes. The same command continues."""
+    budget_tokens: PositiveInt | None = None
+    """Stop when the answers in --out have so many tokens. A command with more of them continues."""
+
+    @property
+    def asks(self) -> frozenset[str]:
+        """The sections, by name."""
+        if self.sections != "all":
+            return frozenset(self.sections.split(","))
+        return SECTIONS - {name for name in ("puzzles", "suites", "chessqa") if not getattr(self, name)}
 
 
 class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_EVALUATE_"):
@@ -77,17 +95,13 @@ class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_E
     out: FolderPath
     """Folder of the answers and the report. A metrics.jsonl there gives the learning curve."""
 
-    @property
-    def asks(self) -> frozenset[str]:
-        return frozenset(self.sections.split(","))
-
     @model_validator(mode="after")
     def _sources(self) -> "EvaluateSettings":
         if unknown := self.asks - SECTIONS:
             raise ValueError(
                 f"no section {', '.join(sorted(unknown))!r}: choose from {', '.join(sorted(SECTIONS))}"
             )
-        if self.asks & {"positions", "reasoning"} and (self.positions is None) == (self.data_url is None):
+        if self.asks & ASKS_POSITIONS and (self.positions is None) == (self.data_url is None):
             raise ValueError("give exactly one of --positions and --data-url")
         if "puzzles" in self.asks and not self.puzzles:
             raise ValueError("the section puzzles needs --puzzles")
@@ -98,7 +112,10 @@ class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_E
         return self
 
 
-SECTIONS = frozenset({"positions", "reasoning", "puzzles", "suites", "chessqa", "matches"})
+ASKS_POSITIONS = frozenset({"positions", "reasoning", "brittleness"})
+"""The sections that ask about `--positions`."""
+
+SECTIONS = ASKS_POSITIONS | {"puzzles", "suites", "chessqa", "matches", "contamination"}
 
 
 class WatchSettings(QuestionSettings, RunSettings, env_prefix="ARENA_"):

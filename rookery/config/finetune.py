@@ -18,7 +18,7 @@ from rookery.config.conditions import (
 from rookery.devices import Device, Devices
 from rookery.prompt import StyleName
 from rookery.remote import FolderPath, PathOrUrl
-from rookery.settings import Port, PresetSettings
+from rookery.settings import Port, PresetSettings, ReportSettings
 
 ADAPTER_LR = 2e-4
 """The default learning rate of an adapter: ten times that of all weights (Schulman et al., LoRA Without
@@ -43,6 +43,7 @@ class FinetuneSettings(
     AdapterSettings,
     FinetuneOptimiserSettings,
     PresetSettings,
+    ReportSettings,
     help_group="run",
 ):
     """Training on a file of examples."""
@@ -83,9 +84,6 @@ class FinetuneSettings(
     save_dtype: Literal["bfloat16", "float32"] = "bfloat16"
     """Data type of the exported weights. bfloat16 rounds what was learnt."""
 
-    mlflow: bool = False
-    """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
-
     @classmethod
     def dependent_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """The learning rate of an adapter."""
@@ -94,7 +92,7 @@ class FinetuneSettings(
     def fingerprint(self) -> dict[str, str]:
         """The settings that must not change when a run is resumed."""
         free = {"out", "device", "threads", "save_every", "save_dtype", "eval_every", "eval_examples"}
-        free |= {"preset", "dry_run", "mlflow", "store", "style"}
+        free |= {"preset", "dry_run", "mlflow", "report_to", "store", "style"}
         free |= {"data", "eval_data"}  # compared by content: see `finetune.output`
         return {
             # Different spellings of the same path give the same text.

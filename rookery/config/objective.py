@@ -158,6 +158,9 @@ class ObjectiveSettings(
     """Decay per step of the moving averages of the baselines ema and adaptive."""
     normalise: bool = True
     """Divide advantages by the standard deviation of the rewards."""
+    turn_rewards: Literal["sum", "mean"] = "sum"
+    """Return of the verdicts of an episode's turns. Their sum grows with the number of turns, their mean does
+    not. What the environment pays, such as a game's result, is added up in both."""
     sigma_floor: NonNegativeFloat = 0.0
     """Divide by at least this, so that noise is not amplified. 0.05 fits rewards of 1,000 nodes."""
     process_rewards: bool = False

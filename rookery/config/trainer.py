@@ -24,7 +24,7 @@ from rookery.errors import SetupError
 from rookery.hub import identity, is_gpt2, tensor_names
 from rookery.remote import FolderPath, PathOrUrl
 from rookery.replicas import split_urls
-from rookery.settings import Port, PresetSettings, RunSettings, Settings
+from rookery.settings import Port, PresetSettings, ReportSettings, RunSettings, Settings
 
 _LEAST_ADAPTERS = 8
 """More than the servers' adapter slots. vLLM reads evicted adapters from disk again, and crashes without
@@ -80,6 +80,7 @@ class TrainerSettings(
     ObjectiveSettings,
     RunSettings,
     PresetSettings,
+    ReportSettings,
     AccessSettings,
     help_group="run",
     env_prefix="TRAINER_",
@@ -124,8 +125,6 @@ class TrainerSettings(
     ratios_mb: NonNegativeInt = 64
     """MiB of importance ratios and advantages to keep in the run's folder, for the viewer: those of the
     tokens that the newest steps were trained on. About 4 bytes a token. 0: none."""
-    mlflow: bool = False
-    """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
     store: PathOrUrl = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
     """URL, of this run alone, for a copy of the newest version when the training ends, such as s3://bucket/runs/my-run."""
     lora_rank: NonNegativeInt = 16

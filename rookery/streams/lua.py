@@ -21,8 +21,12 @@ return cursor
 
 _FORGET_TURNS = """
 local function forget_turns(key, entry)
-  local round = 0
-  while redis.call('HDEL', key, entry .. '/' .. round) == 1 do round = round + 1 end
+  local episodes = tonumber(redis.call('HGET', key, entry .. '/episodes') or '0')
+  redis.call('HDEL', key, entry, entry .. '/episodes')
+  for slot = 0, episodes - 1 do
+    local number = 1
+    while redis.call('HDEL', key, entry .. '/' .. slot .. '.' .. number) == 1 do number = number + 1 end
+  end
 end
 """
 
@@ -45,24 +49,33 @@ return 1
 )
 
 STORE_TURNS = """
--- What is stored as a round of turns: ARGV[4], unless there is one. '' if the round before it is not the one
--- whose SHA-1 is ARGV[5], on which these turns build. False if the position is not pending.
+-- What is stored as ARGV[3] of the position ARGV[2]: ARGV[4], unless there is something. '' if what is stored
+-- as ARGV[5], on which it builds, has not the SHA-1 ARGV[6]. False if the position is not pending. The first
+-- turns of all ARGV[7] episodes build on nothing.
 if #redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then return false end
-local number, round = tonumber(ARGV[3]), ARGV[2] .. '/' .. ARGV[3]
-local before = number > 0 and redis.call('HGET', KEYS[2], ARGV[2] .. '/' .. (number - 1))
-if number > 0 and (not before or redis.sha1hex(before) ~= ARGV[5]) then return '' end
+local before = ARGV[5] ~= '' and redis.call('HGET', KEYS[2], ARGV[5])
+if ARGV[5] ~= '' and (not before or redis.sha1hex(before) ~= ARGV[6]) then return '' end
 -- Faults before it were not due to the position: a long episode may have many.
-if redis.call('HSETNX', KEYS[2], round, ARGV[4]) == 1 then redis.call('HDEL', KEYS[3], ARGV[2]) end
-return redis.call('HGET', KEYS[2], round)
+if redis.call('HSETNX', KEYS[2], ARGV[3], ARGV[4]) == 1 then
+  redis.call('HDEL', KEYS[3], ARGV[2])
+  if ARGV[5] == '' then redis.call('HSET', KEYS[2], ARGV[2] .. '/episodes', ARGV[7]) end
+end
+return redis.call('HGET', KEYS[2], ARGV[3])
 """
 
 READ_TURNS = """
-local rounds = {}
-repeat
-  local round = redis.call('HGET', KEYS[1], ARGV[1] .. '/' .. #rounds)
-  if round then table.insert(rounds, round) end
-until not round
-return rounds
+local first = redis.call('HGET', KEYS[1], ARGV[1])
+if not first then return {} end
+local stored = {first}
+for slot = 0, tonumber(redis.call('HGET', KEYS[1], ARGV[1] .. '/episodes')) - 1 do
+  local number = 1
+  repeat
+    local turn = redis.call('HGET', KEYS[1], ARGV[1] .. '/' .. slot .. '.' .. number)
+    if turn then table.insert(stored, turn) end
+    number = number + 1
+  until not turn
+end
+return stored
 """
 
 COUNT_FAULT = """

@@ -148,22 +148,30 @@ class Positions(Stream):
         names = ("positions", "positions:faults")
         return int(self.redis.script(lua.COUNT_FAULT, names, self._group, entry_id))
 
-    def turns(self, entry_id: str) -> tuple[list[TraceGroup], str]:
-        """The rounds of turns that are stored of the episodes of a position, and what names the last one for
-        `store_turns`."""
-        rounds = cast(list[bytes], self.redis.script(lua.READ_TURNS, ["positions:turns"], entry_id))
-        return [decode_group(data, in_progress=True) for data in rounds], _sha1(*rounds[-1:])
+    def turns(self, entry_id: str) -> list[tuple[TraceGroup, str]]:
+        """What is stored of the episodes of a position, each with what names it for `store_turns`: a group of
+        the first turns, then one of each further turn, those of an episode in their order."""
+        stored = cast(list[bytes], self.redis.script(lua.READ_TURNS, ["positions:turns"], entry_id))
+        return [(decode_group(data, in_progress=True), _sha1(data)) for data in stored]
 
-    def store_turns(self, entry_id: str, turns: TraceGroup, *, number: int, after: str) -> str:
-        """Stores one round of turns of a position's episodes, so that they go on from it after any end of
-        this process: the group with the new turns alone. `after` names the round before it. Returns what
-        names this one; empty if nothing is stored, because the position is not pending.
+    def store_turns(
+        self, entry_id: str, turns: TraceGroup, *, slot: int = 0, number: int = 0, after: str = ""
+    ) -> str:
+        """Stores turns of a position's episodes, so that they go on from them after any end of this process:
+        the first turns of all, or turn `number` of episode `slot` alone. `after` names what is stored before
+        it. Returns what names this; empty if nothing is stored, because the position is not pending.
 
-        Whoever is first stores a round, and all go on from it. Raises `Unavailable` if other turns are
-        stored, or those that these build on are not: Redis may have lost them.
+        Whoever is first stores a turn, and all go on from it. Raises `Unavailable` if another turn is stored,
+        or the one that this builds on is not: Redis may have lost it.
         """
+        place, before, episodes = entry_id, "", len(turns.traces)
+        if number:
+            place, before = f"{entry_id}/{slot}.{number}", f"{entry_id}/{slot}.{number - 1}"
+            before = entry_id if number == 1 else before
         data, names = encode_group(turns), ("positions", "positions:turns", "positions:faults")
-        stored = self.redis.script(lua.STORE_TURNS, names, self._group, entry_id, number, data, after)
+        stored = self.redis.script(
+            lua.STORE_TURNS, names, self._group, entry_id, place, data, before, after, episodes
+        )
         if stored not in (None, data):
             raise Unavailable(f"other turns are stored of group {turns.id}")
         return _sha1(data) if stored else ""
@@ -320,7 +328,7 @@ class DeadLetters:
         return bool(self.redis.call(lambda client: client.xdel(self.redis.key("dead"), letter.id)))
 
 
-def _sha1(data: bytes = b"") -> str:
+def _sha1(data: bytes) -> str:
     return sha1(data, usedforsecurity=False).hexdigest()
 
 

@@ -61,7 +61,7 @@ class Completion(_message.Message):
     def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., finish_reason: _Optional[str] = ..., seed: _Optional[int] = ...) -> None: ...
 
 class Turn(_message.Message):
-    __slots__ = ("completion", "verdict", "prompt", "prompt_token_ids", "continues", "policy", "observation", "rewards")
+    __slots__ = ("completion", "verdict", "prompt", "prompt_token_ids", "continues", "policy", "observation", "rewards", "role")
     class RewardsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -77,6 +77,7 @@ class Turn(_message.Message):
     POLICY_FIELD_NUMBER: _ClassVar[int]
     OBSERVATION_FIELD_NUMBER: _ClassVar[int]
     REWARDS_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
     completion: Completion
     verdict: _verdict_pb2.Verdict
     prompt: Prompt
@@ -85,7 +86,8 @@ class Turn(_message.Message):
     policy: PolicyVersion
     observation: str
     rewards: _containers.ScalarMap[str, float]
-    def __init__(self, completion: _Optional[_Union[Completion, _Mapping]] = ..., verdict: _Optional[_Union[_verdict_pb2.Verdict, _Mapping]] = ..., prompt: _Optional[_Union[Prompt, _Mapping]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., continues: bool = ..., policy: _Optional[_Union[PolicyVersion, _Mapping]] = ..., observation: _Optional[str] = ..., rewards: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    role: str
+    def __init__(self, completion: _Optional[_Union[Completion, _Mapping]] = ..., verdict: _Optional[_Union[_verdict_pb2.Verdict, _Mapping]] = ..., prompt: _Optional[_Union[Prompt, _Mapping]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., continues: bool = ..., policy: _Optional[_Union[PolicyVersion, _Mapping]] = ..., observation: _Optional[str] = ..., rewards: _Optional[_Mapping[str, float]] = ..., role: _Optional[str] = ...) -> None: ...
 
 class Trace(_message.Message):
     __slots__ = ("id", "completion", "verdict", "turns")

@@ -56,7 +56,7 @@ def train(
     check = partial(check_group_length, policy.model)
     intake = Intake(run, settings, commit, check=check, epoch=epoch, stopping=stopping)
     with (
-        track(settings.run_dir, enabled=settings.mlflow, params=settings.model_dump(mode="json")) as tracker,
+        track(settings.run_dir, to=settings.trackers, params=settings.model_dump(mode="json")) as tracker,
         StepReporter(settings.run_dir, tracker) as reporter,
         intake,
     ):

@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 
-from rookery.advantages import group_advantages, in_order_of_turns, leave_one_out, returns_to_go
+from rookery.advantages import TurnReward, group_advantages, in_order_of_turns, leave_one_out, peers_of
 from rookery.errors import NotFound, RookeryError
 from services.viewer.runs import RunFolder
 from services.viewer.store import Stamp, stamp_of
@@ -302,5 +302,6 @@ def _advantages(
     relative = leave_one_out if settings.get("baseline") == "leave-one-out" else group_advantages
     floor = float(settings.get("sigma_floor", 0.0))
     normalise = bool(settings.get("normalise", True))
-    values = [relative(peers, normalise=normalise, sigma_floor=floor) for peers in returns_to_go(known)]
-    return list(in_order_of_turns(values, turns))
+    compared = peers_of([[TurnReward(reward) for reward in episode] for episode in known])
+    values = [relative(peers.returns, normalise=normalise, sigma_floor=floor) for peers in compared]
+    return list(in_order_of_turns(compared, values))

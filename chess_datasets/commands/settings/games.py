@@ -1,4 +1,4 @@
-"""The settings of the commands that read games: index, sample, games, moves and stats."""
+"""The settings of the commands that read games: index, sample, games, moves, overlap and stats."""
 
 from typing import Annotated, Literal, Self
 
@@ -14,7 +14,7 @@ from chess_datasets.commands.settings.shared import (
     Share,
 )
 from rookery.prompt import GAME_STYLES, Notation, StyleName
-from rookery.remote import FolderOrUrl, PathOrUrl
+from rookery.remote import FolderOrUrl, NamedPath, OutputPath, PathOrUrl
 from rookery.settings import Several
 
 
@@ -199,3 +199,23 @@ class StatsSettings(JobSettings, env_prefix="DATA_STATS_"):
     """Share of the games that is replayed to count phases."""
     json_: bool = Field(default=False, alias="json")
     """Print JSON instead of tables."""
+
+
+class OverlapSettings(CommandSettings, env_prefix="DATA_OVERLAP_"):
+    """Count the positions of exams that are in data sets and archives, mirrored or not.
+
+    Exams and data may be Parquet, JSON, JSON lines, CSV, PGN or EPD, compressed or not. Only data with FENs
+    can be searched: prompts that show the board in other words count as rows without a position.
+
+    Examples:
+      rookery data overlap samples/puzzles.csv heldout.jsonl --data mine=train.jsonl --out contamination.json
+      rookery data overlap wac.epd --data demo=runs/demo --data tiny=models/rook-tiny --out contamination.json
+    """
+
+    exams: CliPositionalArg[Several[tuple[PathOrUrl, ...]]]
+    """Files with the positions of the exams."""
+    data: tuple[NamedPath, ...]
+    """NAME=FILE, or NAME=FOLDER of a run (its archive) or a model (the files of its data_manifest.json).
+    Repeatable."""
+    out: OutputPath
+    """JSON with the counts, and the first 1,000 positions."""

@@ -27,9 +27,10 @@ async def run(settings: RolloutsSettings) -> None:
     reward = RewardClient(settings.reward_target, access=settings.access, wait_for_ready=True)
     peers = Peers(settings.inference_urls, reward, access=settings.access, changed=changed)
     lead = Lead(settings.batch_groups, settings.staleness, just_in_time=settings.just_in_time)
+    generator = GroupGenerator(settings, peers)
     loop = Loop(
         streams,
-        GroupGenerator(settings, peers),
+        generator,
         Admission(lead, settings.max_inflight),
         consumer=settings.consumer,
         accept_reward_version=settings.accept_reward_version,
@@ -43,10 +44,13 @@ async def run(settings: RolloutsSettings) -> None:
         await asyncio.to_thread(streams.agree, settings.terms)
         await loop.run(stopping)
 
+    async def close() -> None:
+        await asyncio.gather(generator.close(), peers.close())
+
     tasks = (streams.redis.stop_waiting, peers.watch, loop.keep, make_groups)
     service = background_service(settings, "rollouts", *tasks, ready=ready)
     add_problem_handlers(service.app)
-    service.on_stop = peers.close
+    service.on_stop = close
     await serve(service)
 
 

@@ -3,6 +3,7 @@
 Also the table of the positions that this process holds. Only arithmetic: `loop` starts the work.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -12,8 +13,10 @@ from rookery.streams import Entry
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Delays of a position after faults."""
 
-WINDOW = 8
-"""Steps without a wait of the trainer after which fewer groups are started ahead."""
+WINDOW = 12
+"""Versions for all of which no group was missing, after which fewer groups are started ahead."""
+FIRST_WINDOW = 3
+"""The same at the start of a run, until a group is missing for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +37,19 @@ class Lead:
     """How many groups may be made ahead: beyond those of the batch that trains on the served version.
 
     The trainer needs a batch when it publishes a version. Groups that are complete earlier get older, by one
-    version for each batch that is trained on before them. So `groups` starts at one batch, which is made
-    while the trainer works on the one before. If groups were missing when a version was published, and this
-    is not the first time in `WINDOW` versions, as many are added. After `WINDOW` versions, it falls by the
-    second smallest number of groups that were left over in one of them. Without `just_in_time`, `groups` is
-    always `staleness * batch_groups`.
+    version for each batch that is trained on before them. While they are complete in time, `groups` falls to
+    what is needed: after `WINDOW` versions by the smallest number of groups that were left over in one of
+    them, at the least to one batch, which is made while the trainer works on the one before. Whenever
+    groups are missing, as many are added, and at least a batch. So where inference is the slower side,
+    `groups` is what it is without `just_in_time`: `staleness * batch_groups`, with which every run begins.
     """
 
     def __init__(self, batch_groups: int, staleness: int, *, just_in_time: bool) -> None:
         self.batch_groups = batch_groups
         self._most = staleness * batch_groups
         self._least = min(batch_groups, self._most) if just_in_time else self._most
-        self.groups = self._least
+        self.groups = self._most
+        self._window = FIRST_WINDOW
         self._left_over: list[int] = []
         self._version: int | None = None
         self._dropped = 0
@@ -63,11 +67,25 @@ class Lead:
         self._version, self._dropped = version, dropped
         if first:  # nothing could be ready for the first version of a run
             return
-        self._left_over = sorted([*self._left_over, waiting - needed])
-        versions = len(self._left_over)
-        if versions == WINDOW or (versions > 1 and self._left_over[1] < 0):
-            self.groups = min(max(self.groups - self._left_over[1], self._least), self._most)
+        left_over = waiting - needed
+        if left_over < 0:
+            self.groups = min(self.groups + max(-left_over, self.batch_groups), self._most)
+            self._window = WINDOW
             self._left_over.clear()
+            return
+        self._left_over.append(left_over)
+        if len(self._left_over) >= self._window:
+            self.groups = max(self.groups - min(self._left_over), self._least)
+            self._left_over.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Playing:
+    """The groups of this process whose episodes go on after their first turns, and what they occupy of the
+    inference servers: their tokens and answers to come, in groups of first turns."""
+
+    groups: int = 0
+    load: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +94,41 @@ class Admission:
 
     The lead is at most staleness * batch_groups, so a group started now is trained at version v + staleness
     at the latest. Source of this bound: `areal/infra/staleness_manager.py` of AReaL.
+
+    Short answers do not wait for long games: up to `batch_groups` groups that play on do not count here, so a
+    group may be trained one version later. And of `max_inflight`, they take what they still occupy.
     """
 
     lead: Lead
     max_inflight: int
 
-    def to_start(self, counts: RunCounts, *, version: int, running: int) -> int:
-        """How many of the positions that this process holds may start.
+    def to_start(self, counts: RunCounts, *, version: int, running: int, playing: Playing = Playing()) -> int:
+        """How many of the positions that this process holds may start. `running` are in work, `playing` those
+        of them that play on.
 
         >>> counts = RunCounts(accepted=90, untrained=90, pending=10)
         >>> lead = Lead(batch_groups=32, staleness=2, just_in_time=False)
         >>> Admission(lead, max_inflight=64).to_start(counts, version=0, running=4)
         2
         """
-        ahead = self._accepted(counts, version) + running
-        return max(0, min(self.max_inflight - running, self._bound(version) - ahead))
+        ahead = self._accepted(counts, version) + running - self._uncounted(playing)
+        return max(0, min(self._room(running, playing), self._bound(version) - ahead))
 
-    def to_read(self, counts: RunCounts, *, version: int, held: int) -> int:
+    def to_read(self, counts: RunCounts, *, version: int, held: int, playing: Playing = Playing()) -> int:
         """How many more positions may be read from the stream, if this process holds `held` already. The
         pending positions of all replicas count as running."""
-        ahead = self._accepted(counts, version) + max(counts.pending, held)
-        return max(0, min(self.max_inflight - held, self._bound(version) - ahead))
+        ahead = self._accepted(counts, version) + max(counts.pending, held) - self._uncounted(playing)
+        return max(0, min(self._room(held, playing), self._bound(version) - ahead))
+
+    def is_full(self, running: int, playing: Playing) -> bool:
+        """Whether nothing more may be in work."""
+        return self._room(running, playing) <= 0
+
+    def _room(self, held: int, playing: Playing) -> int:
+        return self.max_inflight - (held - playing.groups) - math.ceil(playing.load)
+
+    def _uncounted(self, playing: Playing) -> int:
+        return min(playing.groups, self.lead.batch_groups)
 
     def _bound(self, version: int) -> int:
         return (version + 1) * self.lead.batch_groups + self.lead.groups

@@ -91,7 +91,7 @@ class Loop:
             if not stopping.is_set():
                 raise
         finally:
-            self._goes_on()
+            self._end_wait()
             await self._drain()
             self._reader.shutdown(wait=False)
         if self._failure:
@@ -116,20 +116,21 @@ class Loop:
         version = self._peers.version
         if version is None or self._peers.unavailable_reason():
             peer = "inference" if version is None else "reward"
-            return await self._pause(PEERS_WAIT_S, self._waits_for("readiness", peer))
-        if self._in_flight.running >= self._admission.max_inflight:
+            return await self._pause(PEERS_WAIT_S, self._begin_wait("readiness", peer))
+        if self._admission.is_full(self._in_flight.running, self._generator.playing):
             return await self._pause(None)
         counts = await asyncio.to_thread(self._run_counts)
-        running = self._in_flight.running
-        room = self._admission.to_start(counts, version=version, running=running)
+        running, playing = self._in_flight.running, self._generator.playing
+        room = self._admission.to_start(counts, version=version, running=running, playing=playing)
         self._start(self._in_flight.start(now=time.monotonic(), limit=room))
-        wanted = self._admission.to_read(counts, version=version, held=len(self._in_flight))
+        held = len(self._in_flight)
+        wanted = self._admission.to_read(counts, version=version, held=held, playing=playing)
         if wanted:
             return await self._read_new(wanted)
-        full = self._in_flight.running >= self._admission.max_inflight
+        full = self._admission.is_full(self._in_flight.running, playing)
         if full or counts.ended:
             return await self._pause(None)
-        return await self._pause(BACKPRESSURE_S, self._waits_for("a new version", "the trainer"))
+        return await self._pause(BACKPRESSURE_S, self._begin_wait("a new version", "the trainer"))
 
     def _run_counts(self) -> RunCounts:
         # Read `pending` first: a group published in between is then counted twice rather than not at all.
@@ -149,7 +150,7 @@ class Loop:
 
     async def _read_new(self, count: int) -> None:
         began = time.monotonic()
-        self._waits_for("positions", "the feed")
+        self._begin_wait("positions", "the feed")
         entries = await self._read(
             lambda: self._run.positions.read_new(
                 consumer=self._consumer, count=count, block_s=BLOCK_S, known=lambda: self._in_flight.ids
@@ -157,7 +158,7 @@ class Loop:
         )
         POSITIONS_WAIT_S.inc(time.monotonic() - began)
         if entries:
-            self._goes_on()
+            self._end_wait()
         self._in_flight.add(entries)
         self._start(self._in_flight.start(now=time.monotonic(), limit=len(entries)))
 
@@ -168,20 +169,20 @@ class Loop:
         """Waits a moment, for `cause`. The loop comes here again and again during one `wait`."""
         began = time.monotonic()
         if wait is None:
-            self._goes_on()
+            self._end_wait()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), MAX_PAUSE_S)
         self._changed.clear()
         if cause:
             cause.inc(time.monotonic() - began)
 
-    def _waits_for(self, what: str, peer: str) -> waits.Wait:
+    def _begin_wait(self, what: str, peer: str) -> waits.Wait:
         if self._wait is None or (self._wait.what, self._wait.peer) != (what, peer):
-            self._goes_on()
+            self._end_wait()
             self._wait = waits.begin(what, peer, expected_s=READY_S if what == "readiness" else waits.STEP_S)
         return self._wait
 
-    def _goes_on(self) -> None:
+    def _end_wait(self) -> None:
         if self._wait:
             waits.end(self._wait)
             self._wait = None

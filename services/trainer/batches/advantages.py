@@ -16,7 +16,9 @@ baseline. The first step has no previous steps and uses its own rewards.
 An episode of several turns has an advantage for each turn t. Then r is the return from t on, R_t = r_t +
 r_(t+1) + ... to the last turn, and the group's rewards are the R_t of all its episodes; an episode that ended
 before t counts with the return of its last turn. So there is a baseline for each number of a turn, and
-leave-one-out is unbiased: what the other episodes return does not depend on this one's tokens.
+leave-one-out is unbiased: what the other episodes return does not depend on this one's tokens. If the turns
+are those of players in several roles, as in self-play, each role has its own t, R_t, group and moving average
+e: role-conditioned advantages as in SPIRAL (2506.24119, eq. 4).
 
 gae is generalised advantage estimation over the tokens of one completion: Schulman et al. 2016
 (arXiv 1506.02438), eq. 16. With d_t = r_t + gamma V_(t+1) - V_t,
@@ -30,11 +32,12 @@ after each token. With gamma and lambda 1 and a critic that is 0, the advantages
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import Any, Self
 
-from rookery.advantages import EPSILON, group_advantages, leave_one_out
+from rookery.advantages import EPSILON, Peers, group_advantages, leave_one_out
 from rookery.config.objective import Baseline
 
 
@@ -43,12 +46,24 @@ class RewardAverages:
     """Moving averages over steps, stored in the commit.
 
     `mean` is the mean reward, and `within` the variance of rewards within groups. `between` is the mean
-    squared distance of the groups' means from `mean`; it contains part of `within`.
+    squared distance of the groups' means from `mean`; it contains part of `within`. `roles` are those of the
+    turns of each role, if there are roles.
     """
 
     mean: float
     within: float
     between: float
+    roles: "Mapping[str, RewardAverages]" = field(default_factory=dict)
+
+    def of(self, role: str) -> "RewardAverages | None":
+        """Those for turns of a role. None if there were no such turns yet."""
+        return self.roles.get(role) if self.roles else self if not role else None
+
+    @classmethod
+    def of_json(cls, values: Mapping[str, Any]) -> Self:
+        """The inverse of `asdict`."""
+        roles = {role: cls.of_json(of_role) for role, of_role in values.get("roles", {}).items()}
+        return cls(**{**values, "roles": roles})
 
     def shrinkage(self, size: int) -> float:
         """The weight of the moving average in the baseline of a group of `size`, in [0, 1]."""
@@ -110,6 +125,23 @@ def updated_averages(
         within=old_share * averages.within + new_share * observed.within,
         between=old_share * averages.between + new_share * observed.between,
     )
+
+
+def averages_by_role(
+    averages: RewardAverages | None, groups: Sequence[Peers], *, decay: float
+) -> RewardAverages:
+    """Returns the averages after a step on all returns, and those of each role."""
+    by_role: dict[str, list[list[float]]] = {}
+    for peers in groups:
+        by_role.setdefault(peers.role, []).append(peers.returns)
+    every = updated_averages(averages, [peers.returns for peers in groups], decay=decay)
+    before = dict(averages.roles) if averages else {}
+    if not before and set(by_role) <= {""}:
+        return every
+    if averages and not before:  # so far, there were turns without a role alone
+        before[""] = averages
+    after = {role: updated_averages(before.get(role), of, decay=decay) for role, of in by_role.items()}
+    return replace(every, roles={**before, **after})
 
 
 def _observe(groups: Sequence[Sequence[float]], *, about: float | None = None) -> RewardAverages:

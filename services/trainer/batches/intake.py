@@ -17,7 +17,7 @@ from typing import Self
 
 import chess
 
-from rookery.advantages import zero_variance
+from rookery.advantages import without_signal
 from rookery.codec import decode_group
 from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError, Unavailable, WireError
@@ -72,6 +72,7 @@ class Intake:
         self._batch_groups, self._max_staleness = settings.batch_groups, settings.max_staleness
         limit = settings.dynamic_sampling_limit if settings.dynamic_sampling else 0
         self._zero_variance_limit = settings.batch_groups * limit
+        self._mean = settings.turn_rewards == "mean"
         self._ledger: Sequence[str] = commit.ledger
         self._dropped_before = commit.dropped
         self._ready: queue.Queue[PendingEntry] = queue.Queue(maxsize=2 * settings.batch_groups)
@@ -172,7 +173,9 @@ class Intake:
             )
         if age > self._max_staleness:
             return "stale"
-        if self.dropped["zero_variance"] < self._zero_variance_limit and zero_variance(group.rewards):
+        if self.dropped["zero_variance"] < self._zero_variance_limit and without_signal(
+            group.turn_rewards, mean=self._mean
+        ):
             return "zero_variance"
         return None
 

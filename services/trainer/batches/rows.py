@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
-from rookery.advantages import in_order_of_turns, returns_to_go
+from rookery.advantages import Peers, in_order_of_turns, peers_of
 from rookery.config.objective import LossWeights
 from rookery.config.trainer import TrainerSettings
 from rookery.metrics import TRAINER_STALE_TURNS
@@ -99,20 +99,7 @@ def prepare_batch(
     Raises:
         ArithmeticError: an advantage is not finite. The message names the group.
     """
-    returns = [returns_to_go(group.turn_rewards) for group in groups]
-    values = iter(
-        advantages(
-            [peers for group_returns in returns for peers in group_returns],
-            baseline=settings.baseline,
-            normalise=settings.normalise,
-            averages=averages,
-            sigma_floor=settings.sigma_floor,
-        )
-    )
-    by_turn = [
-        in_order_of_turns([next(values) for _ in of_group], [len(trace.turns) for trace in group.traces])
-        for group, of_group in zip(groups, returns, strict=True)
-    ]
+    by_turn = _values(groups, settings=settings, averages=averages)
     for group, group_values in zip(groups, by_turn, strict=True):
         if not all(map(math.isfinite, group_values)):  # the averages of a damaged commit can cause that
             raise ArithmeticError(
@@ -143,6 +130,27 @@ def prepare_batch(
         normaliser=normaliser(lengths, settings.loss_weights),
         tokens=sum(tokens for tokens, _ in lengths),
     )
+
+
+def _values(
+    groups: Sequence[TraceGroup], *, settings: TrainerSettings, averages: RewardAverages | None
+) -> list[list[float]]:
+    """The advantages of the turns, by group."""
+    compared = [peers_of(group.turn_rewards, mean=settings.turn_rewards == "mean") for group in groups]
+    by_role: dict[str, list[Peers]] = {}
+    for peers in (peers for of_group in compared for peers in of_group):
+        by_role.setdefault(peers.role, []).append(peers)
+    values = dict[int, Sequence[float]]()
+    for role, of_role in by_role.items():
+        of_peers = advantages(
+            [peers.returns for peers in of_role],
+            baseline=settings.baseline,
+            normalise=settings.normalise,
+            averages=averages and averages.of(role),
+            sigma_floor=settings.sigma_floor,
+        )
+        values |= zip(map(id, of_role), of_peers, strict=True)
+    return [in_order_of_turns(peers, [values[id(p)] for p in peers]) for peers in compared]
 
 
 def make_rows(

@@ -83,7 +83,7 @@ def run(settings: DpoSettings) -> Path:
     style = style_of(settings)
     model = prepare_model(load_causal_lm(folder, dtype=base_dtype(settings)), settings)
     task = DpoTask(model, settings, [pair.example for pair in pairs.held_out])
-    with track(settings.out, enabled=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
+    with track(settings.out, to=settings.trackers, params=settings.model_dump(mode="json")) as tracker:
         finetune(task, PairExamples(pairs.train), tracker)
         manifest = model_manifest(settings, style=style, answers=pairs.survey)
         return export_model(model, tokenizer, settings, extra_files=lambda _: manifest)

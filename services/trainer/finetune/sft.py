@@ -96,7 +96,7 @@ def run(settings: SftSettings) -> Path:
     model = prepare_model(loaded, settings)
     if adapter:
         continue_adapter(model, adapter)
-    with track(settings.out, enabled=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
+    with track(settings.out, to=settings.trackers, params=settings.model_dump(mode="json")) as tracker:
         task = SftTask(model, settings, held_out, shares_prompts=source.shares_prompts)
         finetune(task, source, tracker)
         manifest = model_manifest(settings, style=style, answers=source.survey)

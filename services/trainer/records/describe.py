@@ -12,7 +12,7 @@ from typing import Any
 
 import chess
 
-from rookery.advantages import zero_variance
+from rookery.advantages import without_signal
 from rookery.candidates import candidates_of, distinct
 from rookery.prompt import GAME_TASK, task_of
 from rookery.trace import Move, Outcome, TraceGroup
@@ -67,7 +67,7 @@ def describe(groups: list[TraceGroup]) -> dict[str, float]:
         "legal_rate": statistics.fmean(verdict.outcome is Outcome.LEGAL for verdict in verdicts),
         "box_rate": statistics.fmean(verdict.outcome not in UNREADABLE for verdict in verdicts),
         "regret": statistics.fmean(regrets) if regrets else float("nan"),
-        "zero_variance_groups": sum(zero_variance(group.rewards) for group in groups),
+        "zero_variance_groups": sum(without_signal(group.turn_rewards) for group in groups),
         "truncated": sum(turn.completion.truncated for turn in turns),
         **by_task(groups),
         **components(groups),

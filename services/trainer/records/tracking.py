@@ -6,7 +6,6 @@ begins a new one if MLflow has lost it.
 """
 
 import contextlib
-import importlib.util
 import json
 import logging
 import os
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rookery.config.objective import KL_ALIASES
-from rookery.errors import SetupError
 from rookery.masking import mask_setting
 from rookery.mlflow_run import (
     ID_FILE,
@@ -36,6 +34,7 @@ from rookery.plots import CURVES_FILE
 from rookery.plots.panels import choose
 from rookery.plots.picture import Curve, draw
 from rookery.plots.steps import METRICS_FILE, keys_of, read_metrics
+from rookery.trackers import Trackers, check_trackers
 from services.trainer.distributed.process_group import is_rank_zero
 from services.trainer.versions import commits
 from services.trainer.versions.files import read_object
@@ -209,36 +208,53 @@ def run_artifacts(folder: Path) -> list[Artifact]:
 
 
 @contextmanager
-def track(folder: Path, *, enabled: bool, params: Mapping[str, Any]) -> Iterator[Tracker]:
-    """Yields the tracker of a run folder, whose `run_artifacts` go to MLflow at the end. Of several
-    processes, only rank 0 records. Raises `SetupError` if tracking is wanted but mlflow is not installed."""
-    if not enabled or not is_rank_zero():
+def track(folder: Path, *, to: Set[str], params: Mapping[str, Any]) -> Iterator[Tracker]:
+    """Yields the tracker of a run folder, which records in the trackers `to`. The folder's `run_artifacts` go
+    to MLflow at the end. Of several processes, only rank 0 records. Raises `SetupError` if a tracker is not
+    installed."""
+    if not to or not is_rank_zero():
         yield Tracker()
         return
-    if importlib.util.find_spec("mlflow") is None:
-        raise SetupError("mlflow=true needs mlflow: pip install 'rookery[mlflow]'")
+    check_trackers(to)
     folder.mkdir(parents=True, exist_ok=True)
-    tracker = MlflowTracker(lambda: connect(folder), folder, params)
+    mlflow = MlflowTracker(lambda: connect(folder), folder, params) if "mlflow" in to else None
+    others = Trackers(to - {"mlflow"}, folder, params)
     status = "FAILED"
     try:
-        yield tracker
+        yield _Every(mlflow or Tracker(), others)
         status = "FINISHED"
     except (KeyboardInterrupt, SystemExit):
         status = "KILLED"
         raise
     finally:
-        tracker.close(status=status)
+        others.close()
+        if mlflow:
+            mlflow.close(status=status)
+
+
+class _Every(Tracker):
+    """MLflow and the other trackers."""
+
+    def __init__(self, mlflow: Tracker, others: Trackers) -> None:
+        self._mlflow, self._others = mlflow, others
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        self._mlflow.log(row)
+        self._others.log(dict(_numbers(row)), step=int(row["step"]))
+
+
+def _numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The metrics of a row: its numbers, but for the step, the time and NaN."""
+    for name, value in row.items():
+        if isinstance(value, int | float) and name not in ("step", "time") and value == value:
+            yield name, float(value)
 
 
 def _metrics(row: Mapping[str, Any]) -> list[Any]:
     from mlflow.entities import Metric
 
     step, now_ms = int(row["step"]), int(1000 * row.get("time", time.time()))
-    return [
-        Metric(name, float(value), now_ms, step)
-        for name, value in row.items()
-        if isinstance(value, int | float) and name not in ("step", "time") and value == value
-    ]
+    return [Metric(name, value, now_ms, step) for name, value in _numbers(row)]
 
 
 @contextmanager

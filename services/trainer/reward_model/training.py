@@ -112,7 +112,7 @@ def run(settings: RewardModelSettings) -> Path:
     body = load_sequence_classifier(folder, dtype=base_dtype(settings), pad_id=pad_id)
     model = prepare_model(body, settings, trained_whole=("score",))
     task = RewardModelTask(model, settings, [pair.example for pair in pairs.held_out])
-    with track(settings.out, enabled=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
+    with track(settings.out, to=settings.trackers, params=settings.model_dump(mode="json")) as tracker:
         finetune(task, PairExamples(pairs.train), tracker)
         report = report_on(task.measure(pairs.held_out))
         if is_rank_zero():

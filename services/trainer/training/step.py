@@ -12,11 +12,11 @@ from typing import Any, Self
 
 import torch
 
-from rookery.advantages import returns_to_go, zero_variance
+from rookery.advantages import peers_of, without_signal
 from rookery.config.objective import ObjectiveSettings
 from rookery.config.trainer import TrainerSettings
 from rookery.trace import TraceGroup
-from services.trainer.batches.advantages import RewardAverages, updated_averages
+from services.trainer.batches.advantages import RewardAverages, averages_by_role
 from services.trainer.distributed.process_group import World
 from services.trainer.losses.regularisers import (
     EntropyController,
@@ -58,8 +58,9 @@ class RunningState:
         dropped, because it would be outdated when used again."""
         averages = None
         if settings.baseline in ("ema", "adaptive"):
-            rewards = [peers for group in groups for peers in returns_to_go(group.turn_rewards)]
-            averages = updated_averages(self.averages, rewards, decay=settings.baseline_decay)
+            mean = settings.turn_rewards == "mean"
+            returns = [peers for group in groups for peers in peers_of(group.turn_rewards, mean=mean)]
+            averages = averages_by_role(self.averages, returns, decay=settings.baseline_decay)
         kl = stats.losses.get("kl_reference")
         entropy = stats.losses["entropy"] if stats.tokens else None
         return RunningState(
@@ -92,7 +93,7 @@ class RunningState:
         averages, controller = state["averages"], state["kl_coefficient"]
         entropy = state.get("entropy_coefficient")  # absent in commits of earlier versions
         return cls(
-            averages=RewardAverages(**averages) if averages else None,
+            averages=RewardAverages.of_json(averages) if averages else None,
             kl_controller=KlController(**controller) if controller else None,
             entropy_controller=EntropyController(**entropy) if entropy else None,
             collapsed_steps=state["collapsed_steps"],
@@ -119,8 +120,8 @@ def collapsed_steps(before: int, *, share: float, step: int, settings: Objective
 
 
 def zero_variance_share(groups: Sequence[TraceGroup], *, dropped: int) -> float:
-    """The share of groups of equal rewards, including those that dynamic sampling dropped for the batch."""
-    return (sum(zero_variance(group.rewards) for group in groups) + dropped) / (len(groups) + dropped)
+    """The share of groups of equal returns, including those that dynamic sampling dropped for the batch."""
+    return (sum(without_signal(group.turn_rewards) for group in groups) + dropped) / (len(groups) + dropped)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
 """The whole evaluation over real HTTP and gRPC: the real reward service, a policy server in a page."""
 
 import contextlib
+import io
 import json
 import random
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from chess_datasets.positions.numbered import PositionOrder
 from chess_datasets.positions.recipe import Shares
 from rookery.config.arena import EvaluateSettings
 from rookery.config.reward import RewardSettings
-from rookery.errors import InvalidInput, NotFound, PeerFault
+from rookery.errors import InvalidInput, NotFound, PeerFault, RookeryError
 from rookery.formats import FORMATS
 from rookery.trace import Phase, Position
 from services.data.app import create_app
@@ -80,10 +82,10 @@ class PolicyServer:
 
 
 def shown_board(prompt: str) -> chess.Board:
-    """The board of a prompt in any of the position formats."""
-    for read in READERS.values():
+    """The board of a prompt in any of the position formats, also if a remark follows it."""
+    for text, read in product((prompt, prompt.rpartition("\n")[0]), READERS.values()):
         with contextlib.suppress(ValueError):
-            return read(prompt.partition("\nLegal moves")[0])
+            return read(text.partition("\nLegal moves")[0])
     raise AssertionError(f"no position in {prompt!r}")
 
 
@@ -150,6 +152,48 @@ async def test_before_and_after(settings) -> None:
     assert json.loads((settings.out / "report.json").read_text()) == report
 
 
+async def test_changed_questions_are_paired_with_the_same_ones_as_they_are(settings) -> None:
+    """AFTER draws anew whether it errs for each text, so its moves differ, but not how often it is legal."""
+    report = await run(changed(settings, sections="brittleness", count=20), console=QUIET)
+    section = report["sections"]["brittleness"]
+    assert section["positions"] | {"left and right swapped": None} == dict.fromkeys(
+        section["positions"], 20
+    ) | {"left and right swapped": None}
+    assert 0 < section["positions"]["left and right swapped"] < 20
+    changes = section["changes"]
+    assert set(changes["legal_moves/legal_change"]) == {BEFORE, AFTER}
+    assert set(changes["shuffled/regret_change"]) == {BEFORE, AFTER, RANDOM, BEST}
+    low, high = changes["irrelevant_sentence/legal_change"][AFTER]["ci95"]
+    assert -0.5 < low < 0 < high < 0.5
+    assert changes["colours_swapped/legal_change"][BEST]["mean"] == 0
+    assert section["moves"]["colours_swapped/same_move"][BEST]["mean"] > 0.9
+    assert section["moves"]["follows_claim"][AFTER]["mean"] == 0
+    cost = report["cost"][AFTER]
+    assert cost["questions"] == 8 * 20 + section["positions"]["left and right swapped"]
+    assert cost["tokens"] == 2 * cost["questions"]
+
+
+async def test_a_dry_run_asks_nothing_and_a_budget_stops(settings, policy_server: PolicyServer) -> None:
+    dry = changed(settings, count=10, samples=0, sections="positions", dry_run=True)
+    shown = io.StringIO()
+    assert await run(dry, console=Console(file=shown, width=100)) == {}
+    assert not policy_server.requests
+    row = next(line for line in shown.getvalue().splitlines() if AFTER in line)
+    assert row.split() == [AFTER, "30", "0", "at", "most", "960", "unknown"]
+    limited = changed(dry, dry_run=False, budget_tokens=20)
+    with pytest.raises(RookeryError, match="the budget of 20 tokens is spent: the answers have 2"):
+        await run(changed(limited, concurrency=1), console=QUIET)
+    asked = len(policy_server.requests)
+    assert asked == 10
+    report = await run(changed(limited, budget_tokens=None), console=QUIET)
+    assert report["cost"][AFTER]["questions"] == 30
+    assert len(policy_server.requests) == 2 * 30
+    with pytest.raises(
+        RookeryError, match=r"the budget of 1e-09 minutes is spent: the same command continues"
+    ):
+        await run(changed(dry, dry_run=False, budget_minutes=1e-9, seed=1), console=QUIET)
+
+
 async def test_all_players_are_asked_alike(settings, policy_server: PolicyServer) -> None:
     await run(changed(settings, count=10), console=QUIET)
     asked = {
@@ -175,6 +219,8 @@ async def test_position_formats_stand_side_by_side(settings) -> None:
 
 async def test_the_same_evaluation_gives_the_same_report(settings, tmp_path: Path) -> None:
     reports = [await run(changed(settings, count=10, out=tmp_path / name), console=QUIET) for name in "ab"]
+    for costs in (report["cost"].values() for report in reports):
+        assert all(cost.pop("seconds_a_question") > 0 for cost in costs)
     assert reports[0] == reports[1]
 
 

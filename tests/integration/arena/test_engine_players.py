@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from arena.answer_store import key_of
-from arena.players.engines import LICHESS_LEVELS, EnginePlayer
 from arena.players.player import Player
 from arena.players.spec import KINDS, make_player
+from rookery.engines.player import LICHESS_LEVELS, EnginePlayer
 from rookery.errors import EngineFault, SetupError
 from rookery.trace import Outcome
 from tests.boards import random_boards
@@ -132,7 +132,7 @@ async def test_an_engine_that_is_too_slow_to_start(
     )
     program.chmod(0o755)
     player = make_player(f"uci:{program},nodes=1")
-    monkeypatch.setattr("arena.players.engines.START_S", 0.5)
+    monkeypatch.setattr("rookery.engines.player.START_S", 0.5)
     with pytest.raises(EngineFault, match=r"does not start: no uciok in 0\.5 s"):
         await player.play(chess.Board(), seed=0)
     await player.close()

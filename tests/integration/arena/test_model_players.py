@@ -18,10 +18,10 @@ import psutil
 import pytest
 
 from arena.players.model import ModelPlayer
-from arena.players.player import Reply
 from arena.players.spec import make_player
 from bench.noise_adapter import write_adapter
 from rookery.clients import InferenceClient
+from rookery.engines.player import Reply
 from rookery.errors import InvalidInput, NotFound, PeerFault
 from rookery.hub import identity
 from rookery.trace import Outcome, Sampling

@@ -1,9 +1,12 @@
 """Work of the data service in several processes, and a command whose reader has enough."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from chess_datasets.pgn.index import index_location
 from chess_datasets.pgn.indexing import write_index
@@ -39,8 +42,12 @@ def test_several_processes_write_the_same_index(tmp_path: Path) -> None:
     assert Path(index_location(str(sample))).read_bytes() == once
 
 
-def test_a_reader_that_has_enough_ends_the_command() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_enough_ends_the_command(unbuffered: str) -> None:
     command = f"{sys.executable} -m chess_datasets sample --split heldout --count 5000 | head -1"
-    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+    )
     assert done.stderr == ""
     assert json.loads(done.stdout)["ply"] >= 0

@@ -13,7 +13,7 @@ import psutil
 
 from rookery.access import OPEN, TOKEN_VARIABLE, Access
 from tests.conftest import free_port
-from tests.waiting import wait_for
+from tests.waiting import until, wait_for
 
 START_S = 300.0
 RUN = "served"
@@ -69,6 +69,13 @@ class Server:
             for process in psutil.process_iter(["cmdline", "status"])
             if process.info["status"] != psutil.STATUS_ZOMBIE and _session(process.pid) == self.process.pid
         ]
+
+    def exit_status(self) -> int:
+        """That of the ended server, once nothing of it is left."""
+        assert self.process
+        status = self.process.wait(180)
+        until(lambda: not self.processes(), within_s=180, every_s=0.1)  # native code may hold the lock
+        return status
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         if self.process:

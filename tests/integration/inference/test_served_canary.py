@@ -1,47 +1,40 @@
-"""The canary with the real vLLM and the trainer's own expectation, in float32 and in bfloat16."""
+"""The canary with the real vLLM and the trainer's own expectation in bfloat16, then the death of its engine.
+
+In float32: test_server.py, whose server runs in it.
+"""
 
 import asyncio
-import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterator
 
+import httpx
+import psutil
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from bench.noise_adapter import write_adapter
-from rookery.canary import CANARY_FILE
 from rookery.clients import InferenceClient
-from rookery.config.trainer import TrainerSettings
-from rookery.errors import InvalidInput
-from rookery.prompt import render
-from rookery.trace import Adapter, Sampling
-from services.inference.server.adapter import WEIGHTS_FILE
-from services.trainer.distributed.process_group import World
-from services.trainer.model.policy import Policy
-from services.trainer.training.policy_trainer import PolicyTrainer
-from services.trainer.versions import commits
-from tests.boards import random_boards
-from tests.builders import position
+from rookery.errors import PeerFault
+from tests.integration.inference.canaries import (
+    RANK,
+    Make,
+    check_that_a_canary_is_optional,
+    check_that_trained_versions_are_served_under_load,
+    check_that_wrong_weights_are_refused,
+    committing,
+)
 from tests.integration.inference.server_process import Server
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.vllm, pytest.mark.redis, pytest.mark.torch, pytest.mark.timeout(600)]
 
-RANK = 8
-Make = Callable[..., Adapter]
 
-
-@pytest.fixture(scope="module", params=["float32", "bfloat16"])
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, redis_url: str
-) -> Iterator[Server]:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator[Server]:
     from services.trainer.tiny import build_tiny
 
     model = build_tiny(
         tmp_path_factory.mktemp("model") / "tiny", hidden_size=64, layers=2, intermediate_size=128
     )
-    flags = ("--max-lora-rank", str(RANK), "--no-follow", "--vllm", f"--dtype {request.param}")
+    flags = ("--max-lora-rank", str(RANK), "--no-follow", "--dtype", "bfloat16")
     server = Server(model, tmp_path_factory.mktemp("adapters"), redis_url, flags)
     try:
         server.start()
@@ -52,81 +45,46 @@ def server(
 
 @pytest.fixture(scope="module")
 def make(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """Versions as the trainer commits them, with random weights; B has the deviation `scale`."""
-    root, numbers = tmp_path_factory.mktemp("weights"), iter(range(1000))
-    settings = TrainerSettings(
-        model=str(server.model), run_dir=root, device="cpu", lora_rank=RANK, lora_alpha=2 * RANK
-    )
-    trainer = PolicyTrainer(settings, Policy(settings), World())
-
-    def commit(scale: float, **canary: bytes | None) -> Adapter:
-        number = next(numbers)
-        source = write_adapter(root / f"w{number}", server.model, version=number, rank=RANK, scale=scale)
-        trainer.load(Path(source.path))
-        files = trainer.files() | ({CANARY_FILE: canary["canary"]} if canary else {})
-        files = {name: content for name, content in files.items() if content is not None}
-        made = commits.write(server.root, number=number, files=files, ledger=(), fingerprint={})
-        return Adapter(made.version, str(made.folder), server.model.name)
-
-    return commit
-
-
-def with_weights(adapter: Adapter, tensors: dict[str, torch.Tensor]) -> Adapter:
-    """The version with other weights and its own canary."""
-    path = Path(adapter.path, WEIGHTS_FILE)
-    path.unlink()
-    save_file(tensors, path)
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    return replace(adapter, version=replace(adapter.version, sha256=sha256))
-
-
-async def canary_of(client: InferenceClient, adapter: Adapter) -> dict[str, float]:
-    return (await client.reload(adapter))["canary"]
+    return committing(server, tmp_path_factory.mktemp("weights"), first=0)
 
 
 async def test_versions_as_they_were_trained_are_served_also_under_load(
     client: InferenceClient, make: Make
 ) -> None:
-    zero = await canary_of(client, make(0.0))
-    assert (zero["shift"], zero["applied"]) == (0.0, None)
-    assert zero["distance"] < 4 * zero["noise"]
-
-    async def ask(fen: str) -> None:
-        await client.complete(
-            render(position(fen), style="mover-squares"),
-            model="policy",
-            count=4,
-            sampling=Sampling(temperature=1.0, max_tokens=12),
-            seed=1,
-        )
-
-    for scale in (1e-7, 1e-4, 3e-3, 0.03, 0.1):
-        boards = random_boards(8, seed=round(1e7 * scale), plies=(8, 60))
-        load = [asyncio.create_task(ask(board.fen())) for board in boards]
-        canary = await canary_of(client, make(scale))
-        await asyncio.gather(*load)
-        if scale >= 0.03:
-            assert canary["shift"] > 4 * canary["noise"], "a difference that can be judged"
-            assert canary["applied"] == pytest.approx(1.0, abs=0.1)
+    await check_that_trained_versions_are_served_under_load(client, make)
 
 
-@pytest.mark.parametrize("wrong", ["unapplied", "another", "permuted"])
-async def test_wrong_weights_are_refused(client: InferenceClient, make: Make, wrong: str) -> None:
-    sound, version = make(0.1), make(0.1)
-    tensors = load_file(f"{version.path}/{WEIGHTS_FILE}")
-    if wrong == "another":
-        tensors = load_file(f"{sound.path}/{WEIGHTS_FILE}")
-    elif wrong == "unapplied":  # what vLLM answers if it finds no layer of the adapter's
-        tensors = {name: 0 * tensor if "lora_B" in name else tensor for name, tensor in tensors.items()}
-    else:
-        layers = str.maketrans({"0": "1", "1": "0"})
-        tensors = {name: tensors[name.translate(layers)] for name in tensors}
-    with pytest.raises(InvalidInput, match=r"answers the canary (more like the base model|unlike)"):
-        await client.reload(with_weights(version, tensors))
-    await client.reload(make(0.1))
+async def test_wrong_weights_are_refused(client: InferenceClient, make: Make) -> None:
+    await check_that_wrong_weights_are_refused(client, make)
 
 
 async def test_a_version_without_a_canary_is_served_as_ever(client: InferenceClient, make: Make) -> None:
-    assert (await canary_of(client, make(0.1, canary=None))).keys() == {"max_difference"}
-    with pytest.raises(InvalidInput, match=r"canary\.json"):
-        await client.reload(make(0.1, canary=b'{"token_ids": [1]}'))
+    await check_that_a_canary_is_optional(client, make)
+
+
+async def test_if_the_engine_dies_in_a_reload_that_is_told_and_the_server_ends(
+    server: Server, client: InferenceClient
+) -> None:
+    """The reload is answered with 503, and the status is 1."""
+    assert server.process
+    children = psutil.Process(server.process.pid).children(recursive=True)
+    core = next(child for child in children if "EngineCore" in " ".join(child.cmdline()))
+    async with httpx.AsyncClient(base_url=server.url) as http:
+
+        async def verified() -> str:
+            lines = (await http.get("/metrics")).text.splitlines()
+            return next(line for line in lines if 'reload_seconds_count{stage="verify"}' in line)
+
+        async def has_begun() -> bool:
+            return await verified() != before
+
+        before = await verified()
+        core.suspend()
+        adapter = write_adapter(server.root / "last", server.model, version=100)
+        reload = asyncio.create_task(client.reload(adapter))
+        await eventually(has_begun, every_s=0.1)
+        assert not reload.done()
+        core.kill()
+        with pytest.raises(PeerFault, match=r"503 .*vLLM's engine has died"):
+            await reload
+    assert await asyncio.to_thread(server.exit_status) == 1

@@ -484,6 +484,18 @@ async def test_hostile_callers_do_not_harm_it(server: Server, client: InferenceC
     assert await served_version(client)
 
 
+async def test_versions_with_a_canary_are_judged_in_float32(
+    server: Server, client: InferenceClient, tmp_path: Path
+) -> None:
+    """In bfloat16: test_served_canary.py."""
+    from tests.integration.inference import canaries
+
+    make = canaries.committing(server, tmp_path, first=12)
+    await canaries.check_that_trained_versions_are_served_under_load(client, make)
+    await canaries.check_that_wrong_weights_are_refused(client, make)
+    await canaries.check_that_a_canary_is_optional(client, make)
+
+
 async def test_a_leased_version_answers_though_newer_ones_come(
     server: Server, client: InferenceClient
 ) -> None:

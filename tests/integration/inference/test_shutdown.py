@@ -1,4 +1,6 @@
-"""How the real server ends: while it starts, with clients waiting, and when vLLM's engine dies under it."""
+"""How the real server ends: while it starts, and with clients waiting.
+
+When vLLM's engine dies under it: test_served_canary.py."""
 
 import asyncio
 import contextlib
@@ -9,12 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 
 from bench.noise_adapter import write_adapter
 from rookery.clients import InferenceClient
-from rookery.errors import PeerFault
 from rookery.streams import RunStreams
 from tests.integration.inference.server_process import Server
 from tests.servers import served_version
@@ -38,20 +38,6 @@ def server(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator
     server.kill()
 
 
-def engine(server: Server) -> psutil.Process:
-    assert server.process
-    children = psutil.Process(server.process.pid).children(recursive=True)
-    return next(child for child in children if "EngineCore" in " ".join(child.cmdline()))
-
-
-def exit_status(server: Server) -> int:
-    """That of the ended server, once nothing of it is left."""
-    assert server.process
-    status = server.process.wait(180)
-    until(lambda: not server.processes(), within_s=180, every_s=0.1)  # native code may hold the lock
-    return status
-
-
 @pytest.mark.parametrize(
     ("number", "status"),
     [
@@ -70,17 +56,18 @@ def test_stopped_while_it_starts_it_ends(server: Server, number: signal.Signals,
         os.killpg(server.process.pid, number)
     else:
         server.process.send_signal(number)
-    assert exit_status(server) == status
+    assert server.exit_status() == status
     assert number != signal.SIGINT or "Traceback" not in server.log.read_text()
 
 
-async def test_stopped_while_it_is_busy_it_tells_every_client_and_ends(
-    server: Server, streams: RunStreams
+async def test_started_on_the_current_version_and_stopped_while_busy_it_tells_every_client_and_ends(
+    server: Server, streams: RunStreams, client: InferenceClient
 ) -> None:
     first = write_adapter(server.root / "v1", server.model, version=1)
     streams.policy.publish(first, epoch=streams.take_over())
     server.start()
     server.wait_for("/readyz", 200)
+    assert await served_version(client) == first.version
     before = len(server.log.read_text())
     address = ("127.0.0.1", server.port)
     limits = httpx.Limits(max_connections=None)
@@ -94,7 +81,7 @@ async def test_stopped_while_it_is_busy_it_tells_every_client_and_ends(
             assert server.process
             server.process.terminate()
             ends = await asyncio.gather(*tasks)
-        assert await asyncio.to_thread(exit_status, server) == 0
+        assert await asyncio.to_thread(server.exit_status) == 0
 
     assert set(ends) <= {"200 length", "503", "broken"}
     assert ends.count("503") >= 50
@@ -102,28 +89,6 @@ async def test_stopped_while_it_is_busy_it_tells_every_client_and_ends(
     ending = server.log.read_text()[before:]
     assert "EngineDeadError" not in ending
     assert "Traceback" not in ending
-
-
-async def test_started_again_it_comes_back_on_the_current_version_and_ends_with_its_engine(
-    server: Server, streams: RunStreams
-) -> None:
-    """If the engine dies in a reload, that is answered with 503, and the server ends with status 1."""
-    server.start()
-    server.wait_for("/readyz", 200)
-    adapter = write_adapter(server.root / "v2", server.model, version=2)
-    core = engine(server)
-    async with InferenceClient(server.url) as client, httpx.AsyncClient(base_url=server.url) as http:
-        current = streams.policy.read()
-        assert current and await served_version(client) == current.version
-        core.suspend()
-        reload = asyncio.create_task(client.reload(adapter))
-        verified = 'rookery_reload_seconds_count{stage="verify"} 2.0'
-        await eventually(lambda: shown(http, verified), every_s=0.1)
-        assert not reload.done()
-        core.kill()
-        with pytest.raises(PeerFault, match=r"503 .*vLLM's engine has died"):
-            await reload
-    assert await asyncio.to_thread(exit_status, server) == 1
 
 
 async def ask(http: httpx.AsyncClient) -> str:
@@ -156,7 +121,3 @@ async def are_waiting(http: httpx.AsyncClient, count: int) -> bool:
     lines = (await http.get("/metrics")).text.splitlines()
     counts = (float(line.split()[-1]) for line in lines if line.startswith("vllm:num_requests_waiting{"))
     return sum(counts) >= count
-
-
-async def shown(http: httpx.AsyncClient, metric: str) -> bool:
-    return metric in (await http.get("/metrics")).text

@@ -30,10 +30,15 @@ class Inference:
     refuses: bool = False
     wants_token: bool = False
     delay_s: float = 0.0
+    later_delay_s: float = 0.0
+    """Of further turns, besides."""
     texts: tuple[str, ...] = ("\\boxed{e2e4}",)
     """What it writes first, after one answer in the prompt, and so on; the last one from then on."""
     rewrites: bool = False
     """Prompts do not begin with the tokens of the turns before."""
+    context: int = 1 << 20
+    """Most tokens of a prompt and its answer."""
+    leased: list[int] = field(default_factory=list)
     requests: list[dict] = field(default_factory=list)
     working: int = 0
     most_working: int = 0
@@ -57,6 +62,13 @@ class Inference:
                 "base_model": "tiny",
             }
 
+        @app.post("/lease")
+        async def lease(request: Request) -> dict:
+            body = await request.json()
+            self.leased.append(body["version"])
+            name = policy_name(body["version"])
+            return {"version": body["version"], "sha256": hashlib.sha256(name.encode()).hexdigest()}
+
         @app.post("/v1/chat/completions")
         async def complete(request: Request) -> Response:
             body = await request.json()
@@ -64,7 +76,8 @@ class Inference:
             self.working += 1
             self.most_working = max(self.most_working, self.working)
             try:
-                await asyncio.sleep(self.delay_s)
+                later = any(message["role"] == "assistant" for message in body["messages"])
+                await asyncio.sleep(self.delay_s + later * self.later_delay_s)
             finally:
                 self.working -= 1
             return self.answer(body)
@@ -80,14 +93,15 @@ class Inference:
             return Response("engine died", status_code=500)
         if self.wants_token:
             return Response("needs the token", status_code=401)
-        if self.refuses:
-            return Response("max_tokens is too large", status_code=400)
+        answered = [m for m in body["messages"] if m["role"] == "assistant"]
+        asked = [1, 2, *([5, 6, 7, 3, 4] * len(answered) if not self.rewrites or not answered else [9])]
+        if self.refuses or len(asked) + body["max_tokens"] > self.context:
+            said = f"This model's maximum context length is {self.context} tokens. However, your prompt ..."
+            return Response("no such field" if self.refuses else said, status_code=400)
         number = int(body["model"].removeprefix("policy-v"))
         if number in self.retired or number > self.version:
             return Response("no such model", status_code=404)
-        answered = [m for m in body["messages"] if m["role"] == "assistant"]
         text = self.texts[min(len(answered), len(self.texts) - 1)]
-        asked = [1, 2, *([5, 6, 7, 3, 4] * len(answered) if not self.rewrites or not answered else [9])]
         choices = [
             {
                 "index": i,
@@ -116,7 +130,12 @@ class Reward(reward_pb2_grpc.RewardServiceServicer):
     problem_status = 0
     wants_token = False
 
+    def __init__(self) -> None:
+        self.truncated: set[bool] = set()
+        """Whether answers were cut."""
+
     async def ScoreBatch(self, request, context):  # noqa: N802
+        self.truncated |= {item.truncated for item in request.items}
         if self.wants_token:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "needs the token")
         if self.problem_status:

@@ -6,9 +6,11 @@ import pytest
 
 from rookery import waits
 from rookery.errors import RookeryError, SetupError
+from rookery.metrics import ROLLOUT_EPISODES
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.rollouts import loop as loop_module
+from services.inference.rollouts.admission import Playing
 from services.inference.rollouts.group_generator import seed_of
 from tests.builders import feed, numbered_position
 from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, groups, settle
@@ -432,3 +434,52 @@ async def test_the_turns_of_an_episode_go_on_from_each_other(house: House, rewri
         assert len(messages) == (3 if rewrites else 1)
         assert second.prompt_token_ids == ((1, 2, 9) if rewrites else (3, 4))
     assert len({turn.completion.seed for turn in group.turns}) == 3 * GROUP_SIZE
+
+
+async def test_an_episode_ends_when_the_next_prompt_does_not_fit(house: House) -> None:
+    """What it has made so far is kept, and a call as its last turn is judged as an answer that was cut."""
+    inference, cut = house.inference[0], ROLLOUT_EPISODES.labels("context_limit")
+    inference.texts, inference.context = ("<tool>board</tool>",), 2 + 2 * 5 + 64
+    before = cut._value.get()
+    entry = replace(numbered_position(0), episode="tools,turns=9")
+    house.streams.positions.add([entry], cursor=0)
+    await house.makes(1)
+    (group,) = groups(house.streams)
+    assert cut._value.get() - before == GROUP_SIZE
+    for trace in group.traces:
+        *calls, last = trace.turns
+        assert [turn.completion.finish_reason for turn in calls] == ["stop"] * 2
+        assert all(turn.verdict is None for turn in calls)
+        assert last.completion.truncated
+        assert trace.verdict.reward == -0.25
+        assert last.observation.endswith(": context limit")
+    assert house.reward.truncated == {True}
+    assert house.streams.counts().dead == {}
+
+
+async def test_a_first_prompt_that_does_not_fit_is_refused_with_the_sizes(house: House) -> None:
+    house.inference[0].context = 50
+    house.streams.positions.add([replace(numbered_position(0), episode="tools")], cursor=0)
+    await house.gives_up_one()
+    assert "maximum context length is 50 tokens" in dead(house.streams)[0]["reason"]
+
+
+async def test_short_answers_are_made_while_long_games_go_on(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also within a bound that the games fill; and no more games than a batch of them begin."""
+    monkeypatch.setattr(loop_module, "DRAIN_S", 0.1)
+    inference = house.inference[0]
+    inference.texts, inference.later_delay_s = ("<tool>board</tool>",), 60.0
+    long = [replace(numbered_position(n), episode="tools") for n in range(BATCH_GROUPS)]
+    house.streams.positions.add(long, cursor=0)
+    async with house.running() as loop:
+        await eventually(lambda: loop._generator.playing.groups == BATCH_GROUPS)
+        assert loop._generator.playing.load == pytest.approx(BATCH_GROUPS * (2 + 3 + 64) / (2 + 64), rel=0.1)
+        await asyncio.to_thread(feed, house.streams, BATCH_GROUPS)
+        await house.generated(BATCH_GROUPS)
+        assert loop._generator.playing.groups == BATCH_GROUPS
+        await asyncio.to_thread(feed, house.streams, 1)
+        await asyncio.sleep(0.5)
+        assert house.streams.counts().generated == BATCH_GROUPS, "the bound holds"
+    assert loop._generator.playing == Playing()

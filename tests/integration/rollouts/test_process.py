@@ -116,8 +116,9 @@ async def test_killed_in_mid_episode_each_turn_is_played_once_and_as_if_undistur
             assert [str(turn.completion.seed) for turn in trace.turns] == texts
             assert [turn.completion.seed for turn in trace.turns[1:]] == seeds
     first, later = 1, 4 * GROUP_SIZE  # requests of a group: its first turns are one
-    again = {"rollouts.played": GROUP_SIZE, "rollouts.stored": 0, "rollouts.generated": GROUP_SIZE}
-    assert len(inference.requests) == 2 * (first + later) + again.get(place, 0)
+    again = len(inference.requests) - 2 * (first + later)
+    most = 0 if place == "rollouts.published" else GROUP_SIZE
+    assert again in range(most + 1), "turns that were not stored, at most one of each episode"
     assert (house.streams.overview().astray, house.streams.positions.length()) == (0, 0)
     assert not house.streams.redis.call(lambda client: client.exists("rookery:test:positions:turns"))
 

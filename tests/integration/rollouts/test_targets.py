@@ -10,7 +10,7 @@ from pathlib import Path
 
 import chess
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
 
 from rookery.clients import RewardClient
 from rookery.config.data import FeedSettings
@@ -109,6 +109,9 @@ def playing(inference: Inference) -> FastAPI:
     @app.post("/v1/completions")
     async def complete(request: Request) -> dict:
         body = await request.json()
+        inference.requests.append(body)
+        if int(body["model"].removeprefix("policy-v")) in inference.retired:
+            raise HTTPException(404)
         board = chess.Board()
         for move in body["prompt"].splitlines()[1:]:
             board.push_uci(move)
@@ -164,11 +167,48 @@ async def test_whole_games_are_played_judged_and_trained_on_as_one_row_each(
         assert len(rows) == SIZE
         lines = [bytes(tokens).decode().splitlines() for tokens in map(_tokens, rows)]
         assert {len(moves) - 1 for moves in lines} <= {7, 8}
-    first, _ = streams.positions.turns(entries[0].id)
-    assert [len(stored.traces) for stored in first] == [SIZE] * 3, "the last turns come with the group"
+    first, *further = streams.positions.turns(entries[0].id)
+    assert len(first[0].traces) == SIZE
+    assert [len(turn.traces) for turn, _ in further] == [1] * 2 * SIZE, "the last turns come with the group"
     how["settings"] = settings.model_copy(update={"style": "mover-squares"})  # what was begun keeps its own
     again = await _generated(streams, entries, app, **how)
     assert [group.traces for group in again] == [group.traces for group in groups], "from the stored turns"
+
+
+async def test_games_are_played_against_engines_versions_and_oneself(
+    streams: RunStreams, stockfish_path: str
+) -> None:
+    """In half of the games of a group, the policy has the colour that is not to move."""
+    specs = [
+        "stockfish,nodes=20,skill=1,colours=both",
+        f"uci:{stockfish_path},depth=1",
+        "policy,every=3",
+        "self",
+    ]
+    played = [
+        replace(numbered_position(n), episode=f"game,plies=6,opponent={spec}") for n, spec in enumerate(specs)
+    ]
+    streams.positions.add(played, cursor=0)
+    entries = read(streams.positions, len(specs))
+    settings = RolloutsSettings(run="test", style="game-uci", group_size=SIZE, seed=7)
+    inference = Inference(version=5)
+    how = {"settings": settings, "stockfish": stockfish_path}
+    groups = await _generated(streams, entries, playing(inference), **how)
+    engine, uci, policy, self_play = groups
+    assert [[turn.role for turn in trace.turns] for trace in engine.traces] == [
+        ["white"] * 3, ["black"] * 3,
+    ] * 2  # fmt: skip
+    assert [trace.turns[0].prompt is None for trace in engine.traces] == [True, False] * 2
+    assert {len(trace.turns) for trace in (*uci.traces, *policy.traces)} == {3}
+    assert inference.leased == [3]
+    assert {body["model"] for body in inference.requests} == {"policy-v000005", "policy-v000003"}
+    for trace in self_play.traces:
+        assert [turn.role for turn in trace.turns] == ["white", "black"] * 3
+        assert [turn.rewards for turn in trace.turns] == [{}] * 4 + [{"result": 0.5}] * 2
+        assert [turn.continues for turn in trace.turns] == [False, *[True] * 5]
+    inference.retired = {3}  # a lease that ended, with a game in progress
+    (again,) = await _generated(streams, [entries[2]], playing(inference), **how)
+    assert {len(trace.turns) for trace in again.traces} == {3}
 
 
 def _tokens(row: Row) -> list[int]:

@@ -97,9 +97,9 @@ def test_each_service_can_do_its_work(member: As, url_of: Callable[[str], str]) 
     positions.claim_idle(consumer="a", idle_s=60)
     positions.read_held(consumer="a")
     assert positions.pending() == 4
-    last = positions.store_turns(held[0].id, group(0), number=0, after="")
+    last = positions.store_turns(held[0].id, group(0))
     assert positions.store_turns(held[0].id, group(0), number=1, after=last) == last
-    assert positions.turns(held[0].id) == ([group(0)] * 2, last)
+    assert positions.turns(held[0].id) == [(group(0), last)] * 2
     assert positions.count_fault(held[3].id) == 1
     positions.dead_letter(held[3].id, reason="test")
 

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,26 +186,30 @@ def test_faults_are_counted_until_the_entry_leaves(streams: RunStreams, redis_ur
 def test_turns_are_stored_once_and_leave_with_their_position(streams: RunStreams, redis_url: str) -> None:
     first, second = take(streams, 2)
     reborn = RunStreams(redis_url, "test")
-    turns, others = group(0), group(1)
+    turns, others = (replace(group(number), traces=group(number).traces * 2) for number in range(2))
     store = streams.positions.store_turns
-    begun, again = (s.positions.store_turns(first.id, turns, number=0, after="") for s in (streams, reborn))
+    begun, again = (s.positions.store_turns(first.id, turns) for s in (streams, reborn))
     assert begun == again != ""
-    for number, after in ((0, ""), (1, "another round's"), (2, begun)):  # round 1 is lost
+    lost = [{}, {"number": 1, "after": "another turn's"}, {"number": 2, "after": begun}]  # turn 1 is lost
+    for how in lost:
         with pytest.raises(Unavailable, match="other turns are stored"):
-            reborn.positions.store_turns(first.id, others, number=number, after=after)
-    assert streams.positions.turns(first.id) == ([turns], begun)
+            reborn.positions.store_turns(first.id, others, **how)
+    assert streams.positions.turns(first.id) == [(turns, begun)]
     assert [streams.positions.count_fault(first.id) for _ in range(2)] == [1, 2]
-    store(first.id, turns, number=0, after="")
-    assert streams.positions.count_fault(first.id) == 3, "the round was there before"
-    last = store(first.id, others, number=1, after=begun)
+    store(first.id, turns)
+    assert streams.positions.count_fault(first.id) == 3, "the turns were there before"
+    on = store(first.id, others, slot=1, number=1, after=begun)
     assert streams.positions.count_fault(first.id) == 1, "the position can be played on"
-    assert store(second.id, others, number=0, after="")
-    assert reborn.positions.turns(first.id) == ([turns, others], last)
+    last = store(first.id, turns, slot=1, number=2, after=on)
+    other = store(first.id, turns, slot=0, number=1, after=begun)  # episodes do not wait for each other
+    assert store(second.id, others)
+    stored = [(turns, begun), (turns, other), (others, on), (turns, last)]
+    assert reborn.positions.turns(first.id) == stored
     publish(streams, first, 0)
-    assert reborn.positions.turns(first.id)[0] == []
-    assert reborn.positions.store_turns(first.id, turns, number=0, after="") == "", "it is settled"
-    assert reborn.positions.turns(first.id)[0] == []
-    assert reborn.positions.turns(second.id)[0] == [others]
+    assert reborn.positions.turns(first.id) == []
+    assert reborn.positions.store_turns(first.id, turns) == "", "it is settled"
+    assert reborn.positions.turns(first.id) == []
+    assert [turns for turns, _ in reborn.positions.turns(second.id)] == [others]
     streams.positions.dead_letter(second.id, reason="no such move")
     with redis.Redis.from_url(redis_url) as client:
         assert not client.exists(streams.redis.key("positions:turns"))

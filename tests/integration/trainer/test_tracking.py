@@ -1,5 +1,6 @@
 """MLflow: the real one on files, and one that is away."""
 
+import importlib.util
 import json
 import logging
 import shutil
@@ -31,7 +32,7 @@ def client_of(store: Path):
 
 def train(folder: Path, rows: list[dict], params: dict | None = None) -> None:
     kept = folder / "metrics.jsonl"
-    with track(folder, enabled=True, params=params or {"lr": 0.1}) as tracker:
+    with track(folder, to={"mlflow"}, params=params or {"lr": 0.1}) as tracker:
         kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
         for row in rows:
             tracker.log(row)
@@ -84,7 +85,7 @@ def test_a_run_that_mlflow_has_lost_begins_anew(
     def steps() -> list[int]:
         return [metric.step for metric in client_of(store).get_metric_history(run_id(), "reward")]
 
-    with track(folder, enabled=True, params={"lr": 0.1}) as tracker:
+    with track(folder, to={"mlflow"}, params={"lr": 0.1}) as tracker:
         tracker.log({"step": 1, "reward": -0.5})
         until(lambda: (folder / ID_FILE).exists() and steps() == [1])
         first = run_id()
@@ -114,7 +115,7 @@ def test_a_run_goes_on_in_an_experiment_that_was_deleted(
     def delete_experiment() -> None:
         client.delete_experiment(client.get_experiment_by_name("rookery").experiment_id)
 
-    with track(folder, enabled=True, params={"lr": 0.1}) as tracker:
+    with track(folder, to={"mlflow"}, params={"lr": 0.1}) as tracker:
         tracker.log({"step": 1, "reward": -0.5})
         until(lambda: (folder / ID_FILE).exists() and steps() == [1])
         if meanwhile:
@@ -170,7 +171,7 @@ def test_a_password_stays_here(tmp_path: Path, store: Path) -> None:
 def test_how_a_run_ends_is_told(tmp_path: Path, store: Path, end: BaseException, status: str) -> None:
     pytest.importorskip("mlflow")
     folder = tmp_path / "run"
-    with pytest.raises(type(end)), track(folder, enabled=True, params={}):
+    with pytest.raises(type(end)), track(folder, to={"mlflow"}, params={}):
         raise end
     run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
     assert client_of(store).get_run(run_id).info.status == status
@@ -181,7 +182,7 @@ def test_a_file_that_cannot_be_kept_leaves_no_run_running(
 ) -> None:
     pytest.importorskip("mlflow")
     folder = tmp_path / "run"
-    with track(folder, enabled=True, params={}):
+    with track(folder, to={"mlflow"}, params={}):
         (folder / "metrics.jsonl").write_text("damaged\n")
     run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
     assert client_of(store).get_run(run_id).info.status == "FINISHED"
@@ -214,7 +215,7 @@ def test_figures_wait_for_mlflow_to_come_back(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(tracking, "connect", connect)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = tmp_path / "run"
-    with track(folder, enabled=True, params={}) as tracker:
+    with track(folder, to={"mlflow"}, params={}) as tracker:
         for step in range(3):
             tracker.log({"step": step, "reward": 1.0})
         until((folder / ID_FILE).exists)
@@ -222,16 +223,59 @@ def test_figures_wait_for_mlflow_to_come_back(tmp_path: Path, monkeypatch: pytes
     assert len(client_of(tmp_path / "mlruns").get_metric_history(run_id, "reward")) == 3
 
 
+def test_tensorboard_gets_every_step(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = tmp_path / "quick-rook"
+    for step in (1, 2):  # the second time the run goes on
+        with track(folder, to={"tensorboard"}, params={"lr": 0.1, "url": "redis://:secret@h:1"}) as tracker:
+            tracker.log({"step": step, "time": 5.0, "reward": -0.5 / step, "note": "x", "kl": float("nan")})
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    assert [(event.step, event.value) for event in events.Scalars("reward")] == [(1, -0.5), (2, -0.25)]
+    assert events.Tags()["scalars"] == ["reward"]
+    texts = [path.read_text() for path in folder.rglob("hparams.yml")]
+    assert texts and not any("secret" in text for text in texts)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_wandb_goes_on_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb")
+    for name, value in (
+        ("MODE", "offline"),
+        ("SILENT", "true"),
+        ("CONFIG_DIR", str(tmp_path)),
+        ("CACHE_DIR", str(tmp_path)),
+    ):
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    folder = tmp_path / "quick-rook"
+    for step in (1, 2):
+        with track(folder, to={"wandb"}, params={"lr": 0.1}) as tracker:
+            tracker.log({"step": step, "reward": -0.5})
+    runs = sorted((folder / "wandb").glob("offline-run-*"))
+    assert len({path.name.rpartition("-")[2] for path in runs}) == 1 <= len(runs)
+    assert any(b"reward" in path.read_bytes() for path in (folder / "wandb").rglob("run-*.wandb"))
+
+
+def test_a_tracker_that_fails_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("tensorboard")
+    (tmp_path / "tensorboard").write_text("a file, where the events should go")
+    with track(tmp_path, to={"tensorboard"}, params={}) as tracker:
+        tracker.log({"step": 1, "reward": 1.0})
+    assert "tensorboard gets no metrics from now on, the work continues" in caplog.text
+
+
 def test_not_wanted_is_nothing(tmp_path: Path) -> None:
-    with track(tmp_path / "run", enabled=False, params={}) as tracker:
+    with track(tmp_path / "run", to=frozenset(), params={}) as tracker:
         tracker.log({"step": 1})
     assert not (tmp_path / "run").exists()
 
 
 def test_without_mlflow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with (
         pytest.raises(SetupError, match=r"pip install 'rookery\[mlflow\]'"),
-        track(tmp_path, enabled=True, params={}),
+        track(tmp_path, to={"mlflow"}, params={}),
     ):
         pass

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import chess
 import chess.engine
 
-from arena.players.player import RandomPlayer, Reply
+from arena.players.player import RandomPlayer
+from rookery.engines.player import Reply
 from rookery.errors import PeerFault
 from rookery.games import random_move
 from rookery.trace import Outcome

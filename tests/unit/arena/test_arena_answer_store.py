@@ -50,7 +50,7 @@ def test_the_key_has_every_value_in_it() -> None:
 
 CHANGED = {
     Asker: {"reward_version": "v2", "temperature": 0.5, "seed": 1},
-    Variant: {"style": "pgn", "samples": 2, "ranks": True, "begin": "box"},
+    Variant: {"style": "pgn", "samples": 2, "ranks": True, "begin": "box", "remark": lambda _: "It rains."},
     Position: {
         "id": "b",
         "fen": chess.Board().mirror().fen(),
@@ -62,7 +62,7 @@ CHANGED = {
 """The fields that an answer depends on, with other values."""
 
 UNUSED = {
-    Asker: {"store", "reward", "concurrency", "answered"},
+    Asker: {"store", "reward", "concurrency", "answered", "budget", "records"},
     Variant: {"name"},
     Position: {"ply", "phase", "game_id", "white_elo", "black_elo", "target", "episode"},
 }

@@ -72,6 +72,14 @@ def questions(tmp_path: Path, *lines: dict[str, object] | str, context: bool = F
         (r"\boxed{400}", None),
         ("It is 400.", None),
         ("", None),
+        # Made up, with what the extractor of the benchmark gives for each:
+        ("FINAL ANSWER: 400\nFINAL ANSWER:", "400"),
+        ("FINAL ANSWER: 400\nFINAL ANSWER: ", ""),
+        ("FINAL ANSWER: 400\nFINAL ANSWER:\n", ""),
+        ("FINAL ANSWER: Final Answer: 400", "400"),
+        ("FINAL ANSWER:\n\n400\nmore", "400"),
+        ("FINAL ANSWER: **", ""),
+        ("The final answer is \\boxed{4\n00}", "4\n00"),
     ],
 )
 def test_the_answer_of_a_text(text: str, answer: str | None) -> None:
@@ -97,6 +105,41 @@ def test_several_answers_are_a_set(answer: str | None, result: str) -> None:
 @pytest.mark.parametrize(("answer", "result"), [("400", "right"), ("+400", "wrong"), (None, "no answer")])
 def test_a_single_answer_is_compared_as_a_text(answer: str | None, result: str) -> None:
     assert Question.model_validate(SINGLE).result(answer) == result
+
+
+C1_TEXT = f"""\
+You are given a chess position in FEN: {FEN}.
+Piece positions: White King: ['e1'], White Rook: ['e2'], Black King: ['e8']
+Legal moves: e8f8, e8d8, e8f7, e8d7
+Find the best move for the side to play.
+Analyze step by step and explain your reasoning.
+Finish with a single line formatted EXACTLY as:
+FINAL_ANSWER: <answer>
+Use UCI notation (e.g., e2e4, c2b1q) for the final answer."""
+
+
+async def test_c1_asks_and_reads_as_c1_does(tmp_path: Path) -> None:
+    tactic = {**SINGLE, "task_id": "t", "task_type": "short_tactics_rating_expert", "correct_answer": "e8d7"}
+    path = tmp_path / "questions.jsonl"
+    path.write_text("\n".join(map(json.dumps, (tactic, SINGLE, MULTI))))
+    chessqa = ChessQA.read([path], count=2, context=False, seed=0, protocol="c1")
+    assert [question.c1_prompt().messages[0].content for question in chessqa.questions] == [C1_TEXT]
+    with open_answers(tmp_path / "answers.jsonl") as store:
+        asker = Asker(store, RewardClient("dns:///127.0.0.1:9"), "", temperature=1.0, seed=0, concurrency=2)
+        results = [
+            (await chessqa.ask(asker, model(text)))[0].result
+            for text in (
+                "FINAL_ANSWER: e8d7, or FINAL_ANSWER: e8f8",
+                "final_answer:E8D7q",
+                "FINAL_ANSWER: e8f8\nFINAL_ANSWER: e8d7",
+                "FINAL ANSWER: e8d7",
+                "FINAL_ANSWER: e8d7 " + "and " * 98,
+            )
+        ]
+    assert results == ["right", "wrong", "wrong", "no answer", "right"]
+    path.write_text(json.dumps(MULTI))
+    with pytest.raises(InvalidInput, match=r"no short tactics, which c1 asks for, in .*questions\.jsonl"):
+        ChessQA.read([path], count=2, context=False, seed=0, protocol="c1")
 
 
 def test_the_placeholders_are_filled() -> None:
@@ -125,7 +168,9 @@ async def test_the_section_counts_by_category_and_error(tmp_path: Path) -> None:
             ("right", 120),
             ("false", 120),
         }
-        assert await chessqa.ask(asker, RandomPlayer()) == []
+        terse = replace(player, style="mover-twice", source="model:rook-small")
+        assert await chessqa.ask(asker, RandomPlayer()) == await chessqa.ask(asker, terse) == []
+        assert chessqa.count(terse) == 0
         sides["random"] = []
     section = chessqa.section(sides, players=list(sides))
     tables = {table.name: {row.metric.name: row for row in table.rows} for table in section.tables}

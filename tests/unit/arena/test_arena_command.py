@@ -25,7 +25,7 @@ def test_mistakes_are_said_in_a_line(tmp_path: Path, capsys) -> None:
         (["--sections", "suites"], "the section suites needs --suites"),
         (
             ["--sections", "chess960"],
-            "no section 'chess960': choose from chessqa, matches, positions",
+            "no section 'chess960': choose from brittleness, chessqa, contamination, matches, positions",
         ),
     ],
 )

@@ -156,7 +156,7 @@ OPTIONS = {
     "place": "http://h:1#other", "style": "fen", "temperature": "0.5", "top_p": "0.5", "top_k": "5",
     "max_tokens": "9", "source": "run:demo", "thinking": "off",
     "omit": "seed", "tokens_field": "max_completion_tokens", "opening": "<think>",
-    "vote": "2", "verify": "2", "best_of": "2",
+    "vote": "2", "verify": "2", "best_of": "2", "dialogue": "llm-chess",
 }  # fmt: skip
 
 

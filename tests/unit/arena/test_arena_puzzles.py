@@ -10,11 +10,11 @@ import pytest
 
 from arena.answer_store import open_answers
 from arena.asking import Asker
-from arena.players.player import Reply
 from arena.sections.puzzles import Puzzles, estimate_rating
 from arena.sections.suites import Suite
 from arena.strength.pentanomial import expected_score
 from rookery.clients import RewardClient
+from rookery.engines.player import Reply
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome
 

@@ -11,11 +11,13 @@ from arena.page import render_examples
 from arena.pieces import BEST, RANDOM
 from arena.positions import Chosen
 from arena.report import EvaluationResult, learning_curve, replace_file, write
+from arena.sections.against import against, published
 from arena.sections.positions import Positions
 from arena.sections.reasoning import reasoning_section
 from arena.stats import Estimate
 from arena.tables import Cell, Metric, Row, Section, Table, section_json
 from rookery.config.arena import EvaluateSettings
+from rookery.errors import InvalidInput
 from rookery.intervals import wilson
 from rookery.prompt import mover_board
 from rookery.trace import Outcome
@@ -140,7 +142,7 @@ def test_writing_again_replaces_and_leaves_nothing_beside(
 ) -> None:
     write(evaluation, tmp_path)
     write(evaluation, tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["report.html", "report.json"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["report.html", "report.json", "report.md"]
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
@@ -150,3 +152,46 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
         replace_file(path, "not bytes")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_summary_says_who_is_better_and_how_surely(evaluation, tmp_path: Path) -> None:
+    report = write(evaluation, tmp_path)
+    (line,) = report["summary"]
+    assert line.startswith(f"{NAMES[1]} against {NAMES[0]}: better in Positions: Legal, greedy +100.0 pts [")
+    assert line.endswith("other differences may be chance.")
+    assert "<li>&lt;b&gt;policy&lt;/b&gt; against policy-v000000: better in" in (
+        (tmp_path / "report.html").read_text()
+    )
+    text = (tmp_path / "report.md").read_text()
+    assert text.startswith("- \\<b\\>policy\\</b\\> against policy-v000000: better in")
+    rows = [line for line in text.splitlines() if line.startswith("| Legal, greedy |")]
+    assert rows[0].startswith("| Legal, greedy | 0.0% [0.0, 49.0] | 100.0% [51.0, 100.0]; +100.0 pts [")
+
+
+def test_another_report_and_published_figures_stand_beside(evaluation, tmp_path: Path) -> None:
+    report = write(evaluation, tmp_path / "mine")
+    figure = {
+        "metric": "positions/metrics/legal_rate", "player": "theirs", "mean": 0.4, "ci95": [0.3, 0.5],
+        "source": "a paper", "date": "2026-03", "differs": "other positions",
+    }  # fmt: skip
+    path = tmp_path / "paper.json"
+    path.write_text(json.dumps({"figures": [figure, {**figure, "metric": "puzzles/none"}]}))
+    section = against(published(path), evaluation.sections, report=report)
+    (row,) = section.tables[0].rows
+    assert row.metric.explanation == "a paper; 2026-03; other positions"
+    assert row.cells["theirs (paper)"].estimate == Estimate(0.4, (0.3, 0.5))
+    assert row.cells[NAMES[1]].estimate.mean == 1.0
+    own = published(tmp_path / "mine" / "report.json")
+    assert against(own, evaluation.sections, report=report).note == "Both asked the same questions."
+    other = against(own, evaluation.sections, report={**report, "reward_version": "delta-2"})
+    assert other.note == "Not equal in both reports: reward_version."
+    row = next(r for r in other.tables[0].rows if r.metric.name.endswith("/legal_rate_greedy"))
+    assert row.cells[f"{NAMES[1]} (mine)"].estimate == row.cells[NAMES[1]].estimate
+    for content, why in (
+        ("{}", "figures: Field required"),
+        ('{"figures": [{"mean": 1}]}', "figures.0.metric: Field required"),
+        ("[", "Invalid JSON"),
+    ):
+        path.write_text(content)
+        with pytest.raises(InvalidInput, match=why):
+            published(path)

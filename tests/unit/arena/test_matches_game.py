@@ -8,7 +8,8 @@ import pytest
 
 from arena.matches.game import Fixture, Game, play
 from arena.matches.openings import START, Opening
-from arena.players.player import FirstLegalPlayer, Player, RandomPlayer, Reply
+from arena.players.player import FirstLegalPlayer, Player, RandomPlayer
+from rookery.engines.player import Reply
 from rookery.errors import PeerFault
 from rookery.games import Rules
 from rookery.trace import Outcome

@@ -236,6 +236,8 @@ def test_the_counts_of_llm_chess(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert counts["llm_wrong_actions"] == 0
     assert 0 < counts["game_duration"] <= 1
     assert report.encounters[0].elo.value is None
+    assert report.ratings is not None
+    assert {rating.name for rating in report.ratings.players} == {"model", "random"}
 
 
 def quiet() -> Console:

@@ -51,6 +51,15 @@ def test_a_report_goes_on_and_shows_what_failed(tmp_path: Path) -> None:
         assert line in page
 
 
+@pytest.mark.parametrize(
+    "content", ['{"course": {}, "parts": {}}', '{"suite": {}, "par', "[]", '{"suite": 1, "parts": 2}']
+)
+def test_a_file_that_is_no_report_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / REPORT).write_text(content)
+    with pytest.raises(SetupError, match=r"is not a report of this suite .*--out"):
+        Report.open(suite(tmp_path))
+
+
 def test_a_report_is_of_one_machine_and_of_the_same_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

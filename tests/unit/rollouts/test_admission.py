@@ -1,3 +1,4 @@
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.inference.rollouts.admission import WINDOW, Admission, Lead, RunCounts
+from services.inference.rollouts.admission import WINDOW, Admission, Lead, Playing, RunCounts
 
 small = st.integers(0, 200)
 
@@ -45,6 +46,24 @@ def test_held_positions_may_start_although_they_are_pending() -> None:
     counts = RunCounts(accepted=0, untrained=0, pending=4)
     assert admission.to_read(counts, version=0, held=4) == 0
     assert admission.to_start(counts, version=0, running=0) == 4
+
+
+def test_short_answers_do_not_wait_for_a_batch_of_long_games() -> None:
+    admission = filling(0, max_inflight=8)
+    counts = RunCounts(accepted=0, untrained=0, pending=4)
+    assert admission.to_start(counts, version=0, running=4, playing=Playing(4, 4.0)) == 4
+    assert admission.to_read(counts, version=0, held=4, playing=Playing(4, 4.0)) == 4
+    more = RunCounts(accepted=0, untrained=0, pending=8)
+    assert admission.to_read(more, version=0, held=8, playing=Playing(8, 1.5)) == 0, "a batch, no more"
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.floats(0, 40))
+def test_of_what_is_in_flight_games_take_what_they_occupy(first: int, groups: int, load: float) -> None:
+    """A group with one episode left leaves room for others; one whose conversation has grown takes more."""
+    admission, playing = filling(99, max_inflight=16), Playing(groups, load)
+    room = admission.to_start(RunCounts(0, 0, 0), version=9, running=first + groups, playing=playing)
+    assert room == max(0, 16 - first - math.ceil(load))
+    assert admission.is_full(first + groups, playing) == (room == 0)
 
 
 def test_lost_counts_admit_no_burst() -> None:
@@ -132,8 +151,10 @@ def test_stragglers_keep_the_trainer_waiting_only_until_the_lead_covers_them() -
 
 
 def test_rollouts_that_are_slower_than_the_trainer_start_all_that_may_start() -> None:
-    run = Run.simulate(lambda _: 10 * STEP, steps=30)
-    assert run.lead.groups == 2 * BATCH
+    early = Run.simulate(lambda _: 10 * STEP, steps=30, just_in_time=False)
+    timely = Run.simulate(lambda _: 10 * STEP, steps=30)
+    assert timely.waits == early.waits
+    assert timely.lead.groups == 2 * BATCH
 
 
 def test_an_outage_is_forgotten() -> None:
@@ -156,11 +177,17 @@ def test_a_trainer_that_drops_groups_gets_as_many_more() -> None:
     assert lead.groups == BATCH + 3
 
 
-def test_one_late_batch_changes_nothing() -> None:
-    lead = Lead(BATCH, staleness=2, just_in_time=True)
-    for version in range(2 * WINDOW):
-        lead.observe(version=version, waiting=0 if version % WINDOW == 5 else BATCH, dropped=0)
-        assert lead.groups == BATCH
+def test_a_late_batch_adds_a_batch_for_a_window() -> None:
+    lead = Lead(BATCH, staleness=3, just_in_time=True)
+    for version in range(10):
+        lead.observe(version=version, waiting=lead.groups, dropped=0)
+    assert lead.groups == BATCH
+    lead.observe(version=10, waiting=BATCH - 1, dropped=0)
+    for version in range(11, 10 + WINDOW):
+        lead.observe(version=version, waiting=lead.groups, dropped=0)
+        assert lead.groups == 2 * BATCH
+    lead.observe(version=10 + WINDOW, waiting=lead.groups, dropped=0)
+    assert lead.groups == BATCH
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 3])

@@ -108,6 +108,7 @@ turns = st.tuples(continuations, st.none() | verdicts).flatmap(
         policy=st.none() | policies,
         observation=texts,
         rewards=st.dictionaries(texts, finite, max_size=2),
+        role=texts,
     )
 )
 last_turns = turns.filter(lambda turn: turn.verdict is not None)
@@ -212,6 +213,7 @@ EPISODES = replace(
                     policy=PolicyVersion(43, "cd" * 32),
                     observation="You won.",
                     rewards={"result": 1.0},
+                    role="white",
                 ),
             ),
         ),

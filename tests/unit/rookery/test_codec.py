@@ -71,6 +71,12 @@ TASK_GROUP = replace(
 """As it was before verdicts had sentences."""
 PLAIN_GROUP = replace(TASK_GROUP, position=PLAIN_POSITION)
 """As they were before positions had tasks."""
+_WITH_ROLE, *_OTHERS = EPISODES.traces
+TURNS_GROUP = replace(
+    EPISODES,
+    traces=(replace(_WITH_ROLE, turns=(replace(_WITH_ROLE.turns[0], role=""),)), *_OTHERS),
+)
+"""As it was before turns had roles."""
 
 
 @pytest.mark.parametrize(
@@ -81,7 +87,8 @@ PLAIN_GROUP = replace(TASK_GROUP, position=PLAIN_POSITION)
         ("position_target", encode_position(TARGET_POSITION), 1),
         ("position_episode", encode_position(POSITION), 1),
         ("trace_group", encode_group(GROUP), 2),
-        ("trace_group_turns", encode_group(EPISODES), 2),
+        ("trace_group_turns", encode_group(TURNS_GROUP), 2),
+        ("trace_group_roles", encode_group(EPISODES), 2),
     ],
 )
 def test_the_bytes_do_not_change(name: str, data: bytes, version: int) -> None:
@@ -170,7 +177,7 @@ def test_an_episode_without_a_verdict_of_its_last_turn_is_refused() -> None:
 
 def test_a_prompt_without_tokens_is_refused() -> None:
     first = EPISODES.traces[0]
-    without = replace(first, turns=(replace(first.turns[0], prompt_token_ids=()),))
+    without = replace(first, turns=(replace(first.turns[0], prompt_token_ids=(), continues=False),))
     with pytest.raises(WireError, match="trace 'g1-0' of group 'g1': a prompt of 0 tokens"):
         decode_group(encode_group(replace(GROUP, traces=(without,))))
 

@@ -1,15 +1,15 @@
 """Environments: what each says to which turn, and that turns that were played say the same again."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import chess
 import pytest
 
-from rookery.episodes import Environment, Step, drawn, environment, parse_mix
+from rookery.episodes import Environment, Opponent, Step, drawn, environment, parse_mix
 from rookery.errors import InvalidInput
-from rookery.trace import Completion, Evaluation, Move, Outcome, Turn, Verdict
+from rookery.trace import Completion, Evaluation, Move, Outcome, Prompt, Turn, Verdict
 from tests.builders import START, position
 
 MATE_IN_ONE = "6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1"
@@ -57,6 +57,16 @@ def test_a_move_is_over_after_one_turn() -> None:
         ("walk", "no kind 'walk': choose from move, tools, game"),
         ("game,plies=0", "plies: Input should be greater than 0"),
         ("game,rounds=3", "rounds: Extra inputs are not permitted"),
+        (
+            "game,opponent=foo",
+            "game: no opponent 'foo': choose from random, engine, stockfish, uci:PATH, policy",
+        ),
+        ("game,opponent=uci:,nodes=1", "game: no opponent 'uci:'"),
+        ("game,opponent=stockfish", "game: opponent=stockfish needs nodes= or depth="),
+        ("game,opponent=stockfish,depth=1,skill=21", "skill: Input should be less than or equal to 20"),
+        ("game,opponent=stockfish,depth=1,skill=2,elo=1500", "game: skill=2 and elo=1500 exclude each other"),
+        ("game,nodes=4", "game: opponent=random has no option nodes=4"),
+        ("game,opponent=self,colours=both", "game: opponent=self plays both colours"),
         ("0*move", "shares must be greater than 0"),
         ("nan*move", "shares must be greater than 0"),
         ("some*move", "could not convert string to float: 'some'"),
@@ -116,6 +126,64 @@ def test_a_game_ends_by_mate_by_an_illegal_move_and_by_adjudication() -> None:
     moves = [turn("x", move=move, cp=2000) for move in ("h8h7", "h7h8", "h8h7")]
     steps = played("game,opponent=engine", moves, fen=black)
     assert steps[-1] == Step(": 0-1, adjudication", {"result": 1.0})
+
+
+def test_a_game_that_outgrows_the_context_is_a_draw() -> None:
+    made = begun("game,opponent=engine,history=growing")
+    first = turn("e4", move="e2e4")
+    step = asyncio.run(made.step(first))
+    end = made.cut(replace(first, observation=step.observation))
+    assert end == Step("a5: 1/2-1/2, context limit", {"result": 0.5})
+
+
+def test_a_game_against_itself_pays_both_sides() -> None:
+    """Fool's mate: White's last turn came before the end, and is paid with it."""
+    made = begun("game,opponent=self,plies=8,moves_to_mate=0.5", style="mover-squares")
+    roles, steps = [], []
+    for move in ("f2f3", "e2e4", "g2g4", "d1h5"):  # as mover-squares shows it
+        roles.append(made.role)
+        steps.append(asyncio.run(made.step(turn(move, move=move))))
+    assert roles == ["white", "black"] * 2
+    assert [step.prompt.fen.split()[1] for step in steps if step.prompt] == ["w"] * 3
+    quick = pytest.approx(0.5 * (1 - 1 / 4))
+    won = {"result": 1.0, "moves_to_mate": quick}
+    assert steps[-1] == Step(": 0-1, checkmate", won, others={"result": 0.0})
+
+
+def test_every_second_game_of_a_group_is_that_of_the_other_colour() -> None:
+    """It begins with the opponent's move, which follows from the prompt that was shown."""
+    for style in ("fen", "mover-squares", "game-uci"):
+        seed = iter(range(9))
+
+        def other(played: Prompt | None = None, style: str = style, seed: Iterator[int] = seed) -> object:
+            made = environment("game,colours=both,plies=30", slot=1)
+            made.reset(position(START), style=style, seed=next(seed), judge=judge)
+            prompt = asyncio.run(made.begin(played))
+            return prompt, made.role, made._board.fen()
+
+        first = other()
+        assert first[1] == "black"
+        assert other(first[0]) == first
+        assert other()[0] != first[0], "another seed"
+    mover = environment("game,colours=both")
+    mover.reset(position(START), style="fen", seed=1, judge=judge)
+    assert (asyncio.run(mover.begin()), mover.role) == (None, "white")
+
+
+def test_opponents_play_what_they_are_asked() -> None:
+    class Playing:
+        async def move(self, opponent, position, board, *, style, seed):
+            assert (opponent, style, position.fen) == (
+                Opponent("stockfish", nodes=5, skill=3),
+                "fen",
+                board.fen(),
+            )
+            assert position.last_moves[-1] == "e2e4"
+            return min(board.legal_moves, key=chess.Move.uci)
+
+    made = environment("game,opponent=stockfish,nodes=5,skill=3", opponents=Playing())
+    made.reset(position(START), style="fen", seed=1, judge=judge)
+    assert asyncio.run(made.step(turn("e4", move="e2e4"))).observation == "a5"
 
 
 def test_a_growing_game_tells_the_opponents_move_on_the_board_that_is_shown() -> None:

@@ -3,6 +3,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.advantages import in_order_of_turns, leave_one_out, returns_to_go
+from rookery.advantages import TurnReward, in_order_of_turns, leave_one_out, peers_of, without_signal
+from rookery.codec import decode_group, encode_group
 from rookery.config.trainer import TrainerSettings
 from rookery.metrics import TRAINER_STALE_TURNS
 from rookery.trace import Completion, Outcome, Trace, TraceGroup, Turn, Verdict
+from services.trainer.batches.advantages import RewardAverages, averages_by_role
 from services.trainer.batches.micro_batches import collate, micro_batches
 from services.trainer.batches.rows import Row, prepare_batch
 from services.trainer.batches.rows import make_rows as with_advantages
@@ -37,13 +40,19 @@ def test_turns_that_go_on_from_each_other_share_a_row() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("masked", [None, 0, 1], ids=str)
+@pytest.mark.parametrize("masked", [None, "empty", 0, 1], ids=str)
 def test_turns_have_the_losses_and_gradients_of_each_alone(
-    small_model: Path, tmp_path: Path, masked: int | None
+    small_model: Path, tmp_path: Path, masked: int | str | None
 ) -> None:
-    """Also if a turn before them carries no loss."""
+    """Also if a turn before them carries no loss, or if nothing is between them."""
     group = make_episodes(3)
-    if masked is not None:
+    if masked == "empty":
+        turns = tuple(
+            replace(turn, prompt_token_ids=()) if turn.continues else turn for turn in group.traces[0].turns
+        )
+        group = replace(group, traces=(replace(group.traces[0], turns=turns), group.traces[1]))
+        decode_group(encode_group(group))
+    elif isinstance(masked, int):
         turns = list(group.traces[0].turns)
         turns[masked] = replace(
             turns[masked], completion=replace(turns[masked].completion, finish_reason="length")
@@ -68,33 +77,95 @@ def test_turns_have_the_losses_and_gradients_of_each_alone(
 
 
 rewards = st.lists(st.lists(st.floats(-1, 1, width=16), min_size=1, max_size=4), min_size=2, max_size=5)
+VERDICT = Verdict(0.0, Outcome.LEGAL, "t")
 
 
-@given(rewards)
-def test_the_advantage_of_a_turn_is_its_return_less_that_of_the_others(by_episode: list[list[float]]) -> None:
-    verdict = Verdict(0.0, Outcome.LEGAL, "t")
+def played(by_episode: list[list[float]], *, roles: tuple[str, ...] = ("",), paid: float = 0.0) -> TraceGroup:
+    """A group of episodes by the rewards of their verdicts, whose roles take turns."""
     traces = [
         Trace(
             str(slot),
             tuple(
-                Turn(Completion("", (7,), (-1.0,), "stop", 0), replace(verdict, reward=r)) for r in episode
+                Turn(
+                    Completion("", (7,), (-1.0,), "stop", 0),
+                    replace(VERDICT, reward=r),
+                    rewards={"result": paid * slot},
+                    role=roles[turn % len(roles)],
+                )
+                for turn, r in enumerate(episode)
             ),
         )
         for slot, episode in enumerate(by_episode)
     ]
-    group = replace(make_group(1), traces=tuple(traces))
-    settings = TrainerSettings(model=Path(), run_dir=Path(), baseline="leave-one-out", normalise=False)
-    (row,) = prepare_batch([group], version=0, settings=settings, averages=None).rows
-    got = {c.turn: c.advantage for c in row.completions}
+    return replace(make_group(1), traces=tuple(traces))
+
+
+def advantages_of(
+    group: TraceGroup, averages: RewardAverages | None = None, **given: Any
+) -> dict[str, float]:
+    settings = TrainerSettings(model=Path(), run_dir=Path(), normalise=False, **given)
+    rows = prepare_batch([group], version=0, settings=settings, averages=averages).rows
+    return {c.turn: c.advantage for row in rows for c in row.completions}
+
+
+@pytest.mark.parametrize("form", ["sum", "mean"])
+@given(rewards)
+def test_the_advantage_of_a_turn_is_its_return_less_that_of_the_others(
+    form: Literal["sum", "mean"], by_episode: list[list[float]]
+) -> None:
+    """With `mean`, the verdicts of more turns count no more, but what the environment pays does."""
+    got = advantages_of(played(by_episode, paid=0.5), baseline="leave-one-out", turn_rewards=form)
+    total = {"sum": np.sum, "mean": np.mean}[form]
+
+    def gain(i: int, t: int) -> float:
+        rest = by_episode[i][min(t, len(by_episode[i]) - 1) :]
+        return float(total(rest)) + 0.5 * i * len(rest)
+
     for i, episode in enumerate(by_episode):
         for t in range(len(episode)):
-            others = [np.sum(o[min(t, len(o) - 1) :]) for j, o in enumerate(by_episode) if j != i]
-            expected = np.sum(episode[t:]) - np.mean(others)
+            expected = gain(i, t) - np.mean([gain(j, t) for j in range(len(by_episode)) if j != i])
             assert got[f"{i}.{t}" if t else str(i)] == pytest.approx(expected, abs=1e-9)
 
 
-def test_the_expected_gradient_is_that_of_the_expected_return() -> None:
-    """By plain autograd, over all pairs of episodes of a policy that ends an episode itself."""
+@given(rewards)
+def test_each_role_has_returns_and_a_moving_average_of_its_own(by_episode: list[list[float]]) -> None:
+    """As in SPIRAL: A = R_role - b_role, and b_role moves by the returns of the role alone."""
+    group = played(by_episode, roles=("white", "black"))
+    known = RewardAverages(9.0, 0.0, 0.0, roles={role: RewardAverages(b, 0, 0) for role, b in BASES.items()})
+    got = advantages_of(group, known, baseline="ema")
+    returns: dict[str, list[float]] = {"white": [], "black": []}
+    for i, episode in enumerate(by_episode):
+        for t in range(len(episode)):
+            role = ("white", "black")[t % 2]
+            expected = np.sum(episode[t::2]) - BASES[role]
+            assert got[f"{i}.{t}" if t else str(i)] == pytest.approx(expected, abs=1e-9)
+    compared = peers_of(group.turn_rewards)
+    for peers in compared:
+        returns[peers.role] += peers.returns
+    after = averages_by_role(known, compared, decay=0.75)
+    for role, of_role in returns.items():
+        moved = 0.75 * BASES[role] + 0.25 * np.mean(of_role) if of_role else BASES[role]
+        assert after.roles[role].mean == pytest.approx(moved, abs=1e-9)
+    assert averages_by_role(RewardAverages(1.0, 0, 0), compared, decay=0.5).of("") == RewardAverages(
+        1.0, 0, 0
+    )
+
+
+BASES = {"white": 0.4, "black": -0.3}
+
+
+def test_a_group_is_uniform_only_if_no_turn_can_be_told_from_its_peers() -> None:
+    """Returns that agree as a whole may differ by turn: one gains first what the other gains last."""
+    assert not without_signal(played([[1.0, 0.0], [0.0, 1.0]]).turn_rewards)
+    assert without_signal(played([[1.0, 0.0], [1.0, 0.0]]).turn_rewards)
+    assert without_signal(played([[0.5], [0.5, 0.5]]).turn_rewards, mean=True)
+    assert not without_signal(played([[0.5], [0.5, 0.5]]).turn_rewards)
+
+
+@pytest.mark.parametrize("mean", [False, True])
+def test_the_expected_gradient_is_that_of_the_expected_return(mean: bool) -> None:
+    """By plain autograd, over all pairs of episodes of a policy that ends an episode itself. The parameters
+    of a turn get the gradient of the return from that turn on."""
     logits = torch.tensor([[0.3, -0.2], [0.1, 0.7], [-0.4, 0.2]], dtype=torch.float64, requires_grad=True)
 
     def episodes(turn: int = 0) -> Iterator[tuple[list[int], list[float]]]:
@@ -110,14 +181,20 @@ def test_the_expected_gradient_is_that_of_the_expected_return() -> None:
         return torch.stack([logits[t].log_softmax(-1)[action] for t, action in enumerate(actions)])
 
     every = list(episodes())
-    expected_return = sum(log(actions).sum().exp() * sum(paid) for actions, paid in every)
-    (true,) = torch.autograd.grad(expected_return, logits)
+    true = torch.zeros_like(logits)
+    for t in range(3):
+        expected_return = sum(
+            log(actions).sum().exp() * (np.mean if mean else np.sum)(paid[t:])
+            for actions, paid in every
+            if len(paid) > t
+        )
+        true[t] = torch.autograd.grad(expected_return, logits)[0][t]
     surrogate = torch.zeros((), dtype=torch.float64)
     for pair in itertools.product(every, repeat=2):
         probability = math.prod(log(actions).sum().exp().item() for actions, _ in pair)
-        paid = [paid for _, paid in pair]
-        values = [leave_one_out(peers, normalise=False) for peers in returns_to_go(paid)]
-        by_turn = torch.tensor(in_order_of_turns(values, [*map(len, paid)]), dtype=torch.float64)
+        peers = peers_of([[TurnReward(r) for r in paid] for _, paid in pair], mean=mean)
+        values = [leave_one_out(each.returns, normalise=False) for each in peers]
+        by_turn = torch.tensor(in_order_of_turns(peers, values), dtype=torch.float64)
         surrogate = surrogate + probability * (by_turn * torch.cat([log(a) for a, _ in pair])).sum() / 2
     (estimated,) = torch.autograd.grad(surrogate, logits)
     assert torch.allclose(estimated, true, atol=1e-12)

@@ -10,7 +10,7 @@ from statistics import fmean
 import pytest
 import torch
 
-from rookery.advantages import returns_to_go
+from rookery.advantages import peers_of
 from rookery.config.trainer import TrainerSettings
 from rookery.trace import TraceGroup
 from services.trainer.batches.advantages import RewardAverages
@@ -150,7 +150,7 @@ def test_a_step_moves_only_what_its_settings_use() -> None:
 def test_the_averages_of_episodes_are_of_what_they_are_the_baseline_of() -> None:
     """Of the returns from each turn on, not of whole episodes."""
     group = make_episodes(1)
-    returns = [r for peers in returns_to_go(group.turn_rewards) for r in peers]
+    returns = [r for peers in peers_of(group.turn_rewards) for r in peers.returns]
     averages = _after(RunningState(), group=group, baseline="ema").averages
     assert averages is not None
     assert averages.mean == pytest.approx(fmean(returns))
@@ -178,7 +178,7 @@ def test_a_divergence_that_is_no_number_moves_no_coefficient(schedule: str) -> N
 
 def test_it_survives_the_commit() -> None:
     state = RunningState(
-        RewardAverages(0.1, 1 / 3, 1e-17),
+        RewardAverages(0.1, 1 / 3, 1e-17, roles={"white": RewardAverages(0.3, 0.1, 0.0)}),
         kl_controller=KlController(0.1 + 0.2, 0.1),
         collapsed_steps=4,
         entropy_controller=EntropyController(1 / 7, 0.3, 0.0),

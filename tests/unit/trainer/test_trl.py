@@ -1,4 +1,4 @@
-"""Our losses beside TRL's: `trl_losses.json` holds what TRL computed (see `scripts/trl_losses.py`)."""
+"""Our losses beside TRL's: `trl_losses.json` holds what TRL computed, with `trl_losses.py`."""
 
 import json
 from itertools import chain

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import chess
 import chess.engine
 
-from arena.players.player import Reply
-from rookery.engines import find_engine
+from rookery.engines.engine import find_engine
 from rookery.errors import EngineFault, InvalidInput, SetupError
 from rookery.trace import Outcome
 
@@ -36,6 +36,29 @@ FULL_SKILL = 20
 """Of Stockfish and Fairy-Stockfish."""
 
 _STOP_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A player's answer to one position of a game.
+
+    Attributes:
+        move: the move, legal in the position; None unless `outcome` is `Outcome.LEGAL`.
+        outcome: what the answer is, in the reward parser's terms. Engines always answer with a legal move.
+        text: what a model wrote, reasoning included; empty for the others.
+        tokens: the number of tokens that a model wrote; 0 if the endpoint does not tell.
+        score: the evaluation of the position by an engine, or by a model that writes one; else None.
+        seconds: how long the player took.
+        failed: the outcomes of wrong answers before this one, if the player may correct itself.
+    """
+
+    move: chess.Move | None
+    outcome: Outcome
+    text: str = ""
+    tokens: int = 0
+    score: chess.engine.PovScore | None = None
+    seconds: float = 0.0
+    failed: tuple[Outcome, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +162,38 @@ class EnginePlayer:
         """Ends the idle processes. The others end with their move."""
         idle, self._idle = self._idle, []
         await asyncio.gather(*(process.kill() for process in idle))
+
+
+def stockfish_player(
+    name: str,
+    *,
+    limit: chess.engine.Limit,
+    skill: int | None = None,
+    elo: int | None = None,
+    hash_mb: int = 1,
+    path: Path | None = None,
+) -> EnginePlayer:
+    """Stockfish, with one thread. Raises `SetupError` if there is none."""
+    options: dict[str, chess.engine.ConfigValue] = {"Threads": 1, "Hash": hash_mb}
+    if skill is not None:
+        options["Skill Level"] = skill
+    if elo is not None:
+        options |= {"UCI_LimitStrength": True, "UCI_Elo": elo}
+    full = elo is None and skill in (None, FULL_SKILL) and not limit.time
+    return EnginePlayer(name, find_binary(path), limit=limit, options=options, reproducible=full)
+
+
+def uci_player(
+    name: str,
+    path: Path,
+    *,
+    limit: chess.engine.Limit,
+    options: Mapping[str, chess.engine.ConfigValue] = MappingProxyType({}),
+) -> EnginePlayer:
+    """Any UCI engine, with one thread unless an option says otherwise. Raises `SetupError` if it is none."""
+    binary = find_binary(path, setting="uci:PATH")
+    single: dict[str, chess.engine.ConfigValue] = {"Threads": 1} if "Threads" in binary.options else {}
+    return EnginePlayer(name, binary, limit=limit, options={**single, **options}, reproducible=False)
 
 
 class _Protocol(chess.engine.UciProtocol):

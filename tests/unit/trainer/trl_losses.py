@@ -1,8 +1,9 @@
-"""Writes `tests/unit/trainer/trl_losses.json`: what TRL's own loss makes of given tensors.
+r"""Writes `tests/unit/trainer/trl_losses.json`: what TRL's own loss makes of given tensors.
 
 TRL is among the packages that `make trainers` installs:
 
-    PYTHONPATH=.trainers .venv/bin/python scripts/trl_losses.py > tests/unit/trainer/trl_losses.json
+    PYTHONPATH=.trainers .venv/bin/python tests/unit/trainer/trl_losses.py \
+        > tests/unit/trainer/trl_losses.json
 
 Called are the trainers' own methods, on objects that have the attributes they read and hand them
 log-probabilities, or rewards, instead of running a model. Everything is float64. Pairs, for DPO and reward
