@@ -95,7 +95,12 @@ _TIDIED = (
     (re.compile(rf"^\s*(?:[-•+]|\d{{1,2}}[.)](?= (?!{_SAN_AHEAD})))\s+"), ""),
     (re.compile(r"\s+"), " "),
 )
+_LISTED = rf"(?:{_PIECE})s?"
 _SHORT_FORMS = (
+    # Lists of pieces and ways: "Rook (c2), pawns a3, g3", "e2->e4".
+    (re.compile(rf"\b((?:King|Queen|Rook|Bishop|Knight|Pawn)s?) \(({_SQUARES})\)"), r"\1 on \2"),
+    (re.compile(rf"(?:^|(?<=[:;,] )|(?<=, and ))({_LISTED}) (?={_SQUARE}(?:[,.;]|$| and))"), r"\1 on "),
+    (re.compile(rf"(?<=[a-h][1-8]) ?(?:->|\u2192) ?(?={_SQUARE}\b)"), " -> "),
     # British spelling, which the templates have.
     (re.compile(r"\b([Cc])enter\b"), r"\1entre"),
     (re.compile(r"\b([Dd]efen|[Oo]ffen)se\b"), r"\1ce"),

@@ -648,6 +648,11 @@ ITALIAN = "r1bqk2r/pppp1ppp/2n2n2/2b1p3/2B1P3/2N2N2/PPPP1PPP/R1BQ1RK1 w kq - 0 6
         ),
         ("Row 6: Black Knight on c6 waits patiently.", None, True),
         ("White has moved their knight to c3, it seems to everybody.", "piece on a square", True),
+        # Lists of pieces.
+        ("White: King on g1, Rook (f1), pawns a2, d2", None, True),
+        ("White: King on g1, Rook (f2), pawns a2, d2", None, False),
+        ("White: King g1, Rook f1, pawns a2, d3", None, False),
+        ("Row 6: Black Knight on c6, Black Bishop on f6", None, False),
         # Contacts, beside an opinion.
         ("Black's knight on f6 is well placed and attacks the pawn on e4.", "attack", True),
         ("Black's knight on f6 is well placed and attacks the pawn on d2.", "attack", False),
@@ -664,6 +669,7 @@ ITALIAN = "r1bqk2r/pppp1ppp/2n2n2/2b1p3/2B1P3/2N2N2/PPPP1PPP/R1BQ1RK1 w kq - 0 6
         ("2. `c4f7` - Captures the pawn on f7 out of pure spite.", "captures", True),
         ("2. `c4f7` - Captures the knight on f7 out of pure spite.", "captures", False),
         ("- f3 -> d4", "named way", True),
+        ("- f3->d4", "named way", True),
         ("- `h2h3`", "named move", True),
         ("There is a case for Nd5 somehow.", "named move", True),
         ("The overprotection of Pe4 by Nc3 is nice.", "named move", True),
