@@ -249,6 +249,8 @@ class Context:
                 if len(played) == joins + len(token.moves):
                     self.start, self.moves, self.board = start, played, board
                     return played
+        if len(token.moves) == 1 and _SQUARE.fullmatch(token.moves[0]):
+            raise Unknown("a move, or a square as an item of a list: 1. e5")
         raise Unresolved(token.words)
 
     def step(self, token: Token) -> chess.Move:

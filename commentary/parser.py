@@ -235,12 +235,14 @@ class Parser:
     def _is_asserted(self, concept: Concept, template: Template, match: re.Match[str], place: int) -> bool:
         """Whether nothing before a part of a clause denies it or makes it a goal, and its subject is clear:
         "it" may be anything, and in "goes to e4, which attacks" the move e4 is not meant."""
-        if match[0].startswith("«i") or (match[0].startswith("«q") and template.about == "move"):
+        if "«i" in match[0] or (match[0].startswith("«q") and template.about == "move"):
             return False
         text, before = self._lexed.text, self._lexed.text[max(0, place - _NEAR) : place]
         if template.slots.keys() & _WAYS and (
             wording.REFUSALS.search(text) or wording.PAST.search(text, 0, place)
         ):
+            return False
+        if wording.ABSENT.match(text, place + len(match[0])):
             return False
         names = concept.topic == "given" and not concept.about_moves and template.slots.keys() & _PLACED
         return not wording.DENIALS.search(before) and not (names and wording.GOALS.search(before))

@@ -111,7 +111,8 @@ SAME_SUBJECT = re.compile(r"[:;,] (?:(?:and|but) )?| [-\u2013\u2014] ?| (?:and|b
 """A break after which the subject may still be that of the clause before."""
 
 CONDITIONS = re.compile(
-    r"\b(?:if|unless|whether|suppose|supposing|assum\w+|provided|imagin\w+|hypothetical\w*|were)\b|\?"
+    r"\b(?:if|unless|as long as|so long as|in case|whether|suppose|supposing|assum\w+|provided|imagin\w+|"
+    r"hypothetical\w*|were)\b|\?"
 )
 """Where one is, nothing that a sentence names is asserted."""
 
@@ -136,6 +137,11 @@ REFUSALS = re.compile(
     r"(?:legal|valid|possible|feasible|viable|allowed|permitted|permissible|applicable|available|move|reach))\b"
 )
 """Words with which a sentence says that a move that it names cannot be played."""
+
+ABSENT = re.compile(
+    r" (?:(?:is|are|does|do|was|were) not (?:there|here|present|exist|visible|on )|is missing|no longer )"
+)
+"""Words after a name that say that nothing stands there."""
 
 PAST = re.compile(
     r"\b(?:(?:has|have|had) (?!an?\b)[a-z]+|was|were|played|already|previous\w*|earlier|last move)\b"

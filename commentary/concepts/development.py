@@ -55,6 +55,8 @@ def _is_developing(context: Context, kind: int | None = None, last: int | None =
     if moved not in (chess.KNIGHT, chess.BISHOP):
         raise Unknown("when a queen, a rook or a king is developed")
     before, after = (home_count(board, context.before.turn) for board in (context.before, context.board))
+    if after == before and kind is None and last is None:
+        raise Unknown("to a better square, perhaps")
     return after < before and (last is None or after == 0)
 
 

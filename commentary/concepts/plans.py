@@ -195,7 +195,9 @@ def _frees(step: Step) -> Iterator[Values]:
     "||~open (a |the )?(line|diagonal|path) for {piece}",
 )
 def _is_freeing(context: Context, piece: int) -> bool:
-    friendly = context.board.color_at(piece) == context.before.turn and piece != context.to
+    if piece == context.to:
+        raise Unknown("whether what moves becomes more active")
+    friendly = context.board.color_at(piece) == context.before.turn
     slider = predicates.name_at(context.board, piece) in ("bishop", "rook", "queen")
     now, then = (len(board.attacks(piece)) for board in (context.board, context.before))
     return friendly and slider and now >= then + _MORE_SQUARES

@@ -697,6 +697,10 @@ def test_what_can_be_checked_is_read_in_a_sentence_that_is_not(
         "Could the knight on f5 be trapped?",
         "Some way leads from f3 to f5 maybe.",
         "It attacks d7 in spirit.",
+        "2. e5 - Capturing a pawn",
+        "This looks feasible as long as there's nothing on e5 or d7 that bites.",
+        "f1e1: A move that puts it on e8, activating the rook.",
+        "c3b5: Developing the knight further.",
         "The plan g4 followed by h4 and Kg2 has merit.",
         "f3f5 isn't possible, although f3d4 could be blocked.",
         "Nothing but opinions: a lovely, active, harmonious, promising position.",
@@ -704,6 +708,10 @@ def test_what_can_be_checked_is_read_in_a_sentence_that_is_not(
 )
 def test_what_is_ambiguous_is_never_false(text: str) -> None:
     assert read(ITALIAN, text).false == ()
+
+
+def test_a_piece_that_is_said_to_be_absent_is_not_read_as_one_that_stands_there() -> None:
+    assert not read(ITALIAN, "Sadly the knight on f6 is not there yet, they say.").claims
 
 
 def test_a_move_that_is_denied_is_not_read_as_one_that_can_be_played() -> None:
