@@ -4,8 +4,10 @@ Names become squares, sides and moves here, with python-chess alone. A name that
 means nothing, and the claim that uses it is false; of one that fits several things nobody can tell.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import chess
 
@@ -15,6 +17,8 @@ from commentary.token import NAMES, Token, parse_move
 
 _OURS = ("my", "our", "i", "we", "me", "us")
 _THEIRS = ("my opponent", "our opponent", "the opponent", "the other side")
+_PIECE_THERE = re.compile(r"[KQRBNP][a-h][1-8]")
+_SQUARE = re.compile(r"[a-h][1-8]")
 _FILE_IS: dict[str, Callable[[chess.Board, int], bool]] = {
     "": lambda board, file: True,
     "open": predicates.is_open,
@@ -38,6 +42,8 @@ class Context:
     study: Study
     root: chess.Board
     chosen: chess.Move | None = None
+    goals: set[str] = field(default_factory=set)
+    """Squares named by themselves or as the end of a move: the text may mean pieces that come there."""
     board: chess.Board = field(init=False)
     start: chess.Board = field(init=False)
     moves: list[chess.Move] = field(init=False, default_factory=list)
@@ -66,6 +72,23 @@ class Context:
         self.antecedent = self.subject
         self.actor = None
         self.subject = topic or self.subject
+
+    def see(self, tokens: Iterable[Token]) -> None:
+        """A sentence begins that names all these."""
+        for token in tokens:
+            self.goals.update(token.squares if token.kind == "q" else ())
+            for move in token.moves:
+                self.goals.update(_SQUARE.findall(move)[-1:])
+
+    def is_elsewhere(self, slots: Iterable[tuple[str, Any]]) -> bool:
+        """Whether a piece that a clause names may stand there only after a move of which the text speaks; the
+        square in "the pawn (f6)" may also be another."""
+        tokens = [token for _, content in slots if not isinstance(content, str) for token in content]
+        return any(
+            self.goals.intersection(token.squares) or ("(" in token.words and token.words.islower())
+            for token in tokens
+            if token.kind in "pg"
+        )
 
     @property
     def mover(self) -> chess.Color:
@@ -202,9 +225,19 @@ class Context:
         wrong_number = token.kind == "l" and (token.number, token.black) != number
         wrong_dots = token.kind == "m" and token.black and board.turn == chess.WHITE
         move = parse_move(board, token.moves[0]) if len(token.moves) == 1 else None
+        if move is None and token.kind == "m" and self.is_piece(board, token.moves[0]):
+            raise Unknown(token.words)  # "Nd6" may be the knight that stands there
         if move is None or wrong_number or wrong_dots:
             raise Unresolved(token.words)
         return move
+
+    @staticmethod
+    def is_piece(board: chess.Board, words: str) -> bool:
+        """Whether a name such as "Nd6", which may be a move, is that of a piece on the board."""
+        if not _PIECE_THERE.fullmatch(words):
+            return False
+        piece = board.piece_at(chess.parse_square(words[1:]))
+        return piece is not None and piece.symbol().upper() == words[0]
 
     def play(self, token: Token) -> list[chess.Move]:
         """Plays a numbered line; its number says where it joins what was played before."""
@@ -216,6 +249,8 @@ class Context:
                 if len(played) == joins + len(token.moves):
                     self.start, self.moves, self.board = start, played, board
                     return played
+        if len(token.moves) == 1 and _SQUARE.fullmatch(token.moves[0]):
+            raise Unknown("a move, or a square as an item of a list: 1. e5")
         raise Unresolved(token.words)
 
     def step(self, token: Token) -> chess.Move:

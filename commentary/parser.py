@@ -6,7 +6,7 @@ never guessed at.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from commentary import wording
@@ -16,6 +16,7 @@ from commentary.template import Template
 from commentary.token import Lexed, Token, lex, marks
 
 _RELATIVES = ("which ", "who ", "where ")
+_UNCLEAR = ("which ", "who ", "that ", "they ", "these ", "those ")
 _KINDS: dict[str, tuple[Subject, ...]] = {
     "p": ("piece",),
     "g": ("pieces",),
@@ -34,6 +35,14 @@ _TEXT_STEPS = 6000
 """Steps of a whole text: a part of it counts one, and one more for each `_STEP_CHARS`; a claim that is
 checked counts `_CLAIM_STEPS`. Texts written here need 1,100, replies of models of 15,000 characters 900."""
 
+_UNSURE = ("i", "q")
+"""Beginnings of a clause that may be about something else: what "it" is, or where a walk ends."""
+
+_WAYS = {"mention", "origin"}
+_PLACED = {"piece", "squares"}
+_NEAR = 50
+"""Characters before a part of a sentence in which a word may deny it, or make it a goal."""
+
 _STEP_CHARS = 50
 _CLAIM_STEPS = 20
 
@@ -49,6 +58,8 @@ class Clause:
     end: int
     slots: tuple[tuple[str, Any], ...]
     subject: Token | None
+    doubted: bool = False
+    """Whether something before it in the sentence may move it to another position."""
 
     @property
     def topic(self) -> Token | None:
@@ -92,6 +103,7 @@ class Grammar:
 
     bare: tuple[Entry, ...]
     about: Mapping[Subject, tuple[Entry, ...]]
+    within: tuple[Entry, ...]
 
     @classmethod
     def of(cls, concepts: Iterable[Concept]) -> Self:
@@ -101,14 +113,17 @@ class Grammar:
         readable = [
             (concept, template) for concept in concepts for template in concept.templates if template.read
         ]
+        within = tuple(entry for entry in readable if entry[1].within)
         for entry in sorted(readable, key=lambda entry: not entry[1].written):
+            if entry[1].within:
+                continue
             kind = entry[1].about
             if kind in (None, "pieces"):
                 bare.append(entry)
             for subject in ("piece", "pieces") if kind == "pieces" else (kind,):
                 if subject is not None:
                     about.setdefault(subject, []).append(entry)
-        return cls(tuple(bare), {kind: tuple(entries) for kind, entries in about.items()})
+        return cls(tuple(bare), {kind: tuple(entries) for kind, entries in about.items()}, within)
 
 
 @dataclass(slots=True)
@@ -116,6 +131,8 @@ class Parser:
     """Parses one sentence after another; remembers what the last ones were about."""
 
     grammar: Grammar
+    about: Token | None = None
+    """The move that a text without a subject is about."""
     _lexed: Lexed = field(default_factory=lambda: lex(""))
     _failed: set[tuple[str, int]] = field(default_factory=set)
     _subjects: list[Token] = field(default_factory=list)
@@ -125,7 +142,7 @@ class Parser:
 
     def forget(self) -> None:
         """Forgets what was spoken of, as at a new paragraph."""
-        self._subjects.clear()
+        self._subjects = [self.about] if self.about else []
 
     def clauses(self, sentence: Lexed) -> tuple[list[Clause], bool]:
         """The clauses of a sentence, and whether they are all of it. Of a sentence with a part that fits no
@@ -143,7 +160,92 @@ class Parser:
                     self._subjects += [topic for clause in clauses if (topic := clause.topic)]
                     self.steps_left -= _CLAIM_STEPS * len(clauses)
                     return clauses, stretch is part
+        if self._is_mover(part.text):
+            clauses = self._parse(part.cut(part.text.index(" ")), self.about) or []
+            return clauses, bool(clauses)
         return [], False
+
+    def _is_mover(self, text: str) -> bool:
+        """Whether a clause begins with the side whose move the text is about: "Black recaptures"."""
+        token = self._lexed.tokens[marks(text)[0][1]] if text.startswith("«s") and " " in text else None
+        return self.about is not None and token is not None and token.owner == self.about.owner
+
+    def fragments(self, sentence: Lexed, after: int = 0) -> list[Clause]:
+        """What is asserted within a sentence that is not understood, behind `after`: clauses that fit a
+        template, and parts of others, each read alone. Nothing is, once the sentence has said a condition, a
+        wish or a denial."""
+        self._lexed, text = sentence, sentence.text
+        self._failed.clear()
+        self._steps = 0
+        clauses: list[Clause] = []
+        if wording.CONDITIONS.search(text):
+            return clauses
+        subject = self.about
+        for part, carries in self._stretches(text):
+            subject = subject if carries else None
+            if not part.text or part.start < after or self.steps_left <= 0:
+                continue
+            self.steps_left -= 1 + len(part.text) // _STEP_CHARS
+            doubted = wording.DOUBTS.search(text, 0, part.end) is not None
+            heads = marks(part.text[:6]) if part.text.startswith("«") else []
+            named = heads[0][0] if heads else ""
+            heir = subject if named in ("", "i") and not part.text.startswith(_UNCLEAR) else None
+            read = None if doubted or named in _UNSURE else self._parse(part, heir)
+            clauses += read or self._within(part, heir, doubted=doubted)
+            if named and named in "pmlgs":
+                subject = self._lexed.tokens[heads[0][1]]
+        self.steps_left -= _CLAIM_STEPS * len(clauses)
+        return clauses
+
+    @staticmethod
+    def _stretches(text: str) -> Iterator[tuple[_Part, bool]]:
+        """What stands between the breaks of a sentence, and whether it may have the subject before it."""
+        begin, carries = 0, True
+        for gap in (*wording.BREAKS.finditer(text), None):
+            part = _Part(text, 0, len(text)).cut(begin, gap.start() if gap else None)
+            yield part.cut(0, len(part.text.rstrip(" .!"))), carries
+            if gap:
+                begin, carries = gap.end(), wording.SAME_SUBJECT.fullmatch(gap[0]) is not None
+
+    def _within(self, part: _Part, subject: Token | None, *, doubted: bool) -> Iterator[Clause]:
+        """Parts of a clause that fit a template, from left to right, none of them twice. What is only named
+        may be so in a clause that is doubted."""
+        text, end, kinds = part.text, 0, self._kinds(subject)
+        kinds += ("pieces",) if "piece" in kinds else ()
+        places: list[tuple[int, int, int, re.Match[str], Token | None]] = []
+        for order, entry in enumerate(self.grammar.within):
+            template = entry[1]
+            if template.keyword not in text or (doubted and template.about is not None):
+                continue
+            if subject is not None and template.about in kinds:
+                places += [
+                    (m.start(), -m.end(), order, m, subject) for m in template.beginning.finditer(text)
+                ]
+            else:
+                places += [(m.start(), -m.end(), order, m, None) for m in template.anywhere.finditer(text)]
+        for begin, _, order, match, heir in sorted(places, key=lambda place: place[:3]):
+            concept, template = self.grammar.within[order]
+            if begin < end or not self._is_asserted(concept, template, match, part.start + begin):
+                continue
+            for clause in self._clause(concept, template, part.cut(begin, match.end()), match, heir):
+                end = match.end()
+                in_doubt = wording.DOUBTS.search(self._lexed.text, 0, part.start + begin) is not None
+                yield replace(clause, doubted=in_doubt)
+
+    def _is_asserted(self, concept: Concept, template: Template, match: re.Match[str], place: int) -> bool:
+        """Whether nothing before a part of a clause denies it or makes it a goal, and its subject is clear:
+        "it" may be anything, and in "goes to e4, which attacks" the move e4 is not meant."""
+        if "«i" in match[0] or (match[0].startswith("«q") and template.about == "move"):
+            return False
+        text, before = self._lexed.text, self._lexed.text[max(0, place - _NEAR) : place]
+        if template.slots.keys() & _WAYS and (
+            wording.REFUSALS.search(text) or wording.PAST.search(text, 0, place)
+        ):
+            return False
+        if wording.ABSENT.match(text, place + len(match[0])):
+            return False
+        names = concept.topic == "given" and not concept.about_moves and template.slots.keys() & _PLACED
+        return not wording.DENIALS.search(before) and not (names and wording.GOALS.search(before))
 
     def place(self, clause: Clause) -> tuple[int, int]:
         """Where a clause stands in the sentence that was parsed last."""
@@ -220,10 +322,12 @@ class Parser:
 
     def _single(self, part: _Part, inherited: Token | None) -> Iterator[Clause]:
         text = part.text
+        single = _ONE_PIECE.match(text)
         for concept, template in self.grammar.bare:
             # One piece alone is a subject like any other.
-            single = template.about is not None and _ONE_PIECE.match(text)
-            if template.keyword in text and not single and (match := template.clause.fullmatch(text)):
+            if template.keyword not in text or (single and template.about is not None):
+                continue
+            if match := template.clause.fullmatch(text):
                 yield from self._clause(concept, template, part, match, None)
         for kind, pattern in wording.INTRODUCTIONS:
             if match := pattern.match(text):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import chess
@@ -9,42 +10,53 @@ import chess
 from commentary.concept import CONCEPTS
 from commentary.context import Context, Unknown, Unresolved
 from commentary.parser import Clause, Grammar, Parser
-from commentary.reading import Claim, Reading, Sentence
+from commentary.reading import Claim, Reading, Sentence, Status
 from commentary.study import Study, sound_board
-from commentary.token import lex, marks
+from commentary.token import Token, lex, marks, parse_move
 from commentary.wording import IN_PASSING, SAYS_NOTHING
 
 _BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 _TAGS = re.compile(r"</?\w{1,20}>|\\boxed\{[^{}]*\}")
 _PARAGRAPHS = re.compile(r"\n\s*\n|</?\w{1,20}>")
 _ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9.])|\n")
-_WORD = re.compile(r"[A-Za-z][a-z]+|[KQRBNa-h][a-h]?x?[a-h][1-8]")
+_WORD = re.compile(r"[A-Za-z][a-z]+|[KQRBNa-h][a-h]?x?[a-h][1-8]|[a-h][1-8](?:[a-h][1-8]| ?->)")
 """A line without it, such as a row of a board, is no sentence."""
+
+_OF_PLAY = ("choice", "lines")
+"""Topics of claims that a part of a sentence alone cannot make false."""
 
 _LONGEST_SENTENCE = 600
 _LONGEST_TEXT = 20_000
 
 
-def read(position: str | Study, text: str) -> Reading:
+def read(position: str | Study, text: str, *, about: chess.Move | None = None) -> Reading:
     """Reads a text about a position: every sentence, understood or not, with its claims and their truth.
 
     `position` is a FEN, or a `Study` with an engine's lines and scores. Without them claims about scores, and
-    lines of play, are neither true nor false. The move in the last `\\boxed{}` is the one that the text
-    chooses. Any text can be read. Nothing is guessed: a sentence counts as read only when all of it is
-    understood. Beyond 20,000 characters of text, and in sentences of more than 600, nothing is read, nor once
-    a text has cost as much work as five long ones. Raises `ValueError` if the position is broken.
+    lines of play, are neither true nor false. What names no subject ("Attacks the pawn on e5.") is about the
+    legal move `about`, if there is one. The move in the last `\\boxed{}` is the one that the text chooses.
+    Any text can be read. Nothing is guessed: a sentence counts as read only when all of it is understood; of
+    others, what they assert beside that counts. Beyond 20,000 characters of text, and in sentences of more
+    than 600, nothing is read, nor once a text has cost as much work as five long ones. Raises `ValueError` if
+    the position is broken.
     """
     study = Study(position) if isinstance(position, str) else position
     root = sound_board(study.fen)
     chosen = _chosen(root, text)
     sentences: list[Sentence] = []
-    parser = Parser(_grammar())
+    parser = Parser(_grammar(), _subject(root, about) if about else None)
+    goals: set[str] = set()
     for start, end in _paragraphs(text):
-        context = Context(study, root, chosen)
+        context = Context(study, root, chosen, goals=goals)
         parser.forget()
         for begin, stop in _sentences(text, start, end):
             sentences.append(_sentence(text, begin, stop, parser, context))
     return Reading(tuple(sentences))
+
+
+def _subject(board: chess.Board, move: chess.Move) -> Token:
+    """The move as what a sentence is about, owned by the side that makes it."""
+    return Token("m", move.uci(), owner=chess.COLOR_NAMES[board.turn], moves=(move.uci(),))
 
 
 @cache
@@ -89,16 +101,37 @@ def _sentence(text: str, start: int, end: int, parser: Parser, context: Context)
     lexed = lex(words)
     if _says_nothing(lexed.text):
         return Sentence(text[start:end], start, end, "talk")
+    context.see(lexed.tokens)
     clauses, whole = parser.clauses(lexed)
-    asks = words.rstrip().endswith("?")
-    if not clauses or (asks and any(clause.concept.name != "candidates" for clause in clauses)):
+    if words.rstrip().endswith("?") and any(clause.concept.name != "candidates" for clause in clauses):
         return Sentence(text[start:end], start, end, "unread")
-    claims = []
+    fragments = [] if whole else parser.fragments(lexed, clauses[-1].end if clauses else 0)
     context.moved = []  # what moves is to be named again by its move
-    for clause in clauses:
-        begin, stop = (start + place for place in parser.place(clause))
-        claims.append(_claim(clause, context, text, begin, stop))
-    return Sentence(text[start:end], start, end, "claims" if whole else "partly", tuple(claims))
+    claims = [_claim(clause, context, text, *_place(clause, parser, start)) for clause in clauses]
+    for clause in fragments:
+        claims += _asserted(clause, context, text, *_place(clause, parser, start))
+    status: Status = "unread" if not claims else "claims" if whole else "partly"
+    return Sentence(text[start:end], start, end, status, tuple(claims))
+
+
+def _place(clause: Clause, parser: Parser, start: int) -> tuple[int, int]:
+    begin, stop = parser.place(clause)
+    return start + begin, start + stop
+
+
+def _asserted(clause: Clause, context: Context, text: str, start: int, end: int) -> Iterator[Claim]:
+    """The claim of a part of a sentence, open if it may be about another position; what a FEN says is none
+    then."""
+    if clause.subject is None or clause.subject.kind not in "ml":
+        context.go(context.root)
+    elif parse_move(context.root, clause.subject.moves[0]) is None:
+        return  # a move of another position
+    claim = _claim(clause, context, text, start, end)
+    unsure = clause.doubted or clause.concept.topic in _OF_PLAY or context.is_elsewhere(clause.slots)
+    if claim.true is False and unsure:
+        claim = replace(claim, true=None)
+    if claim.true is not None or clause.concept.topic != "given":
+        yield claim
 
 
 def _says_nothing(text: str) -> bool:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+Status = Literal["claims", "talk", "partly", "unread"]
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -29,7 +31,7 @@ class Sentence:
     words: str
     start: int
     end: int
-    status: Literal["claims", "talk", "partly", "unread"]
+    status: Status
     claims: tuple[Claim, ...] = ()
 
 

@@ -152,6 +152,8 @@ def _squares(context: Context, tokens: list[Token]) -> list[chess.Square]:
     return squares
 
 
+_DENIED = r"[^.;]{0,200}\b(?:not|no|n't|wrong|off)\b"
+
 _PIECE, _PIECES, _MOVE = _mark("pi"), rf"{_mark_list('pg')}|{_mark('i')}", _mark("mlq")
 
 _ALL = (
@@ -159,6 +161,12 @@ _ALL = (
     SlotType("before", _PIECE, lambda n, v: n.piece(v, n.before), _read_before, squares=True),
     SlotType("behind", _PIECE, Naming.piece, _read_behind, "piece", squares=True),
     SlotType("some", _mark("p"), Naming.piece, lambda s, t: s.fitting(t[0]), "piece"),
+    SlotType(
+        "placed", _mark("p"), Naming.piece, lambda s, t: s.fitting(t[0]), takes=lambda t: bool(t.squares)
+    ),
+    SlotType(
+        "group", _mark("g"), Naming.pieces, lambda s, t: s.pieces(t), takes=lambda t: len(t.squares) > 1
+    ),
     SlotType(
         "owned",
         _mark("p"),
@@ -210,6 +218,15 @@ _ALL = (
     SlotType("candidate", _MOVE, _plain, lambda s, t: s.move_on(s.root, t[0])),
     SlotType("candidates", _mark_list("mlq"), lambda n, v: joined(v), lambda s, t: [s.step(x) for x in t]),
     SlotType("named_move", _MOVE, _plain, _read_foe, "move"),
+    SlotType("mention", rf"{_mark('m')}(?!{_DENIED})", _plain, lambda s, t: t[0].moves[0]),
+    SlotType(
+        "spot",
+        _mark("q"),
+        _plain,
+        lambda s, t: chess.parse_square(t[0].squares[0]),
+        takes=lambda t: len(t.squares) == 1,
+    ),
+    SlotType("spots", _mark("q"), _plain, _squares, takes=lambda t: len(t.squares) == 1),
     SlotType("foe", _mark("ml"), _plain, _read_foe),
     SlotType("mate", _mark("ml"), _plain, _read_foe, takes=lambda t: t.moves[0].endswith("#")),
     SlotType("line", _mark("l"), lambda n, v: numbered(*v), _read_line, "line"),

@@ -3,7 +3,8 @@
 `{pawn} ~be isolated` has a slot and a verb. A slot's type follows a colon where it is not `piece` or its
 own name: `{pawns:squares}`. `~be` is put into form: after its subject, in -ing, or bare; it is read in every
 form. `(a|b)` is a choice; what follows `||` in it is read but not written, and `(a)?` is read but not
-written too; a template after `>` is only written, and read as the two claims that it joins.
+written too; a template after `>` is only written, and read as the two claims that it joins; one after `<` is
+only read, anywhere in a clause of a sentence that is not understood as a whole.
 `~(win|pick up)` marks the verb of each choice. A slot without a value
 rules out what it stands in. `coach|...` is written by one voice only.
 
@@ -77,12 +78,15 @@ class Template:
     slots: Mapping[str, SlotType] = field(repr=False)
     written: bool
     read: bool
+    within: bool
 
     @classmethod
     def of(cls, source: str, start: str = "") -> Self:
-        """Parses a template, with `start` before it; after `||` it is only read, after `>` only written."""
+        """Parses a template, with `start` before it; after `||` and `<` only read, after `>` only written."""
         voices = _VOICES.match(source)
-        items = _parsed(start + (source[voices.end() :] if voices else source.removeprefix("||").lstrip(">")))
+        items = _parsed(
+            start + (source[voices.end() :] if voices else source.removeprefix("||").lstrip("<>"))
+        )
         first = items[0]
         subject = first if isinstance(first, Slot) and first.type.subject and items[1:] else None
         rest = items[1:] if subject else items
@@ -93,8 +97,9 @@ class Template:
             subject=subject,
             keyword=_keyword(rest),
             slots={slot.name: slot.type for slot in _slots(items)},
-            written=not source.startswith("||"),
+            written=not source.startswith(("||", "<")),
             read=not source.startswith(">"),
+            within=source.startswith("<"),
         )
 
     @cached_property
@@ -104,6 +109,18 @@ class Template:
     @cached_property
     def predicate(self) -> re.Pattern[str] | None:
         return _compiled(_trimmed(self.items[1:])) if self.subject else None
+
+    @cached_property
+    def anywhere(self) -> re.Pattern[str]:
+        return re.compile(rf"(?<![\w»-]){_pattern(self.items, count())}(?![\w-])")
+
+    @cached_property
+    def beginning(self) -> re.Pattern[str]:
+        """What follows a subject that stands before the clause."""
+        return re.compile(
+            r"^(?:(?:this|that|«i\d+»|the)(?: move| option| capture)? )?"
+            rf"{_pattern(_trimmed(self.items[1:]), count())}(?![\w-])"
+        )
 
     @property
     def about(self) -> Subject | None:

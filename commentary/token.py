@@ -45,10 +45,13 @@ _COMPOUNDS = r"(?:pair|ending|endgame|move|structure|cover|majority|shield|push|
 _THAT = r"[Tt]hat|[Tt]his|[Tt]hose|[Tt]hese"
 _ADJECTIVE = r"pinned|undefended|loose|isolated|backward|passed|doubled|hanging"
 _SHADE = r"light-squared|dark-squared|[Ww]hite|[Bb]lack"
-_PLAIN = rf"(?:(?:{_SHADE}) )?(?:{_PIECE}) (?:on|at) {_SQUARE}"
+_PLACE = r"(?:currently )?(?:located |positioned |placed )?(?:on|at)(?: square| position)?"
+_PLAIN = rf"(?:(?:{_SHADE}) )?(?:{_PIECE}) (?:{_PLACE} {_SQUARE}|\({_SQUARE}\))"
 _PLACED_GROUP = rf"(?:(?:{_ADJECTIVE}) )?(?:(?:{_SHADE}) )?(?:{_PIECE})s (?:on|at) {_SQUARE}"
+_THEIR = r"[Tt]heir|[Hh]is|[Hh]er|[Ii]ts"
 _MOVE = (
-    r"(?:O-O-O|O-O|[a-h][1-8][a-h][1-8][qrbn]?|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h]x[a-h][1-8](?:=[QRBN])?|[a-h][18]=[QRBN])[+#]?|"
+    r"(?:O-O-O|O-O|[a-h][1-8][a-h][1-8][qrbn]?|[KQRBN]?[a-h][1-8][-x][a-h][1-8](?:=?[QRBN])?|"
+    r"[KQRBNP][a-h]?[1-8]?x?[a-h][1-8]|[a-h]x[a-h][1-8](?:=[QRBN])?|[a-h][18]=[QRBN])[+#]?|"
     rf"{_SQUARE}[+#]"
 )
 _ANY_MOVE = rf"(?:{_MOVE}|{_SQUARE})"
@@ -64,10 +67,11 @@ _WORDS = re.compile(
             rf"(?:(?P<gadj>{_ADJECTIVE}) )?(?:(?P<gshade>{_SHADE}) )?"
             rf"(?:(?P<gfile>[a-h])-)?(?P<gname>(?:{_PIECE})s)(?: (?:on|at) (?P<gsquares>{_SQUARES}))?)"
             r"(?![\w-])",
-            rf"(?P<p>(?<![\w-])(?:(?P<powner>{_OWNER})|(?P<pthat>{_THAT})|[Tt]he|[Aa](?= {_PLAIN})) "
+            rf"(?P<p>(?<![\w-])(?:(?P<powner>{_OWNER})|(?P<pthat>{_THAT})|[Tt]he|"
+            rf"(?:[Aa]|{_THEIR})(?= {_PLAIN})) "
             rf"(?:(?P<padj>{_ADJECTIVE}) )?(?:(?P<pshade>{_SHADE}) )?"
             rf"(?:(?P<pat>{_SQUARE}(?=[- ])|[a-h](?=-))[- ])?(?P<pname>{_PIECE})"
-            rf"(?: (?:on|at) (?P<psquare>{_SQUARE}))?)"
+            rf"(?: {_PLACE} (?P<psquare>{_SQUARE})| \((?P<pparen>{_SQUARE})\))?)"
             rf"(?![\w-]| {_COMPOUNDS})",
             r"(?P<f>[Tt]he (?:(?P<fadj>open|half-open) )?"
             r"(?P<files>[a-h](?:-?, [a-h])*(?:- (?:and|or) [a-h])?)-files?)",
@@ -81,6 +85,7 @@ _WORDS = re.compile(
     )
 )
 _UCI = re.compile(r"[a-h][1-8][a-h][1-8][qrbn]?")
+_LONG = re.compile(r"[KQRBN]?[a-h][1-8][-x][a-h][1-8](?:=?[QRBN])?[+#]?")
 _MARK = re.compile(r"«([lgpfomqsi])(\d+)»")
 _STEP = re.compile(rf"(?:(\d+)\.(\.\.)? ?)?({_ANY_MOVE})(?=[, ]|$)")
 _SAN_AHEAD = r"O-O|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h][1-8x](?![a-h1-8])"
@@ -90,7 +95,12 @@ _TIDIED = (
     (re.compile(rf"^\s*(?:[-•+]|\d{{1,2}}[.)](?= (?!{_SAN_AHEAD})))\s+"), ""),
     (re.compile(r"\s+"), " "),
 )
+_LISTED = rf"(?:{_PIECE})s?"
 _SHORT_FORMS = (
+    # Lists of pieces and ways: "Rook (c2), pawns a3, g3", "e2->e4".
+    (re.compile(rf"\b((?:King|Queen|Rook|Bishop|Knight|Pawn)s?) \(({_SQUARES})\)"), r"\1 on \2"),
+    (re.compile(rf"(?:^|(?<=[:;,] )|(?<=, and ))({_LISTED}) (?={_SQUARE}(?:[,.;]|$| and))"), r"\1 on "),
+    (re.compile(rf"(?<=[a-h][1-8]) ?(?:->|\u2192) ?(?={_SQUARE}\b)"), " -> "),
     # British spelling, which the templates have.
     (re.compile(r"\b([Cc])enter\b"), r"\1entre"),
     (re.compile(r"\b([Dd]efen|[Oo]ffen)se\b"), r"\1ce"),
@@ -123,6 +133,8 @@ def parse_move(board: chess.Board, text: str) -> chess.Move | None:
         move = board.parse_san(text)
     except ValueError:
         return None
+    if _LONG.fullmatch(text):
+        return move
     return move if text in (right := board.san(move), right.rstrip("+#")) else None
 
 
@@ -177,7 +189,8 @@ def _token(match: re.Match[str]) -> Token:
     steps = _STEP.findall(words) if kind == "l" else []
     moves = [words.removeprefix("...")] if kind == "m" else [san for _, _, san in steps]
     owner = words if kind in "os" else groups.get(kind + "owner", "")
-    squares = words if kind == "q" else groups.get(kind + "squares", "") or groups.get(kind + "square", at)
+    place = groups.get(kind + "square") or groups.get(kind + "paren") or at
+    squares = words if kind == "q" else groups.get(kind + "squares") or place
     return Token(
         kind,
         words,

@@ -91,6 +91,75 @@ STOPS = re.compile(
 )
 """Where a clause may end that is asserted whatever follows."""
 
+HOW = (
+    "((very|quite|somewhat|relatively|fairly|rather|slightly|also|still|currently|already|now|well|safely|"
+    "actively|nicely|firmly|directly|indirectly|effectively|immediately|clearly|simultaneously) )?"
+)
+SOME = (
+    "(the |some |several |a few |many )?(key |important |central |critical |nearby |vital )?(squares )?"
+    "((like|such as|including) )?"
+)
+"""Words of templates that change nothing: of degree, and before a list of squares."""
+
+_CONJUNCTIONS = "and|but|while|whereas|although|though|so|because|since|as|which|making|leaving|with|due to"
+BREAKS = re.compile(
+    rf"[:;,] (?:(?:{_CONJUNCTIONS}) )?| [-\u2013\u2014](?!>) ?| ?[()] ?| (?:{_CONJUNCTIONS}) "
+)
+"""What stands between the clauses of a sentence."""
+
+SAME_SUBJECT = re.compile(r"[:;,] (?:(?:and|but) )?| [-\u2013\u2014] ?| (?:and|but) |[()]| ?[()] ?")
+"""A break after which the subject may still be that of the clause before."""
+
+CONDITIONS = re.compile(
+    r"\b(?:if|unless|as long as|so long as|in case|whether|suppose|supposing|assum\w+|provided|imagin\w+|"
+    r"hypothetical\w*|were)\b|\?"
+)
+"""Where one is, nothing that a sentence names is asserted."""
+
+DOUBTS = re.compile(
+    r"\b(?:would|could|might|may|should|can|cannot|will|when|once|after|until|before|not|n't|no|nor|never|"
+    r"neither|without|than|instead|potential\w*|possib\w*|perhaps|maybe|likely|probably|plan\w*|aim\w*|idea|"
+    r"hop(?:e|es|ing)|want\w*|try\w*|going|allow\w*|prevent\w*|avoid\w*|stop\w*|only|almost|nearly|seems?|"
+    r"appears?|was|had|previous\w*|earlier|eventual\w*|later|soon|next|similar\w*|suggest\w*|prepar\w*|"
+    r"(?:feels?|looks?|sounds?) like|help\w*|consider\w*|rule\w*|typical\w*|usual\w*|general\w*|followed|"
+    r"threat\w*|so that|in order)\b"
+)
+"""Words before a clause, or in it, with which it need not be asserted of this position."""
+
+DENIALS = re.compile(
+    r"\b(?:no|not|n't|never|neither|nor|without|lack\w*|absen\w+|miss\w*|wish\w*|nothing|any|other than|than|"
+    r"was|were|had|used to|instead of|rather than|illegal|invalid|incorrect\w*|wrong\w*)\b"
+)
+"""Words that deny what is named behind them."""
+
+REFUSALS = re.compile(
+    r"\b(?:illegal|invalid|impossible|incorrect|inapplicable|blocked|(?:not|no|n't|cannot)(?: \w+){0,2} "
+    r"(?:legal|valid|possible|feasible|viable|allowed|permitted|permissible|applicable|available|move|reach))\b"
+)
+"""Words with which a sentence says that a move that it names cannot be played."""
+
+ABSENT = re.compile(
+    r" (?:(?:is|are|does|do|was|were) not (?:there|here|present|exist|visible|on )|is missing|no longer )"
+)
+"""Words after a name that say that nothing stands there."""
+
+PAST = re.compile(
+    r"\b(?:(?:has|have|had) (?!an?\b)[a-z]+|was|were|played|already|previous\w*|earlier|last move)\b"
+)
+"""Words before a move that was played."""
+
+_PLACING = (
+    "plac|put|post|station|establish|get|leav|bring|keep|hav|develop|want|need|creat|gain|becom|mov|transfer|"
+    "reposition|relocat|rout|land|end|promot|advanc|push|play|retreat|follow|reply|respon[ds]|answer|plant|"
+    "maneuver|manoeuvr|prepar|threaten|target|aim"
+)
+_DETERMINERS = r"«o\d+»|the|an?|my|our|their|another|one|black|white|that|this|some|both|more|second|other"
+GOALS = re.compile(
+    rf"\b(?:{_PLACING})(?:s|es|e|ed|ing|ting|ping)?(?: up| down| back)? (?:(?:{_DETERMINERS}) ){{0,3}}$|"
+    r"\b(?:to|onto|via|towards?|into|with) $"
+)
+"""What names a goal: a piece that is placed there stands there only afterwards."""
+
 Rewrites = tuple[tuple[re.Pattern[str], str], ...]
 
 

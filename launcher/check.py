@@ -1,5 +1,6 @@
 """`rookery check`: reads a text about a position, or the comments of a game, and marks what is false."""
 
+import itertools
 import json
 import re
 import sys
@@ -14,7 +15,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import CliPositionalArg
 from rich.text import Text
 
-from commentary import Claim, Reading, Sentence, read
+from commentary import Claim, Reading, Sentence, Study, read
 from commentary.concept import CONCEPTS
 from rookery.encoding import decode
 from rookery.errors import SetupError
@@ -160,7 +161,7 @@ def _comments(data: bytes) -> Iterator[Checked]:
     comments: list[tuple[chess.Board, str]] = []
 
     def add(board: chess.Board, comment: str) -> None:
-        comments.append((board.copy(stack=1), comment.strip()))
+        comments.append((board.copy(stack=2), comment.strip()))
 
     number, is_pgn = 0, False
     for game in read_games(data, on_comment=add):
@@ -189,16 +190,13 @@ def _checked(place: str, board: chess.Board, comment: str) -> Checked:
     if board.move_stack:
         move = board.pop()
         played = f"{board.fullmove_number}{'.' if board.turn else '...'}{board.san(move)}"
-        if reading.false:
-            # A sentence may be about the position before the move. It is false only if it is so in both.
-            previous = read(board.fen(), text)
+        if reading.false or reading.unread:
+            # A sentence may be about the position before the move, or about the move and not name it. It is
+            # false only if it is so in both.
+            last = board.peek().uci() if board.move_stack else None
+            previous = read(Study(board.fen(), last=last), text, about=move)
             pairs = zip(reading.sentences, previous.sentences, strict=True)
-            reading = Reading(
-                tuple(
-                    before if _has_false(after.claims) and not _has_false(before.claims) else after
-                    for after, before in pairs
-                )
-            )
+            reading = Reading(tuple(itertools.starmap(_better, pairs)))
     return Checked(f"{place}, {played}", fen, text, Reading(tuple(map(_with_play_open, reading.sentences))))
 
 
@@ -209,6 +207,13 @@ def _with_play_open(sentence: Sentence) -> Sentence:
         for claim in sentence.claims
     )
     return replace(sentence, claims=claims)
+
+
+def _better(after: Sentence, before: Sentence) -> Sentence:
+    """One of two readings of a sentence: the one without a false claim, else the one that says more."""
+    if _has_false(after.claims) != _has_false(before.claims):
+        return before if after.claims and not _has_false(before.claims) and before.claims else after
+    return before if len(before.claims) > len(after.claims) else after
 
 
 def _has_false(claims: Iterable[Claim]) -> bool:

@@ -161,6 +161,8 @@ COMMANDS = (
             "services.reward.command:score ScoreSettings", _REWARD),
     Command("check TEXT", _PARTS, "mark what is true and false in a text about a position, or in a PGN",
             "launcher.check:check CheckSettings"),
+    Command("annotate PGN", _PARTS, "comment the games of a PGN, every claim checked",
+            "launcher.annotate:annotate AnnotateSettings", _REWARD),
     Command("data COMMAND", _PARTS, "make positions and data sets from games"),
     _data("data index", "write an index beside a file of games, for direct access", "games games"),
     _data("data sample", "print positions from games, or write them to Parquet", "sample games"),

@@ -6,7 +6,9 @@ are true of the position; sentences in its words that are about another position
 not read; and the slowest text known, one long row of clauses of which the last cannot be read.
 
 With `--replies FILE` it counts instead what is read of models' replies: JSON lines with `model`, `fen` and
-`response`.
+`response`. `bench.reward.prose` counts, without the reader, the sentences that name something checkable; they
+are read if one of their claims is true or false. Claims of the forms that it can decide are labelled by it
+too; those on which both differ are listed.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.reward.agreement import scored
+from bench.reward.prose import checkable, label
 from bench.reward.workload import positions
 from commentary import read
 from commentary.concept import position_findings
@@ -33,7 +37,7 @@ from services.reward.truth import READ_CHARS, read_reasoning
 
 SOURCE = Path("samples/lichess.pgn.zst")
 CHARS = 1000
-WIDTH = 120
+WIDTH = 200
 """Of the table in a file."""
 PROSE = (
     "Somehow all of this reminds me of an old game that I have seen in a book. The most natural square for "
@@ -49,7 +53,8 @@ def main() -> None:
     options = _arguments()
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     if options.replies:
-        console.print(_shares(options.replies))
+        for table in _shares(options.replies):
+            console.print(table)
         return
     fens = positions(SOURCE, options.texts + 1)
     texts = {
@@ -71,23 +76,55 @@ def main() -> None:
     console.print(table)
 
 
-def _shares(path: Path) -> Table:
+def _shares(path: Path) -> Iterator[Table]:
     """What is read of the first `READ_CHARS` characters of replies, model by model."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    differing = Table("claim", "concept", "reader", "position", title="labelled otherwise without the reader")
     with path.open(encoding="utf-8") as lines:
         for reply in map(json.loads, lines):
-            count = counts[reply["model"]]
-            for sentence in read(reply["fen"], reply["response"][:READ_CHARS]).sentences:
-                count.update([sentence.status, "sentences"])
-                count.update(str(claim.true) for claim in sentence.claims)
+            count, fen, text = counts[reply["model"]], reply["fen"], reply["response"][:READ_CHARS]
+            reading = read(fen, text)
+            count.update(sentence.status for sentence in reading.sentences)
             count["replies"] += 1
-    shares = ("claims", "partly", "talk", "unread")
-    table = Table("model", "replies", "sentences", *shares, "true", "false", "open")
+            count["sentences"] += len(reading.sentences)
+            judged = [claim for claim in reading.claims if claim.true is not None]
+            named = [claim for claim in judged if claim.concept != "named move"]
+            for start, end, asserted in checkable(text):
+                for kind, claims in (("read", judged), ("read beyond moves", named)):
+                    here = any(claim.start < end and start < claim.end for claim in claims)
+                    count.update({kind: here, f"asserted {kind}": here and asserted})
+                count.update({"named": 1, "asserted": asserted})
+            for claim in reading.claims:
+                count.update([str(claim.true)])
+                labelled = label(fen, claim.words) if claim.true is not None else None
+                count.update(
+                    {
+                        "labelled": labelled is not None,
+                        "same": labelled in (True, False) and labelled == claim.true,
+                    }
+                )
+                if labelled not in (None, claim.true):
+                    differing.add_row(claim.words, claim.concept, str(claim.true), fen)
+    statuses = ("claims", "partly", "talk", "unread")
+    columns = ("named", "read", "asserted", "asserted read", "of these beyond moves")
+    table = Table(
+        "model", "replies", "sentences", *statuses, *columns, "true", "false", "open", "labelled", "same"
+    )
     for model, count in sorted(counts.items()):
-        of_sentences = (f"{count[name] / max(1, count['sentences']):.1%}" for name in shares)
-        numbers = (str(count[name]) for name in ("True", "False", "None"))
-        table.add_row(model, str(count["replies"]), str(count["sentences"]), *of_sentences, *numbers)
-    return table
+        parts = [(name, "sentences") for name in statuses]
+        parts[4:] = [
+            ("read", "named"),
+            ("asserted read", "asserted"),
+            ("asserted read beyond moves", "asserted"),
+        ]
+        shares = [f"{count[part] / max(1, count[whole]):.1%}" for part, whole in parts]
+        named_row = (str(count["named"]), shares[4], str(count["asserted"]), *shares[5:])
+        numbers = (str(count[name]) for name in ("True", "False", "None", "labelled", "same"))
+        table.add_row(
+            model, str(count["replies"]), str(count["sentences"]), *shares[:4], *named_row, *numbers
+        )
+    yield table
+    yield differing
 
 
 def written(fen: str, seed: int) -> str:

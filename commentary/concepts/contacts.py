@@ -9,6 +9,7 @@ from commentary.concept import Values, every, of_topic
 from commentary.concepts.tactics import men
 from commentary.context import Context, Unknown
 from commentary.exchange import gain, worth
+from commentary.wording import HOW
 
 concept = of_topic("contacts")
 _NO_GUARD = "(undefended||unprotected|loose|without a defender|without protection|unguarded)"
@@ -75,6 +76,8 @@ concept("undefended", holds=every(lambda board, piece: not predicates.defenders(
 @concept("attack", weight=0.8).says(
     "||{pieces} (both |all )?~(attack|hit|eye|target) {targets:prey}( again| there)?",
     "||{side} ~(attack|hit|eye|target) {targets:prey}",
+    f"<{{pieces}} {HOW}~(attack|hit|eye|target|threaten) {{targets:prey}}",
+    f"<{{targets:pieces}} ~be {HOW}(attacked|hit) by {{pieces}}",
     "||{targets:pieces} ~be (also |now |already )?(attacked|hit|under attack|under fire)( by {pieces}| from {pieces})?",
 )
 def _are_attacked(
@@ -88,6 +91,8 @@ def _are_attacked(
 @concept("defence", weight=0.8).says(
     "||{pieces} ~(defend|protect|guard|hold|cover) {wards:pieces}",
     "||{side} ~(defend|protect|guard) {wards:pieces}",
+    f"<{{pieces}} {HOW}~(defend|protect|guard) {{wards:pieces}}",
+    f"<{{wards:pieces}} ~be {HOW}(defended|protected|guarded|supported) by {{pieces}}",
     "||{wards:pieces} ~be (well |also |still )?(defended|protected|guarded|held|supported) by {pieces}",
 )
 def _are_defended(

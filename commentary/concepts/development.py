@@ -55,6 +55,8 @@ def _is_developing(context: Context, kind: int | None = None, last: int | None =
     if moved not in (chess.KNIGHT, chess.BISHOP):
         raise Unknown("when a queen, a rook or a king is developed")
     before, after = (home_count(board, context.before.turn) for board in (context.before, context.board))
+    if after == before and kind is None and last is None:
+        raise Unknown("to a better square, perhaps")
     return after < before and (last is None or after == 0)
 
 
@@ -65,8 +67,12 @@ def _opens_file(step: Step) -> Iterator[Values]:
         yield {"file": file}
 
 
-@move_concept("opens a file", detect=_opens_file, weight=2.0).says("~open {file}( up)?", "~clear {file}")
-def _is_opening(context: Context, file: int) -> bool:
+@move_concept("opens a file", detect=_opens_file, weight=2.0).says(
+    "~open {file}( up)?", "~clear {file}", "||~(open|clear) {file}( up)? for {friend:piece}"
+)
+def _is_opening(context: Context, file: int, friend: int | None = None) -> bool:
+    if friend is not None and context.board.color_at(friend) != context.before.turn:
+        return False
     return predicates.is_open(context.board, file) and not predicates.is_open(context.before, file)
 
 

@@ -11,10 +11,16 @@ from commentary.concept import of_topic
 from commentary.concepts.mates import Foe
 from commentary.concepts.pieces import home_count
 from commentary.context import Context, Unknown, Unresolved
+from commentary.wording import HOW
 
 concept = of_topic("given", weight=0.1)
 move_concept = of_topic("given", about_moves=True, weight=0.1)
 
+_STATE = (
+    "((located|present|placed|positioned|posted|stationed|situated|exposed|active|safe|developed|undeveloped|"
+    "vulnerable|centralised|stuck|strong|powerful|passive|weak|well-placed|well-positioned|tucked away|sitting|"
+    "standing) )?"
+)
 _JUDGED = (
     "((currently|already|now|still|somewhat|quite|relatively|fairly|rather|well|actively|also) )?"
     "((located|placed|positioned|posted|exposed|active|safe|developed|vulnerable) )?"
@@ -27,6 +33,9 @@ _JUDGED = (
     "||{piece:some}: {squares}",
     "||{side} {kind}(s)?: {squares}",
     "||{side} (~have )?(a |the |its |their )?{kind}(s)? (on|at) {squares}",
+    f"<{{piece:some}} ~(be|stand|sit|remain|look|seem|appear) {HOW}{HOW}{_STATE}(on|at) (the )?(square )?{{squares:spots}}",
+    "<{side} ~have (also |already |just )?(moved|developed|placed|put|brought|castled) (its|their|his|her|the|a) {kind} (to|on|onto) {squares}",
+    "<{side} ~have {kind}s (developed|placed|positioned|posted) on {squares}",
 )
 def _stands_on(
     context: Context,
@@ -127,6 +136,8 @@ def _clocks(context: Context, half: int | None = None, full: int | None = None) 
     "||there ~be (nothing|no pieces) on {squares}",
     "||nothing ~(stand|be) on {squares}",
     "||there ~be no ({colour} )?({kind}|piece) on {squares}",
+    f"<{{squares}} ~(be|seem|appear|look) {HOW}(empty|vacant|unoccupied|not occupied)",
+    "<there ~be (nothing|no piece|no pieces|not a piece|not any piece|not any pieces) (on|at|occupying) {squares}",
 )
 def _is_not_there(
     context: Context, squares: Sequence[int], kind: int = 0, colour: bool | None = None
@@ -148,6 +159,9 @@ def _are_developed(context: Context, side: bool | None = None) -> bool:
     "||{squares} ~be (already )?occupied( by {piece:some})?",
     "||{squares} ~be (already )?occupied by (a|an) ({colour} )?{kind}",
     "||there ~be (a|an) {colour} {kind} (on|at) {squares}",
+    "<({owner} |{colour} )?{kind}(s)? (on|at) {squares}",
+    f"<{{squares}} ~be {HOW}(occupied|taken) by {{piece:some}}",
+    f"<{{squares}} ~be {HOW}(occupied|taken) by (a|an|another) ({{colour}} )?{{kind}}",
 )
 def _is_occupied(
     context: Context,
@@ -155,7 +169,9 @@ def _is_occupied(
     piece: Sequence[int] = (),
     kind: int = 0,
     colour: bool | None = None,
+    owner: bool | None = None,
 ) -> bool:
+    colour = owner if colour is None else colour
     occupants = [context.board.piece_at(square) for square in squares]
     right = (
         occupant and kind in (0, occupant.piece_type) and colour in (None, occupant.color)
@@ -194,11 +210,21 @@ def _is_not_in_check(context: Context, side: bool | None = None, king: int | Non
     return not (board.is_check() and is_mover)
 
 
+_SHIFT = (
+    "~(move|place|bring|put|develop|retreat|advance|push|reposition|relocate|shift|centralise|redeploy|transfer|"
+    "maneuver|manoeuvre|swing|step|return)"
+)
+_MEANS = "(~(involve|suggest|mean|represent|be|propose) )?"
+_WAY = "(from {origin:square} )?(to|on|onto) (square )?{goal:spot}"
+
+
 @move_concept("moves a piece").says(
     "||~(involve moving|suggest moving|mean moving|move|bring|place|put|take) {piece:before} (from {origin:square} )?(to|on) {goal:square}",
     "||~(involve|suggest|mean) {piece:before} moving (from {origin:square} )?to {goal:square}",
     "||~(involve|suggest) (moving|repositioning|relocating|developing|shifting) {piece:before}",
     "||~(involve moving|suggest moving|move) (the|a|{side:owner}) {kind} (from {origin:square} )?to {goal:square}",
+    f"<{_MEANS}{_SHIFT} {{piece:before}}( {_WAY})?",
+    f"<{_MEANS}{_SHIFT} (my|our|a|the|their|{{side:owner}}) (other )?{{kind}}( {_WAY})?",
 )
 def _moves_there(
     context: Context, goal: int = -1, side: bool | None = None, kind: int | None = None, **starts: int

@@ -9,8 +9,9 @@ from commentary.concept import Values, move_concept, when
 from commentary.concepts.kings import is_endgame
 from commentary.concepts.mates import Foe
 from commentary.concepts.pieces import is_outpost, outposts
-from commentary.context import Context
+from commentary.context import Context, Unknown
 from commentary.step import Step
+from commentary.wording import HOW, SOME
 
 _BIG_CENTRE = (chess.BB_FILE_C | chess.BB_FILE_D | chess.BB_FILE_E | chess.BB_FILE_F) & (
     chess.BB_RANK_3 | chess.BB_RANK_4 | chess.BB_RANK_5 | chess.BB_RANK_6
@@ -81,9 +82,11 @@ def _approaches(step: Step) -> Iterator[Values]:
     "~bring {moved} (nearer|closer) to {pawn}",
 )
 def _is_nearer(context: Context, pawn: int) -> bool:
-    moved = predicates.name_at(context.board, context.to) == "king"
+    """Whether the king has come nearer to a pawn. Raises `Unknown` of other pieces, which have other ways."""
+    if predicates.name_at(context.board, context.to) != "king" or not predicates.is_pawn(context.board, pawn):
+        raise Unknown("nearer for another piece, or to another")
     now, then = (chess.square_distance(square, pawn) for square in (context.to, context.origin))
-    return moved and predicates.is_pawn(context.board, pawn) and now < then
+    return now < then
 
 
 @move_concept("prepares", weight=1.0).says("~(prepare|make ready for|get ready for|set up||plan) {foe}")
@@ -146,6 +149,7 @@ move_concept(
 ).says(
     "~(control|cover|watch|eye||take control of) {fields:squares}",
     "~take {fields:squares} under control",
+    f"<{HOW}~(control|cover|eye|guard) {SOME}{{fields:squares}}",
 )
 
 
@@ -191,7 +195,9 @@ def _frees(step: Step) -> Iterator[Values]:
     "||~open (a |the )?(line|diagonal|path) for {piece}",
 )
 def _is_freeing(context: Context, piece: int) -> bool:
-    friendly = context.board.color_at(piece) == context.before.turn and piece != context.to
+    if piece == context.to:
+        raise Unknown("whether what moves becomes more active")
+    friendly = context.board.color_at(piece) == context.before.turn
     slider = predicates.name_at(context.board, piece) in ("bishop", "rook", "queen")
     now, then = (len(board.attacks(piece)) for board in (context.board, context.before))
     return friendly and slider and now >= then + _MORE_SQUARES

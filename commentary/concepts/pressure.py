@@ -11,6 +11,7 @@ from commentary.concepts.tactics import fork_targets, is_fork, is_pin, pins_on, 
 from commentary.context import Context
 from commentary.exchange import worth
 from commentary.step import Step
+from commentary.wording import HOW
 
 
 def _attacked_before(step: Step, target: chess.Square) -> bool:
@@ -47,6 +48,7 @@ move_concept("attacks", detect=_attacks, holds=_hits, weight=4.0).says(
     "~(go after|take aim at||aim at|look at) {targets:prey}",
     "~put the question to {targets:prey}",
     "||~(pile up on|put pressure on|put more pressure on|turn on) {targets:prey}",
+    f"<{HOW}~(attack|hit|target) {{targets:prey}}",
 )
 
 

@@ -6,6 +6,8 @@ from commentary import predicates
 from commentary.concept import every, of_topic
 from commentary.concepts.strikes import is_gain
 from commentary.context import Context, Unknown
+from commentary.token import parse_move
+from commentary.wording import HOW, SOME
 
 concept = of_topic("prose")
 move_concept = of_topic("prose", about_moves=True)
@@ -48,11 +50,14 @@ def _could_take(context: Context, target: int, side: bool | None = None) -> bool
     return True
 
 
+_REACH = "~(control|cover|attack|target|hit|eye|defend|protect|guard|support|influence|pressure)"
 concept("controls squares", holds=_reaches, weight=0.3).says(
     "||{pieces} (both |also |directly )?~(control|cover|guard|watch|eye|influence|attack|target|hit|protect|defend) (the )?(key |important |central )?(square |squares )?{squares}",
     "||{squares} ~be (also |directly )?(controlled|covered|guarded|attacked|protected|defended) by {pieces}",
     "||{squares} ~be (also |directly )?(controlled|covered|guarded|attacked) by {side:object}",
     "||{side} ~control {squares}",
+    f"<{{pieces}} {HOW}{_REACH} {SOME}{{squares}}",
+    f"<{{squares}} ~be {HOW}(controlled|covered|guarded) by {{pieces}}",
 )
 concept("controls the centre", holds=_is_central, weight=0.2).says(
     "||{pieces} ~(control|influence|occupy|cover|eye) (the )?(key |important |some )?(centre|central squares|squares in the centre)( (like|such as|including) {squares})?"
@@ -87,3 +92,31 @@ move_concept(
     holds=lambda c, kind: c.victim is not None and c.before.piece_type_at(c.victim) == kind and is_gain(c),
     weight=0.5,
 ).says("||~(win|grab|pick up) (a|an) (black |white |enemy |free )?{kind}")
+
+
+# -- what is only named ----------------------------------------------------------------------------
+
+
+def _is_named(context: Context, mention: str) -> bool:
+    """Whether a move can be played at the turn of its side, or such a piece stands where "Bh1" says. Raises
+    `Unknown` if not: it may be named for another position."""
+    if context.is_piece(context.root, mention):
+        return True
+    for board in (context.root, predicates.other_turn(context.root)):
+        if board is not None and parse_move(board, mention) is not None:
+            return True
+    raise Unknown("a move of another position")
+
+
+def _walks(context: Context, origin: int, goals: Sequence[int]) -> bool:
+    """Whether the piece there can go to all these squares. Raises `Unknown` if not: a way that is looked for
+    may not be there."""
+    if not set(goals) <= {move.to_square for move in context.root.legal_moves if move.from_square == origin}:
+        raise Unknown("a way that is looked for")
+    return True
+
+
+given = of_topic("given", weight=0.1)
+given("named piece", holds=lambda context, piece: bool(piece)).says("<{piece:placed}", "<{piece:group}")
+given("named move", holds=_is_named).says("<{mention}")
+given("named way", holds=_walks).says("<(from )?{origin:spot} (to|->|\u2192) {goals:squares}")

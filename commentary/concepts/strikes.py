@@ -74,6 +74,7 @@ def _captures(step: Step) -> Iterator[Values]:
     "~(take|capture|remove||eliminate|eat) {plain:before}",
     "~(exchange|trade||give up|part with) {own:before} for {traded:before}",
     "||(simply |just )?~(take|capture|remove|eat|eliminate) {victim:before}( en passant)?",
+    "<(~(involve|suggest|mean|represent|be) )?~(capture|take) {victim:before}",
     "||(simply |just )~(win|grab|collect|snatch|pocket|pick up) {free:before}",
 )
 def _takes(context: Context, own: int | None = None, **slots: int) -> bool:

@@ -198,9 +198,15 @@ def test_a_regular_expression_is_linear(path: Path) -> None:
 def test_the_templates_of_sentences_are_linear() -> None:
     for concept in CONCEPTS.values():
         for template in concept.templates:
-            for pattern in filter(None, (template.clause, template.predicate)):
-                for text in texts(pattern):
-                    assert is_linear(pattern.fullmatch, text, SENTENCE), (concept.name, text)
+            found = [pattern.fullmatch for pattern in (template.clause, template.predicate) if pattern]
+            if template.within:
+                found = [
+                    template.anywhere.findall,
+                    *([template.beginning.findall] if template.subject else []),
+                ]
+            for find in found:
+                for text in texts(find.__self__):
+                    assert is_linear(find, text, SENTENCE), (concept.name, text)
 
 
 def split(text: str) -> None:

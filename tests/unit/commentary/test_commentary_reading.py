@@ -620,3 +620,127 @@ def test_a_threat_of_mate_keeps_its_move() -> None:
         claims = read(BACK_RANK, f"There is Rd1, which threatens mate with {reply}.").claims
         assert [claim.true for claim in claims if claim.concept == "threatens mate"] == [holds]
         assert len(claims) == 2
+
+
+# White: Kg1, Rf1, Nf3, Bc4, pawns; Black: Ke8, Nc6, Nf6, Bc5. White is to move.
+ITALIAN = "r1bqk2r/pppp1ppp/2n2n2/2b1p3/2B1P3/2N2N2/PPPP1PPP/R1BQ1RK1 w kq - 0 6"
+
+
+@pytest.mark.parametrize(
+    ("text", "concept", "holds"),
+    [
+        # Pieces that are named with their squares, whatever is said of them.
+        ("Somehow Black's knight on f6 feels misplaced to me.", "named piece", True),
+        ("Somehow Black's knight on f5 feels misplaced to me.", "named piece", False),
+        ("Overall the Knight (f3) is a wonderful animal.", "named piece", True),
+        ("Overall the Knight (f4) is a wonderful animal.", "named piece", False),
+        ("To determine what comes next for the white rook at f1, we look at its rules.", "named piece", True),
+        ("Their bishop on c5 smells of danger.", "named piece", True),
+        (
+            "Notably, our king looks rather exposed on g1, whatever that means here.",
+            "piece on a square",
+            True,
+        ),
+        (
+            "Notably, our king looks rather exposed on h1, whatever that means here.",
+            "piece on a square",
+            False,
+        ),
+        ("Row 6: Black Knight on c6 waits patiently.", None, True),
+        ("White has moved their knight to c3, it seems to everybody.", "piece on a square", True),
+        # Lists of pieces.
+        ("White: King on g1, Rook (f1), pawns a2, d2", None, True),
+        ("White: King on g1, Rook (f2), pawns a2, d2", None, False),
+        ("White: King g1, Rook f1, pawns a2, d3", None, False),
+        ("Row 6: Black Knight on c6, Black Bishop on f6", None, False),
+        # Contacts, beside an opinion.
+        ("Black's knight on f6 is well placed and attacks the pawn on e4.", "attack", True),
+        ("Black's knight on f6 is well placed and attacks the pawn on d2.", "attack", False),
+        ("The knight on f3 looks fine, and controls several important squares like d4 and e5.", None, True),
+        ("The knight on f3 looks fine, and controls several important squares like d5 and e5.", None, False),
+        # Squares.
+        ("Moving there is tempting because d4 is currently vacant somehow.", "no such piece", True),
+        ("Moving there is tempting because e4 is currently vacant somehow.", "no such piece", False),
+        ("I see that e5 is occupied by a black pawn, sadly so.", "occupied square", True),
+        ("I see that e5 is occupied by a white pawn, sadly so.", "occupied square", False),
+        # Moves.
+        ("1. **f3g5**: This involves moving the knight towards the kingside.", "moves a piece", True),
+        ("1. **f3g5**: This involves moving the bishop towards the kingside.", "moves a piece", False),
+        ("2. `c4f7` - Captures the pawn on f7 out of pure spite.", "captures", True),
+        ("2. `c4f7` - Captures the knight on f7 out of pure spite.", "captures", False),
+        ("- f3 -> d4", "named way", True),
+        ("- f3->d4", "named way", True),
+        ("- `h2h3`", "named move", True),
+        ("There is a case for Nd5 somehow.", "named move", True),
+        ("The overprotection of Pe4 by Nc3 is nice.", "named move", True),
+    ],
+)
+def test_what_can_be_checked_is_read_in_a_sentence_that_is_not(
+    text: str, concept: str | None, holds: bool
+) -> None:
+    claims = read(ITALIAN, text).claims
+    judged = [claim.true for claim in claims if concept in (None, claim.concept)]
+    assert judged, claims
+    assert all(judged) is holds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "If the knight on f5 were real, things would differ.",
+        "There is hardly a better place than a knight on d5 for us.",
+        "We miss a bishop on b5 here, there is no rook on d1 and no knight on f5 either.",
+        "Placing the knight on d5 feels right.",
+        "Moving the bishop to b5 is the idea; the bishop on b5 then pins the knight.",
+        "Perhaps Nd5 works, and afterwards the knight on d5 attacks the queen on d8 in some lines.",
+        "The square before the pawn (f6) is something else.",
+        "Could the knight on f5 be trapped?",
+        "Some way leads from f3 to f5 maybe.",
+        "It attacks d7 in spirit.",
+        "2. e5 - Capturing a pawn",
+        "This looks feasible as long as there's nothing on e5 or d7 that bites.",
+        "f1e1: A move that puts it on e8, activating the rook.",
+        "c3b5: Developing the knight further.",
+        "The plan g4 followed by h4 and Kg2 has merit.",
+        "f3f5 isn't possible, although f3d4 could be blocked.",
+        "Nothing but opinions: a lovely, active, harmonious, promising position.",
+    ],
+)
+def test_what_is_ambiguous_is_never_false(text: str) -> None:
+    assert read(ITALIAN, text).false == ()
+
+
+def test_a_piece_that_is_said_to_be_absent_is_not_read_as_one_that_stands_there() -> None:
+    assert not read(ITALIAN, "Sadly the knight on f6 is not there yet, they say.").claims
+
+
+def test_a_move_that_is_denied_is_not_read_as_one_that_can_be_played() -> None:
+    for text in ("Somehow h2h3 isn't really possible in spirit.", "White has played h2-h3, they told me."):
+        assert not [claim for claim in read(ITALIAN, text).claims if claim.concept == "named move"]
+
+
+@pytest.mark.parametrize(
+    ("fen", "move", "text", "holds"),
+    [
+        (chess.STARTING_FEN, "e2e4", "Controls d5 and f5.", [True]),
+        (chess.STARTING_FEN, "e2e4", "Controls d5 and g5.", [False]),
+        (chess.STARTING_FEN, "g1f3", "Develops a knight and controls e5.", [True, True]),
+        (chess.STARTING_FEN, "g1f3", "White develops the knight.", [True]),
+        (chess.STARTING_FEN, "g1f3", "Black develops the knight.", []),
+        (ITALIAN, "c4f7", "Attacks the king on e8.", [True]),
+        (ITALIAN, "c4f7", "Attacks the pawn on e5.", [False]),
+        (ITALIAN, "c4f7", "Attacks nothing much.", []),
+        (AMID, "c4d5", "White recaptures.", [True]),
+    ],
+)
+def test_a_comment_without_a_subject_is_about_the_move(
+    fen: str, move: str, text: str, holds: list[bool]
+) -> None:
+    study = Study(fen, last="e6d5")
+    assert [c.true for c in read(study, text, about=chess.Move.from_uci(move)).claims] == holds
+    assert not [c for c in read(study, text).claims if c.true is False and c.concept != "recaptures"]
+
+
+def test_a_text_of_opinions_has_no_claims_that_are_true() -> None:
+    text = "White is active and harmonious. The initiative feels pleasant. I would be happy here."
+    assert not [claim for claim in read(ITALIAN, text).claims if claim.true is not None]
