@@ -114,7 +114,7 @@ def updated_averages(
     """Returns the averages after a step on `groups`.
 
     >>> updated_averages(RewardAverages(1.0, 0.0, 0.0), [[0.0, 0.0]], decay=0.5)
-    RewardAverages(mean=0.5, within=0.0, between=0.5)
+    RewardAverages(mean=0.5, within=0.0, between=0.5, roles={})
     """
     if averages is None:
         return _observe(groups)

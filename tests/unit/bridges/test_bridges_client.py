@@ -59,9 +59,9 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     return service
 
 
-def test_an_answer_has_the_fields_of_an_item_of_the_service() -> None:
+def test_an_answer_has_the_fields_of_an_item_but_for_effects_which_rollouts_measure() -> None:
     answer, item = ([(each.name, each.default) for each in fields(record)] for record in (Answer, ScoreItem))
-    assert answer == item
+    assert [*answer, ("effects", ())] == item
 
 
 def test_one_request_with_token_and_scheme(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
