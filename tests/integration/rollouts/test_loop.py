@@ -89,7 +89,7 @@ async def test_groups_are_made_ahead_only_as_the_trainer_needs_them(
 ) -> None:
     monkeypatch.setattr(waits, "STEP_S", 0.0)
     house.staleness, house.just_in_time = 3, True
-    feed(house.streams, 8 * BATCH_GROUPS)
+    feed(house.streams, 11 * BATCH_GROUPS)
 
     def waited_for() -> set[str]:
         return {wait.what for wait in waits.overdue()}
@@ -107,16 +107,20 @@ async def test_groups_are_made_ahead_only_as_the_trainer_needs_them(
 
     await train(0, version=0)
     async with house.running():
-        await generates(2)
-        await train(1, version=1)
-        await generates(3)
-        await train(2, version=2)  # nothing waited when version 2 was published: a batch was missing
         await generates(4)
-        await train(1, version=3)  # and again
-        await generates(6)
+        for version in (1, 2):  # three batches waited, and one was needed
+            await train(1, version=version)
+            await generates(4 + version)
+        for version in (3, 4):  # two were left over three times: one is made ahead
+            await train(1, version=version)
+            await generates(6)
         assert waited_for() == {"a new version"}
-        await train(1, version=4, last=True)
+        await train(1, version=5)
         await generates(7)
+        await train(2, version=6)  # none waited: a batch more is made ahead
+        await generates(9)
+        await train(1, version=7, last=True)
+        await generates(10)
         assert waited_for() == set(), "the run has ended"
 
 
