@@ -147,7 +147,7 @@ def test_a_run_goes_back_from_a_damaged_version(runs: Path, monkeypatch: pytest.
         file.write(b"rotten")
     monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
     with monkeypatch.context() as patch:  # the trainer refuses; the others need not start for that
-        patch.setattr(plan, "STAGES", (("redis",), ("trainer",)))
+        patch.setattr(plan, "STAGES", (("redis",), ("feed", "trainer")))
         patch.setattr(plan, "_check_together", lambda *_, **__: None)
         damaged = f"policy-v{newest:06d}/optimizer.safetensors is damaged.*--from-version {sound}"
         settings = settle_settings(UpSettings(run="r", runs_dir=runs))
