@@ -109,12 +109,12 @@ def peers_of(episodes: Sequence[Sequence[TurnReward]], *, mean: bool = False) ->
 
 
 def _returns(turns: Sequence[TurnReward], *, mean: bool) -> list[float]:
-    """Those from each turn on."""
+    """Those from each turn on, to 12 digits: floats that only differ by the order of a sum are equal."""
     verdicts = list(accumulate(turn.verdict for turn in reversed(turns)))
     paid = accumulate(turn.paid for turn in reversed(turns))
     if mean:
         verdicts = [total / number for number, total in enumerate(verdicts, start=1)]
-    return [verdict + payment for verdict, payment in zip(verdicts, paid, strict=True)][::-1]
+    return [round(verdict + payment, 12) for verdict, payment in zip(verdicts, paid, strict=True)][::-1]
 
 
 def in_order_of_turns(peers: Sequence[Peers], values: Sequence[Sequence[float]]) -> list[float]:

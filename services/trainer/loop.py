@@ -89,10 +89,18 @@ def _take_steps(
             intake.reject(batch, error.reasons)
             continue
         reach("trainer.stepped")
-        share = zero_variance_share(groups, dropped=intake.dropped["zero_variance"])
+        share = zero_variance_share(
+            groups, dropped=intake.dropped["zero_variance"], turn_rewards=settings.turn_rewards
+        )
         state = state.after(groups, stats, step=step, zero_variance_share=share, settings=settings)
         figures = stats.row(zero_variance_share=share, collapsed_steps=state.collapsed_steps)
-        row = describe_step(groups, figures, version=step + 1, dropped=intake.dropped)
+        row = describe_step(
+            groups,
+            figures,
+            version=step + 1,
+            dropped=intake.dropped,
+            turn_rewards=settings.turn_rewards,
+        )
         row |= meter.row(groups, tokens=stats.tokens, train_s=phases["train"])
         with _timed(phases, "commit"):
             commit = commits.write(

@@ -55,9 +55,14 @@ CREATE MACRO finite(x) AS CASE WHEN isfinite(x) THEN x END;
 
 _OF_VERSION_1 = """REPLACE ([
     {'id': t.id, 'turns': [{'completion': t.completion, 'verdict': t.verdict, 'prompt': NULL,
-        'policy': NULL::STRUCT(number UBIGINT), 'observation': '', 'rewards': MAP {}::MAP(VARCHAR, DOUBLE)}]}
+        'policy': NULL::STRUCT(number UBIGINT), 'observation': '', 'rewards': MAP {}::MAP(VARCHAR, DOUBLE),
+        'role': ''}]}
     FOR t IN traces] AS traces, struct_insert(position, episode := '') AS position)"""
 """A trace was one turn."""
+
+_WITHOUT_ROLES = """REPLACE (
+    [{'id': e.id, 'turns': [struct_insert(t, role := '') FOR t IN e.turns]} FOR e IN traces] AS traces)"""
+"""The first files of version 2 do not say whose turn it was."""
 
 _FILE = """
 (SELECT *, flatten([t.turns FOR t IN traces]) AS turns,
@@ -94,18 +99,25 @@ INSERT INTO answers
 SELECT $base + place, $run, coalesce(t.policy.number, version), i, place_of.episode, place_of.turn,
     finite(reward), $advantages[place + 1][i + 1], coalesce(t.verdict.outcome, 'call'),
     CASE results[place_of.episode + 1] WHEN '' THEN NULL WHEN '1/2-1/2' THEN 'drawn'
-        WHEN CASE WHEN white THEN '1-0' ELSE '0-1' END THEN 'won' ELSE 'lost' END,
+        WHEN CASE coalesce(nullif(t.role, ''), mover) WHEN 'white' THEN '1-0' ELSE '0-1' END THEN 'won'
+        ELSE 'lost' END,
     finite(t.verdict.regret), finite(t.verdict.win_after), len(t.completion.token_ids),
     finite(-list_avg(t.completion.logprobs)), t.verdict.move.uci, t.verdict.move.san,
     map_concat(t.verdict.components, t.rewards), t.completion.text
 FROM (SELECT file_row_number AS place, policy.number AS version, results,
-             contains(position.fen, ' w ') AS white, unnest(turns) AS t,
+             CASE WHEN contains(position.fen, ' w ') THEN 'white' ELSE 'black' END AS mover,
+             unnest(turns) AS t,
              unnest(flatten(rewards)) AS reward, unnest(places) AS place_of,
              generate_subscripts(turns, 1) - 1 AS i
       FROM {file})
 """
 
-_REWARDS = "SELECT [[finite(r) FOR r IN e] FOR e IN rewards] FROM {file} ORDER BY file_row_number"
+_TURN_REWARDS = """
+SELECT [[{{'verdict': finite(coalesce(t.verdict.reward, 0)),
+           'paid': finite(coalesce(list_sum(map_values(t.rewards)), 0)), 'role': t.role}} FOR t IN e.turns]
+        FOR e IN traces]
+FROM {file} ORDER BY file_row_number
+"""
 
 
 @dataclass(slots=True)
@@ -236,8 +248,8 @@ class Index:
                 cursor.execute("INSERT INTO files VALUES (?, ?, ?)", [number, run, str(path)])
                 file = _file(cursor, path)
                 cursor.execute(_ADD_GROUPS.format(file=file), values)
-                rows = cursor.execute(_REWARDS.format(file=file), {"path": str(path)}).fetchall()
-                advantages = [_advantages(rewards, settings) for (rewards,) in rows]
+                rows = cursor.execute(_TURN_REWARDS.format(file=file), {"path": str(path)}).fetchall()
+                advantages = [_advantages(episodes, settings) for (episodes,) in rows]
                 cursor.execute(_ADD_ANSWERS.format(file=file), {**values, "advantages": advantages})
                 cursor.commit()
             except duckdb.Error as error:
@@ -290,23 +302,27 @@ class Index:
 def _file(cursor: duckdb.DuckDBPyConnection, path: Path | str) -> str:
     """The rows of a file of either version, as a query with the parameter `path`."""
     query = "SELECT value FROM parquet_kv_metadata(?) WHERE key = 'rookery.schema'"
-    old = cursor.execute(query, [str(path)]).fetchone() == (b"1",)
-    return _FILE.format(replace=_OF_VERSION_1 if old else "")
+    if cursor.execute(query, [str(path)]).fetchone() == (b"1",):
+        return _FILE.format(replace=_OF_VERSION_1)
+    cursor.execute("SELECT flatten([e.turns FOR e IN traces]) FROM read_parquet(?) LIMIT 0", [str(path)])
+    turns = cursor.description[0][1]
+    return _FILE.format(replace="" if "role" in dict(turns.child.children) else _WITHOUT_ROLES)
 
 
-def _advantages(
-    rewards: Sequence[Sequence[float | None]], settings: Mapping[str, Any] | None
-) -> list[float | None]:
-    """The trainer's advantages of the turns, from their rewards by episode. Moving averages are not in the
-    archive: for `ema` and `adaptive` they are relative to the group. None if the settings or a reward are
+def _advantages(episodes: Sequence[Sequence[Row]], settings: Mapping[str, Any] | None) -> list[float | None]:
+    """The trainer's advantages of the turns, from what they are paid by episode. Moving averages are not in
+    the archive: for `ema` and `adaptive` they are relative to the group. None if the settings or a reward are
     unknown, and for `none`, which has the critic's."""
-    known = [[reward for reward in episode if reward is not None] for episode in rewards]
-    turns = [len(episode) for episode in rewards]
-    if settings is None or settings.get("baseline") == "none" or turns != [*map(len, known)] or not turns:
-        return [None] * sum(turns)
+    turns = [turn for episode in episodes for turn in episode]
+    unknown = any(turn["verdict"] is None or turn["paid"] is None for turn in turns)
+    if settings is None or settings.get("baseline") == "none" or unknown or not turns:
+        return [None] * len(turns)
     relative = leave_one_out if settings.get("baseline") == "leave-one-out" else group_advantages
     floor = float(settings.get("sigma_floor", 0.0))
     normalise = bool(settings.get("normalise", True))
-    compared = peers_of([[TurnReward(reward) for reward in episode] for episode in known])
+    compared = peers_of(
+        [[TurnReward(**turn) for turn in episode] for episode in episodes],
+        mean=settings.get("turn_rewards") == "mean",
+    )
     values = [relative(peers.returns, normalise=normalise, sigma_floor=floor) for peers in compared]
     return list(in_order_of_turns(compared, values))

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice, zip_longest
+from itertools import islice
 from statistics import fmean
 
 from tokenizers import Tokenizer
@@ -60,15 +60,20 @@ def token_advantages(
 ) -> dict[str, tuple[float, ...]]:
     """The advantages of each token by the id of its turn, for turns with process rewards.
 
-    `outcomes` has the advantages of the whole answers, one per turn, by group. Turns of the same number are
-    compared with each other. A turn whose tokens do not make its text is left out.
+    `outcomes` has the advantages of the whole answers, one per turn, by group. Turns of the same number and
+    role are compared with each other. A turn whose tokens do not make its text is left out.
     """
     by_turn = dict[str, tuple[float, ...]]()
     for group, outcome in zip(groups, outcomes, strict=True):
         turns = iter(zip(group.turn_ids, group.turns, outcome, strict=True))
-        by_number = zip_longest(*(list(islice(turns, len(trace.turns))) for trace in group.traces))
-        for peers in by_number:
-            by_turn |= _token_advantages_of_peers([turn for turn in peers if turn], settings=settings)
+        compared = dict[tuple[str, int], list[tuple[str, Turn, float]]]()
+        for trace in group.traces:
+            played = Counter[str]()
+            for id, turn, value in islice(turns, len(trace.turns)):
+                compared.setdefault((turn.role, played[turn.role]), []).append((id, turn, value))
+                played[turn.role] += 1
+        for peers in compared.values():
+            by_turn |= _token_advantages_of_peers(peers, settings=settings)
     if not by_turn:
         _warn_once()
     return by_turn

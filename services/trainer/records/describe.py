@@ -8,7 +8,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import chess
 
@@ -26,19 +26,25 @@ UNREADABLE = {Outcome.NO_BOX, Outcome.TRUNCATED, Outcome.EMPTY_BOX, Outcome.TOO_
 
 
 def describe_step(
-    groups: list[TraceGroup], result: Mapping[str, float], *, version: int, dropped: Mapping[str, int]
+    groups: list[TraceGroup],
+    result: Mapping[str, float],
+    *,
+    version: int,
+    dropped: Mapping[str, int],
+    turn_rewards: Literal["sum", "mean"],
 ) -> dict[str, Any]:
     """Returns the row of a step before its commit, which stores it.
 
     `result` has the statistics of the update (`StepStats.row`). `version` is the version that the step makes.
-    `dropped` counts, by reason, the groups dropped since the previous step.
+    `dropped` counts, by reason, the groups dropped since the previous step. `turn_rewards` is the trainer's
+    setting.
     """
     ages = ages_of(groups, version=version)
     return {
         "time": time.time(),
         "step": version,
         "version": version,
-        **describe(groups),
+        **describe(groups, turn_rewards=turn_rewards),
         **result,
         "age_mean": statistics.fmean(ages),
         "age_max": max(ages),
@@ -46,7 +52,7 @@ def describe_step(
     }
 
 
-def describe(groups: list[TraceGroup]) -> dict[str, float]:
+def describe(groups: list[TraceGroup], *, turn_rewards: Literal["sum", "mean"] = "sum") -> dict[str, float]:
     """Returns statistics of a batch's verdicts. Rates are over them, regret over legal moves."""
     turns = [turn for group in groups for turn in group.turns]
     verdicts = [turn.verdict for turn in turns if turn.verdict]
@@ -67,7 +73,9 @@ def describe(groups: list[TraceGroup]) -> dict[str, float]:
         "legal_rate": statistics.fmean(verdict.outcome is Outcome.LEGAL for verdict in verdicts),
         "box_rate": statistics.fmean(verdict.outcome not in UNREADABLE for verdict in verdicts),
         "regret": statistics.fmean(regrets) if regrets else float("nan"),
-        "zero_variance_groups": sum(without_signal(group.turn_rewards) for group in groups),
+        "zero_variance_groups": sum(
+            without_signal(group.turn_rewards, mean=turn_rewards == "mean") for group in groups
+        ),
         "truncated": sum(turn.completion.truncated for turn in turns),
         **by_task(groups),
         **components(groups),

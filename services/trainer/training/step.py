@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 
@@ -119,9 +119,12 @@ def collapsed_steps(before: int, *, share: float, step: int, settings: Objective
     return now
 
 
-def zero_variance_share(groups: Sequence[TraceGroup], *, dropped: int) -> float:
+def zero_variance_share(
+    groups: Sequence[TraceGroup], *, dropped: int, turn_rewards: Literal["sum", "mean"]
+) -> float:
     """The share of groups of equal returns, including those that dynamic sampling dropped for the batch."""
-    return (sum(without_signal(group.turn_rewards) for group in groups) + dropped) / (len(groups) + dropped)
+    equal = sum(without_signal(group.turn_rewards, mean=turn_rewards == "mean") for group in groups)
+    return (equal + dropped) / (len(groups) + dropped)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def test_nothing_grows_over_a_thousand_steps(tmp_path: Path) -> None:
             with meter.step():
                 result = train_step(policy, optimizer, groups, step=step, settings=settings, state=state)
             state = state.after(groups, result, step=step, zero_variance_share=0.0, settings=settings)
-            row = describe_step(groups, result.row(), version=step + 1, dropped={})
+            row = describe_step(groups, result.row(), version=step + 1, dropped={}, turn_rewards="sum")
             row |= meter.row(groups, tokens=result.tokens, train_s=1.0)
             report.report(row, phases_s={"rollout_wait": 0.0, "train": 1.0}, ages=[0])
             if step + 1 in (STEPS // 2, STEPS):

@@ -23,7 +23,7 @@ from rookery.trace import (
     Verdict,
 )
 from services.trainer.batches.micro_batches import collate
-from services.trainer.batches.process_rewards import token_spans, tokenizer_of
+from services.trainer.batches.process_rewards import token_advantages, token_spans, tokenizer_of
 from services.trainer.batches.rows import prepare_batch
 from services.trainer.records.describe import describe
 from tests.builders import changed
@@ -230,6 +230,35 @@ def test_a_model_needs_a_tokenizer_file(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(SetupError, match=f"there is no {tmp_path / 'tokenizer.json'}"):
         tokenizer_of(str(tmp_path))
+
+
+def test_turns_are_compared_with_those_of_the_same_role_and_number() -> None:
+    """One game begins with White's turn and the other with Black's. Nor do turns of other roles share the
+    reward of a true claim: Black's pin is no second one of White's."""
+
+    def game(name: str, *roles: str, steps: Sequence[float]) -> Trace:
+        turns = [
+            replace(trace(name, GOOD, 0.0, [step]).turns[0], role=role)
+            for role, step in zip(roles, steps, strict=True)
+        ]
+        return Trace(name, tuple(turns))
+
+    made = group(
+        game("a", "white", "black", "white", steps=[0.4, -0.1, 0.3]),
+        game("b", "black", "white", steps=[-0.3, 0.2]),
+    )
+    values = token_advantages([made], [[9.0] * 5], settings=settings(normalise=False))
+    assert {id: of_tokens[1] for id, of_tokens in values.items()} == pytest.approx(
+        {"a": 0.1, "b.1": -0.1, "a.1": 0.1, "b": -0.1, "a.2": 0.0}
+    )
+    pin = said("a", 0.0, [("pin", True)], []).turns[0]
+    fork = said("b", 0.0, [("fork", True)], [("fork", True)]).turns[0]
+    white, black = (replace(pin, role=role) for role in ("white", "black"))
+    made = group(Trace("a", (white,)), Trace("b", (black,)), Trace("c", (replace(fork, role="white"),)))
+    values = token_advantages([made], [[9.0] * 3], settings=settings(normalise=False))
+    assert {id: of_tokens[1] for id, of_tokens in values.items()} == pytest.approx(
+        {"a": 0.25, "b": 0.0, "c": -0.25}
+    )
 
 
 def test_the_mean_is_reported() -> None:

@@ -41,7 +41,11 @@ def written(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     with meter.step():
         result = trainer.train_step(groups, step=1, state=RunningState())
     row = describe_step(
-        groups, result.row(zero_variance_share=0.0, collapsed_steps=0), version=2, dropped=DROPPED
+        groups,
+        result.row(zero_variance_share=0.0, collapsed_steps=0),
+        version=2,
+        dropped=DROPPED,
+        turn_rewards="sum",
     )
     row |= meter.row(groups, tokens=result.tokens, train_s=1.0)
     with StepReporter(folder) as report:

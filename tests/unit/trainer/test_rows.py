@@ -21,6 +21,8 @@ from services.trainer.batches.micro_batches import collate, micro_batches
 from services.trainer.batches.rows import Row, prepare_batch
 from services.trainer.batches.rows import make_rows as with_advantages
 from services.trainer.model.policy import Policy
+from services.trainer.records.describe import describe_step
+from services.trainer.training.step import zero_variance_share
 from tests.unit.trainer.groups import alone, make_episodes, make_group
 
 
@@ -160,6 +162,20 @@ def test_a_group_is_uniform_only_if_no_turn_can_be_told_from_its_peers() -> None
     assert without_signal(played([[1.0, 0.0], [1.0, 0.0]]).turn_rewards)
     assert without_signal(played([[0.5], [0.5, 0.5]]).turn_rewards, mean=True)
     assert not without_signal(played([[0.5], [0.5, 0.5]]).turn_rewards)
+    # What floats leave of a difference is none: 0.3 / 3 is not 0.1, and a sum depends on its order.
+    assert without_signal(played([[0.1] * 3, [0.1] * 2]).turn_rewards, mean=True)
+    assert not without_signal(played([[0.1] * 3, [0.1 + 1e-9] * 2]).turn_rewards, mean=True)
+    assert peers_of(played([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]]).turn_rewards)[0].returns == [0.6, 0.6]
+
+
+@pytest.mark.parametrize(("form", "equal"), [("sum", 0), ("mean", 1)])
+def test_the_share_of_equal_groups_is_of_the_returns_that_are_trained_on(
+    form: Literal["sum", "mean"], equal: int
+) -> None:
+    groups = [played([[0.5], [0.5, 0.5]]), played([[0.0], [1.0]])]
+    assert zero_variance_share(groups, dropped=2, turn_rewards=form) == (equal + 2) / 4
+    row = describe_step(groups, {}, version=1, dropped={}, turn_rewards=form)
+    assert row["zero_variance_groups"] == equal
 
 
 @pytest.mark.parametrize("mean", [False, True])

@@ -174,7 +174,7 @@ def test_scoring_the_reference_leaves_the_adapter_as_it_was(
 
 
 def test_zero_variance_counts_what_dynamic_sampling_dropped() -> None:
-    assert zero_variance_share(_groups(0), dropped=2) == 2 / 8
+    assert zero_variance_share(_groups(0), dropped=2, turn_rewards="sum") == 2 / 8
 
 
 def _measured(rows: list[tuple[float, float, int]]) -> dict[str, float]:

@@ -10,14 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median, pstdev
 from types import SimpleNamespace
+from typing import Literal
 
 import chess
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from rookery.config.trainer import TrainerSettings
 from rookery.errors import InvalidInput, NotFound
 from rookery.folder_lock import locked
 from rookery.trace import Outcome, PolicyVersion, Trace, TraceGroup
 from services.trainer.batches.advantages import advantages
+from services.trainer.batches.rows import prepare_batch
 from services.viewer import queries
 from services.viewer.filters import Filter
 from services.viewer.group import whole_group
@@ -148,6 +153,72 @@ def test_advantages_are_the_trainers(tmp_path: Path, settings: dict[str, object]
     used = {"baseline": "group-mean", "normalise": True, **settings}
     expected = advantages([group.rewards for group in made], averages=None, **used)  # type: ignore[arg-type]
     assert [row["advantage"] for row in found] == pytest.approx([a for group in expected for a in group])
+    index.close()
+
+
+def game(name: str, *turns: tuple[str, float, float], result: str = "1-0") -> Trace:
+    """Turns by their roles, the rewards of their verdicts, and what the environment pays."""
+    (like,) = groups("one", seed=0, count=1)[0].traces[0].turns
+    made = [
+        replace(like, verdict=replace(like.verdict, reward=reward), rewards={"result": paid}, role=role)
+        for role, reward, paid in turns
+    ]
+    return Trace(name, (*made[:-1], replace(made[-1], observation=f": {result}, checkmate")))
+
+
+SELF_PLAY = game("0", ("white", 0, 0), ("black", 0, 1)), game("1", ("white", 0, 0), ("black", 0, 0))
+BOTH_COLOURS = game("0", ("white", 0, 0), ("white", 0.5, 1)), game("1", ("black", 0, 0), ("black", 0.25, 0))
+
+
+@pytest.mark.parametrize(
+    ("games", "turn_rewards", "shown"),
+    [
+        (SELF_PLAY, "sum", [0.0, 0.5, 0.0, -0.5]),
+        (BOTH_COLOURS, "sum", [0.0] * 4),
+        ((game("0", *[("white", 0.5, 0)] * 2), game("1", ("white", 0.5, 0))), "mean", [0.0] * 3),
+        ((game("0", *[("white", 0, 0.5)] * 2), game("1", ("white", 0, 0.5))), "mean", [0.25, 0.0, -0.25]),
+    ],
+    ids=["self-play", "both colours", "mean of verdicts", "sum of payments"],
+)
+def test_advantages_of_turns_are_the_trainers(
+    tmp_path: Path, games: tuple[Trace, ...], turn_rewards: Literal["sum", "mean"], shown: list[float]
+) -> None:
+    group = replace(groups("one", seed=0, count=1)[0], traces=games)
+    settings = TrainerSettings(model=Path(), run_dir=Path(), normalise=False, turn_rewards=turn_rewards)
+    rows = prepare_batch([group], version=0, settings=settings, averages=None).rows
+    trained = {each.turn: each.advantage for row in rows for each in row.completions}
+    assert [trained[id] for id in group.turn_ids] == pytest.approx(shown)
+    add_file(tmp_path, "one", [group], first=0)
+    lines = ["[trainer]", "normalise = false", f'turn_rewards = "{turn_rewards}"']
+    (tmp_path / "one" / "trainer.toml").write_text("\n".join(lines))
+    index = Index(tmp_path / "index.duckdb")
+    index.refresh(Runs(tmp_path).find("one"))
+    rows = index.query("SELECT advantage FROM answers ORDER BY i")
+    assert [row["advantage"] for row in rows] == pytest.approx(shown)
+    index.close()
+
+
+@pytest.mark.parametrize("with_roles", [True, False])
+def test_a_game_is_won_by_the_role_of_its_turns(tmp_path: Path, with_roles: bool) -> None:
+    """The first archives with turns have no roles: there, the policy plays the side to move."""
+    group = replace(groups("one", seed=0, count=1)[0], traces=(*SELF_PLAY, *BOTH_COLOURS))
+    assert " b " in group.position.fen
+    add_file(tmp_path, "one", [group], first=0)
+    run, index = Runs(tmp_path).find("one"), Index(tmp_path / "index.duckdb")
+    (path,) = run.update()
+    if not with_roles:
+        table = pq.read_table(path)
+        trace = table.schema.field("traces").type.value_type
+        turn = pa.struct([field for field in trace.field("turns").type.value_type if field.name != "role"])
+        traces = pa.list_(pa.struct([trace.field("id"), ("turns", pa.list_(turn))]))
+        place = table.schema.get_field_index("traces")
+        pq.write_table(
+            pa.Table.from_pylist(table.to_pylist(), table.schema.set(place, pa.field("traces", traces))), path
+        )
+    index.refresh(run)
+    assert index.problem("one") == ""
+    results = [trace["result"] for trace in whole_group(index, run, group.id)["traces"]]
+    assert results == (["won", "lost"] * 2 + ["won"] * 2 + ["lost"] * 2 if with_roles else ["lost"] * 8)
     index.close()
 
 
