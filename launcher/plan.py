@@ -14,7 +14,7 @@ from launcher.memory import CONTEXT_GIB, GIB, MOST_TOKENS, Shares, divide, needs
 from launcher.services import SERVICES, ServiceSettings, check_names, resolve
 from launcher.settings import Overrides, UpSettings
 from rookery import devices, hub
-from rookery.engines import find_engine
+from rookery.engines.player import engine_player
 from rookery.episodes import MOVE, opponents_of
 from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.masking import mask_setting
@@ -250,8 +250,10 @@ def _check_opponents(plan: Plan) -> None:
                 "keeps one whole model at a time"
             )
         if opponent.kind != "policy":
-            path = Path(opponent.path) if opponent.path else None
-            find_engine(path, setting=f"feed.episode: opponent={opponent.kind}")
+            try:
+                engine_player(opponent)
+            except SetupError as error:
+                raise SetupError(f"feed.episode: {error}") from error
 
 
 def _has_viewer(settings: UpSettings) -> bool:
@@ -354,9 +356,9 @@ def _decided_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, 
     if name == "inference":
         # vLLM has no LoRA for GPT-2. The services report a model that is missing or invalid.
         whole = not plan.trainer.lora_rank or hub.is_gpt2(Path(model))
-        # A version that is evaluated; one that plays, and the one before it in games that go on.
-        plays = any(opponent.kind == "policy" for opponent in opponents_of(plan.episode))
-        leases = bool(settings.evaluate_every) + 2 * plays
+        # A version that is evaluated; each that plays, and the one before it in games that go on.
+        every = {o.every for o in opponents_of(plan.episode) if o.kind == "policy"}
+        leases = bool(settings.evaluate_every) + 2 * len(every)
         return {
             **member,
             **({"full_weights": True} if whole else {}),

@@ -2,8 +2,8 @@
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
@@ -226,8 +226,9 @@ class InferenceClient:
         """The tokens of texts. vLLM takes no empty one."""
         full = [text for text in texts if text]
         request = {"prompt": full, "add_special_tokens": False, "return_token_ids": True}
-        choices = iter(await self._one_token(request, model=model, count=len(full)))
-        return [tuple(next(choices)["prompt_token_ids"]) if text else () for text in texts]
+        async with self._one_token(request, model=model, count=len(full)) as choices:
+            tokens = {t: tuple(c["prompt_token_ids"]) for t, c in zip(full, choices, strict=True)}
+        return [tokens.get(text, ()) for text in texts]
 
     async def _next_logprobs(
         self, following: Mapping[_Tokens, set[int]], *, model: str
@@ -246,21 +247,25 @@ class InferenceClient:
                 "logprob_token_ids": sorted(ids),
                 "return_tokens_as_token_ids": True,
             }
-            choices = await self._one_token(request, model=model, count=len(prefixes))
-            for prefix, choice in zip(prefixes, choices, strict=True):
-                (row,) = choice["logprobs"]["top_logprobs"]
-                logprobs |= {(prefix, token): float(row[f"token_id:{token}"]) for token in following[prefix]}
+            async with self._one_token(request, model=model, count=len(prefixes)) as choices:
+                for prefix, choice in zip(prefixes, choices, strict=True):
+                    (row,) = choice["logprobs"]["top_logprobs"]
+                    logprobs |= {(prefix, t): float(row[f"token_id:{t}"]) for t in following[prefix]}
         return logprobs
 
-    async def _one_token(self, request: dict[str, Any], *, model: str, count: int) -> list[dict[str, Any]]:
-        """The choices of a request for one more token after each of `count` texts."""
+    @asynccontextmanager
+    async def _one_token(
+        self, request: dict[str, Any], *, model: str, count: int
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        """The choices of a request for one more token after each of `count` texts. The block reads them: if
+        one is malformed, it raises `PeerFault`."""
         request |= {"model": model, "max_tokens": 1, "temperature": 1.0, "top_p": 1.0, "top_k": -1, "seed": 0}
         response = await self._request("POST", LINE.path, request)
         with _parsing(response):
             choices: list[dict[str, Any]] = sorted(_body(response)["choices"], key=itemgetter("index"))
             if len(choices) != count:
                 raise ValueError(f"{len(choices)} choices instead of {count}")
-            return choices
+            yield choices
 
     async def _opening_of(self, prompt_token_ids: Sequence[int], *, thinking: bool | None) -> str:
         """The mark of reasoning at the end of the prompt, which a chat template ends alike every time."""
@@ -271,7 +276,8 @@ class InferenceClient:
             if response.status_code in (404, 405):
                 logger.warning("%s: no /detokenize, so whether prompts open reasoning is unknown", self.url)
             else:
-                text = str(_body(response)["prompt"]).rstrip()
+                with _parsing(response):
+                    text = str(_body(response)["prompt"]).rstrip()
             self._openings[thinking] = next((mark for mark in OPENINGS if text.endswith(mark)), "")
         return self._openings[thinking]
 
@@ -343,7 +349,7 @@ def _parsing(response: httpx.Response) -> Iterator[None]:
     """Turns errors from parsing an unexpected answer into a `PeerFault`."""
     try:
         yield
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         request = response.request
         raise PeerFault(f"{request.method} {request.url}: cannot read the answer: {error!r}") from error
 

@@ -60,7 +60,7 @@ def find_engine(path: Path | None, *, setting: str, engine: str = "stockfish") -
     if path is not None:
         if not os.access(path, os.X_OK) or path.is_dir():
             raise SetupError(f"{setting} is not a program: {str(path)!r}")
-        return path
+        return path.absolute()  # one without a slash would be looked up on the PATH
     places = os.pathsep.join((os.environ.get("PATH", os.defpath), *_USUAL_PLACES))
     if program := shutil.which(engine, path=places):
         return Path(program)

@@ -16,6 +16,7 @@ import chess
 import chess.engine
 
 from rookery.engines.engine import find_engine
+from rookery.episodes import Opponent
 from rookery.errors import EngineFault, InvalidInput, SetupError
 from rookery.trace import Outcome
 
@@ -194,6 +195,18 @@ def uci_player(
     binary = find_binary(path, setting="uci:PATH")
     single: dict[str, chess.engine.ConfigValue] = {"Threads": 1} if "Threads" in binary.options else {}
     return EnginePlayer(name, binary, limit=limit, options={**single, **options}, reproducible=False)
+
+
+def engine_player(opponent: Opponent) -> EnginePlayer:
+    """The engine that plays in games. Raises `SetupError` if it is not on this machine, or has not such an
+    option."""
+    limit = chess.engine.Limit(nodes=opponent.nodes, depth=opponent.depth)
+    try:
+        if opponent.kind == "uci":
+            return uci_player(opponent.path, Path(opponent.path), limit=limit)
+        return stockfish_player("stockfish", limit=limit, skill=opponent.skill, elo=opponent.elo)
+    except (InvalidInput, SetupError) as error:
+        raise SetupError(f"opponent={opponent.kind}: {error}") from error
 
 
 class _Protocol(chess.engine.UciProtocol):

@@ -47,7 +47,7 @@ async def run(settings: RolloutsSettings) -> None:
     async def close() -> None:
         await asyncio.gather(generator.close(), peers.close())
 
-    tasks = (streams.redis.stop_waiting, peers.watch, loop.keep, make_groups)
+    tasks = (streams.redis.stop_waiting, peers.watch, loop.keep, generator.players.keep, make_groups)
     service = background_service(settings, "rollouts", *tasks, ready=ready)
     add_problem_handlers(service.app)
     service.on_stop = close

@@ -62,7 +62,7 @@ class GroupGenerator:
 
     def __init__(self, settings: RolloutsSettings, peers: Peers) -> None:
         self.settings, self.peers = settings, peers
-        self._players = Players(peers)
+        self.players = Players(peers)
         self._loads: dict[str, dict[int, float]] = {}  # of groups that play on, by episode
 
     @property
@@ -71,7 +71,7 @@ class GroupGenerator:
         return Playing(len(self._loads), sum(sum(loads.values()) for loads in self._loads.values()))
 
     async def close(self) -> None:
-        await self._players.close()
+        await self.players.close()
 
     async def generate(self, entry: Entry, positions: Positions) -> TraceGroup:
         """Makes the complete group of a `positions` entry. First turns are of one version, unless some have
@@ -90,7 +90,7 @@ class GroupGenerator:
         group_id = group_id_of(settings.run, entry.id, position)
         seed = seed_of(settings.seed, group_id)
         stored = await asyncio.to_thread(positions.turns, entry.id) if position.episode else []
-        opponents = GroupOpponents(self._players, self._sampling(position))
+        opponents = GroupOpponents(self.players, self._sampling(position))
         episodes = [
             environment(position.episode, opponents=opponents, slot=slot)
             for slot in range(settings.group_size)
@@ -324,19 +324,20 @@ class GroupGenerator:
         self, group: TraceGroup, turns: Mapping[int, Turn], server: InferenceServer
     ) -> dict[int, Turn]:
         """The turns, judged again with the effects of their sentences, if this group is one of those in which
-        they are measured. If the server no longer has the version, they stay as they are."""
+        they are measured. If the server no longer has the version, or an answer with a move behind it does
+        not fit the model's context, they stay as they are."""
         legal = {s: t.verdict for s, t in turns.items() if t.verdict and t.verdict.outcome is Outcome.LEGAL}
         measured = seed_of(0, f"influence/{group.id}") < self.settings.influence_share * 2**48
         if not measured or not any("influence" in verdict.components for verdict in legal.values()):
             return dict(turns)
         answers = {slot: (turns[slot].completion.text, verdict) for slot, verdict in legal.items()}
         try:
-            async with server.one_more_in_flight():
+            async with self.peers.asking(server):
                 effects = await effects_of(
                     server.client, group.prompt_token_ids, answers, model=group.policy.name
                 )
-        except NotFound:
-            logger.info("%s has retired %s: no influence", server.client.url, group.policy.name)
+        except (NotFound, ContextExceeded) as error:
+            logger.info("%s, group %s: no influence: %s", server.client.url, group.id, error)
             return dict(turns)
         items = [replace(_item(group, turns[slot]), effects=effects[slot]) for slot in legal]
         verdicts = dict(zip(legal, await self.peers.verdicts(items), strict=True))

@@ -1,6 +1,6 @@
 """Who plays against the policy in games: engines of this process, and earlier versions of the policy.
 
-An earlier version is leased from the server that answers for it, so that it stays served while games go on.
+An earlier version is leased from the servers, so that it stays served while games go on, or pause.
 """
 
 import asyncio
@@ -8,44 +8,23 @@ import logging
 import time
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import chess
-import chess.engine
 
 from rookery.chosen_move import chosen_move
-from rookery.engines.player import EnginePlayer, stockfish_player, uci_player
+from rookery.engines.player import EnginePlayer, engine_player
 from rookery.episodes import Opponent
-from rookery.errors import (
-    Conflict,
-    ContextExceeded,
-    EngineFault,
-    InvalidInput,
-    NotFound,
-    PeerFault,
-    SetupError,
-)
+from rookery.errors import Conflict, ContextExceeded, EngineFault, NotFound, PeerFault
 from rookery.prompt import render
 from rookery.retries import retry
 from rookery.trace import Position, Sampling, policy_name
-from services.inference.rollouts.peers import InferenceServer, Peers
+from services.inference.rollouts.peers import InferenceServer, Peers, pause
 
 logger = logging.getLogger(__name__)
 
 LEASE_S = 120.0
 ENGINE_PAUSES_S = (0.0, 0.5)
 """Before an engine that died is asked again."""
-
-
-def engine_player(opponent: Opponent) -> EnginePlayer:
-    """The engine that plays. Raises `SetupError` if it is not on this machine, or has not such an option."""
-    limit = chess.engine.Limit(nodes=opponent.nodes, depth=opponent.depth)
-    try:
-        if opponent.kind == "uci":
-            return uci_player(opponent.path, Path(opponent.path), limit=limit)
-        return stockfish_player("stockfish", limit=limit, skill=opponent.skill, elo=opponent.elo)
-    except InvalidInput as error:
-        raise SetupError(f"opponent {opponent.kind}: {error}") from error
 
 
 class Players:
@@ -55,6 +34,8 @@ class Players:
         self._peers = peers
         self._engines: dict[Opponent, asyncio.Task[EnginePlayer]] = {}
         self._leased: dict[tuple[str, int], float] = {}  # when each lease was asked for
+        self.every: set[int] = set()
+        """Of the versions that play: their numbers are multiples of one of these."""
 
     @property
     def newest(self) -> int:
@@ -65,6 +46,15 @@ class Players:
         for starting in self._engines.values():
             if starting.done() and not starting.exception():
                 await starting.result().close()
+
+    async def keep(self, stopping: asyncio.Event) -> None:
+        """Renews the leases of the versions that play, also while no game asks for a move: a server that has
+        dropped a version cannot serve it again."""
+        while not await pause(stopping, LEASE_S / 3):
+            newest = self._peers.version or 0
+            numbers = {newest - newest % every for every in self.every} - {newest}
+            ready = [server for server in self._peers.servers if server.adapter]
+            await asyncio.gather(*(self._lease(server, number) for server in ready for number in numbers))
 
     async def engine_move(self, opponent: Opponent, board: chess.Board) -> chess.Move | None:
         """The move of an engine. Raises `PeerFault` if it died again and again; `SetupError` as
@@ -83,26 +73,26 @@ class Players:
         self, number: int, position: Position, style: str, *, sampling: Sampling, seed: int
     ) -> tuple[str, bool]:
         """What version `number` answers, or the newest one if it is no longer served, and whether it was cut.
-        Raises as `InferenceClient.complete` does."""
-        prompt = render(position, style=style)
+        Raises as `Peers.complete` does."""
+        prompt, name = render(position, style=style), policy_name(number)
         server, adapter = self._peers.pick()
-        for name in (policy_name(number), adapter.version.name):
-            if name != adapter.version.name:
-                await self._lease(server, number)
+        generation = None
+        if number != adapter.version.number:
+            await self._lease(server, number)
             try:
-                async with server.one_more_in_flight():
+                async with self._peers.asking(server):
                     generation = await server.client.complete(
                         prompt, model=name, count=1, sampling=sampling, seed=seed
                     )
             except NotFound:
                 _warn_of_retired(name, server.client.url)
-                continue
-            (completion,) = generation.completions
-            return completion.text, completion.truncated
-        raise PeerFault(f"{server.client.url} serves neither {policy_name(number)} nor {name}")
+        if generation is None:
+            _, _, generation = await self._peers.complete(prompt, sampling, seed=seed, count=1)
+        (completion,) = generation.completions
+        return completion.text, completion.truncated
 
     async def _lease(self, server: InferenceServer, number: int) -> None:
-        """Keeps a version served, as long as games ask for it."""
+        """Keeps a version served for `LEASE_S`."""
         place, now = (server.client.url, number), time.monotonic()
         if now - self._leased.get(place, -LEASE_S) < LEASE_S / 3:
             return
@@ -133,6 +123,7 @@ class GroupOpponents:
         """See `rookery.episodes.Opponents`."""
         if opponent.kind != "policy":
             return await self.players.engine_move(opponent, board)
+        self.players.every.add(opponent.every)
         newest = self.players.newest if self.version is None else self.version
         try:
             text, truncated = await self.players.policy_answer(

@@ -38,15 +38,6 @@ class InferenceServer:
     reason: str = "not asked yet"
     watcher: "asyncio.Task[None] | None" = None
 
-    @asynccontextmanager
-    async def one_more_in_flight(self) -> AsyncIterator[None]:
-        """Counts one group as in flight during the block."""
-        self.inflight += 1
-        try:
-            yield
-        finally:
-            self.inflight -= 1
-
     async def poll(self) -> bool:
         """Asks which version is served. Returns whether it changed."""
         before = self.adapter
@@ -97,6 +88,21 @@ class Peers:
             raise Unavailable(self.unavailable_reason())
         return min(candidates, key=lambda candidate: candidate[0].inflight)
 
+    @asynccontextmanager
+    async def asking(self, server: InferenceServer) -> AsyncIterator[None]:
+        """Counts one more group of `server` as in flight during the block. If the block raises `PeerFault`,
+        polls the server, and raises `Unavailable` instead if it is no longer ready."""
+        server.inflight += 1
+        try:
+            yield
+        except PeerFault as error:
+            await self.refresh(server)
+            if server.adapter is None:
+                raise Unavailable(f"{error}, and is unavailable now: {server.reason}") from error
+            raise
+        finally:
+            server.inflight -= 1
+
     async def complete(
         self, prompt: Prompt, sampling: Sampling, *, seed: int, count: int
     ) -> tuple[InferenceServer, Adapter, Generation]:
@@ -106,7 +112,7 @@ class Peers:
             server, adapter = self.pick()
             name = adapter.version.name
             try:
-                async with server.one_more_in_flight():
+                async with self.asking(server):
                     generation = await server.client.complete(
                         prompt, model=name, count=count, sampling=sampling, seed=seed
                     )
@@ -114,11 +120,6 @@ class Peers:
                 logger.info("%s has retired %s: trying again", server.client.url, name)
                 await self.refresh(server)
                 continue
-            except PeerFault as error:
-                await self.refresh(server)
-                if server.adapter is None:
-                    raise Unavailable(f"{error}, and is unavailable now: {server.reason}") from error
-                raise
             return server, adapter, generation
         raise PeerFault(
             f"{server.client.url} reports {name} but does not serve it, {MAX_RETIRED_TRIES} times"

@@ -157,8 +157,12 @@ def playing(inference: Inference) -> FastAPI:
     return app
 
 
+@dataclass
 class ScoringInference(Inference):
-    """Gives log-probabilities, too."""
+    """Gives log-probabilities, too, or fails. With status 500, it leaves."""
+
+    scoring_status: int = 200
+    scored: int = 0
 
     def app(self) -> FastAPI:
         app = super().app()
@@ -166,6 +170,10 @@ class ScoringInference(Inference):
         @app.post("/v1/completions")
         async def score(body: dict) -> dict:
             self.requests.append(body)
+            self.scored += 1
+            if self.scoring_status != 200:
+                self.ready = self.scoring_status != 500
+                raise HTTPException(self.scoring_status, "maximum context length is 9 tokens")
             return one_token(body)
 
         return app

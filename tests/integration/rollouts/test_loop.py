@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from rookery import waits
+from rookery import serving, waits
+from rookery.config.rollouts import RolloutsSettings
 from rookery.errors import RookeryError, SetupError
 from rookery.metrics import ROLLOUT_EPISODES
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.rollouts import loop as loop_module
+from services.inference.rollouts.__main__ import run
 from services.inference.rollouts.admission import Playing
 from services.inference.rollouts.group_generator import seed_of
 from tests.builders import feed, numbered_position
@@ -20,6 +22,9 @@ from tests.servers import serve_http
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.redis
+
+AGAINST_A_VERSION = "game,opponent=policy,every=3,colours=both"
+"""In half of the games, the opponent begins."""
 
 
 async def test_a_position_becomes_a_group_stamped_with_its_policy(house: House) -> None:
@@ -66,6 +71,35 @@ async def test_the_influence_of_sentences_is_measured_by_the_version_that_wrote_
     effects = [[(e.start, e.end, e.regret) for e in item.effects] for item in house.reward.requests]
     measured = [(0, 0, pytest.approx(none - whole)), (0, 4, pytest.approx(without - whole))]
     assert effects == [[], [], measured, measured, [], []]
+
+
+@pytest.mark.parametrize("status", [400, 404], ids=["the context is exceeded", "the version is retired"])
+async def test_what_cannot_be_measured_has_no_influence(house: House, status: int) -> None:
+    scoring = ScoringInference(texts=("Pin. Fork.\\boxed{c}",), scoring_status=status)
+    house.reward.influence, house.influence_share = True, 1.0
+    async with serve_http(scoring.app()) as url:
+        house.urls = [url]
+        feed(house.streams, 1)
+        await house.makes(1)
+    assert scoring.scored == 1
+    assert groups(house.streams)[0].rewards == (-0.25,) * GROUP_SIZE
+
+
+async def test_a_server_that_goes_away_while_it_measures_costs_a_position_nothing(house: House) -> None:
+    scoring = ScoringInference(texts=("Pin. Fork.\\boxed{c}",), scoring_status=500)
+    house.reward.influence, house.influence_share = True, 1.0
+    async with serve_http(scoring.app()) as url:
+        house.urls = [url]
+        feed(house.streams, 1)
+        async with house.running() as loop:
+            for number in range(1, 2 * loop_module.MAX_FAULTS):
+                await eventually(
+                    lambda number=number: scoring.scored == number and not loop._in_flight.running
+                )
+                scoring.ready = True
+            scoring.scoring_status = 200
+            await house.generated(1)
+    assert house.streams.counts().dead == {}
 
 
 @pytest.mark.parametrize("staleness", [0, 2])
@@ -149,15 +183,20 @@ async def test_a_new_version_is_used_at_once(house: House) -> None:
     assert [g.policy.number for g in groups(house.streams)] == [1]
 
 
-async def test_a_retired_version_is_asked_for_anew(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("episode", ["", AGAINST_A_VERSION])
+async def test_a_retired_version_is_asked_for_anew(
+    house: House, monkeypatch: pytest.MonkeyPatch, episode: str
+) -> None:
     monkeypatch.setattr("services.inference.rollouts.peers.POLICY_POLL_S", 60.0)
     inference = house.inference[0]
     async with house.running() as loop:
         await eventually(lambda: loop._peers.version == 0)
         inference.version, inference.retired = 2, {0, 1}
-        await asyncio.to_thread(feed, house.streams, 1)
+        entry = replace(numbered_position(0), episode=episode)
+        await asyncio.to_thread(house.streams.positions.add, [entry], cursor=0)
         await house.generated(1)
-    assert [r["model"] for r in inference.requests] == ["policy-v000000", "policy-v000002"]
+    models = [body["model"] for body in inference.requests]
+    assert models == ["policy-v000000"] + ["policy-v000002"] * (3 if episode else 1)
     assert [g.policy.number for g in groups(house.streams)] == [2]
 
 
@@ -206,10 +245,13 @@ async def test_starts_without_a_server_cost_a_position_nothing(house: House) -> 
     assert house.streams.counts().dead == {}
 
 
-async def test_a_server_that_goes_away_costs_a_position_nothing(house: House) -> None:
+@pytest.mark.parametrize(("version", "episode"), [(0, ""), (3, AGAINST_A_VERSION), (4, AGAINST_A_VERSION)])
+async def test_a_server_that_goes_away_costs_a_position_nothing(
+    house: House, version: int, episode: str
+) -> None:
     inference = house.inference[0]
-    inference.fails_and_leaves = True
-    feed(house.streams, 1)
+    inference.version, inference.fails_and_leaves = version, True
+    house.streams.positions.add([replace(numbered_position(0), episode=episode)], cursor=0)
     async with house.running() as loop:
         for number in range(1, 2 * loop_module.MAX_FAULTS):
             await eventually(
@@ -437,6 +479,41 @@ async def test_replicas_come_and_go(house: House, hosts: dict[str, list[str]]) -
         assert len(first.requests) == told
         hosts["inference.test"] = []  # the DNS is out: whoever was there stays
         await makes(20)
+
+
+async def test_a_version_that_plays_stays_leased_while_no_game_asks_for_a_move(
+    house: House, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the tasks of the process."""
+    monkeypatch.setattr("services.inference.rollouts.opponents.LEASE_S", 0.3)
+    inference = house.inference[0]
+    inference.version = 4
+    entry = replace(numbered_position(0), episode=AGAINST_A_VERSION)
+    house.streams.positions.add([entry], cursor=0)
+    settings = RolloutsSettings(
+        run="test",
+        redis_url=redis_url,
+        group_size=GROUP_SIZE,
+        inference_urls=house.urls[0],
+        reward_target=house.reward_target,
+    )
+
+    async def served(service: serving.Service) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for task in service.background:
+                tasks.create_task(task(service.stopping))
+            await house.generated(1)
+            asked, leases = len(inference.requests), len(inference.leased)
+            await eventually(lambda: len(inference.leased) >= leases + 3)
+            assert inference.leased == [3] * len(inference.leased)
+            inference.version = 7
+            await eventually(lambda: inference.leased[-1] == 6)
+            assert len(inference.requests) == asked
+            service.stopping.set()
+        await service.on_stop()
+
+    monkeypatch.setattr(serving, "serve", served)
+    await run(settings)
 
 
 @pytest.mark.parametrize("rewrites", [False, True])

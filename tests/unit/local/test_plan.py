@@ -210,6 +210,9 @@ def test_versions_are_evaluated_on_request(house: Path) -> None:
     assert values(made, "inference")["leases"] == 1
     games = plan("--set", "feed.episode=move + game,opponent=policy,every=9")
     assert values(games, "inference")["leases"] == 2
+    several = "+".join(f"game,opponent=policy,every={every}" for every in (9, 9, 5))
+    games = plan("--set", f"feed.episode={several}", "--evaluate-every", "25")
+    assert values(games, "inference")["leases"] == 1 + 2 * 2
     assert values(games, "trainer")["max_staleness"] == values(plan(), "trainer")["max_staleness"] + 1
     assert made.commands["arena"].argv[1:] == ("-m", "launcher", "serve", "arena")
     told, rollouts = values(made, "arena"), values(made, "rollouts")
@@ -470,7 +473,16 @@ def test_overrides_reach_their_service(house: Path) -> None:
         ),
         (
             ["--set", "feed.episode=move + game,opponent=uci:/no/engine,nodes=9"],
-            "^feed.episode: opponent=uci is not a program: '/no/engine'",
+            "^feed.episode: opponent=uci: uci:PATH is not a program: '/no/engine'",
+        ),
+        (
+            ["--set", "feed.episode=game,opponent=uci:/bin/true,nodes=9"],
+            "^feed.episode: opponent=uci: '/bin/true' is not a UCI engine",
+        ),
+        pytest.param(
+            ["--set", "feed.episode=game,opponent=stockfish,nodes=1,elo=500"],
+            "^feed.episode: opponent=stockfish: 500 is not a value of .*'UCI_Elo', which is from 13",
+            marks=pytest.mark.stockfish,
         ),
         (
             ["--set", "feed.episode=game,start=/no/book.pgn"],
@@ -509,6 +521,12 @@ def test_overrides_reach_their_service(house: Path) -> None:
 def test_mistakes_are_told_before_anything_starts(house: Path, argv: list[str], said: str) -> None:
     with pytest.raises(SetupError, match=said):
         plan(*argv)
+
+
+@pytest.mark.stockfish
+def test_an_engine_of_this_folder_plays(house: Path, stockfish_path: str) -> None:
+    (house / "eng").symlink_to(stockfish_path)
+    assert plan("--set", "feed.episode=game,opponent=uci:eng,nodes=9").episode.endswith(":eng,nodes=9")
 
 
 def test_a_hub_id_is_passed_on_as_what_the_cache_holds(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -309,6 +309,39 @@ async def test_content_in_chunks_is_read_as_text(
 
 
 @pytest.mark.parametrize(
+    ("tokens", "following"),
+    [
+        ([7, 9], {"logprobs": None}),
+        ([7, 9], {"logprobs": {"top_logprobs": []}}),
+        ([7, 9], {"logprobs": {"top_logprobs": [{"token_id:8": -1.0}]}}),
+        ([7, 9], {"logprobs": {"top_logprobs": [{"token_id:9": None}]}}),
+        ([7, 9], "text"),
+        (None, {}),
+    ],
+)
+async def test_log_probabilities_that_cannot_be_read_are_a_fault_of_the_server(
+    tokens: list[int] | None, following: Any
+) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        choices = [following]
+        if "logprobs" not in json.loads(request.content):  # the texts, as tokens
+            choices = [{"prompt_token_ids": [7]}, {"prompt_token_ids": tokens}]
+        numbered = [{"index": i, **c} if isinstance(c, dict) else c for i, c in enumerate(choices)]
+        return httpx.Response(200, json={"choices": numbered})
+
+    async with InferenceClient("http://inference:8000", transport=httpx.MockTransport(answer)) as client:
+        with pytest.raises(PeerFault, match=r"POST http://inference:8000/v1/completions: cannot read"):
+            await client.ending_logprobs([1], [""], ["b"], lead="a", model="m")
+
+
+async def test_a_prompt_that_cannot_be_read_is_a_fault_of_the_server() -> None:
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json={"tokens": [1]}))
+    async with InferenceClient("http://inference:8000", transport=transport) as client:
+        with pytest.raises(PeerFault, match=r"POST http://inference:8000/detokenize: cannot read"):
+            await client.opening_of([1])
+
+
+@pytest.mark.parametrize(
     ("tail", "reasoning", "text"),
     [
         ("<|im_start|>assistant\n<think>\n", None, "<think>text 0"),
