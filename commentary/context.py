@@ -5,8 +5,9 @@ means nothing, and the claim that uses it is false; of one that fits several thi
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import chess
@@ -19,6 +20,7 @@ _OURS = ("my", "our", "i", "we", "me", "us")
 _THEIRS = ("my opponent", "our opponent", "the opponent", "the other side")
 _PIECE_THERE = re.compile(r"[KQRBNP][a-h][1-8]")
 _SQUARE = re.compile(r"[a-h][1-8]")
+_PIECE_OF = {chess.piece_symbol(kind).upper(): name for name, kind in NAMES.items()}
 _FILE_IS: dict[str, Callable[[chess.Board, int], bool]] = {
     "": lambda board, file: True,
     "open": predicates.is_open,
@@ -44,6 +46,8 @@ class Context:
     chosen: chess.Move | None = None
     goals: set[str] = field(default_factory=set)
     """Squares named by themselves or as the end of a move: the text may mean pieces that come there."""
+    arrivals: set[tuple[str, str]] = field(init=False, default_factory=set)
+    """Pieces, by name, with squares that a move of them, or a sentence with them, names."""
     board: chess.Board = field(init=False)
     start: chess.Board = field(init=False)
     moves: list[chess.Move] = field(init=False, default_factory=list)
@@ -57,6 +61,10 @@ class Context:
     antecedent: Token | None = field(init=False, default=None)
     actor: chess.Color | None = field(init=False, default=None)
     """The side of the move, or of the first piece, that a clause names."""
+    _named_before: int = field(init=False, default=0)
+    _had_subject: bool = field(init=False, default=False)
+    _named_last: list[chess.Square] = field(init=False, default_factory=list)
+    """What the clause before named, beside its subject or as that."""
 
     def __post_init__(self) -> None:
         self.go(self.root)
@@ -67,18 +75,31 @@ class Context:
         self.start = self.board = start
         self.moves = []
 
-    def meet(self, topic: Token | None) -> None:
+    def meet(self, topic: Token | None, subject: Token | None) -> None:
         """A clause begins; an `it` in it that is not its subject means what the text was about before."""
         self.antecedent = self.subject
         self.actor = None
+        self._named_last = self.named_squares[self._named_before :] if self._had_subject else []
+        self._named_before, self._had_subject = len(self.named_squares), subject is not None
         self.subject = topic or self.subject
 
-    def see(self, tokens: Iterable[Token]) -> None:
+    def see(self, tokens: Sequence[Token]) -> None:
         """A sentence begins that names all these."""
+        pieces = {token.name for token in tokens if token.kind == "p" and token.squares}
         for token in tokens:
-            self.goals.update(token.squares if token.kind == "q" else ())
+            if token.kind == "q":
+                self.goals.update(token.squares)
+                self.arrivals.update(product(pieces, token.squares))
             for move in token.moves:
-                self.goals.update(_SQUARE.findall(move)[-1:])
+                squares = _SQUARE.findall(move)
+                self.goals.update(squares[-1:])
+                self.arrivals.update((_PIECE_OF.get(move[0], "pawn"), square) for square in squares[-1:])
+                if len(squares) == 2 and (moved := self.root.piece_type_at(chess.parse_square(squares[0]))):
+                    self.arrivals.add((chess.piece_name(moved), squares[1]))
+                if move.startswith("O-O"):
+                    self.goals.update(
+                        file + rank for file in ("cd" if "O-O-O" in move else "fg") for rank in "18"
+                    )
 
     def is_elsewhere(self, slots: Iterable[tuple[str, Any]]) -> bool:
         """Whether a piece that a clause names may stand there only after a move of which the text speaks; the
@@ -148,7 +169,7 @@ class Context:
             return self._pronoun(token, board)
         fitting = self.fitting(token, board)
         if not fitting:
-            raise Unresolved(token.words)
+            raise ambiguous(token.words) if self.is_imagined(token) else Unresolved(token.words)
         if self.meant.get(token) not in fitting:
             if len(fitting) > 1:
                 theirs = [square for square in fitting if side is not None and board.color_at(square) == side]
@@ -161,6 +182,26 @@ class Context:
         if self.actor is None:
             self.actor = board.color_at(self.meant[token])
         return self.meant[token]
+
+    def is_imagined(self, token: Token) -> bool:
+        """Whether what stands nowhere may be there in another position: "a knight on d5", what has just left
+        its square and is named by it, and what can go to a square that a move of it, or a sentence with it,
+        names.
+
+        Nothing that is said of what stands nowhere is true, so no claim that could earn is left open."""
+        if not token.squares:
+            return False
+        vacated = {move.from_square for move in self.moves}.intersection(self.fitting(token, self.start))
+        castled = bool(self.moves) and token.name == "rook" and self.before.is_castling(self.move)
+        if vacated or castled or token.words.lower().startswith("a "):
+            return True
+        goal = chess.BB_SQUARES[chess.parse_square(token.squares[0])]
+        boards = [board for board in (self.root, predicates.other_turn(self.root)) if board is not None]
+        return (token.name, token.squares[0]) in self.arrivals and any(
+            board.piece_type_at(move.from_square) == NAMES[token.name]
+            for board in boards
+            for move in board.generate_legal_moves(to_mask=goal)
+        )
 
     def pieces(self, tokens: Iterable[Token], side: chess.Color | None = None) -> list[chess.Square]:
         """The squares of several pieces or groups, each named once; `side` as in `piece`."""
@@ -176,8 +217,10 @@ class Context:
         fitting = self.fitting(token, self.board)
         squares = [chess.parse_square(name) for name in token.squares] or fitting
         sides = {self.board.color_at(square) for square in squares}
-        if set(squares) - set(fitting) or len(squares) < 2 or len(sides) != 1:
+        if set(squares) - set(fitting) or len(squares) < 2:
             raise Unresolved(token.words)
+        if len(sides) != 1:
+            raise Unknown(token.words)  # "the knights on f3 and c6"
         self.named_squares += squares
         return squares
 
@@ -189,10 +232,17 @@ class Context:
         return side
 
     def _pronoun(self, token: Token, board: chess.Board) -> chess.Square:
+        """What an "it" names that is not the subject. Raises `Unknown` if the clause before named more than
+        its subject."""
+        subject: set[chess.Square] = set()
         if self.antecedent is not None and self.antecedent.kind == "p":
-            return self.piece(self.antecedent, board)
-        if self.antecedent is not None and self.antecedent.kind in "mlq" and self.moves:
-            return self.moves[-1].to_square
+            subject = {self.piece(self.antecedent, board)}
+        elif self.antecedent is not None and self.antecedent.kind in "mlq" and self.moves:
+            subject = {self.moves[-1].to_square}
+        if subject:
+            if set(self._named_last) - subject - {move.from_square for move in self.moves}:
+                raise Unknown(token.words)
+            return subject.pop()
         if not self.named_squares:
             raise Unresolved(token.words)
         return self.named_squares[-1]

@@ -66,6 +66,8 @@ class Clause:
         """What `it` means afterwards: the subject, the move that was brought up, the piece that is about."""
         types = {name: self.template.slots[name].name for name, _ in self.slots}
         moves = [tokens[-1] for name, tokens in self.slots if types[name] in ("move", "candidates")]
+        if self.concept.name == "can move":
+            return None  # what follows may be about where it goes
         if moves or self.subject is not None:
             return moves[-1] if moves else None if self.template.about == "line" else self.subject
         single = {
@@ -153,7 +155,8 @@ class Parser:
         part = _Part(text[begin:end], begin, max(begin, end))
         self._failed.clear()
         self._steps = 0
-        stops = [part.cut(0, stop.start()) for stop in wording.STOPS.finditer(part.text)]
+        joints = () if wording.REJECTED.search(text) else wording.STOPS.finditer(part.text)
+        stops = [part.cut(0, stop.start()) for stop in joints]
         for stretch in (part, *(beginning for beginning in reversed(stops) if " " in beginning.text)):
             for subject in (None, *self._recent()):
                 if clauses := self._parse(stretch, subject):
@@ -178,11 +181,20 @@ class Parser:
         self._failed.clear()
         self._steps = 0
         clauses: list[Clause] = []
-        if wording.CONDITIONS.search(text):
+        if wording.CONDITIONS.search(text) or wording.REJECTED.search(text):
             return clauses
         subject = self.about
         for part, carries in self._stretches(text):
+            if wording.ONE_OF_SEVERAL.search(text, max(0, part.start - _NEAR), part.start):
+                subject = None
+                continue  # "White and Black have bishops on c4 and c5"
             subject = subject if carries else None
+            if (
+                subject is not None
+                and subject.kind in "pg"
+                and any(kind in "qml" for kind, _ in marks(text[: part.start]))
+            ):
+                subject = None  # it may have gone there
             if not part.text or part.start < after or self.steps_left <= 0:
                 continue
             self.steps_left -= 1 + len(part.text) // _STEP_CHARS
@@ -190,8 +202,11 @@ class Parser:
             heads = marks(part.text[:6]) if part.text.startswith("«") else []
             named = heads[0][0] if heads else ""
             heir = subject if named in ("", "i") and not part.text.startswith(_UNCLEAR) else None
-            read = None if doubted or named in _UNSURE else self._parse(part, heir)
-            clauses += read or self._within(part, heir, doubted=doubted)
+            read = None if doubted or named in _UNSURE or "«i" in part.text else self._parse(part, heir)
+            clauses += read or [
+                replace(clause, doubted=True) if wording.WOULD.search(part.text) else clause
+                for clause in self._within(part, heir, doubted=doubted)
+            ]
             if named and named in "pmlgs":
                 subject = self._lexed.tokens[heads[0][1]]
         self.steps_left -= _CLAIM_STEPS * len(clauses)
@@ -245,7 +260,8 @@ class Parser:
         if wording.ABSENT.match(text, place + len(match[0])):
             return False
         names = concept.topic == "given" and not concept.about_moves and template.slots.keys() & _PLACED
-        return not wording.DENIALS.search(before) and not (names and wording.GOALS.search(before))
+        placed = names or match[0].startswith(("«p", "«g"))
+        return not wording.DENIALS.search(before) and not (placed and wording.GOALS.search(before))
 
     def place(self, clause: Clause) -> tuple[int, int]:
         """Where a clause stands in the sentence that was parsed last."""
@@ -312,6 +328,8 @@ class Parser:
     def _heirs(self, joint: str, left_text: str, left: list[Clause]) -> list[Token | None]:
         """What the clause after a joint may be about if it does not say so; `which` looks back."""
         if any(word in joint for word in _RELATIVES):
+            if left[-1].concept.name == "can move":
+                return [None]
             tokens = [self._lexed.tokens[n] for kind, n in marks(left_text) if kind in "pgmlf"]
             return [*tokens[-1:]]
         topics: list[Token | None] = []

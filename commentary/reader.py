@@ -122,13 +122,18 @@ def _place(clause: Clause, parser: Parser, start: int) -> tuple[int, int]:
 def _asserted(clause: Clause, context: Context, text: str, start: int, end: int) -> Iterator[Claim]:
     """The claim of a part of a sentence, open if it may be about another position; what a FEN says is none
     then."""
+    place = context.start, context.board, context.moves
     if clause.subject is None or clause.subject.kind not in "ml":
         context.go(context.root)
     elif parse_move(context.root, clause.subject.moves[0]) is None:
         return  # a move of another position
     claim = _claim(clause, context, text, start, end)
-    unsure = clause.doubted or clause.concept.topic in _OF_PLAY or context.is_elsewhere(clause.slots)
-    if claim.true is False and unsure:
+    context.start, context.board, context.moves = place
+    elsewhere = not clause.concept.about_moves and context.is_elsewhere(clause.slots)
+    unsure = clause.doubted or clause.concept.topic in _OF_PLAY or elsewhere
+    if unsure and (
+        claim.true is False or clause.concept.topic != "given"
+    ):  # what costs nothing earns nothing
         claim = replace(claim, true=None)
     if claim.true is not None or clause.concept.topic != "given":
         yield claim
@@ -143,7 +148,7 @@ def _says_nothing(text: str) -> bool:
 
 def _claim(clause: Clause, context: Context, text: str, start: int, end: int) -> Claim:
     concept = clause.concept
-    context.meet(clause.topic)
+    context.meet(clause.topic, clause.subject)
     values, true = _judged(clause, context)
     if not true and concept.topic == "given" and context.moves:
         # After a move was named, what a FEN says may be said of the position that the text is about.

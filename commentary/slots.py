@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import chess
 
-from commentary.context import Context, Unresolved
+from commentary.context import Context, Unknown, Unresolved
 from commentary.naming import NUMBERS, Naming, joined, number_in_words, numbered
 from commentary.token import Token
 
@@ -127,7 +127,26 @@ def _read_threat(context: Context, tokens: list[Token]) -> chess.Color:
 
 
 def _read_before(context: Context, tokens: list[Token]) -> chess.Square:
-    return context.piece(tokens[0], context.before)
+    if tokens[0].name == "rook" and context.move and context.before.is_castling(context.move):
+        raise Unknown("castling moves a rook, too")
+    token = tokens[0]
+    absent = token.squares and not context.fitting(token, context.before)
+    if absent and context.move and context.to in context.fitting(token, context.board):
+        return context.origin  # "Nf3 places the knight on f3"
+    return context.piece(token, context.before)
+
+
+def _read_held(context: Context, tokens: list[Token]) -> chess.Square:
+    if tokens[0].squares and not context.fitting(tokens[0]):
+        raise Unresolved(tokens[0].words)  # "White has a knight on d5"
+    return context.piece(tokens[0])
+
+
+def _read_placed(context: Context, tokens: list[Token]) -> list[chess.Square]:
+    fitting = context.fitting(tokens[0])
+    if not fitting and context.is_imagined(tokens[0]):
+        raise Unknown(tokens[0].words)
+    return fitting
 
 
 def _read_behind(context: Context, tokens: list[Token]) -> chess.Square:
@@ -160,10 +179,9 @@ _ALL = (
     SlotType("piece", _PIECE, Naming.piece, lambda s, t: s.piece(t[0]), "piece", squares=True),
     SlotType("before", _PIECE, lambda n, v: n.piece(v, n.before), _read_before, squares=True),
     SlotType("behind", _PIECE, Naming.piece, _read_behind, "piece", squares=True),
+    SlotType("held", _PIECE, Naming.piece, _read_held, squares=True),
     SlotType("some", _mark("p"), Naming.piece, lambda s, t: s.fitting(t[0]), "piece"),
-    SlotType(
-        "placed", _mark("p"), Naming.piece, lambda s, t: s.fitting(t[0]), takes=lambda t: bool(t.squares)
-    ),
+    SlotType("placed", _mark("p"), Naming.piece, _read_placed, takes=lambda t: bool(t.squares)),
     SlotType(
         "group", _mark("g"), Naming.pieces, lambda s, t: s.pieces(t), takes=lambda t: len(t.squares) > 1
     ),
@@ -175,7 +193,11 @@ _ALL = (
         takes=lambda t: t.owner in chess.COLOR_NAMES,
     ),
     SlotType(
-        "passer", _mark("p"), lambda n, v: "the passed pawn", _read_before, takes=lambda t: t.name == "pawn"
+        "passer",
+        _mark("p"),
+        lambda n, v: "the passed pawn",
+        _read_before,
+        takes=lambda t: t.adjective == "passed",
     ),
     SlotType(
         "king",

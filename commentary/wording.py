@@ -126,6 +126,22 @@ DOUBTS = re.compile(
 )
 """Words before a clause, or in it, with which it need not be asserted of this position."""
 
+WOULD = re.compile(
+    r"\b(?:would|could|might|may|should|dream\w*|ideal\w*|then)\b|"
+    r"\b(?:from|via) «q\d+»(?! (?:to|onto|on|->))"
+)
+"""Words with which a clause, wherever they are in it, names what need not be there: "attacks it from d5"."""
+
+ONE_OF_SEVERAL = re.compile(r"(?:^|[:;,.] |\b(?:and|but|while|that|so) )«[ospg]\d+» and $")
+"""What stands before a clause whose subject is only one of those of which it speaks."""
+
+REJECTED = re.compile(
+    r"\b(?:false|untrue|myth|lie|den(?:y|ies)|doubts?|mistake\w*|wrong\w*|tempting to|thought|believed|"
+    r"incorrect\w*|invalid|hardly|barely|fails?|"
+    r"(?:some|one|people|many) (?:say|claim|think|argue)s?)\b|(?:«i\d+»|\bthat) (?:does|is) not\b"
+)
+"""Where one is, what the sentence says may be what it denies."""
+
 DENIALS = re.compile(
     r"\b(?:no|not|n't|never|neither|nor|without|lack\w*|absen\w+|miss\w*|wish\w*|nothing|any|other than|than|"
     r"was|were|had|used to|instead of|rather than|illegal|invalid|incorrect\w*|wrong\w*)\b"

@@ -129,7 +129,7 @@ def _pressed_weight(board: chess.Board, values: Values) -> float:
     "{piece} ~be attacked {times} (and||but|while) (only |)defended {guards:times}",
     ">{piece} ~be attacked by {attackers:pieces} and defended only by {defender}",
     ">only {defender} defends {piece}, and {attackers:pieces} ~attack it",
-    ">{piece} ~rely on {defender} for protection, and {attackers:pieces} ~attack it",
+    ">{piece} ~rely on {defender} for protection and ~be attacked by {attackers:pieces}",
 )
 def _is_pressed(context: Context, piece: int, times: int, guards: int) -> bool:
     hitting, guarding = predicates.attackers(context.board, piece), predicates.defenders(context.board, piece)

@@ -27,6 +27,8 @@ def _castles(step: Step) -> Iterator[Values]:
     "||~tuck {king} away from the centre",
 )
 def _is_castling(context: Context, wing: str = "", short: str = "", king: int | None = None) -> bool:
+    if not {wing, short} <= {"", "kingside", "queenside", "short", "long"}:
+        raise Unknown("another sentence: castling follows")
     if not context.before.is_castling(context.move):
         return False
     names = ("kingside", "short") if context.to > context.origin else ("queenside", "long")

@@ -220,6 +220,7 @@ _WAY = "(from {origin:square} )?(to|on|onto) (square )?{goal:spot}"
 
 @move_concept("moves a piece").says(
     "||~(involve moving|suggest moving|mean moving|move|bring|place|put|take) {piece:before} (from {origin:square} )?(to|on) {goal:square}",
+    "||~(push|advance) {piece:before}( forward| on| further)?( to {goal:square})?",
     "||~(involve|suggest|mean) {piece:before} moving (from {origin:square} )?to {goal:square}",
     "||~(involve|suggest) (moving|repositioning|relocating|developing|shifting) {piece:before}",
     "||~(involve moving|suggest moving|move) (the|a|{side:owner}) {kind} (from {origin:square} )?to {goal:square}",

@@ -48,8 +48,9 @@ def _guarded(board: chess.Board, square: chess.Square) -> bool:
 def _blockades(context: Context, blocker: int, pawn: int) -> bool:
     side = context.owner(pawn)
     enemies = context.board.color_at(blocker) == (not side)
-    pawn_there = predicates.is_pawn(context.board, pawn)
-    return enemies and pawn_there and predicates.ahead_of(pawn, side)[0] == blocker
+    if not predicates.is_pawn(context.board, pawn):
+        raise Unknown("a piece is blocked on its lines")
+    return enemies and predicates.ahead_of(pawn, side)[0] == blocker
 
 
 passed = every(predicates.is_passed)
@@ -108,7 +109,7 @@ def _steps_left(context: Context, pawn: int, steps: int) -> bool:
     "{blocker} ~blockade {pawn}",
 )
 def _passed_but_blocked(context: Context, blocker: int, pawn: int) -> bool:
-    return predicates.is_passed(context.board, pawn) and _blockades(context, blocker, pawn)
+    return _blockades(context, blocker, pawn) and predicates.is_passed(context.board, pawn)
 
 
 concept("blockade", holds=_blockades).says(
@@ -182,7 +183,6 @@ def _pushes(step: Step) -> Iterator[Values]:
     "~run {pawn:passer} forward",
     "~(push|advance) {pawn:passer} and ~leave it only {near:count} steps from queening",
     "||~(push|advance|run) {pawn:passer}( forward| on| further)?",
-    "||~push {pawn:before}( on| further)?",
 )
 def _is_pushing(context: Context, pawn: int, near: int | None = None) -> bool:
     counted = near in (None, predicates.steps_to_go(context.to, context.before.turn))

@@ -8,7 +8,7 @@ import chess
 from commentary import predicates
 from commentary.concept import Values, every, of_topic
 from commentary.concepts.pawns import ahead, beside
-from commentary.context import Context
+from commentary.context import Context, Unknown
 
 concept = of_topic("pieces")
 _HOME = {
@@ -107,6 +107,8 @@ def _are_at_home(context: Context, number: int | None = None, late: Any = None, 
     if not {"pieces", "single"} & set(slots):
         return home_count(board, side) > home_count(board, not side)
     pieces = [*slots.get("pieces", ()), *([slots["single"]] if "single" in slots else [])]
+    if not {predicates.name_at(board, square) for square in pieces} <= {"knight", "bishop"}:
+        raise Unknown("when a queen, a rook or a king is developed")
     names = [_HOME[bool(board.color_at(square))].get(square) for square in pieces]
     right = side is None or context.owner(*pieces) == side
     return right and [predicates.name_at(board, square) for square in pieces] == names
@@ -166,6 +168,6 @@ def _has_no_moves(context: Context, piece: int) -> bool:
 
 concept("own piece", holds=every(lambda board, piece: board.piece_at(piece)), weight=0.3).says(
     "||{us:speaker} ~have {pieces:owned}( there)?",
-    "||{side} ~(have|own|get|hold) {piece}( there)?",
+    "||{side} ~(have|own|get|hold) {piece:held}( there)?",
     "||{side} ~have {pieces}",
 )

@@ -710,6 +710,116 @@ def test_what_is_ambiguous_is_never_false(text: str) -> None:
     assert read(ITALIAN, text).false == ()
 
 
+# White: Kg1, Nc3, Nf3, Bc4, Ra1, Rf1, pawns c2, d3, e4, f2; Black: Kg8, Nc6, Nf6, Bc5, Qd8, pawns e5, f7.
+QUIET = "r1bq1rk1/ppp2ppp/2np1n2/2b1p3/2B1P3/2NP1N2/PPP2PPP/R1BQ1RK1 w - - 0 7"
+# White can castle, and has Nb1, Bc1, and a pawn on d2, at home.
+FOUR = "r1bqk1nr/pppp1ppp/2n5/2b1p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4 4"
+
+
+@pytest.mark.parametrize(
+    ("fen", "text"),
+    [
+        # What walks is somewhere else in the next clause.
+        (QUIET, "The knight on c3 goes to d5, attacking the knight on f6."),
+        (QUIET, "The knight on c3 jumps to d5 and attacks the knight on f6."),
+        (QUIET, "The knight on c3 can go to d5, attacking the knight on f6."),
+        (QUIET, "The knight on c3 can jump to d5, where it attacks the knight on f6."),
+        (QUIET, "The knight on c3 can go to d5. The knight on d5 attacks the knight on f6."),
+        (QUIET, "Nd5 follows. The knight on d5 attacks the knight on f6."),
+        (FOUR, "White's knight on b1 moves to c3, protecting the pawn on e4."),
+        (FOUR, "The knight on b1 can go to c3 and defends the pawn on e4."),
+        (QUIET, "The knight on c3 attacks the knight on f6 from d5."),
+        (QUIET, "The knight on c3 attacks the knight on f6 via d5."),
+        # Groups, and clauses with more subjects than one.
+        (QUIET, "The kings on g1 and g8 are safe."),
+        (FOUR, "The bishops on c4 and c5 are both developed."),
+        (FOUR, "The pawns on e4 and e5 block each other."),
+        (FOUR, "White and Black have bishops on c4 and c5."),
+        (QUIET, "White's and Black's knights on f3 and f6 are developed."),
+        (QUIET, "The knight on c3 and the knight on f3 are busy, and control the squares d5 and e5."),
+        (FOUR, "The rook on a1 and the rook on h1 are both still undeveloped."),
+        # What is denied.
+        (QUIET, "It is false that the knight on f6 attacks the pawn on d3."),
+        (QUIET, "I deny that the knight on f6 attacks the pawn on d3."),
+        (QUIET, "The claim that the knight on c3 attacks the knight on f6 is false."),
+        (QUIET, "The knight on c3 attacks the knight on f6, but that's a mistake."),
+        (QUIET, "Some claim that the knight on c3 attacks the knight on f6."),
+        # Castling, and what would be.
+        (FOUR, "O-O castles, moving the rook to f1."),
+        (FOUR, "The move O-O brings the rook to f1 and the king to g1."),
+        (FOUR, "O-O places the king on g1 and the rook on f1."),
+        (FOUR, "O-O moves the king two squares and moves the rook on h1 to f1."),
+        (FOUR, "O-O activates the rook on h1."),
+        (FOUR, "Nc3 blocks nothing and castling follows."),
+        (FOUR, "The pawn on d3 would support the pawn on e4."),
+        (QUIET, "A knight on d5 is strong."),
+        (QUIET, "A knight on d5 attacks the knight on f6."),
+        (QUIET, "Putting a rook on e1 defends the pawn on e4."),
+        (FOUR, "h3 stops a bishop on g4."),
+        # What "it" is after several names.
+        (FOUR, "The f2 square is weak: the bishop on c5 attacks it."),
+        (FOUR, "Bd5 attacks the knight on c6, and Bb5 attacks it too."),
+        (QUIET, "Bd5 attacks the knight on c6, but the pawn on b7 protects it."),
+        (QUIET, "The bishop on c4 attacks the pawn on f7, but the rook on f8 protects it."),
+        # Pieces named by the squares that they leave, and words of another meaning.
+        (FOUR, "Nc3 develops the knight on b1."),
+        (FOUR, "Nc3 improves the knight on b1."),
+        (FOUR, "d3 pushes the pawn."),
+        (FOUR, "d4 advances the pawn on d2."),
+        (FOUR, "The pawn on d2 blocks the bishop on c1."),
+        (QUIET, "d4 blocks the bishop on c5."),
+    ],
+)
+def test_a_true_sentence_is_never_false(fen: str, text: str) -> None:
+    assert read(fen, text).false == ()
+
+
+@pytest.mark.parametrize(
+    ("fen", "text"),
+    [
+        (QUIET, "The knight on d5 attacks the knight on f6."),
+        (QUIET, "The squares are d5 and e5. The knight on d5 attacks the knight on f6."),
+        (QUIET, "The knights on c3 and f4 are developed."),
+        (QUIET, "White has a knight on d5."),
+        (QUIET, "There is a knight on d5."),
+        (QUIET, "The knight on c3 attacks the pawn on e5, and more."),
+        (FOUR, "O-O moves the bishop to f1."),
+        (FOUR, "Nc3 pushes the pawn."),
+        (FOUR, "d3 pushes the passed pawn."),
+        (FOUR, "Nc3 castles short."),
+        (QUIET, "The knight on f3 blocks the pawn on e5."),
+    ],
+)
+def test_what_is_like_them_and_false_stays_false(fen: str, text: str) -> None:
+    assert read(fen, text).false
+
+
+@pytest.mark.parametrize("verb", ["attacks", "would attack"])
+def test_naming_squares_first_opens_true_claims_like_false_ones(verb: str) -> None:
+    """So nobody earns by listing all squares and then saying whatever comes to mind."""
+    text = f"Squares {' '.join(chess.SQUARE_NAMES)}.\n"
+    for target, true in (("e5", True), ("d6", False)):
+        claim = f"The knight on f3 attacks the pawn on {target} x."
+        assert [c.true for c in read(QUIET, claim).claims if c.concept == "attack"] == [true]
+        named = read(QUIET, text + claim.replace("attacks", verb)).claims
+        assert not [c for c in named if c.concept == "attack" and c.true is not None]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Bg5 pins the knight on f6 and the queen on d8 is tied down somewhat awkwardly. "
+        "The knight on f6 is pinned.",
+        "7. Nd5 attacks the knight on f6. Then the queen on d1 supports it nicely and quietly. "
+        "The knight on d5 is defended by the bishop on c4.",
+    ],
+)
+def test_a_sentence_read_in_part_leaves_the_position_of_the_text(text: str) -> None:
+    reading = read(QUIET, text)
+    assert reading.false == ()
+    assert reading.sentences[-1].claims[-1].true
+
+
 def test_a_piece_that_is_said_to_be_absent_is_not_read_as_one_that_stands_there() -> None:
     assert not read(ITALIAN, "Sadly the knight on f6 is not there yet, they say.").claims
 
