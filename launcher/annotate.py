@@ -21,6 +21,7 @@ from pydantic_settings import CliPositionalArg
 from commentary import Score, Study, move_statements, read
 from rookery.engines import EnginePool, find_engine
 from rookery.errors import InvalidInput, SetupError
+from rookery.games import SCORES
 from rookery.masking import printable
 from rookery.pgn.reader import PgnGame, read_games
 from rookery.settings import Settings
@@ -110,6 +111,8 @@ async def _game(
     annotated.headers.update(
         {name: value for name, value in game.tags.items() if name not in ("FEN", "SetUp")}
     )
+    if annotated.headers.get("Result", "*") not in SCORES:
+        annotated.headers["Result"] = "*"
     annotated.headers["Annotator"] = f"Rookery ({settings.voice})"
     node: chess.pgn.GameNode = annotated
     for move in game.moves:
@@ -146,7 +149,9 @@ def _comment(
     node.comment = " ".join(words)
     if settings.evals and not node.board().is_game_over():
         score = _score(played)
-        mover = chess.engine.Mate(score.mate) if score.mate is not None else chess.engine.Cp(score.cp or 0)
+        mover: chess.engine.Score = chess.engine.Cp(score.cp or 0)
+        if score.mate is not None:  # counted with the move, which has been played
+            mover = chess.engine.Mate(score.mate - (score.mate > 0))
         node.set_eval(chess.engine.PovScore(mover, board.turn))
 
 

@@ -182,9 +182,10 @@ def _search_data(settings: EvaluateSettings, flags: Mapping[str, object]) -> Non
     named = {text.partition("=")[0] for text in settings.data}
     data = [*settings.data, *(f"{n}={folder}" for n, folder in folders.items() if n not in named)]
     exams = [flags.get("positions"), *settings.puzzles, *settings.suites, *settings.chessqa]
-    if not data or not any(exams):
-        return
     out = settings.out / CONTAMINATION_FILE
+    if not data or not any(exams):
+        out.unlink(missing_ok=True)  # of an evaluation with other players
+        return
     command = [sys.executable, "-m", "chess_datasets", "overlap", *map(str, filter(None, exams))]
     command += [*chain.from_iterable(("--data", text) for text in data), "--out", str(out)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)

@@ -200,7 +200,7 @@ class _Game(Environment):
         return super().reset(position, style=style, seed=seed, judge=judge)
 
     async def begin(self, played: Prompt | None = None) -> Prompt | None:
-        if self.colours == "mover" or self._slot % 2 == 0:
+        if self.colours == "mover" or self._slot % 2 == 0 or (played and played.fen == self._prompt.fen):
             return None
         board = self._board
         if played:
@@ -288,7 +288,9 @@ class _Game(Environment):
         mover = {"result": self.result * score}
         other = {"result": self.result * (1.0 - score)} if self.opponent == "self" else {}
         if self.moves_to_mate and termination == "checkmate":
-            moves, most = (len(self._played) + 1) // 2, (self.plies + 1) // 2
+            # The side that mates moved first if the number of moves is odd.
+            moves = (len(self._played) + 1) // 2
+            most = (self.plies + len(self._played) % 2) // 2
             winner = mover if score == 1.0 else other
             if winner:
                 winner["moves_to_mate"] = self.moves_to_mate * (1.0 - (moves - 1) / most)

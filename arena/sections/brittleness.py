@@ -26,6 +26,7 @@ from arena.stats import Bootstrap, Ratio
 from arena.tables import METRICS, Cell, Metric, Row, Section, Table, compared
 from rookery.answers import extract
 from rookery.formats import FORMATS
+from rookery.prompt import mirrored_move, render
 from rookery.trace import Position
 
 AS_IS, MIRRORED, ROTATED, SHUFFLED = "as it is", "colours swapped", "left and right swapped", "shuffled"
@@ -64,7 +65,7 @@ class Brittleness:
         return sum(sum(map(bool, positions)) for _, positions in self._questions(player).values())
 
     def _questions(self, player: Player) -> dict[str, tuple[Variant, Sequence[Position | None]]]:
-        plain = [replace(position, task="", move="") for position in self.chosen]
+        plain = [replace(position, task="", move="", last_moves=()) for position in self.chosen]
         style = style_of(player)
         as_it_is = Variant("move", style)
         questions: dict[str, tuple[Variant, Sequence[Position | None]]] = {
@@ -83,11 +84,17 @@ class Brittleness:
         elif form in FORMATS:
             questions[LISTED] = Variant(LISTED, f"{form}-legal-uci"), plain
         for name, text in _REMARKS.items():
-            questions[name] = Variant(name, style, remark=partial(self._remark, text)), plain
+            questions[name] = Variant(name, style, remark=partial(self._remark, text, style)), plain
         return questions
 
-    def _remark(self, text: str, position: Position) -> str:
-        return text.format(move=claimed(position, seed=self.seed))
+    def _remark(self, text: str, style: str, position: Position) -> str:
+        return text.format(move=self._claimed(position, render(position, style=style).fen))
+
+    def _claimed(self, position: Position, fen: str) -> str:
+        """The illegal move as the prompt writes moves, whose board `fen` may be mirrored."""
+        move = claimed(position, seed=self.seed)
+        mirrored = chess.Board(fen).turn != chess.Board(position.fen).turn
+        return mirrored_move(move) if mirrored else move
 
     def section(self, sides: Sides, *, players: Sequence[str]) -> Section:
         """How the answers change, and the figures of each form. The first of `players` is the baseline."""
@@ -118,7 +125,7 @@ class Brittleness:
         return Section(self.name, "Brittleness", _NOTE, [table for table in tables if table.rows], facts)
 
     def _follows_claim(self, answers: Answers) -> bool:
-        return extract(answers.greedy.text).text.lower() == claimed(answers.position, seed=self.seed)
+        return extract(answers.greedy.text).text.lower() == self._claimed(answers.position, answers.fen)
 
 
 _NOTE = (

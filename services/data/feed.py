@@ -101,6 +101,11 @@ class Feed:
             phase=Phase.OPENING,
             game_id=opening.name,
             last_moves=opening.moves,
+            task="",
+            move="",
+            target="",
+            white_elo=None,
+            black_elo=None,
         )
 
 

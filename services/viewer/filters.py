@@ -36,9 +36,9 @@ class Filter(BaseModel, extra="forbid", use_attribute_docstrings=True):
     """Any of these kinds of episode: move, tools, game, or one of another package."""
     result: list[Literal["won", "drawn", "lost"]] = []
     """Of its game, for the policy."""
-    turn_min: int | None = None
+    turn_min: int | None = Field(default=None, ge=0, le=10**6)
     """Its place in its episode, counted from 1."""
-    turn_max: int | None = None
+    turn_max: int | None = Field(default=None, ge=0, le=10**6)
     text: str = Field(default="", max_length=200)
     """What the answer's text contains, in any case."""
     component: str = Field(default="", max_length=100)

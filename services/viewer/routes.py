@@ -131,7 +131,8 @@ def overview(run: Run, viewer: Shared) -> Response:
     """Settings, evaluations and the account of a run, and how much of it is indexed."""
     files, of = viewer.index.progress(run.name)
     report = run.read_json("report.json")
-    positions = report.get("sections", {}).get("positions", {})
+    sections = report.get("sections")
+    positions = sections.get("positions", {}) if isinstance(sections, dict) else {}
     settings = run.read_json("settings.json")
     return _json(
         {

@@ -104,7 +104,7 @@ class GroupGenerator:
         times, store = _Times(), _Store(entry, positions)
         if stored:
             group, store.first = stored[0]
-            await _begun(position, episodes, [trace.turns[0].prompt for trace in group.traces])
+            await _begun(position, episodes, [group.prompt_of(trace.turns[0]) for trace in group.traces])
             opponents.version = group.policy.number
             steps = await _steps(
                 position, episodes, {slot: trace.turns[0] for slot, trace in enumerate(group.traces)}

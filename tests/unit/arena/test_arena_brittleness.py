@@ -27,7 +27,7 @@ from arena.sections.brittleness import (
 from arena.sections.positions import mirror
 from arena.tables import summary
 from rookery.clients import InferenceClient
-from rookery.prompt import render
+from rookery.prompt import mirrored_move, render
 from rookery.trace import Outcome, Position, Sampling
 from tests.boards import random_boards
 
@@ -154,3 +154,14 @@ def test_changes_are_paired(positions: list[Position], judged) -> None:
     (line,) = [line for line in summary([section], players=["a", "b"]) if "asked otherwise" in line]
     assert line.startswith("b, asked otherwise: Illegal claim: legal -100.0 pts [-100.0, ")
     assert "as_it_is/legal_change" not in cells
+
+
+def test_the_claim_is_mirrored_as_the_prompt_is(positions: list[Position]) -> None:
+    asked = Brittleness(positions, 0)
+    black = [position for position in positions if " b " in position.fen]
+    assert black
+    for position in black:
+        move = claimed(position, seed=0)
+        text = "{move}"
+        assert asked._remark(text, "fen", position) == move
+        assert asked._remark(text, "mover-squares", position) == mirrored_move(move)
