@@ -49,3 +49,18 @@ def test_what_is_no_game_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     for path, why in ((tmp_path / "none.pgn", "cannot read"), (tmp_path / "empty.pgn", "no game with moves")):
         assert main(["annotate", str(path)]) == 2
         assert why in capsys.readouterr().err
+
+
+@pytest.mark.stockfish
+@pytest.mark.parametrize(
+    ("fen", "mate"), [("7k/8/8/8/8/8/R7/1R4K1 w - - 0 1", "#1"), ("1r4k1/r7/8/8/8/8/8/7K b - - 0 1", "#-1")]
+)
+def test_a_mate_is_counted_after_the_move(
+    fen: str, mate: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    move = "1. Rb7" if " w " in fen else "1... Rb2"
+    (tmp_path / "mate.pgn").write_text(f'[SetUp "1"]\n[FEN "{fen}"]\n[Result "1-0 }} foo"]\n\n{move} *\n')
+    assert main(["annotate", str(tmp_path / "mate.pgn"), "--nodes", "2000", "--evals"]) == 0
+    text = capsys.readouterr().out
+    assert f"[%eval {mate}]" in text
+    assert text.rstrip().endswith("*")

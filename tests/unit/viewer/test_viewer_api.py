@@ -114,6 +114,7 @@ def test_no_password_leaves_it(client: TestClient) -> None:
         ("/api/runs/one/groups?reward_min=high", 422, "high"),
         ("/api/runs/one/rescore?scheme=nonsense", 422, "nonsense"),
         (f"/api/runs/one/groups?page={10**30}", 422, "page"),
+        (f"/api/runs/one/groups?turn_min={10**50}", 422, "turn_min"),
         (f"/api/runs/one/compare/one?page={10**20}", 422, "page"),
         (f"/api/runs/{'a' * 300}", 404, "no run 'aaa"),
         ("/api/nothing", 404, ""),
