@@ -240,12 +240,13 @@ class Context:
         elif self.antecedent is not None and self.antecedent.kind in "mlq" and self.moves:
             subject = {self.moves[-1].to_square}
         if subject:
-            if set(self._named_last) - subject - {move.from_square for move in self.moves}:
+            others = set(self._named_last) - subject - {move.from_square for move in self.moves}
+            if others or (self.moves and predicates.captured(self.before, self.move) in subject):
                 raise Unknown(token.words)
             return subject.pop()
-        if not self.named_squares:
-            raise Unresolved(token.words)
-        return self.named_squares[-1]
+        if len(set(self._named_last)) > 1 or not self._named_before:
+            raise Unknown(token.words)
+        return self.named_squares[self._named_before - 1]
 
     def fitting(self, token: Token, board: chess.Board | None = None) -> list[chess.Square]:
         """Every piece on the board spoken of, or on another, that a name fits."""
@@ -275,8 +276,16 @@ class Context:
         wrong_number = token.kind == "l" and (token.number, token.black) != number
         wrong_dots = token.kind == "m" and token.black and board.turn == chess.WHITE
         move = parse_move(board, token.moves[0]) if len(token.moves) == 1 else None
-        if move is None and token.kind == "m" and self.is_piece(board, token.moves[0]):
-            raise Unknown(token.words)  # "Nd6" may be the knight that stands there
+        if move is None and token.kind == "m":
+            reply = (
+                board is self.root
+                and (other := predicates.other_turn(board))
+                and parse_move(other, token.moves[0])
+            )
+            if reply or self.is_piece(board, token.moves[0]):
+                raise Unknown(
+                    token.words
+                )  # "Nd6" may be the knight that stands there, or the other side's move
         if move is None or wrong_number or wrong_dots:
             raise Unresolved(token.words)
         return move
