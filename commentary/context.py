@@ -168,6 +168,8 @@ class Context:
         if token.kind == "i":
             return self._pronoun(token, board)
         fitting = self.fitting(token, board)
+        if ambiguous is Unknown and token.squares and self._may_be_imagined(token):
+            raise Unknown(token.words)
         if not fitting:
             raise ambiguous(token.words) if self.is_imagined(token) else Unresolved(token.words)
         if self.meant.get(token) not in fitting:
@@ -183,12 +185,15 @@ class Context:
             self.actor = board.color_at(self.meant[token])
         return self.meant[token]
 
+    def _may_be_imagined(self, token: Token) -> bool:
+        """Whether it is open what is said of a piece even if it stands there, so that guesses do not pay."""
+        arrives = not self.moves and (token.name, token.squares[0]) in self.arrivals
+        return arrives or token.words.lower().startswith("a ")
+
     def is_imagined(self, token: Token) -> bool:
         """Whether what stands nowhere may be there in another position: "a knight on d5", what has just left
         its square and is named by it, and what can go to a square that a move of it, or a sentence with it,
-        names.
-
-        Nothing that is said of what stands nowhere is true, so no claim that could earn is left open."""
+        names."""
         if not token.squares:
             return False
         vacated = {move.from_square for move in self.moves}.intersection(self.fitting(token, self.start))

@@ -807,6 +807,18 @@ def test_what_is_like_them_and_false_stays_false(fen: str, text: str) -> None:
     assert read(fen, text).false
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A knight on f3 attacks a pawn on e5.",
+        "A knight on f3 attacks the pawn on e5.",
+        "Nxf3. The knight on f3 attacks the pawn on e5.",
+    ],
+)
+def test_a_guess_that_costs_nothing_earns_nothing(text: str) -> None:
+    assert not [c for c in read(QUIET, text).claims if c.concept == "attack" and c.true is not None]
+
+
 @pytest.mark.parametrize("verb", ["attacks", "would attack"])
 def test_naming_squares_first_opens_true_claims_like_false_ones(verb: str) -> None:
     """So nobody earns by listing all squares and then saying whatever comes to mind."""
