@@ -168,6 +168,8 @@ class Context:
         if token.kind == "i":
             return self._pronoun(token, board)
         fitting = self.fitting(token, board)
+        if ambiguous is Unknown and token.squares and self._may_be_imagined(token):
+            raise Unknown(token.words)
         if not fitting:
             raise ambiguous(token.words) if self.is_imagined(token) else Unresolved(token.words)
         if self.meant.get(token) not in fitting:
@@ -183,12 +185,15 @@ class Context:
             self.actor = board.color_at(self.meant[token])
         return self.meant[token]
 
+    def _may_be_imagined(self, token: Token) -> bool:
+        """Whether it is open what is said of a piece even if it stands there, so that guesses do not pay."""
+        arrives = not self.moves and (token.name, token.squares[0]) in self.arrivals
+        return arrives or token.words.lower().startswith("a ")
+
     def is_imagined(self, token: Token) -> bool:
         """Whether what stands nowhere may be there in another position: "a knight on d5", what has just left
         its square and is named by it, and what can go to a square that a move of it, or a sentence with it,
-        names.
-
-        Nothing that is said of what stands nowhere is true, so no claim that could earn is left open."""
+        names."""
         if not token.squares:
             return False
         vacated = {move.from_square for move in self.moves}.intersection(self.fitting(token, self.start))
@@ -240,12 +245,13 @@ class Context:
         elif self.antecedent is not None and self.antecedent.kind in "mlq" and self.moves:
             subject = {self.moves[-1].to_square}
         if subject:
-            if set(self._named_last) - subject - {move.from_square for move in self.moves}:
+            others = set(self._named_last) - subject - {move.from_square for move in self.moves}
+            if others or (self.moves and predicates.captured(self.before, self.move) in subject):
                 raise Unknown(token.words)
             return subject.pop()
-        if not self.named_squares:
-            raise Unresolved(token.words)
-        return self.named_squares[-1]
+        if len(set(self._named_last)) > 1 or not self._named_before:
+            raise Unknown(token.words)
+        return self.named_squares[self._named_before - 1]
 
     def fitting(self, token: Token, board: chess.Board | None = None) -> list[chess.Square]:
         """Every piece on the board spoken of, or on another, that a name fits."""
@@ -275,8 +281,16 @@ class Context:
         wrong_number = token.kind == "l" and (token.number, token.black) != number
         wrong_dots = token.kind == "m" and token.black and board.turn == chess.WHITE
         move = parse_move(board, token.moves[0]) if len(token.moves) == 1 else None
-        if move is None and token.kind == "m" and self.is_piece(board, token.moves[0]):
-            raise Unknown(token.words)  # "Nd6" may be the knight that stands there
+        if move is None and token.kind == "m":
+            reply = (
+                board is self.root
+                and (other := predicates.other_turn(board))
+                and parse_move(other, token.moves[0])
+            )
+            if reply or self.is_piece(board, token.moves[0]):
+                raise Unknown(
+                    token.words
+                )  # "Nd6" may be the knight that stands there, or the other side's move
         if move is None or wrong_number or wrong_dots:
             raise Unresolved(token.words)
         return move

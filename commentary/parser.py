@@ -183,7 +183,7 @@ class Parser:
         clauses: list[Clause] = []
         if wording.CONDITIONS.search(text) or wording.REJECTED.search(text):
             return clauses
-        subject = self.about
+        subject, imagined = self.about, wording.SETTING.match(text) is not None
         for part, carries in self._stretches(text):
             if wording.ONE_OF_SEVERAL.search(text, max(0, part.start - _NEAR), part.start):
                 subject = None
@@ -191,14 +191,15 @@ class Parser:
             subject = subject if carries else None
             if (
                 subject is not None
-                and subject.kind in "pg"
+                and subject.kind in "pgs"
                 and any(kind in "qml" for kind, _ in marks(text[: part.start]))
             ):
                 subject = None  # it may have gone there
             if not part.text or part.start < after or self.steps_left <= 0:
                 continue
             self.steps_left -= 1 + len(part.text) // _STEP_CHARS
-            doubted = wording.DOUBTS.search(text, 0, part.end) is not None
+            imagined = imagined or wording.WALKS.search(text, 0, part.start) is not None
+            doubted = imagined or wording.DOUBTS.search(text, 0, part.end) is not None
             heads = marks(part.text[:6]) if part.text.startswith("«") else []
             named = heads[0][0] if heads else ""
             heir = subject if named in ("", "i") and not part.text.startswith(_UNCLEAR) else None

@@ -137,9 +137,10 @@ def _read_before(context: Context, tokens: list[Token]) -> chess.Square:
 
 
 def _read_held(context: Context, tokens: list[Token]) -> chess.Square:
-    if tokens[0].squares and not context.fitting(tokens[0]):
+    fitting = context.fitting(tokens[0]) if tokens[0].squares else [context.piece(tokens[0])]
+    if not fitting:
         raise Unresolved(tokens[0].words)  # "White has a knight on d5"
-    return context.piece(tokens[0])
+    return fitting[0]
 
 
 def _read_placed(context: Context, tokens: list[Token]) -> list[chess.Square]:

@@ -17,7 +17,7 @@ _OPENERS = (
     "nevertheless|"
     "instead|by contrast|in contrast|otherwise|apart from that|"
     "unfortunately|luckily|fortunately|naturally|objectively|"
-    "since|because|as|although|though|even though|while|whereas|when|where|once|given that|now that|"
+    "since|because|as|although|though|even though|while|whereas|where|given that|now that|"
     "the point is that|the problem is that|the trouble is that|the snag is that|the drawback is that|"
     "the catch is that|the fact is that|"
     "the downside is that|the drawback|the catch|the snag|the downside|the point|the problem|the trouble|"
@@ -128,9 +128,20 @@ DOUBTS = re.compile(
 
 WOULD = re.compile(
     r"\b(?:would|could|might|may|should|dream\w*|ideal\w*|then)\b|"
-    r"\b(?:from|via) «q\d+»(?! (?:to|onto|on|->))"
+    r"\b(?:from|via) «q\d+»(?! (?:to|onto|on|->))|\b(?:by|via|through|after) «[ml]\d+»"
 )
 """Words with which a clause, wherever they are in it, names what need not be there: "attacks it from d5"."""
+
+SETTING = re.compile(
+    r"^(?:and |but |then )?(?:(?:from|via|on|at|by) (?:[a-z]+ )*«[qml]\d+»|with «p\d+»)[^,]*, "
+)
+"""The beginning of a sentence that says where something would have to be."""
+
+WALKS = re.compile(
+    r"«[pg]\d+» (?:also |then |now |just |simply )?"
+    r"(?:captures?|takes?|recaptures?|moves?|goes|go|jumps?|hops?|steps?|leaves?|retreats?|advances?|heads?|comes?|trades?|exchanges?|eats?)\b"
+)
+"""Words with which a piece stands elsewhere in what follows."""
 
 ONE_OF_SEVERAL = re.compile(r"(?:^|[:;,.] |\b(?:and|but|while|that|so) )«[ospg]\d+» and $")
 """What stands before a clause whose subject is only one of those of which it speaks."""
@@ -171,7 +182,8 @@ _PLACING = (
 )
 _DETERMINERS = r"«o\d+»|the|an?|my|our|their|another|one|black|white|that|this|some|both|more|second|other"
 GOALS = re.compile(
-    rf"\b(?:{_PLACING})(?:s|es|e|ed|ing|ting|ping)?(?: up| down| back)? (?:(?:{_DETERMINERS}) ){{0,3}}$|"
+    rf"\b(?:{_PLACING})(?:s|es|e|ed|ing|ting|ping)?(?: up| down| back)? "
+    rf"(?:(?:{_DETERMINERS}) ){{0,3}}(?:«p\d+» and )?$|"
     r"\b(?:to|onto|via|towards?|into|with) $"
 )
 """What names a goal: a piece that is placed there stands there only afterwards."""

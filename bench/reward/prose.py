@@ -33,7 +33,8 @@ _ACTS = re.compile(
     r"(?P<square>[a-h][1-8])\b"
 )
 _AMBIGUOUS = re.compile(
-    r".*\b(?:captur|tak)\w+ |(?:our|my|his|her|their)\b|.{0,30}(?:-squared|\bno|\bnot) ", re.IGNORECASE
+    r".*\b(?:captur|tak|plac|trad)\w+ |(?:our|my|his|her|their)\b|.{0,30}(?:-squared|\bno|\bnot) ",
+    re.IGNORECASE,
 )
 _EMPTY = re.compile(
     r"^['`*]*(?P<square>[a-h][1-8])['`*]* is (?:\w+ )?(?P<not>not )?"

@@ -120,6 +120,8 @@ def _escapes(step: Step) -> Iterator[Values]:
     "||~(move|take|bring|get|pull) {piece:before} out of (reach|danger|the way) of {attacker:before}",
 )
 def _is_safe_now(context: Context, piece: int | None = None, attacker: int | None = None) -> bool:
+    if context.before.is_castling(context.move):
+        raise Unknown("a king is brought to safety that nothing attacks")
     hit = predicates.attackers(context.before, context.origin)
     right = piece in (None, context.origin) and (attacker is None or attacker in hit)
     return right and bool(hit) and not predicates.attackers(context.board, context.to)

@@ -100,6 +100,8 @@ def _is_on_file(context: Context, **slots: int) -> bool:
     name = predicates.name_at(context.board, context.to)
     clear = not predicates.pawns_on(context.board, file, context.before.turn)
     right = name in (("rook",) if how == "rook" else ("rook", "queen"))
+    if right and chess.square_file(context.to) == file and not clear:
+        raise Unknown("on the file, but behind a pawn")
     return right and clear and chess.square_file(context.to) == file
 
 

@@ -230,6 +230,9 @@ _WAY = "(from {origin:square} )?(to|on|onto) (square )?{goal:spot}"
 def _moves_there(
     context: Context, goal: int = -1, side: bool | None = None, kind: int | None = None, **starts: int
 ) -> bool:
+    kinds = {board.piece_type_at(context.to) for board in (context.before, context.board)}
+    if context.to in starts.values() and len(kinds) == 1:
+        raise Unknown("what is taken, or what stands there now")
     whose = side in (None, context.before.turn) and kind in (
         None,
         context.before.piece_type_at(context.origin),

@@ -8,7 +8,7 @@ from commentary import predicates
 from commentary.concept import Values, move_concept, of_moved
 from commentary.concepts.pawns import neighbours
 from commentary.concepts.tactics import fork_targets, is_fork, is_pin, pins_on, undefended
-from commentary.context import Context
+from commentary.context import Context, Unknown
 from commentary.exchange import worth
 from commentary.step import Step
 from commentary.wording import HOW
@@ -65,6 +65,8 @@ def _levers(step: Step) -> Iterator[Values]:
 )
 def _strikes(context: Context, targets: Sequence[int]) -> bool:
     pawn = predicates.is_pawn(context.board, context.to)
+    if not pawn and _hits(context, targets):
+        raise Unknown("a piece challenges another")
     return pawn and _hits(context, targets)
 
 

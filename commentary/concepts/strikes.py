@@ -80,6 +80,8 @@ def _captures(step: Step) -> Iterator[Values]:
 def _takes(context: Context, own: int | None = None, **slots: int) -> bool:
     ((how, square),) = slots.items()
     before = context.before
+    if how == "traded" and context.victim in (None, own):
+        raise Unknown("an exchange that is offered, or the other way round")
     if how == "loose" and predicates.defenders(before, square):
         return False
     if how == "passing" and not before.is_en_passant(context.move):

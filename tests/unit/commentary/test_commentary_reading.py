@@ -730,6 +730,13 @@ FOUR = "r1bqk1nr/pppp1ppp/2n5/2b1p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4 4"
         (FOUR, "The knight on b1 can go to c3 and defends the pawn on e4."),
         (QUIET, "The knight on c3 attacks the knight on f6 from d5."),
         (QUIET, "The knight on c3 attacks the knight on f6 via d5."),
+        (QUIET, "From d5, the knight on c3 attacks the knight on f6."),
+        (QUIET, "With a bishop on g5, the knight on f6 is pinned."),
+        (QUIET, "When the bishop is on g5, the knight on f6 is pinned."),
+        (QUIET, "The knight on f3 takes the pawn on e5, attacking the knight on c6."),
+        (QUIET, "The knight on c3 leaves c3, so the pawn on e4 is undefended."),
+        (QUIET, "Black replies Na5, attacking the bishop on c4."),
+        (QUIET, "Na5 attacks the bishop on c4."),
         # Groups, and clauses with more subjects than one.
         (QUIET, "The kings on g1 and g8 are safe."),
         (FOUR, "The bishops on c4 and c5 are both developed."),
@@ -750,6 +757,8 @@ FOUR = "r1bqk1nr/pppp1ppp/2n5/2b1p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4 4"
         (FOUR, "O-O places the king on g1 and the rook on f1."),
         (FOUR, "O-O moves the king two squares and moves the rook on h1 to f1."),
         (FOUR, "O-O activates the rook on h1."),
+        (FOUR, "O-O brings the king to safety."),
+        (FOUR, "Castling kingside puts the king on g1 and the rook on f1."),
         (FOUR, "Nc3 blocks nothing and castling follows."),
         (FOUR, "The pawn on d3 would support the pawn on e4."),
         (QUIET, "A knight on d5 is strong."),
@@ -760,6 +769,7 @@ FOUR = "r1bqk1nr/pppp1ppp/2n5/2b1p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4 4"
         (FOUR, "The f2 square is weak: the bishop on c5 attacks it."),
         (FOUR, "Bd5 attacks the knight on c6, and Bb5 attacks it too."),
         (QUIET, "Bd5 attacks the knight on c6, but the pawn on b7 protects it."),
+        (QUIET, "Nxe5 takes the pawn on e5, but the knight on c6 and the pawn on d6 protect it."),
         (QUIET, "The bishop on c4 attacks the pawn on f7, but the rook on f8 protects it."),
         # Pieces named by the squares that they leave, and words of another meaning.
         (FOUR, "Nc3 develops the knight on b1."),
@@ -768,6 +778,9 @@ FOUR = "r1bqk1nr/pppp1ppp/2n5/2b1p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4 4"
         (FOUR, "d4 advances the pawn on d2."),
         (FOUR, "The pawn on d2 blocks the bishop on c1."),
         (QUIET, "d4 blocks the bishop on c5."),
+        (QUIET, "Be3 challenges the bishop on c5."),
+        (QUIET, "Re1 places the rook on the e-file."),
+        (QUIET, "Na4 trades the knight on a4 for the bishop on c5."),
     ],
 )
 def test_a_true_sentence_is_never_false(fen: str, text: str) -> None:
@@ -792,6 +805,18 @@ def test_a_true_sentence_is_never_false(fen: str, text: str) -> None:
 )
 def test_what_is_like_them_and_false_stays_false(fen: str, text: str) -> None:
     assert read(fen, text).false
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A knight on f3 attacks a pawn on e5.",
+        "A knight on f3 attacks the pawn on e5.",
+        "Nxf3. The knight on f3 attacks the pawn on e5.",
+    ],
+)
+def test_a_guess_that_costs_nothing_earns_nothing(text: str) -> None:
+    assert not [c for c in read(QUIET, text).claims if c.concept == "attack" and c.true is not None]
 
 
 @pytest.mark.parametrize("verb", ["attacks", "would attack"])
