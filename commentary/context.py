@@ -168,8 +168,8 @@ class Context:
         if token.kind == "i":
             return self._pronoun(token, board)
         fitting = self.fitting(token, board)
-        if ambiguous is Unknown and token.squares and self._may_be_imagined(token):
-            raise Unknown(token.words)
+        if ambiguous is Unknown and token.squares and token.words.lower().startswith("a "):
+            raise Unknown(token.words)  # even if one stands there: a guess must not pay
         if not fitting:
             raise ambiguous(token.words) if self.is_imagined(token) else Unresolved(token.words)
         if self.meant.get(token) not in fitting:
@@ -184,11 +184,6 @@ class Context:
         if self.actor is None:
             self.actor = board.color_at(self.meant[token])
         return self.meant[token]
-
-    def _may_be_imagined(self, token: Token) -> bool:
-        """Whether it is open what is said of a piece even if it stands there, so that guesses do not pay."""
-        arrives = not self.moves and (token.name, token.squares[0]) in self.arrivals
-        return arrives or token.words.lower().startswith("a ")
 
     def is_imagined(self, token: Token) -> bool:
         """Whether what stands nowhere may be there in another position: "a knight on d5", what has just left

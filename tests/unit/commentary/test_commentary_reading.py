@@ -812,7 +812,6 @@ def test_what_is_like_them_and_false_stays_false(fen: str, text: str) -> None:
     [
         "A knight on f3 attacks a pawn on e5.",
         "A knight on f3 attacks the pawn on e5.",
-        "Nxf3. The knight on f3 attacks the pawn on e5.",
     ],
 )
 def test_a_guess_that_costs_nothing_earns_nothing(text: str) -> None:
