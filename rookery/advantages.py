@@ -109,7 +109,9 @@ def peers_of(episodes: Sequence[Sequence[TurnReward]], *, mean: bool = False) ->
 
 
 def _returns(turns: Sequence[TurnReward], *, mean: bool) -> list[float]:
-    """Those from each turn on, to 12 digits: floats that only differ by the order of a sum are equal."""
+    """Those from each turn on. Sums have 12 digits: floats that only differ by their order are equal."""
+    if len(turns) == 1:
+        return [turns[0].verdict + turns[0].paid]
     verdicts = list(accumulate(turn.verdict for turn in reversed(turns)))
     paid = accumulate(turn.paid for turn in reversed(turns))
     if mean:
