@@ -2,10 +2,13 @@
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import chain
+from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
@@ -22,7 +25,7 @@ from arena.players.player import Player, RandomPlayer
 from arena.players.spec import make_player
 from arena.positions import Chosen, choose, fetch, read_jsonl, same_question
 from arena.report import PAGE_FILE, EvaluationResult, report_json, write
-from arena.sections.against import against, published
+from arena.sections.against import Published, against, published
 from arena.sections.brittleness import Brittleness
 from arena.sections.chessqa import ChessQA
 from arena.sections.contamination import contamination_sections
@@ -45,7 +48,7 @@ logger = logging.getLogger(__name__)
 REWARD_TIMEOUT_S = 120.0
 
 Source: TypeAlias = Positions | Influence | Brittleness | Puzzles | Suite | ChessQA
-"""What asks a player questions."""
+"""What asks a player questions; `names` has that of each, as the records of answers have it."""
 
 
 async def run(settings: EvaluateSettings, *, console: Console | None = None) -> dict[str, Any]:
@@ -55,7 +58,7 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
     console = console or SafeConsole()
     chosen = await held_out(settings) if settings.asks & ASKS_POSITIONS else None
     sources = _sources(settings, chosen)
-    references = [published(path) for path in settings.against]
+    references = _references(settings.against)
     players = [make_player(spec) for spec in settings.players]
     if len({player.name for player in players}) < len(players):
         raise InvalidInput(
@@ -110,6 +113,13 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
         )
     console.print(f"report: {settings.out / PAGE_FILE}", soft_wrap=True, highlight=False)
     return report
+
+
+def _references(paths: Sequence[Path]) -> list[Published]:
+    references = [published(path) for path in paths]
+    if len({other.name for other in references}) < len(references):
+        raise InvalidInput(f"--against: two have the same name: {[other.name for other in references]}")
+    return references
 
 
 async def held_out(settings: QuestionSettings) -> Chosen:
@@ -182,8 +192,13 @@ def _plan(
         "", *columns, title="The questions of this evaluation", box=SIMPLE_HEAD, title_justify="left"
     )
     for player in players:
-        questions, records = sum(source.count(player) for source in sources), store.of(player.name)
-        left = max(0, questions - len(records))
+        names = Counter(chain.from_iterable(source.names(player) for source in sources))
+        questions, records = names.total(), []
+        for record in store.of(player.name):  # a folder may have the answers of other sections, too
+            if names[name := record.get("question", "")]:
+                names[name] -= 1
+                records.append(record)
+        left = questions - len(records)
         if records:
             tokens = f"{left * sum(map(tokens_of, records)) / len(records):,.0f}"
             seconds = fmean(record.get("seconds", 0.0) for record in records)
@@ -206,7 +221,7 @@ async def _ask(source: Source, asker: Asker, players: Sequence[Player], progress
     lines = [p for p in players if isinstance(p, ModelPlayer) and p.style == "rookworld"]
     references += [GuessingPlayer(**{**vars(p), "name": GUESS, "source": GUESS}) for p in lines[:1]]
     for player in [*players, *(references if isinstance(source, Positions | Brittleness) else [])]:
-        bar = progress.add_task(f"{source.name}: {player.name}", total=source.count(player))
+        bar = progress.add_task(f"{source.name}: {player.name}", total=len(source.names(player)))
         asker.answered = partial(progress.advance, bar)
         answers[player.name] = await source.ask(asker, player)
     return answers

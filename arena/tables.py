@@ -160,11 +160,16 @@ _HEADLINES = frozenset(
 """The metrics that decide who is better."""
 
 
+AGAINST = "against/"
+"""What the names of sections begin with that repeat figures of others beside those of elsewhere."""
+
+
 def summary(sections: Sequence[Section], *, players: Sequence[str]) -> list[str]:
     """A line for each player but the first: in what it is surely better or worse than the first, and by how
     much. Then for each player what surely changes if it is asked otherwise, and a line for each pair that has
     played."""
-    first = [(section, row) for section in sections if section.tables for row in section.tables[0].rows]
+    ours = [section for section in sections if section.tables and not section.name.startswith(AGAINST)]
+    first = [(section, row) for section in ours for row in section.tables[0].rows]
     lines = []
     for name in players[1:]:
         words: dict[str, list[str]] = {"better": [], "worse": [], "unclear": []}
@@ -184,7 +189,7 @@ def summary(sections: Sequence[Section], *, players: Sequence[str]) -> list[str]
             and judgement(row.metric, cell.estimate) != "unclear"
         ]  # fmt: skip
         lines += [f"{name}, asked otherwise: {'; '.join(changes)}."] if changes else []
-    for row in (row for section in sections for table in section.tables for row in table.rows):
+    for row in (row for section in ours for table in section.tables for row in table.rows):
         if row.metric.name == "elo":
             lines += [f"{pair}: Elo {change(row.metric, cell.estimate)}." for pair, cell in row.cells.items()]
     return lines

@@ -15,7 +15,7 @@ from launcher.services import SERVICES, ServiceSettings, check_names, resolve
 from launcher.settings import Overrides, UpSettings
 from rookery import devices, hub
 from rookery.engines.player import engine_player
-from rookery.episodes import MOVE, opponents_of
+from rookery.episodes import MOVE, environment, opponents_of, parse_mix
 from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.masking import mask_setting
 from rookery.model_defaults import model_defaults
@@ -217,6 +217,14 @@ def _check_together(plan: Plan, *, evaluate_every: int) -> None:
             f"{server.max_model_len} (--max-tokens, --set inference.max_model_len)"
         )
     _check_opponents(plan)
+    kinds = [spec for _, spec in parse_mix(plan.episode)]
+    both = next((spec for spec in kinds if getattr(environment(spec), "colours", "") == "both"), "")
+    if both and rollouts.group_size < 4 and trainer.baseline in ("group-mean", "leave-one-out"):
+        raise SetupError(
+            f"feed.episode {both[:80]!r}: half of a group's games are of each colour, and baseline="
+            f"{trainer.baseline} compares those of one: --group-size {rollouts.group_size} leaves too few, "
+            "4 are needed"
+        )
     if evaluate_every and server.full_weights:
         raise SetupError(
             f"--evaluate-every {evaluate_every}: versions can only be evaluated in a run whose server keeps "

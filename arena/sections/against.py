@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError
 
 from arena.stats import Estimate
-from arena.tables import Cell, Row, Section, Table
+from arena.tables import AGAINST, Cell, Row, Section, Table
 from rookery.errors import InvalidInput, validation_message
 
 _MOST_BYTES = 100_000_000
@@ -56,25 +56,24 @@ def published(path: Path) -> Published:
         if path.stat().st_size > _MOST_BYTES:
             raise InvalidInput(f"{str(path)!r} has more than {_MOST_BYTES:,} bytes")
         content = path.read_bytes()
-        report = _Report.model_validate_json(content) if b'"sections"' in content else None
-        if report is None:
+        if b'"sections"' not in content:
             return Published(path.stem, _Published.model_validate_json(content).figures)
+        report = _Report.model_validate_json(content)
+        figures = [
+            Figure(metric=f"{section}/{table}/{metric}", player=player, mean=estimate["mean"],
+                   ci95=_bounds(estimate), source=str(path)[:300], date="")
+            for section, tables in report.sections.items()
+            for table, metrics in tables.items() if isinstance(metrics, Mapping)
+            for metric, players in metrics.items() if isinstance(players, Mapping)
+            for player, estimate in players.items()
+            if isinstance(estimate, Mapping) and isinstance(estimate.get("mean"), float | int)
+        ]  # fmt: skip
     except OSError as error:
         raise InvalidInput(f"against {str(path)!r}: {error}") from error
     except ValidationError as error:
         message = validation_message(error.errors(include_url=False)[:1], root="the file")
         raise InvalidInput(f"against {str(path)!r}: {message}") from error
-    name = path.parent.name or path.stem
-    figures = [
-        Figure(metric=f"{section}/{table}/{metric}", player=player, mean=estimate["mean"],
-               ci95=_bounds(estimate), source=str(path)[:300], date="")
-        for section, tables in report.sections.items()
-        for table, metrics in tables.items() if isinstance(metrics, Mapping)
-        for metric, players in metrics.items() if isinstance(players, Mapping)
-        for player, estimate in players.items()
-        if isinstance(estimate, Mapping) and isinstance(estimate.get("mean"), float | int)
-    ]  # fmt: skip
-    return Published(name, figures, report.model_dump())
+    return Published(path.parent.name or path.stem, figures, report.model_dump())
 
 
 class _Report(BaseModel, extra="allow"):
@@ -83,7 +82,7 @@ class _Report(BaseModel, extra="allow"):
 
 def _bounds(estimate: Mapping[str, Any]) -> Any:
     bounds = estimate.get("ci95")
-    return None if bounds is None or None in bounds else bounds
+    return None if isinstance(bounds, list) and None in bounds else bounds
 
 
 def against(other: Published, sections: Sequence[Section], *, report: Mapping[str, Any]) -> Section:
@@ -114,7 +113,7 @@ def against(other: Published, sections: Sequence[Section], *, report: Mapping[st
             if unequal
             else "Both asked the same questions."
         )
-    name = f"against/{other.name}"
+    name = f"{AGAINST}{other.name}"
     return Section(
         name, f"Against {other.name}", note, [Table("figures", "Figures of both", rows)] if rows else []
     )

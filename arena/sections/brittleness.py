@@ -61,8 +61,8 @@ class Brittleness:
             sides[form] = [next(answers) if position else None for position in positions]
         return sides
 
-    def count(self, player: Player) -> int:
-        return sum(sum(map(bool, positions)) for _, positions in self._questions(player).values())
+    def names(self, player: Player) -> list[str]:
+        return [p.id for _, positions in self._questions(player).values() for p in positions if p]
 
     def _questions(self, player: Player) -> dict[str, tuple[Variant, Sequence[Position | None]]]:
         plain = [replace(position, task="", move="", last_moves=()) for position in self.chosen]

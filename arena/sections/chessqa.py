@@ -222,8 +222,8 @@ class ChessQA:
             questions += [question] if counts[question.kind] <= count else []
         return cls(questions, context, seed, report, protocol)
 
-    def count(self, player: Player) -> int:
-        return len(self.questions) if reads_prose(player) else 0
+    def names(self, player: Player) -> list[str]:
+        return [question.id for question in self.questions] if reads_prose(player) else []
 
     async def ask(self, asker: Asker, player: Player) -> list[Response]:
         """The player's responses, in the order of the questions; none if it is no language model. See

@@ -96,8 +96,8 @@ class Influence:
         altered = [(a, next_text(texts, place)) for place, a in enumerate(answered)]
         return await asker.each(lambda pair: _influences(asker, player, *pair), altered)
 
-    def count(self, player: Player) -> int:
-        return 2 * len(self.chosen) if style_of(player) not in {None, *LINES} else 0
+    def names(self, player: Player) -> list[str]:
+        return 2 * [p.id for p in self.chosen] if style_of(player) not in {None, *LINES} else []
 
     def section(
         self, answers: Mapping[str, Sequence[Influences | None]], *, players: Sequence[str]

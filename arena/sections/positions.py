@@ -81,8 +81,8 @@ class Positions:
             answers = {LISTED: answers[MOVE], UNLISTED: answers[MOVE], **answers}
         return answers
 
-    def count(self, player: Player) -> int:
-        return sum(len(positions) for _, positions in self._questions(player))
+    def names(self, player: Player) -> list[str]:
+        return [position.id for _, positions in self._questions(player) for position in positions]
 
     def _questions(self, player: Player) -> list[tuple[Variant, Sequence[Position]]]:
         style, plain = style_of(player), [replace(p, task="", move="") for p in self.chosen]

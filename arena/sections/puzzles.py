@@ -127,8 +127,8 @@ class Puzzles:
             raise InvalidInput(f"no puzzles in {str(path)!r}: {reasons}")
         return cls(f"puzzles/{path.stem}", chosen, seed, report)
 
-    def count(self, player: Player) -> int:
-        return len(self.chosen)
+    def names(self, player: Player) -> list[str]:
+        return [f"puzzle {puzzle.id}" for puzzle in self.chosen]
 
     async def ask(self, asker: Asker, player: Player) -> list[Attempt]:
         """The player's attempts, in the order of the puzzles. See `Asker.positions` for the errors."""

@@ -67,8 +67,8 @@ class Suite:
             raise InvalidInput(f"no problems in {str(path)!r}: {reasons}")
         return cls(f"suites/{path.stem}", problems, seed, report)
 
-    def count(self, player: Player) -> int:
-        return len(self.problems)
+    def names(self, player: Player) -> list[str]:
+        return [problem.id for problem in self.problems]
 
     async def ask(self, asker: Asker, player: Player) -> list[str | None]:
         """The player's moves in UCI, in the order of the problems; None if an answer is not a legal move."""

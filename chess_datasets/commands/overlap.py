@@ -11,7 +11,7 @@ from chess_datasets.jobs import Progress
 from chess_datasets.positions.distinct import position_key
 from chess_datasets.positions.exams import fens_of_file, positions_by_row
 from chess_datasets.store.files import identify
-from rookery.errors import SetupError
+from rookery.errors import InvalidInput, SetupError
 from rookery.hub import MANIFEST_FILE
 
 _LISTED = 1_000
@@ -23,9 +23,15 @@ _NOT_DATA = frozenset({"exams", "sources", "evaluation"})
 def overlap(settings: OverlapSettings) -> int:
     """Runs the command and returns the exit status."""
     places = [_named(text) for text in settings.data]
+    for setting, names in (("exams", [Path(path).name for path in settings.exams]),
+                           ("--data", [name for name, _, _ in places])):  # fmt: skip
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise SetupError(f"{setting}: two have the name {twice[0][:200]!r}")
     exams: dict[str, dict[int, str]] = {}
     for path in settings.exams:
         exams[Path(path).name] = {position_key(fen): fen for fen in fens_of_file(path)}
+        if not exams[Path(path).name]:
+            raise InvalidInput(f"{str(path)[:200]!r} holds no position")
     by_key: dict[int, list[str]] = defaultdict(list)
     for name, keys in exams.items():
         for key in keys:

@@ -149,7 +149,7 @@ def overview(run: Run, viewer: Shared) -> Response:
             "scheme": run.scheme(),
             "course": run.course(),
             "players": list(report.get("players", ())),  # without the references
-            "evaluation": positions.get("metrics", {}),
+            "evaluation": positions.get("metrics", {}) if isinstance(positions, dict) else {},
             "account": account.account(run, _redis_url(run, viewer)),
             "dropped": run.dropped(),
             "last_step": run.last_step(),

@@ -5,6 +5,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -213,16 +214,29 @@ def test_games_begin_with_openings_beside_other_positions(
     book = tmp_path / "book.epd"
     book.write_text("rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2\n")
     mix = f"move + game,start=book + game,start={book}"
-    Feed(streams, partial(order.position, seed=SEED), seed=SEED, depth=30, episode=mix).top_up()
+
+    def numbered(number: int) -> Position:
+        return replace(
+            order.position(number, seed=SEED), task="policy", target="e2e4", white_elo=1500, black_elo=1600
+        )
+
+    Feed(streams, numbered, seed=SEED, depth=30, episode=mix).top_up()
     positions = take(streams, 30)
     assert {position.episode for position in positions} == {"", "game,start=book", f"game,start={book}"}
     lines = {opening.moves: opening for opening in read_openings()}
     for number, position in enumerate(positions):
+        if position.episode:
+            assert (position.task, position.target, position.white_elo, position.black_elo) == (
+                "",
+                "",
+                None,
+                None,
+            )
         if position.episode == "game,start=book":
             assert position.fen == lines[position.last_moves].board().fen()
             assert position.ply == len(position.last_moves)
         elif position.episode:
             assert position.fen.startswith("rnbqkbnr/pppp1ppp/8/4p3")
         else:
-            assert position == order.position(number, seed=SEED)
+            assert position == numbered(number)
     assert len({position.fen for position in positions if position.episode == "game,start=book"}) > 3

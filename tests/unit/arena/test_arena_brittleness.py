@@ -86,8 +86,8 @@ def test_each_style_is_asked_in_the_forms_that_it_can_show(
 ) -> None:
     section = Brittleness(positions, 0)
     assert section._questions(model(style)).keys() == forms
-    assert section.count(model(style)) == len(positions) * len(forms) - 3, "three positions can castle"
-    assert section.count(RandomPlayer()) == 4 * len(positions) - 3
+    assert len(section.names(model(style))) == len(positions) * len(forms) - 3, "three positions can castle"
+    assert len(section.names(RandomPlayer())) == 4 * len(positions) - 3
 
 
 async def test_a_remark_ends_the_question(positions: list[Position], monkeypatch) -> None:
@@ -156,7 +156,7 @@ def test_changes_are_paired(positions: list[Position], judged) -> None:
     assert "as_it_is/legal_change" not in cells
 
 
-def test_the_claim_is_mirrored_as_the_prompt_is(positions: list[Position]) -> None:
+def test_the_claim_is_mirrored_as_the_prompt_is(positions: list[Position], judged) -> None:
     asked = Brittleness(positions, 0)
     black = [position for position in positions if " b " in position.fen]
     assert black
@@ -165,3 +165,13 @@ def test_the_claim_is_mirrored_as_the_prompt_is(positions: list[Position]) -> No
         text = "{move}"
         assert asked._remark(text, "fen", position) == move
         assert asked._remark(text, "mover-squares", position) == mirrored_move(move)
+        shown = render(position, style="mover-squares").fen
+        for written, follows in ((mirrored_move(move), True), (move, False)):
+            answer = judged(Outcome.ILLEGAL, text=f"\\boxed{{{written}}}")
+            assert asked._follows_claim(Answers(position, shown, answer, ())) is follows
+
+
+def test_no_form_has_the_moves_before(positions: list[Position]) -> None:
+    moved = [replace(position, last_moves=("e2e4",)) for position in positions]
+    asked = Brittleness(moved, 0)._questions(RandomPlayer("random"))
+    assert not any(position.last_moves for _, form in asked.values() for position in form if position)

@@ -1,12 +1,15 @@
 """The files of a report: what they promise, that the page is self-contained and escapes everything."""
 
+import io
 import json
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from arena.answer_store import ANSWERS_FILE, open_answers
 from arena.page import render_examples
 from arena.pieces import BEST, RANDOM
 from arena.positions import Chosen
@@ -14,8 +17,9 @@ from arena.report import EvaluationResult, learning_curve, replace_file, write
 from arena.sections.against import against, published
 from arena.sections.positions import Positions
 from arena.sections.reasoning import reasoning_section
+from arena.session import run
 from arena.stats import Estimate
-from arena.tables import Cell, Metric, Row, Section, Table, section_json
+from arena.tables import Cell, Metric, Row, Section, Table, section_json, summary
 from rookery.config.arena import EvaluateSettings
 from rookery.errors import InvalidInput
 from rookery.intervals import wilson
@@ -191,7 +195,54 @@ def test_another_report_and_published_figures_stand_beside(evaluation, tmp_path:
         ("{}", "figures: Field required"),
         ('{"figures": [{"mean": 1}]}', "figures.0.metric: Field required"),
         ("[", "Invalid JSON"),
+        (_report('{"mean": NaN}'), "mean: Input should be a finite number"),
+        (_report('{"mean": 1, "ci95": 3}'), "ci95: Input should be a valid tuple"),
+        (_report('{"mean": 1}', player="p" * 101), "player: String should have at most 100"),
+        (_report('{"mean": 1}', row="m" * 200), "metric: String should have at most 200"),
     ):
         path.write_text(content)
-        with pytest.raises(InvalidInput, match=why):
+        with pytest.raises(InvalidInput, match=rf"^against '.*paper.json': .*{why}"):
             published(path)
+
+
+def _report(estimate: str, *, row: str = "legal", player: str = "p") -> str:
+    return f'{{"sections": {{"positions": {{"metrics": {{"{row}": {{"{player}": {estimate}}}}}}}}}}}'
+
+
+def test_the_summary_repeats_nothing_of_what_stands_beside(evaluation, tmp_path: Path) -> None:
+    row = Row(Metric("x/legal_change", "Legal", signed=True), {NAMES[0]: Cell(Estimate(-0.5, (-0.6, -0.4)))})
+    section = Section("brittleness", "Brittleness", "", [Table("changes", "Changes", [row])])
+    write(replace(evaluation, sections=[section]), tmp_path / "mine")
+    beside = against(published(tmp_path / "mine" / "report.json"), [section], report={})
+    assert beside.tables
+    assert summary([section, beside], players=NAMES) == summary([section], players=NAMES)
+
+
+async def test_two_reports_of_one_name_are_refused(evaluation, tmp_path: Path) -> None:
+    paths = [tmp_path / place / "same" / "report.json" for place in "ab"]
+    for path in paths:
+        write(evaluation, path.parent)
+    settings = EvaluateSettings(players=("random",), sections="matches", against=tuple(paths), out=tmp_path)
+    with pytest.raises(InvalidInput, match=r"--against: two have the same name: \['same', 'same'\]"):
+        await run(settings)
+
+
+async def test_a_dry_run_counts_answers_to_its_own_questions(tmp_path: Path) -> None:
+    suite, out = tmp_path / "suite.epd", tmp_path / "out"
+    suite.write_text(
+        '4k3/8/8/8/8/8/4P3/4K3 w - - bm e4; id "one";\n4k3/8/8/8/8/8/4P3/4K3 b - - bm Kd7; id "two";\n'
+    )
+    out.mkdir()
+    with open_answers(out / ANSWERS_FILE) as store:
+        for key, name in enumerate(("one", "one", "puzzle 7", "server")):
+            store.add(str(key), {"player": "random", "question": name, "tokens": 1})
+    settings = EvaluateSettings(
+        players=("random",), sections="suites", suites=(suite,), out=out, dry_run=True
+    )
+    shown = io.StringIO()
+    assert await run(settings, console=Console(file=shown, width=100)) == {}
+    assert next(line for line in shown.getvalue().splitlines() if "random" in line).split()[:3] == [
+        "random",
+        "2",
+        "1",
+    ]

@@ -71,3 +71,19 @@ def test_a_model_s_manifest_names_its_data(exams, tmp_path: Path) -> None:
 def test_wrong_data_is_said(data: str, why: str, exams, tmp_path: Path, capsys) -> None:
     assert main(["overlap", *exams, "--data", data, "--out", str(tmp_path / "x.json")]) == 2
     assert why in capsys.readouterr().err
+
+
+def test_names_are_those_of_one_and_exams_have_positions(exams, tmp_path: Path, capsys) -> None:
+    (tmp_path / "again").mkdir()
+    again, empty = tmp_path / "again" / "held.jsonl", tmp_path / "empty.jsonl"
+    again.write_text(json.dumps({"fen": SEEN}) + "\n")
+    empty.touch()
+    data = f"a={exams[0]}"
+    for files, named, why in (
+        ([*exams, str(again)], [data], "exams: two have the name 'held.jsonl'"),
+        (exams, [data, f"a={exams[1]}"], "--data: two have the name 'a'"),
+        ([str(empty)], [data], "empty.jsonl' holds no position"),
+    ):
+        flags = [word for text in named for word in ("--data", text)]
+        assert main(["overlap", *files, *flags, "--out", str(tmp_path / "x.json")]) == 2
+        assert why in capsys.readouterr().err

@@ -492,6 +492,10 @@ def test_overrides_reach_their_service(house: Path) -> None:
             ["--set", "feed.episode=game,opponent=policy", "--set", "trainer.lora_rank=0"],
             "^feed.episode 'game,opponent=policy': opponent=policy needs adapters",
         ),
+        (
+            ["--group-size", "3", "--set", "feed.episode=move + game,colours=both"],
+            "^feed.episode 'game,colours=both': half .*baseline=group-mean .* --group-size 3 leaves too few",
+        ),
         (["--set", "trainer.ratio_cap=2"], r"^trainer: ratio_cap=2.0 has no .* \(--set trainer.ratio_cap\)$"),
         (
             ["--set", "trainer.lr_schedule=cosine"],

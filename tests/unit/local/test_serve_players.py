@@ -8,11 +8,18 @@ import pytest
 
 from bench.noise_adapter import write_adapter
 from launcher import serve_players
+from launcher.evaluate import CONTAMINATION_FILE, EvaluateSettings, _search_data
 from launcher.serve_players import batches, serve
 from rookery.errors import SetupError
 from rookery.hub import identity, text_digest
 
 TINY = Path("models/rook-tiny")
+
+
+def test_no_data_leaves_no_contamination_of_other_players(tmp_path: Path) -> None:
+    (tmp_path / CONTAMINATION_FILE).write_text("{}")
+    _search_data(EvaluateSettings(players=("random",), out=tmp_path), {})
+    assert not list(tmp_path.iterdir())
 
 
 def write_version(run: Path, number: int, *, whole: bool = False, rank: int = 8) -> None:

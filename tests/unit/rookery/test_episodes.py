@@ -9,6 +9,7 @@ import pytest
 
 from rookery.episodes import Environment, Opponent, Step, drawn, environment, parse_mix
 from rookery.errors import InvalidInput
+from rookery.prompt import render
 from rookery.trace import Completion, Evaluation, Move, Outcome, Prompt, Turn, Verdict
 from tests.builders import START, position
 
@@ -165,9 +166,24 @@ def test_every_second_game_of_a_group_is_that_of_the_other_colour() -> None:
         assert first[1] == "black"
         assert other(first[0]) == first
         assert other()[0] != first[0], "another seed"
+    short = environment("game,colours=both,plies=1", slot=1)  # the opponent's first move ends it
+    shown = short.reset(position(START), style="fen", seed=1, judge=judge)
+    assert (asyncio.run(short.begin()), short.role) == (None, "white")
+    assert (asyncio.run(short.begin(shown)), short.role) == (None, "white")
     mover = environment("game,colours=both")
     mover.reset(position(START), style="fen", seed=1, judge=judge)
     assert (asyncio.run(mover.begin()), mover.role) == (None, "white")
+
+
+def test_the_last_mate_in_time_pays_the_same_to_who_moves_second() -> None:
+    """Of 5 plies, the second side has 2."""
+    made = environment("game,colours=both,plies=5,moves_to_mate=0.5", slot=1)
+    made.reset(position("1r2k3/8/8/8/8/P7/5PPP/6K1 w - - 0 1"), style="fen", seed=1, judge=judge)
+    played = render(position("1r2k3/8/8/8/P7/8/5PPP/6K1 b - - 0 1"), style="fen")
+    assert asyncio.run(made.begin(played)) is not None
+    asyncio.run(made.step(replace(turn("Kd8", move="e8d8"), observation="a5")))
+    end = asyncio.run(made.step(turn("Rb1", move="b8b1")))
+    assert end == Step(": 0-1, checkmate", {"result": 1.0, "moves_to_mate": 0.25})
 
 
 def test_opponents_play_what_they_are_asked() -> None:

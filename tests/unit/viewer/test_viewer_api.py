@@ -97,6 +97,16 @@ def test_the_history_of_a_position_leaves_out_a_run_that_was_renamed(tmp_path: P
         assert (found["runs"], [group["run"] for group in found["groups"]]) == (["two"], ["two"])
 
 
+@pytest.mark.parametrize("sections", [[], {"positions": []}, None])
+def test_a_report_of_another_kind_is_no_evaluation(sections: object, runs: Path, client: TestClient) -> None:
+    report = runs / "one" / "report.json"
+    report.write_text(json.dumps({"sections": sections}))
+    try:
+        assert client.get("/api/runs/one").json()["evaluation"] == {}
+    finally:
+        report.unlink()
+
+
 def test_no_password_leaves_it(client: TestClient) -> None:
     overview = client.get("/api/runs/one").text
     assert "secret" not in overview
