@@ -283,9 +283,8 @@ class Context:
                 and parse_move(other, token.moves[0])
             )
             if reply or self.is_piece(board, token.moves[0]):
-                raise Unknown(
-                    token.words
-                )  # "Nd6" may be the knight that stands there, or the other side's move
+                # "Nd6" may be the knight that stands there, or the other side's move.
+                raise Unknown(token.words)
         if move is None or wrong_number or wrong_dots:
             raise Unresolved(token.words)
         return move

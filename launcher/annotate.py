@@ -145,7 +145,7 @@ def _comment(
         words.append(f"{mark[2]}: {board.san(moves[0])} is better.")
         before.add_line(moves)
     if node.move is not None:
-        words += _said(board, node.move, settings.voice, rng)
+        words += _weightiest_sentence(board, node.move, settings.voice, rng)
     node.comment = " ".join(words)
     if settings.evals and not node.board().is_game_over():
         score = _score(played)
@@ -159,7 +159,7 @@ def _score(line: Line) -> Score:
     return Score(line.evaluation.cp, line.evaluation.mate)
 
 
-def _said(board: chess.Board, move: chess.Move, voice: str, rng: random.Random) -> list[str]:
+def _weightiest_sentence(board: chess.Board, move: chess.Move, voice: str, rng: random.Random) -> list[str]:
     """The weightiest sentence about a move that is read and true, if there is one."""
     last = board.peek().uci() if board.move_stack else None
     study = Study(board.fen(), last=last)

@@ -65,7 +65,7 @@ class TurnReward(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Peers:
+class ComparedReturns:
     """The returns that are compared with each other: from the turn of one number and role on, of all episodes
     that have the role. `turns` are their turns, counted through all episodes: None if the episode ended
     before, so that its return is that of its last turn."""
@@ -75,7 +75,9 @@ class Peers:
     turns: list[int | None]
 
 
-def peers_of(episodes: Sequence[Sequence[TurnReward]], *, mean: bool = False) -> list[Peers]:
+def compared_returns(
+    episodes: Sequence[Sequence[TurnReward]], *, mean: bool = False
+) -> list[ComparedReturns]:
     """Returns the returns of a group's episodes, as they are compared.
 
     The return from a turn on is the sum of what the role is paid from it on. With `mean`, it is the mean of
@@ -83,9 +85,9 @@ def peers_of(episodes: Sequence[Sequence[TurnReward]], *, mean: bool = False) ->
     turns.
 
     >>> white, black = (TurnReward(1.0, role="white"), TurnReward(0.5, paid=1.0, role="black"))
-    >>> [(peers.returns, peers.turns) for peers in peers_of([[white, black, white], [white, black]])]
+    >>> [(peers.returns, peers.turns) for peers in compared_returns([[white, black, white], [white, black]])]
     [([2.0, 1.0], [0, 3]), ([1.0, 1.0], [2, None]), ([1.5, 1.5], [1, 4])]
-    >>> peers_of([[white, black, white]], mean=True)[0].returns
+    >>> compared_returns([[white, black, white]], mean=True)[0].returns
     [1.0]
     """
     numbers = count()
@@ -98,7 +100,7 @@ def peers_of(episodes: Sequence[Sequence[TurnReward]], *, mean: bool = False) ->
             returns = _returns([turn for _, turn in turns], mean=mean)
             by_role.setdefault(role, []).append(([number for number, _ in turns], returns))
     return [
-        Peers(
+        ComparedReturns(
             role,
             [returns[min(turn, len(returns) - 1)] for _, returns in parts],
             [turns[turn] if turn < len(turns) else None for turns, _ in parts],
@@ -119,7 +121,7 @@ def _returns(turns: Sequence[TurnReward], *, mean: bool) -> list[float]:
     return [round(verdict + payment, 12) for verdict, payment in zip(verdicts, paid, strict=True)][::-1]
 
 
-def in_order_of_turns(peers: Sequence[Peers], values: Sequence[Sequence[float]]) -> list[float]:
+def in_order_of_turns(peers: Sequence[ComparedReturns], values: Sequence[Sequence[float]]) -> list[float]:
     """Returns the values of the returns of `peers` in the order of the turns."""
     by_turn = {
         turn: value
@@ -132,4 +134,4 @@ def in_order_of_turns(peers: Sequence[Peers], values: Sequence[Sequence[float]])
 
 def without_signal(episodes: Sequence[Sequence[TurnReward]], *, mean: bool = False) -> bool:
     """Returns whether all returns of a group that are compared are equal, so that all advantages are 0."""
-    return all(zero_variance(peers.returns) for peers in peers_of(episodes, mean=mean))
+    return all(zero_variance(peers.returns) for peers in compared_returns(episodes, mean=mean))

@@ -184,8 +184,8 @@ class _Game(Environment):
                 f"no opponent {self.opponent[:40]!r}: choose from random, engine, stockfish, uci:PATH, "
                 "policy, self"
             )
-        given = [n for n in (*_LIMITS, "skill", "elo", "every") if getattr(self, n) is not None]
-        if wrong := [name for name in given if name not in _OPPONENTS[kind]]:
+        options = [n for n in (*_LIMITS, "skill", "elo", "every") if getattr(self, n) is not None]
+        if wrong := [name for name in options if name not in _OPPONENTS[kind]]:
             raise ValueError(f"opponent={kind} has no option {wrong[0]}={getattr(self, wrong[0])}")
         if kind in ("stockfish", "uci") and not (self.nodes or self.depth):
             raise ValueError(f"opponent={self.opponent[:40]} needs nodes= or depth=")
@@ -240,8 +240,8 @@ class _Game(Environment):
             return self._end("", *end)
         san, news = "", ""
         if self.opponent != "self":
-            said, _, _ = turn.observation.partition(":")
-            reply = board.parse_san(said) if said else await self._reply()
+            reply_san, _, _ = turn.observation.partition(":")
+            reply = board.parse_san(reply_san) if reply_san else await self._reply()
             san = written = board.san(reply)
             if mirrored:
                 written = board.mirror().san(chess.Move.from_uci(mirrored_move(reply.uci())))

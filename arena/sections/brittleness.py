@@ -56,8 +56,10 @@ class Brittleness:
         """The player's answers by form, in the order of the positions. Raises as `Asker.positions`."""
         sides: dict[str, list[Answers | None]] = {}
         for form, (variant, positions) in self._questions(player).items():
-            asked = await asker.positions(player, [position for position in positions if position], variant)
-            answers = iter(asked)
+            answered = await asker.positions(
+                player, [position for position in positions if position], variant
+            )
+            answers = iter(answered)
             sides[form] = [next(answers) if position else None for position in positions]
         return sides
 

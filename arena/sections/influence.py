@@ -136,8 +136,8 @@ async def _judged_moves(asker: Asker, fen: str) -> list[JudgedMove]:
 
 
 async def _influences(asker: Asker, player: ModelPlayer, answers: Answers, placebo: str) -> Influences | None:
-    text, own = answers.greedy.text, answers.greedy.verdict.move
-    if own is None or not reasoning_before(text, "")[0]:
+    text, move = answers.greedy.text, answers.greedy.verdict.move
+    if move is None or not reasoning_before(text, "")[0]:
         return None
     reading = read_claims(answers.greedy, answers.fen)
     sentences = (
@@ -157,21 +157,23 @@ async def _influences(asker: Asker, player: ModelPlayer, answers: Answers, place
         opening = await player.client.opening_of(tokens, thinking=player.thinking)
         whole, space = reasoning_before(text, opening)
         altered = [empty_reasoning(text) + BOX, *(without(text, span) for span in spans)]
-        whole_choice, other, none, *shorter = await choices(
+        whole_choice, placebo_choice, none, *shorter = await choices(
             player.client,
             tokens,
             [whole, placebo.removeprefix(opening), *(reasoning_before(t, opening)[0] for t in altered)],
             moves,
             space=space,
-            notation="uci" if f"{{{own.uci}}}" in text else "san",
+            notation="uci" if f"{{{move.uci}}}" in text else "san",
             model=player.model,
         )
         parts = [
             Part(span, _truth([c.true for c in sentences[span].claims] if span in sentences else []), choice)
             for span, choice in zip(spans, shorter, strict=True)
         ]
-        place = [judged.move.uci for judged in moves].index(own.uci)
-        return asdict(Influences(answers.position.id, place, whole_choice, none, other, tuple(parts)))
+        place = [judged.move.uci for judged in moves].index(move.uci)
+        return asdict(
+            Influences(answers.position.id, place, whole_choice, none, placebo_choice, tuple(parts))
+        )
 
     record = await asker.recall(player, answers.position.id, question, ask)
     return _INFLUENCES.validate_python({name: record[name] for name in Influences.__slots__})

@@ -136,7 +136,7 @@ def _sums(value: Callable[[_Stated | None], list[float]], side: Sequence[_Stated
 _STATED_METRICS: Mapping[str, Callable[[_Stated | None], list[float]]] = {
     "stated": lambda stated: [float(len(stated.pairs)) if stated else 0.0],
     "stated_error": lambda stated: [
-        abs(said - true) for said, true in (stated.pairs.values() if stated else ()) if true is not None
+        abs(value - true) for value, true in (stated.pairs.values() if stated else ()) if true is not None
     ],
     "consistent": lambda stated: (
         [float(stated.move in stated.best)] if stated and len(stated.pairs.keys() - {""}) > 1 else []

@@ -22,7 +22,7 @@ _NOT_DATA = frozenset({"exams", "sources", "evaluation"})
 
 def overlap(settings: OverlapSettings) -> int:
     """Runs the command and returns the exit status."""
-    places = [_named(text) for text in settings.data]
+    places = [_files_of_data(text) for text in settings.data]
     for setting, names in (("exams", [Path(path).name for path in settings.exams]),
                            ("--data", [name for name, _, _ in places])):  # fmt: skip
         if twice := [name for name, count in Counter(names).items() if count > 1]:
@@ -36,21 +36,21 @@ def overlap(settings: OverlapSettings) -> int:
     for name, keys in exams.items():
         for key in keys:
             by_key[key].append(name)
-    seen: dict[int, Counter[str]] = defaultdict(Counter)
+    occurrences: dict[int, Counter[str]] = defaultdict(Counter)
     data = []
     with Progress() as progress:
         for name, files, missing in places:
-            data.append(_search(name, files, missing, by_key, seen, progress))
+            data.append(_search(name, files, missing, by_key, occurrences, progress))
     result = {
         "exams": [
             {"name": name, "positions": len(keys), "sha256": identify(path).sha256,
-             "seen": {item["name"]: sum(item["name"] in seen[key] for key in keys) for item in data}}
+             "seen": {item["name"]: sum(item["name"] in occurrences[key] for key in keys) for item in data}}
             for (name, keys), path in zip(exams.items(), settings.exams, strict=True)
         ],
         "data": data,
         "positions": [
             {"exams": by_key[key], "fen": exams[by_key[key][0]][key], "data": dict(counts)}
-            for key, counts in list(seen.items()) if counts
+            for key, counts in list(occurrences.items()) if counts
         ][:_LISTED],
     }  # fmt: skip
     settings.out.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def overlap(settings: OverlapSettings) -> int:
     return 0
 
 
-def _named(text: str) -> tuple[str, list[Path], list[str]]:
+def _files_of_data(text: str) -> tuple[str, list[Path], list[str]]:
     """A name, its files, and those that a manifest names and that are not here."""
     name, _, place = text.partition("=")
     path = Path(place)
@@ -93,9 +93,9 @@ def _files_of(manifest: Any) -> Iterator[tuple[str, str]]:
 
 def _search(
     name: str, files: Sequence[Path], missing: Sequence[str], wanted: Mapping[int, Any],
-    seen: Mapping[int, Counter[str]], progress: Progress,
+    occurrences: Mapping[int, Counter[str]], progress: Progress,
 ) -> dict[str, Any]:  # fmt: skip
-    """Counts the wanted positions of some files in `seen`. Returns what was read."""
+    """Counts the exams' positions of some files in `occurrences`. Returns what was read."""
     positions = unread = 0
     for path in files:
         progress.begin(f"read {path.name}", unit="rows")
@@ -104,7 +104,7 @@ def _search(
             keys = set(map(position_key, fens))
             positions, unread = positions + len(keys), unread + (not keys)
             for key in keys & wanted.keys():
-                seen[key][name] += 1
+                occurrences[key][name] += 1
     return {
         "name": name, "positions": positions, "unread": unread, "files": len(files), "missing": len(missing),
         "missing_files": list(missing), "sha256": {path.name: identify(path).sha256 for path in files},

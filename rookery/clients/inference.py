@@ -203,8 +203,8 @@ class InferenceClient:
         texts = [*dict.fromkeys(beginnings), lead, *(lead + ending for ending in endings)]
         tokens = dict(zip(texts, await self._token_ids(texts, model=model), strict=True))
         ends = [tokens[lead + ending] for ending in endings]
-        given = len(commonprefix([tokens[lead], *ends]))  # noqa: RUF071 -- of lists of tokens
-        steps = [[(end[:place], end[place]) for place in range(given, len(end))] for end in ends]
+        shared = len(commonprefix([tokens[lead], *ends]))  # noqa: RUF071 -- of lists of tokens
+        steps = [[(end[:place], end[place]) for place in range(shared, len(end))] for end in ends]
         starts = [tuple(prompt_token_ids) + tokens[beginning] for beginning in beginnings]
         following: dict[_Tokens, set[int]] = {}
         for start in starts:

@@ -17,7 +17,13 @@ from typing import Any
 
 import duckdb
 
-from rookery.advantages import TurnReward, group_advantages, in_order_of_turns, leave_one_out, peers_of
+from rookery.advantages import (
+    TurnReward,
+    compared_returns,
+    group_advantages,
+    in_order_of_turns,
+    leave_one_out,
+)
 from rookery.errors import NotFound, RookeryError
 from services.viewer.runs import RunFolder
 from services.viewer.store import Stamp, stamp_of
@@ -320,7 +326,7 @@ def _advantages(episodes: Sequence[Sequence[Row]], settings: Mapping[str, Any] |
     relative = leave_one_out if settings.get("baseline") == "leave-one-out" else group_advantages
     floor = float(settings.get("sigma_floor", 0.0))
     normalise = bool(settings.get("normalise", True))
-    compared = peers_of(
+    compared = compared_returns(
         [[TurnReward(**turn) for turn in episode] for episode in episodes],
         mean=settings.get("turn_rewards") == "mean",
     )

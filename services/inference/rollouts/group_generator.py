@@ -104,24 +104,28 @@ class GroupGenerator:
         times, store = _Times(), _Store(entry, positions)
         if stored:
             group, store.first = stored[0]
-            await _begun(position, episodes, [group.prompt_of(trace.turns[0]) for trace in group.traces])
+            await _first_prompts(
+                position, episodes, [group.prompt_of(trace.turns[0]) for trace in group.traces]
+            )
             opponents.version = group.policy.number
             steps = await _steps(
                 position, episodes, {slot: trace.turns[0] for slot, trace in enumerate(group.traces)}
             )
         else:
-            own = await _begun(position, episodes, [None] * len(episodes))
+            own_prompts = await _first_prompts(position, episodes, [None] * len(episodes))
             began = time.monotonic()
-            group, server, new = await self._first_turns(group_id, position, prompts[0], own, seed=seed)
+            group, server, new = await self._first_turns(
+                group_id, position, prompts[0], own_prompts, seed=seed
+            )
             opponents.version = group.policy.number
             times.generation_s = time.monotonic() - began
-            new, steps = await self._taken(
+            new, steps = await self._judge_and_step(
                 group, episodes, new, times, server=None if position.episode else server
             )
             group = with_turns(group, new)
             if any(step.prompt for step in steps.values()):
                 store.first = await store.turns(group)
-        group = await self._played(group, episodes, steps, stored[1:], store=store, times=times)
+        group = await self._play_all(group, episodes, steps, stored[1:], store=store, times=times)
         if len(group.reward_versions) > 1:
             versions = ", ".join(group.reward_versions)
             raise PeerFault(f"reward: one group judged by several versions: {versions}")
@@ -131,7 +135,7 @@ class GroupGenerator:
             group, created_at=time.time(), generation_s=times.generation_s, reward_s=times.reward_s
         )
 
-    async def _played(
+    async def _play_all(
         self,
         group: TraceGroup,
         episodes: Sequence[Environment],
@@ -143,10 +147,10 @@ class GroupGenerator:
     ) -> TraceGroup:
         """The group whose episodes were played to their ends. `steps` are those of the first turns, `stored`
         are the turns after them that were played before."""
-        known: dict[str, list[tuple[Turn, str]]] = {}
+        stored_turns: dict[str, list[tuple[Turn, str]]] = {}
         for turns, name in stored:
             (trace,) = turns.traces
-            known.setdefault(trace.id, []).append((trace.turns[0], name))
+            stored_turns.setdefault(trace.id, []).append((trace.turns[0], name))
         clocks = [_Times() for _ in episodes]
         if any(step.prompt for step in steps.values()):
             self._loads[group.id] = {}
@@ -159,7 +163,7 @@ class GroupGenerator:
                             slot,
                             {slot: episodes[slot]},
                             step,
-                            known=known.get(group.traces[slot].id, []),
+                            known=stored_turns.get(group.traces[slot].id, []),
                             store=store,
                             times=clocks[slot],
                         )
@@ -202,7 +206,7 @@ class GroupGenerator:
                 loads.pop(slot)
                 return await self._cut(group, trace, episodes[slot])
             times.generation_s += time.monotonic() - began
-            taken, steps = await self._taken(group, episodes, {slot: turn}, times)
+            taken, steps = await self._judge_and_step(group, episodes, {slot: turn}, times)
             step = steps[slot]
             trace = replace(trace, turns=(*trace.turns, taken[slot]))
             if step.prompt:
@@ -212,7 +216,7 @@ class GroupGenerator:
             ROLLOUT_EPISODES.labels("finished").inc()
         return paid(trace, step)
 
-    async def _taken(
+    async def _judge_and_step(
         self,
         group: TraceGroup,
         episodes: _Episodes,
@@ -248,12 +252,18 @@ class GroupGenerator:
         return paid(replace(trace, turns=(*before, last)), step)
 
     async def _first_turns(
-        self, group_id: str, position: Position, prompt: Prompt, own: Mapping[int, Prompt], *, seed: int
+        self,
+        group_id: str,
+        position: Position,
+        prompt: Prompt,
+        own_prompts: Mapping[int, Prompt],
+        *,
+        seed: int,
     ) -> tuple[TraceGroup, InferenceServer, dict[int, Turn]]:
-        """A group without turns, its server, and the first turn of each of its episodes, by slot. `own` are
-        the prompts of slots that do not begin with `prompt`."""
+        """A group without turns, its server, and the first turn of each of its episodes, by slot. `own_prompts`
+        are the prompts of slots that do not begin with `prompt`."""
         settings, sampling = self.settings, self._sampling(position)
-        shared = [slot for slot in range(settings.group_size) if slot not in own]
+        shared = [slot for slot in range(settings.group_size) if slot not in own_prompts]
         server, adapter, generation = await self.peers.complete(
             prompt, sampling, seed=seed, count=len(shared)
         )
@@ -274,9 +284,9 @@ class GroupGenerator:
             for slot, completion in zip(shared, generation.completions, strict=True)
         }
         others = await asyncio.gather(
-            *(self._turn(group, group.traces[slot], prompt) for slot, prompt in own.items())
+            *(self._turn(group, group.traces[slot], prompt) for slot, prompt in own_prompts.items())
         )
-        return group, server, {**turns, **dict(zip(own, others, strict=True))}
+        return group, server, {**turns, **dict(zip(own_prompts, others, strict=True))}
 
     def _sampling(self, position: Position) -> Sampling:
         sampling = self.settings.sampling
@@ -360,15 +370,15 @@ def _faults_of(position: Position) -> Iterator[None]:
         raise InvalidInput(f"{place}: {type(error).__name__}: {error}") from error
 
 
-async def _begun(
+async def _first_prompts(
     position: Position, episodes: Sequence[Environment], played: Sequence[Prompt | None]
 ) -> dict[int, Prompt]:
     """The first prompts of the episodes that have their own, by slot."""
     with _faults_of(position):
-        own = await asyncio.gather(
+        own_prompts = await asyncio.gather(
             *(episode.begin(prompt) for episode, prompt in zip(episodes, played, strict=True))
         )
-    return {slot: prompt for slot, prompt in enumerate(own) if prompt}
+    return {slot: prompt for slot, prompt in enumerate(own_prompts) if prompt}
 
 
 async def _steps(position: Position, episodes: _Episodes, turns: Mapping[int, Turn]) -> dict[int, Step]:

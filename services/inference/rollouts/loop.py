@@ -124,9 +124,9 @@ class Loop:
         room = self._admission.to_start(counts, version=version, running=running, playing=playing)
         self._start(self._in_flight.start(now=time.monotonic(), limit=room))
         held = len(self._in_flight)
-        wanted = self._admission.to_read(counts, version=version, held=held, playing=playing)
-        if wanted:
-            return await self._read_new(wanted)
+        to_read = self._admission.to_read(counts, version=version, held=held, playing=playing)
+        if to_read:
+            return await self._read_new(to_read)
         full = self._admission.is_full(self._in_flight.running, playing)
         if full or counts.ended:
             return await self._pause(None)

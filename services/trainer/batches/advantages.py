@@ -37,7 +37,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, Self
 
-from rookery.advantages import EPSILON, Peers, group_advantages, leave_one_out
+from rookery.advantages import EPSILON, ComparedReturns, group_advantages, leave_one_out
 from rookery.config.objective import Baseline
 
 
@@ -128,7 +128,7 @@ def updated_averages(
 
 
 def averages_by_role(
-    averages: RewardAverages | None, groups: Sequence[Peers], *, decay: float
+    averages: RewardAverages | None, groups: Sequence[ComparedReturns], *, decay: float
 ) -> RewardAverages:
     """Returns the averages after a step on all returns, and those of each role."""
     by_role: dict[str, list[list[float]]] = {}

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
-from rookery.advantages import Peers, in_order_of_turns, peers_of
+from rookery.advantages import ComparedReturns, compared_returns, in_order_of_turns
 from rookery.config.objective import LossWeights
 from rookery.config.trainer import TrainerSettings
 from rookery.metrics import TRAINER_STALE_TURNS
@@ -136,8 +136,10 @@ def _values(
     groups: Sequence[TraceGroup], *, settings: TrainerSettings, averages: RewardAverages | None
 ) -> list[list[float]]:
     """The advantages of the turns, by group."""
-    compared = [peers_of(group.turn_rewards, mean=settings.turn_rewards == "mean") for group in groups]
-    by_role: dict[str, list[Peers]] = {}
+    compared = [
+        compared_returns(group.turn_rewards, mean=settings.turn_rewards == "mean") for group in groups
+    ]
+    by_role: dict[str, list[ComparedReturns]] = {}
     for peers in (peers for of_group in compared for peers in of_group):
         by_role.setdefault(peers.role, []).append(peers)
     values = dict[int, Sequence[float]]()

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 import torch
 
-from rookery.advantages import peers_of, without_signal
+from rookery.advantages import compared_returns, without_signal
 from rookery.config.objective import ObjectiveSettings
 from rookery.config.trainer import TrainerSettings
 from rookery.trace import TraceGroup
@@ -59,7 +59,7 @@ class RunningState:
         averages = None
         if settings.baseline in ("ema", "adaptive"):
             mean = settings.turn_rewards == "mean"
-            returns = [peers for group in groups for peers in peers_of(group.turn_rewards, mean=mean)]
+            returns = [peers for group in groups for peers in compared_returns(group.turn_rewards, mean=mean)]
             averages = averages_by_role(self.averages, returns, decay=settings.baseline_decay)
         kl = stats.losses.get("kl_reference")
         entropy = stats.losses["entropy"] if stats.tokens else None

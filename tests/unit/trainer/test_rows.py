@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.advantages import TurnReward, in_order_of_turns, leave_one_out, peers_of, without_signal
+from rookery.advantages import TurnReward, compared_returns, in_order_of_turns, leave_one_out, without_signal
 from rookery.codec import decode_group, encode_group
 from rookery.config.trainer import TrainerSettings
 from rookery.metrics import TRAINER_STALE_TURNS
@@ -141,7 +141,7 @@ def test_each_role_has_returns_and_a_moving_average_of_its_own(by_episode: list[
             role = ("white", "black")[t % 2]
             expected = np.sum(episode[t::2]) - BASES[role]
             assert got[f"{i}.{t}" if t else str(i)] == pytest.approx(expected, abs=1e-9)
-    compared = peers_of(group.turn_rewards)
+    compared = compared_returns(group.turn_rewards)
     for peers in compared:
         returns[peers.role] += peers.returns
     after = averages_by_role(known, compared, decay=0.75)
@@ -165,7 +165,7 @@ def test_a_group_is_uniform_only_if_no_turn_can_be_told_from_its_peers() -> None
     # What floats leave of a difference is none: 0.3 / 3 is not 0.1, and a sum depends on its order.
     assert without_signal(played([[0.1] * 3, [0.1] * 2]).turn_rewards, mean=True)
     assert not without_signal(played([[0.1] * 3, [0.1 + 1e-9] * 2]).turn_rewards, mean=True)
-    assert peers_of(played([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]]).turn_rewards)[0].returns == [0.6, 0.6]
+    assert compared_returns(played([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]]).turn_rewards)[0].returns == [0.6, 0.6]
 
 
 @pytest.mark.parametrize(("form", "equal"), [("sum", 0), ("mean", 1)])
@@ -208,7 +208,7 @@ def test_the_expected_gradient_is_that_of_the_expected_return(mean: bool) -> Non
     surrogate = torch.zeros((), dtype=torch.float64)
     for pair in itertools.product(every, repeat=2):
         probability = math.prod(log(actions).sum().exp().item() for actions, _ in pair)
-        peers = peers_of([[TurnReward(r) for r in paid] for _, paid in pair], mean=mean)
+        peers = compared_returns([[TurnReward(r) for r in paid] for _, paid in pair], mean=mean)
         values = [leave_one_out(each.returns, normalise=False) for each in peers]
         by_turn = torch.tensor(in_order_of_turns(peers, values), dtype=torch.float64)
         surrogate = surrogate + probability * (by_turn * torch.cat([log(a) for a, _ in pair])).sum() / 2

@@ -10,7 +10,7 @@ from statistics import fmean
 import pytest
 import torch
 
-from rookery.advantages import peers_of
+from rookery.advantages import compared_returns
 from rookery.config.trainer import TrainerSettings
 from rookery.trace import TraceGroup
 from services.trainer.batches.advantages import RewardAverages
@@ -150,7 +150,7 @@ def test_a_step_moves_only_what_its_settings_use() -> None:
 def test_the_averages_of_episodes_are_of_what_they_are_the_baseline_of() -> None:
     """Of the returns from each turn on, not of whole episodes."""
     group = make_episodes(1)
-    returns = [r for peers in peers_of(group.turn_rewards) for r in peers.returns]
+    returns = [r for peers in compared_returns(group.turn_rewards) for r in peers.returns]
     averages = _after(RunningState(), group=group, baseline="ema").averages
     assert averages is not None
     assert averages.mean == pytest.approx(fmean(returns))
