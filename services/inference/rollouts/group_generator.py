@@ -260,8 +260,8 @@ class GroupGenerator:
         *,
         seed: int,
     ) -> tuple[TraceGroup, InferenceServer, dict[int, Turn]]:
-        """A group without turns, its server, and the first turn of each of its episodes, by slot. `own_prompts`
-        are the prompts of slots that do not begin with `prompt`."""
+        """A group without turns, its server, and the first turn of each of its episodes, by slot.
+        `own_prompts` are the prompts of slots that do not begin with `prompt`."""
         settings, sampling = self.settings, self._sampling(position)
         shared = [slot for slot in range(settings.group_size) if slot not in own_prompts]
         server, adapter, generation = await self.peers.complete(
