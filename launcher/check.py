@@ -212,7 +212,7 @@ def _with_play_open(sentence: Sentence) -> Sentence:
 def _better(after: Sentence, before: Sentence) -> Sentence:
     """One of two readings of a sentence: the one without a false claim, else the one that says more."""
     if _has_false(after.claims) != _has_false(before.claims):
-        return before if after.claims and not _has_false(before.claims) and before.claims else after
+        return before if before.claims and not _has_false(before.claims) else after
     return before if len(before.claims) > len(after.claims) else after
 
 
